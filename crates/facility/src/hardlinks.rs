@@ -1,10 +1,10 @@
-//! Which names of one file may stay names of one file.
+//! Decides which names of one file may stay names of one file.
 //!
 //! With `index=on` (root's layers) a write through one name of a file shows under all of them, and a commit repeats
-//! that by writing the file of the workspace. It must not write a name that nobody would let it write by itself:
+//! that by writing the file of the workspace. It must not write a name that it would not be allowed to write alone:
 //!
 //! * a protected name: a link made in one run would let the next run write a git hook through it;
-//! * a name outside the workspace, which the number of names tells and nobody can find.
+//! * a name outside the workspace, which the number of names tells and no search finds.
 //!
 //! Such names part: each name in the layer becomes a file of its own, and the names outside the layer keep the old one.
 
@@ -16,7 +16,7 @@ use crate::walk::{Walk, WalkError};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
-/// Whether all names of a file may stay names of one file.
+/// The decision whether all names of a file may stay names of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tie {
     /// They may: all names are known and none is protected.
@@ -38,7 +38,7 @@ impl Tie {
         }
     }
 
-    /// Why a change that only overlay's index holds is held back: it has no name that could part.
+    /// Returns why a change that only overlay's index holds is held back: it has no name that could part.
     pub(crate) fn reason(self) -> Option<&'static str> {
         match self {
             Self::Whole => None,
@@ -48,18 +48,19 @@ impl Tie {
     }
 }
 
-/// Whether the file of the workspace may be written under all its names at once. A change without a name in the layer
-/// is planned only when somebody accepted it.
+/// Reports whether the file of the workspace may be written under all its names at once. A change without a name in the
+/// layer is planned only when the user accepted it.
 pub(crate) fn may_stay_one(group: &Group) -> bool {
     group.tie == Tie::Whole || group.members.is_empty()
 }
 
-/// Whether each name has to become a file of its own.
+/// Reports whether each name has to become a file of its own.
 pub(crate) fn must_part(group: &Group) -> bool {
     group.tie == Tie::Protected
 }
 
-/// Fills in [`Group::tie`] and [`Group::others`]. Only when a file has more names than the layer shows is the workspace searched for them.
+/// Fills in [`Group::tie`] and [`Group::others`]. Only when a file has more names than the layer shows is the workspace
+/// searched for them.
 pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError> {
     if tree.groups.is_empty() {
         return Ok(());

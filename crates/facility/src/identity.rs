@@ -12,7 +12,7 @@ use std::path::Path;
 /// changes with a reboot; the device counts only where a file system keeps no time of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderId {
-    /// Inode number.
+    /// Inode number in its file system.
     pub ino: u64,
     /// Time of birth.
     pub born: Option<FsTime>,
@@ -25,7 +25,7 @@ pub struct FolderId {
 pub struct Home {
     /// Its path when the run started.
     pub path: ByteText,
-    /// Its identity.
+    /// Identity of the directory at that path.
     pub id: FolderId,
 }
 

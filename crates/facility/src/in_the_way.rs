@@ -1,6 +1,8 @@
-//! Holds back entries that would stop programs of the host: FIFOs at names that programs open unasked, and lock files of git.
+//! Holds back entries that would stop programs of the host: FIFOs at names that programs open unasked, and lock files
+//! of git.
 //!
-//! A program that opens a FIFO waits for ever (`git status` for `.gitignore`), and git refuses to work while a lock is there.
+//! A program that opens a FIFO waits for ever (`git status` for `.gitignore`), and git refuses to work while a lock is
+//! there.
 
 use crate::beneath::split;
 use crate::git_names::git_class;
@@ -8,7 +10,7 @@ use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
 
-/// Judges the entries of a layer by their kinds and names.
+/// Parks the entries of a layer that are in the way by their kinds and names.
 pub(crate) fn judge(rules: &Rules, tree: &mut LayerTree) {
     for one in tree.nodes.iter_mut().skip(1) {
         if one.role == Role::Entry && !matches!(one.rare.verdict, Some(Verdict::Park(_))) {
@@ -34,7 +36,7 @@ fn reason(rules: &Rules, path: &[u8], kind: EntryType) -> Option<&'static str> {
     }
 }
 
-/// Whether a path of a git directory is the lock of a file that git writes.
+/// Reports whether a path of a git directory is the lock of a file that git writes.
 fn is_lock(path: &[u8]) -> bool {
     let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let git = names.iter().rposition(|name| crate::fold::fold(name).as_ref() == b".git");

@@ -1,22 +1,24 @@
-//! Change layers: what a command did to a workspace, kept apart until somebody decides.
+//! Change layers: what a command did to a workspace, kept apart until the user decides.
 //!
 //! A run writes into an overlay whose upper directory belongs to the run. Afterwards the upper directory is the
 //! change, and this crate reads it, decides what may reach the workspace, and brings it there so that a crash at any
 //! moment leaves the old version or, after [`recover()`], the new one.
 //!
 //! ```text
-//!  Layer::create ──▶ (the launcher mounts, the command runs) ──▶ Layer::changes   what happened, nothing touched
-//!                                                            ├─▶ Layer::commit    sync → walk → plan → stage → journal → apply → finish
-//!                                                            ├─▶ Layer::park      kept for a review
-//!                                                            └─▶ Layer::discard
+//!  Layer::create ─▶ (the launcher mounts, the command runs) ─▶ Layer::changes  what happened, nothing touched
+//!                                                           ├─▶ Layer::commit   sync → walk → plan → stage → journal
+//!                                                           │                  → apply → finish
+//!                                                           ├─▶ Layer::park     kept for a review
+//!                                                           └─▶ Layer::discard
 //!  after a crash: recover(layer root, workspace): rolls a journal forward, or drops a layer that never had one
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
-//!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the report).
+//!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the
+//!   report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `copies`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`],
-//!   [`layer`]. [`commit`] is a room of its own.
+//!   `copies`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`,
+//!   [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.

@@ -1,7 +1,8 @@
-//! New links that lead to protected files: a program of the host that writes through such a link would write a hook or a
-//! start file with what it was given.
+//! New links that lead to protected files: a program of the host that writes through such a link would write a hook or
+//! a start file with what it was given.
 //!
-//! A link is followed as the kernel will follow it: through the links of the layer and of the workspace, `..` from where they lead.
+//! A link is followed as the kernel will follow it: through the links of the layer and of the workspace, `..` from
+//! where they lead.
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
@@ -21,7 +22,7 @@ use std::path::Path;
 /// Links on the way, as the kernel counts them at most (ELOOP, path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Judges the links of a layer.
+/// Parks the links of a layer that may not come unasked.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let is_link = |one: &Node| one.role == Role::Entry && one.meta.kind == EntryType::Symlink;
     if !tree.nodes.iter().any(is_link) {
@@ -55,7 +56,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     Ok(())
 }
 
-/// Why a link into a git repository without the name `.git` waits.
+/// The reason why a link into a git repository without the name `.git` waits.
 pub(crate) const TO_BARE: &str = "a link that leads to something protected: a file of git";
 
 /// The links of a layer, and what the layer has at which path.
@@ -129,7 +130,7 @@ pub(crate) fn link(base: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoF
     }
 }
 
-/// Whether nothing can be reached there by this user.
+/// Reports whether an error means that this user can reach nothing at a place.
 pub(crate) fn is_no_way(error: &io::Error) -> bool {
     is_gone(error)
         || is_other_mount(error)
@@ -142,7 +143,7 @@ pub(crate) struct Ends<'a> {
     rules: &'a Rules,
     /// For places outside of the workspace.
     standard: Rules,
-    /// The workspace.
+    /// The workspace's real path.
     top: &'a Path,
     /// Directories that were looked at, and whether they are bare repositories.
     bare: RefCell<HashMap<Vec<u8>, bool>>,
@@ -155,13 +156,13 @@ pub(crate) struct Ends<'a> {
 type TakeEnd<'a> = dyn FnMut(Option<&[u8]>, &[u8]) + 'a;
 
 impl<'a> Ends<'a> {
-    /// `top` is the workspace's real path; without it only relative links in the workspace are judged.
+    /// `top` is the workspace's real path; without it only relative links in the workspace are evaluated.
     pub(crate) fn new(rules: &'a Rules, top: &'a Path) -> Self {
         let (bare, steps) = (RefCell::default(), Steps::default());
         Self { rules, standard: Rules::default(), top, bare, outside: Links::outside(), steps }
     }
 
-    /// Why the link at `path` with this text may not come unasked.
+    /// Returns the reason why the link at `path` with this text may not come unasked, or `None`.
     pub(crate) fn reason(&self, path: &[u8], text: &[u8], links: &Links<'_>) -> Result<Option<String>, IoFailure> {
         let mut why = None;
         let way = self.follow(path, text, links, &mut |inside, end| {
@@ -181,8 +182,9 @@ impl<'a> Ends<'a> {
         Ok(if way == Way::TooLong { Some(TOO_LONG.to_owned()) } else { why })
     }
 
-    /// Whether the text of a link enters a directory of the workspace and goes up again. Where that leads depends on whether the
-    /// directory is a link, which a later run may change, and nothing would look at this link then.
+    /// Reports whether the text of a link enters a directory of the workspace and goes up again. Where that leads
+    /// depends on whether the directory is a link, which a later run may change, and nothing would look at this link
+    /// then.
     fn goes_back(&self, path: &[u8], text: &[u8]) -> bool {
         let top = self.top.as_os_str().as_bytes();
         let mut at = match (text.starts_with(b"/"), split(path).0) {
@@ -205,7 +207,8 @@ impl<'a> Ends<'a> {
         false
     }
 
-    /// Whether a link leads to a bare repository of the workspace or into one: another link could go on from there.
+    /// Reports whether a link leads to a bare repository of the workspace or into one: another link could go on from
+    /// there.
     pub(crate) fn leads_to_bare(
         &self,
         base: &Workspace,

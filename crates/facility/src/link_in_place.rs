@@ -13,7 +13,7 @@ pub enum Lead {
     Plain,
     /// A protected path of the workspace.
     Protected(ByteText),
-    /// Nobody knows: the way is too long to be followed, or other links took all steps.
+    /// A place that is not known: the way is too long to be followed, or other links took all steps.
     TooLong,
 }
 

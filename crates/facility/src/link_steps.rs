@@ -1,7 +1,8 @@
 //! Bounds the work for the links that a command left. Forty links that go down and up a thousand times cost the command
 //! nothing and the kernel a long walk, and any number of links can lead to them.
 //!
-//! A link that says too much, or for which no steps are left, is not followed: it counts as one that leads to a protected place.
+//! A link that says too much, or for which no steps are left, is not followed: it counts as one that leads to a
+//! protected place.
 
 use crate::beneath::IoFailure;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -9,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Why a link waits that is not followed.
+/// The reason why a link waits that is not followed.
 pub(crate) const TOO_LONG: &str = "a link whose way is too long to be followed";
 
 /// Bytes of a link that is followed.
@@ -31,7 +32,7 @@ const QUESTION: u64 = 20;
 const PER_STEP: usize = 4;
 /// Bytes of a path that cost a step of a way on which nothing is asked.
 const PER_WALK: usize = 256;
-/// Bytes of paths and texts that are remembered. Beyond them all are forgotten and asked anew, for steps.
+/// Bytes of paths and texts that are remembered. Beyond them all are forgotten and read again, for steps.
 const MAX_KNOWN: usize = 16 << 20;
 
 /// Tells whether a link with this text is not followed.
@@ -43,7 +44,7 @@ pub(crate) fn is_too_long(text: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Walked,
-    /// Where it leads is not known.
+    /// The way is too long to be followed: its end is not known.
     TooLong,
 }
 
@@ -92,7 +93,7 @@ fn steps_of(count: usize) -> u64 {
 /// Reads the link at a path.
 type ReadLink<'a> = dyn Fn(&[u8]) -> Result<Option<Vec<u8>>, IoFailure> + 'a;
 
-/// What is at a path.
+/// The link at a path, if there is one.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     NoLink,
@@ -148,8 +149,8 @@ impl<'a> Links<'a> {
     }
 }
 
-/// The text of the link at a path without links on the way. `None` for what is none, and for what cannot be looked at: this user's
-/// programs cannot follow it either.
+/// The text of the link at a path without links on the way. `None` for what is none, and for what cannot be looked at:
+/// this user's programs cannot follow it either.
 fn read_absolute(path: &[u8]) -> Option<Vec<u8>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // Another program may put a link in the place of a directory meanwhile.

@@ -4,7 +4,7 @@
 //! Documentation/filesystems/overlayfs.rst). A mark that we do not know may change what the layer means, so it is an
 //! error and never skipped.
 
-/// Who mounted the layer, and so which marks it carries.
+/// The user who mounted the layer, on whom the marks in it depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerMode {
@@ -21,7 +21,7 @@ pub enum LowerFs {
     Xfs,
     /// tmpfs, whose type 1 holds a generation and an inode of 64 bits.
     Tmpfs,
-    /// Any other. FUSE has a type 0x81 too, with the two halves of a node id, which is no inode.
+    /// Any other. FUSE has a type 0x81 too, with the two halves of a node id, which is not an inode.
     Other,
 }
 
@@ -46,12 +46,12 @@ pub enum Origin {
     Inode(u64),
 }
 
-/// What overlay wrote on an entry.
+/// The marks on an entry of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The lower directory of the same place is hidden.
     pub opaque: bool,
-    /// Where the directory was before it was renamed: a name, or a path from the overlay's root with a leading `/`.
+    /// The place of the directory before it was renamed: a name, or a path from the overlay's root with a leading `/`.
     pub redirect: Option<Box<Redirect>>,
     /// Copied up from the lower layer.
     pub origin: Option<Origin>,
@@ -82,7 +82,7 @@ impl MarkSet {
         found.is_some()
     }
 
-    /// Whether there are none.
+    /// Reports whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -101,13 +101,13 @@ pub enum MarkError {
     /// An attribute of overlay's that this version does not know, or that this mode never writes.
     #[error("unknown overlay attribute {name:?}")]
     Unknown {
-        /// Its name.
+        /// Name of the attribute.
         name: String,
     },
     /// A known attribute with a value that overlay does not write.
     #[error("overlay attribute {name:?} has a value that overlay does not write")]
     Value {
-        /// Its name.
+        /// Name of the attribute.
         name: String,
     },
 }
@@ -123,7 +123,7 @@ impl LayerMode {
     }
 }
 
-/// What becomes of one attribute.
+/// The treatment of one attribute of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attr {
     /// Overlay's: read it, never copy it.
@@ -132,13 +132,13 @@ pub enum Attr {
     Copy(Vec<u8>),
     /// The workload's own, in overlay's name space; copied under this name, but only after an explicit accept.
     Forged(Vec<u8>),
-    /// File capabilities.
+    /// File capabilities in `security.capability`.
     Capability,
     /// The host's business (labels of security modules and the like): not copied.
     Leave,
 }
 
-/// What an attribute of this name is.
+/// Returns the treatment of an attribute with this name.
 #[must_use]
 pub fn attr(mode: LayerMode, name: &[u8]) -> Attr {
     if let Some(rest) = name.strip_prefix(mode.prefix()) {

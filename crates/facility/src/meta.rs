@@ -1,4 +1,4 @@
-//! What the file system says about one entry.
+//! The attributes of one entry, as the file system reports them.
 
 use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, StatxTimestamp, statx};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 #[repr(Rust, packed(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct FsTime {
-    /// Seconds.
+    /// Seconds since 1970.
     pub sec: i64,
     /// Nanoseconds, below 10^9.
     pub nsec: u32,
@@ -27,24 +27,24 @@ impl From<StatxTimestamp> for FsTime {
 pub enum EntryType {
     /// A regular file.
     File,
-    /// A directory.
+    /// A directory, never a link to one.
     Directory,
     /// A symbolic link.
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A socket.
+    /// A socket of the Unix domain.
     Socket,
     /// A character or block device.
     Device,
 }
 
-/// Which file it is, also after a rename. An inode number alone is not enough: it is used again as soon as its file is
-/// gone, and an action that runs twice (recovery) must not take the new file for the old one. The device number is
-/// left out because it may be another one after a reboot; a tree is on one mount (`beneath`).
+/// Identity of a file, which a rename does not change. An inode number alone is not enough: it is used again as soon as
+/// its file is gone, and an action that runs twice (recovery) must not take the new file for the old one. The device
+/// number is left out because it may be another one after a reboot; a tree is on one mount (`beneath`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId {
-    /// Inode number.
+    /// Inode number in its file system.
     pub ino: u64,
     /// Time of birth, where the file system keeps one.
     pub born: Option<FsTime>,
@@ -53,15 +53,15 @@ pub struct FileId {
 /// The attributes of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// Its type.
+    /// The type of the entry.
     pub kind: EntryType,
     /// Permission bits with setuid, setgid and sticky (`07777`).
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Last change of the content.
     pub mtime: FsTime,
@@ -69,13 +69,13 @@ pub struct Meta {
     pub ctime: FsTime,
     /// Number of names.
     pub links: u32,
-    /// Which file it is.
+    /// Identity of the file.
     pub id: FileId,
     /// Device of the file system: (major, minor).
     pub dev: (u32, u32),
     /// A device node with the number 0:0.
     pub no_device: bool,
-    /// Which mount it was seen through: the number in mountinfo, which the kernel keeps in 32 bits.
+    /// Id of the mount through which it was seen: the number in mountinfo, which the kernel keeps in 32 bits.
     pub mount: u32,
     /// Append-only or immutable (chattr(1)): neither it nor an entry of it can be replaced.
     pub pinned: bool,

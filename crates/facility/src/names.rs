@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 pub use crate::names_list::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 
-/// Directories with packages of others. git would read a `.gitattributes` there too, but only of files that it tracks or
-/// adds, and it can only choose among the filters that the user's own configuration has.
+/// Directories with packages of others. git would read a `.gitattributes` there too, but only of files that it tracks
+/// or adds, and it can only choose among the filters that the user's own configuration has.
 pub const PACKAGES: &[&[u8]] = &[b"node_modules", b"vendor", b".venv", b"site-packages"];
 
 /// A text that is no pattern for protected names.
@@ -51,7 +51,7 @@ impl NamePattern {
         if let [whole] = self.pieces.as_slice() { Some(whole) } else { None }
     }
 
-    /// Whether a folded name matches.
+    /// Reports whether a folded name matches.
     fn matches(&self, name: &[u8]) -> bool {
         let [first, middle @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(name) };
         let Some(mut rest) = name.strip_prefix(first.as_slice()).and_then(|rest| rest.strip_suffix(last.as_slice()))
@@ -88,7 +88,8 @@ impl Pattern {
         Self { anchored: false, ..Self::of_directory(path, why) }
     }
 
-    /// The path `path` wherever it is. A single name does not count in directories of packages, where it means something else.
+    /// The path `path` wherever it is. A single name does not count in directories of packages, where it means
+    /// something else.
     pub(crate) fn of_any_repository(path: &[u8], why: &str) -> Self {
         Self { not_in_packages: !path.contains(&b'/'), ..Self::anywhere(path, why) }
     }
@@ -135,7 +136,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// How a path relates to the protected names.
+/// The relation of a path to the protected names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match<'a> {
     /// It has nothing to do with them.
@@ -160,7 +161,7 @@ pub struct Names {
     by_star: Vec<usize>,
     /// The folded names of the directory that the paths begin in, as far as they matter.
     place: Vec<Vec<u8>>,
-    /// Why everything is protected.
+    /// The reason why everything is protected, if it is.
     everything: Option<String>,
 }
 

@@ -1,7 +1,8 @@
-//! The standard protected names as a table that the compiler builds, so that a start of the program costs nothing. Pure.
+//! The standard protected names as a table that the compiler builds, so that a start of the program costs nothing.
+//! Pure.
 //!
-//! A pattern is read where it lies in the program: its names end at `/`, and `*` in a name stands for any characters. The
-//! table finds the patterns whose first name may be a given one.
+//! A pattern is read where it lies in the program: its names end at `/`, and `*` in a name stands for any characters.
+//! The table finds the patterns whose first name may be a given one.
 
 use crate::names_list::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use std::borrow::Cow;
@@ -12,7 +13,7 @@ const BUCKETS: usize = 1024;
 /// Ends a list of patterns.
 const END: u16 = u16::MAX;
 
-/// How a pattern relates to the names of a path from one of them on.
+/// The relation of a pattern to the names of a path from one of them on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agreement {
     /// A name differs.

@@ -1,12 +1,12 @@
 //! Holds back a git repository that a layer makes inside another one.
 //!
-//! At such a place git takes the user's next commits for those of the new repository, which has remotes and branches of its own.
-//! Files that the outer repository has there may be gone since an earlier run, may be on another branch, or may come with the next
-//! pull, and git directories can hide what is there from `git status`. So that each new repository waits that has another one
-//! around it, whatever the outer one has at the place.
+//! At such a place git takes the user's next commits for those of the new repository, which has remotes and branches of
+//! its own. Files that the outer repository has there may be gone since an earlier run, may be on another branch, or
+//! may come with the next pull, and git directories can hide what is there from `git status`. So that each new
+//! repository waits that has another one around it, whatever the outer one has at the place.
 //!
-//! The files of its working tree wait with it: without their `.git` the next `git reset --hard` or `git commit` there would work on
-//! the outer repository.
+//! The files of its working tree wait with it: without their `.git` the next `git reset --hard` or `git commit` there
+//! would work on the outer repository.
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
@@ -31,11 +31,12 @@ const UNFINISHED: &str = "a git directory that lacks HEAD, objects or refs";
 const LINKED: &str = "points git to another directory";
 /// Says that an entry waits because a repository in a directory above it does.
 pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
-/// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its own.
+/// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its
+/// own.
 const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 
-/// Judges the repositories that come with a layer. `bare` are the directories that become repositories without the name `.git`.
-/// Returns the directories, by their paths, in which repositories wait.
+/// Parks the repositories of a layer that may not come unasked. `bare` are the directories that become repositories
+/// without the name `.git`. Returns the directories, by their paths, in which repositories wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk, tree);
@@ -219,8 +220,8 @@ fn by_all(why: &str) -> String {
     format!("{why}: accept it with nexus changes accept --protected")
 }
 
-/// Adds the command that accepts `path`. A person pastes it, and the run has chosen the name: it is one word for a shell,
-/// and no option. A name that a terminal would not show as it is gets no command.
+/// Adds the command that accepts `path`. A person pastes it, and the run has chosen the name: it is one word for a
+/// shell, and no option. A name that a terminal would not show as it is gets no command.
 pub(crate) fn by_path(why: &str, path: &[u8]) -> String {
     let is_shown = |letter: char| letter == ' ' || letter.is_ascii_graphic() || letter.is_alphanumeric();
     let text = str::from_utf8(path).ok().filter(|text| text.chars().all(is_shown));
@@ -305,7 +306,8 @@ pub(crate) fn has(base: &Workspace, directory: &[u8], name: &[u8]) -> Result<boo
     }
 }
 
-/// Tells whether a git directory of the workspace has objects, or an entry in the place of their directory that cannot be listed.
+/// Tells whether a git directory of the workspace has objects, or an entry in the place of their directory that cannot
+/// be listed.
 pub(crate) fn has_objects(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
     let place = join(git_dir, b"objects");
     for (at, except) in [(place.clone(), &[&b"info"[..], b"pack"][..]), (join(&place, b"pack"), &[])] {

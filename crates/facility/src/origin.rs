@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 pub struct LayerOrigin {
     /// The version of the format.
     pub version: u32,
-    /// Who mounted the layer.
+    /// The user who mounted the layer.
     pub mode: LayerMode,
     /// The time at which the layer was made. Later changes in the workspace are conflicts.
     pub started: FsTime,
@@ -113,8 +113,8 @@ impl Layer {
     }
 }
 
-/// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the later
-/// one counts.
+/// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the
+/// later one counts.
 pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) -> Result<Vec<Own>, IoFailure> {
     ours.extend(read::<Vec<Own>>(root, OURS)?.into_iter().flatten());
     ours.sort_by_key(|own| own.ctime);

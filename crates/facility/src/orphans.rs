@@ -1,10 +1,10 @@
-//! Finds the entries that stay in the layer although a commit takes away the entry of the workspace that they may be a copy
-//! of. Each is noted as a possible last copy. Pure.
+//! Finds the entries that stay in the layer although a commit takes away the entry of the workspace that they may be a
+//! copy of. Each is noted as a possible last copy. Pure.
 //!
-//! Overlay's mark names the file that a copy was made from for root alone, and only where the file system of the workspace
-//! has file handles. Elsewhere the mark is empty, or there is none: on a copy of a file with several names, and in an ordinary
-//! user's layer on a symbolic link, a FIFO or a device. What a program copied has none, and an edit hides a rename: what the
-//! marks do not tell, [`crate::copies`] finds in the contents.
+//! Overlay's mark names the file that a copy was made from for root alone, and only where the file system of the
+//! workspace has file handles. Elsewhere the mark is empty, or there is none: on a copy of a file with several names,
+//! and in an ordinary user's layer on a symbolic link, a FIFO or a device. What a program copied has none, and an edit
+//! hides a rename: what the marks do not tell, [`crate::copies`] finds in the contents.
 
 use crate::commit::ops::Op;
 use crate::meta::{EntryType, FsTime};
@@ -15,13 +15,13 @@ use crate::unmarked::Unmarked;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
-/// What a commit takes away, as far as a mark without a name tells it apart.
+/// The entries that a commit takes away, as far as a mark without a name tells them apart.
 struct Gone {
     /// Size and time of each file that goes or gets another version.
     keys: HashSet<(u64, FsTime)>,
     /// Size and time of each file of the workspace that stays and that the layer changes.
     staying: HashSet<(u64, FsTime)>,
-    /// A directory goes, with files that nobody listed.
+    /// A directory goes, with files that no scan listed.
     has_directory: bool,
     /// A file with bytes goes and is not merely edited.
     has_file: bool,
@@ -44,7 +44,7 @@ impl Gone {
         }
     }
 
-    /// Whether a copy whose mark names no file may be one of a file that goes.
+    /// Reports whether a copy whose mark names no file may be one of a file that goes.
     fn may_have(&self, node: &Node) -> bool {
         let own = key(&node.meta);
         // With its old size and time a copy is of the file that has both, often the one that it covers.

@@ -1,12 +1,12 @@
 //! Finds what another process did to the workspace while the run worked, beyond changed time stamps. Pure.
 //!
-//! A directory that was moved away and replaced by another one leaves the time stamps of the entries in it alone. Root's
-//! layers know the inode that each directory continues (overlay's origin mark). An ordinary user's layers do not, since
-//! the kernel does not let that user decode file handles; there the directory's own time stamps tell: a directory that was
-//! moved has a ctime later than the run's start and an earlier mtime, one that was only filled has a later mtime. A
-//! directory in a directory whose own ctime is older was not moved, whatever its times are: somebody set its mode. A
-//! directory that was moved and then filled is not told apart from one that was only filled; a directory into which
-//! another run committed what it had written before this run started is taken for a moved one.
+//! A directory that was moved away and replaced by another one leaves the time stamps of the entries in it alone.
+//! Root's layers know the inode that each directory continues (overlay's origin mark). An ordinary user's layers do
+//! not, since the kernel does not let that user decode file handles; there the directory's own time stamps tell: a
+//! directory that was moved has a ctime later than the run's start and an earlier mtime, one that was only filled has a
+//! later mtime. A directory in a directory whose own ctime is older was not moved, whatever its times are: a process
+//! set its mode. A directory that was moved and then filled is not distinguished from one that was only filled; a
+//! directory into which another run committed what it had written before this run started is taken for a moved one.
 
 use crate::changes::Outside;
 use crate::marks::{LayerMode, Origin};
@@ -16,7 +16,8 @@ use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 
-/// Lists the directories of the workspace that were replaced or mounted over, of those that lead to something that is committed.
+/// Lists the directories of the workspace that were replaced or mounted over, of those that lead to something that is
+/// committed.
 pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Outside)> {
     let mut leads = vec![false; tree.nodes.len()];
     for at in (1..tree.nodes.len()).rev() {
@@ -40,8 +41,8 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
     tree.nodes.iter().enumerate().filter_map(replaced).collect()
 }
 
-/// Reports that another process may have put an entry to its place: names came to, or left, the directory that it is in. A chmod
-/// of the entry alone changes its own ctime only.
+/// Reports that another process may have put an entry to its place: names came to, or left, the directory that it is
+/// in. A chmod of the entry alone changes its own ctime only.
 fn may_have_been_moved(tree: &LayerTree, node: &Node) -> bool {
     let is_unchanged = |parent: &Found| !tree.is_fresh(parent);
     let is_known = tree.mode == LayerMode::User && node.marks.origin == Some(Origin::Unknown);

@@ -1,7 +1,8 @@
 //! Holds back the branches of working trees outside of the workspace (`git worktree add`).
 //!
-//! Where such a branch changed or went, `git status` in that working tree would show what no one did there, and the next commit of
-//! the user would undo what the run committed. A run does not see the working tree, and git keeps its branch from others.
+//! Where such a branch changed or went, `git status` in that working tree would show what no one did there, and the
+//! next commit of the user would undo what the run committed. A run does not see the working tree, and git keeps its
+//! branch from others.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, join, split};
 use crate::facts::read_small;
@@ -18,7 +19,7 @@ use std::os::fd::AsFd as _;
 /// Names in a git directory below which refs change.
 const REFS: &[&[u8]] = &[b"refs", b"packed-refs"];
 
-/// Judges the refs of a layer.
+/// Parks the refs of a layer that change the branch of a working tree outside of the workspace.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut git_dirs: Vec<usize> = Vec::new();
     let mut known: HashSet<usize> = HashSet::new();
@@ -117,7 +118,8 @@ impl Refs<'_> {
         Ok(line.and_then(|line| line.split(|byte| *byte == b' ').next().map(<[u8]>::to_vec)))
     }
 
-    /// Returns the entry of the layer at a path below the git directory, or the one above it that takes it away or moves it.
+    /// Returns the entry of the layer at a path below the git directory, or the one above it that takes it away or
+    /// moves it.
     fn file(&self, below: &[u8]) -> Option<usize> {
         let path = join(self.git_dir, below);
         let mut at: &[u8] = &path;

@@ -1,4 +1,4 @@
-//! Entries of the workspace as an earlier commit of the same layer left them: they are no conflicts for the next one.
+//! Entries of the workspace as an earlier commit of the same layer left them: they are not conflicts for the next one.
 
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::shared_path::SharedPath;
@@ -8,11 +8,11 @@ use nexus_model::ByteText;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "OwnForms")]
 pub struct Own {
-    /// Where.
+    /// Its path in the workspace.
     pub path: ByteText,
     /// Its ctime after the commit's last call on it.
     pub ctime: FsTime,
-    /// Which entry; unknown in notes of version 1.
+    /// Its identity; unknown in notes of version 1.
     pub id: Option<FileId>,
     /// Its size, except for a directory.
     pub size: Option<u64>,

@@ -1,12 +1,12 @@
-//! Parts a layer from whoever may still hold a file or directory of it: its entries are copied to new inodes.
+//! Parts a layer from processes that may still hold a file or directory of it: its entries are copied to new inodes.
 //!
 //! ```text
-//!  overlay gone for good ─▶ unreached: the layer's own entries are judged, reviewed and moved
-//!  anything else         ─▶ part: copy to apart/ ─▶ sync ─▶ apart.json ─▶ exchange upper, index ─▶ apart/ (the old ones) goes
+//!  overlay gone for good ─▶ unreached: the layer's own entries are evaluated, reviewed and moved
+//!  anything else ─▶ part: copy to apart/ ─▶ sync ─▶ apart.json ─▶ exchange upper, index ─▶ apart/ (the old ones) goes
 //! ```
-//! A sandbox can hand a descriptor of a file on to a process that outlives it. What that process writes after the file was
-//! judged would reach the workspace with the file, or change what was reviewed. It has no way to a copy, which lies in the
-//! layer's directory from the beginning and was never seen through the overlay.
+//! A sandbox can hand a descriptor of a file on to a process that outlives it. What that process writes after the file
+//! was evaluated would reach the workspace with the file, or change what was reviewed. The process has no way to a
+//! copy, which lies in the layer's directory from the beginning and was never seen through the overlay.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::commit::journal::{read, sync_directory, write};
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 const APART: &str = "apart";
 /// Says that the copies are whole and on the disk.
 pub(crate) const COPIED: &str = "apart.json";
-/// Where overlay keeps the files with several names.
+/// Directory in which overlay keeps the files with several names.
 const INDEX: &str = "work/index";
 
 /// The copies, by which an interrupted exchange goes on.
@@ -43,8 +43,8 @@ impl Layer {
         self.unreached.store(true, Ordering::Relaxed);
     }
 
-    /// Sees to it that nobody but us can write to what is judged, reviewed and committed from here on. A layer in memory is
-    /// copied to the layer's directory.
+    /// Makes sure that only Nexus can write to what is evaluated, reviewed and committed from here on. A layer in
+    /// memory is copied to the layer's directory.
     pub fn part(&mut self) -> Result<(), IoFailure> {
         if let Some(upper) = self.upper_fd.take() {
             let copied = self.copy_from_memory(&upper);

@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, HashMap};
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
-    /// Where.
+    /// Its path in the layer.
     pub path: ByteText,
-    /// With everything beneath it, untouched.
+    /// It stays with everything below it, untouched.
     pub subtree: bool,
     /// There is no entry yet: a whiteout has to be made.
     pub whiteout: bool,
@@ -35,23 +35,23 @@ pub struct Keep {
     pub mode: Option<u32>,
 }
 
-/// What a commit would do: a decision about each entry. `emit` turns it into steps.
+/// The effect of a commit: a decision about each entry. `emit` turns it into steps.
 #[derive(Debug, Default)]
 pub(crate) struct CommitPlan {
     /// The decision about each node; `None` when nothing is committed.
     pub(crate) states: Option<Vec<State>>,
     /// Steps after those of the entries.
     pub(crate) tail: Vec<Op>,
-    /// What reaches the workspace.
+    /// The changes that reach the workspace.
     pub(crate) committed: Report,
-    /// What stays in the layer.
+    /// The changes that stay in the layer.
     pub(crate) parked: Report,
-    /// What stays in the layer, by path.
+    /// The entries that stay in the layer, by path.
     pub(crate) keep: Vec<Keep>,
     /// Changes outside; with any of them nothing is committed.
     pub(crate) conflicts: Vec<Conflict>,
-    /// What the commit leaves behind in another form than in the layer, and the directories that it works in while their
-    /// own change stays parked; a later accept must not take them for changes from outside.
+    /// The entries that the commit leaves behind in another form than in the layer, and the directories that it works
+    /// in while their own change stays parked; a later accept must not take them for changes from outside.
     pub(crate) rewritten: Vec<ByteText>,
 }
 
@@ -264,8 +264,8 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
     found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
 }
 
-/// Whether a group becomes the new version of a file with several names. When one of its names is held back it does
-/// not: the file may be a protected one, and a link made in an earlier run must not be a way to write it.
+/// Reports whether a group becomes the new version of a file with several names. When one of its names is held back it
+/// does not: the file may be a protected one, and a link made in an earlier run must not be a way to write it.
 pub(crate) fn writes_shared(tree: &LayerTree, states: &[State], group: &Group) -> bool {
     let own = |at: &usize| group.anchor.as_ref().map(|anchor| anchor.meta.id) == tree.covered_id(*at);
     group.anchor.is_some()

@@ -1,4 +1,4 @@
-//! What a commit holds back by its name, and what somebody has accepted. Pure.
+//! The names that a commit holds back, and the changes that the user accepted. Pure.
 
 use crate::beneath::is_beneath;
 use crate::fold::fold;
@@ -10,26 +10,26 @@ use std::path::PathBuf;
 
 pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, PACKAGES, Pattern, PatternError};
 
-/// Where git keeps the sample hooks that it copies into every new repository.
+/// Directories in which git keeps the sample hooks that it copies into every new repository.
 pub const DEFAULT_HOOK_TEMPLATES: &[&str] =
     &["/usr/share/git-core/templates/hooks", "/usr/local/share/git-core/templates/hooks"];
 
-/// What a commit holds back and what was accepted.
+/// The rules of a commit: the names that it holds back, and what was chosen, rejected and accepted.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// Protected names besides git's.
     pub protected: Names,
-    /// Host folders with git's sample hooks; a hook equal to one of them is harmless.
+    /// Directories of the host with git's sample hooks; a hook equal to one of them is harmless.
     pub hook_templates: Vec<PathBuf>,
-    /// When given: only these paths and what is beneath them are committed, everything else stays parked.
+    /// When given: only these paths and what is below them are committed, everything else stays parked.
     pub only: Option<Vec<ByteText>>,
-    /// These paths and what is beneath them were rejected: they stay parked whatever else is chosen.
+    /// These paths and what is below them were rejected: they stay parked whatever else is chosen.
     pub except: Vec<ByteText>,
-    /// Somebody has seen all protected changes and accepts them. (Device nodes stay out all the same.)
+    /// The user has seen all protected changes and accepts them. (Device nodes stay out all the same.)
     pub accept_protected: bool,
     /// A configuration of git may have `git push` go to the upstream of a branch, whatever its name.
     pub pushes_to_upstream: bool,
-    /// Paths that somebody named. They accept the protected entry that they name, or in which they lie, and nothing
+    /// Paths that the user named. They accept the protected entry that they name, or in which they lie, and nothing
     /// protected below another directory.
     pub named: Vec<ByteText>,
 }
@@ -49,18 +49,18 @@ impl Default for Rules {
     }
 }
 
-/// What a path is to the rules. Some answers depend on the content too (`facts`).
+/// The class of a path under the rules. For some classes the content decides too (`facts`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Class {
-    /// Nothing special.
+    /// A path without a special meaning.
     Plain,
-    /// A protected name, or beneath one.
+    /// A protected name, or a path below one.
     Listed(String),
     /// Leads to protected names: a directory here is fine, a link or file would redirect them.
     MustBeDirectory,
-    /// Beneath git's private folders: a link would redirect configuration or hooks.
+    /// A path below git's private directories: a link would redirect configuration or hooks.
     NoLink,
-    /// `.git` itself.
+    /// The entry `.git` itself.
     GitRoot,
     /// A git configuration file.
     GitConfig,
@@ -68,12 +68,12 @@ pub enum Class {
     GitHook,
     /// `commondir`, which moves the place where git looks for configuration and hooks.
     GitCommonDir,
-    /// What git resumes or reads its objects and history by; the text says what it is.
+    /// A file by which git resumes work, or reads its objects and history; the text says what it is.
     GitState(&'static str),
 }
 
 impl Class {
-    /// Whether a file of this class needs an accept by its name or its content.
+    /// Reports whether a file of this class needs an accept by its name or its content.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         match self {
@@ -93,12 +93,13 @@ impl Class {
 pub struct EntryRules<'a> {
     rules: &'a Rules,
     directory: &'a [u8],
-    /// No pattern has begun on the way to the directory, and no git directory: an entry that begins none is plain.
+    /// No pattern matches the beginning of the way to the directory, and no git directory is on it: an entry is plain
+    /// unless a pattern begins with it.
     by_name: bool,
 }
 
 impl EntryRules<'_> {
-    /// Judges the entry `name`.
+    /// Returns the class of the entry `name`.
     #[must_use]
     pub fn class(&self, name: &[u8]) -> Class {
         if self.by_name {
@@ -112,7 +113,7 @@ impl EntryRules<'_> {
 }
 
 impl Rules {
-    /// Returns the default rules with more protected names, as somebody wrote them.
+    /// Returns the default rules with more protected names, as the user wrote them.
     pub fn protecting(more: &[String]) -> Result<Self, PatternError> {
         let mut rules = Self::default();
         for text in more {
@@ -121,7 +122,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Judges a path by its names.
+    /// Returns the class of a path by its names.
     #[must_use]
     pub fn class(&self, path: &[u8]) -> Class {
         let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
@@ -142,7 +143,8 @@ impl Rules {
         if found == Match::Leads { Class::MustBeDirectory } else { Class::Plain }
     }
 
-    /// Judges the entries of the directory `directory`, each like [`Self::class`] by its whole path.
+    /// Returns the rules for the entries of `directory`. They give each entry the class that [`Self::class`] gives to
+    /// its whole path.
     #[must_use]
     pub fn entries_of<'a>(&'a self, directory: &'a [u8]) -> EntryRules<'a> {
         let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
@@ -153,15 +155,15 @@ impl Rules {
         EntryRules { rules: self, directory, by_name }
     }
 
-    /// Whether the caller chose this path (everything, when nothing was chosen).
+    /// Reports whether the caller chose this path (everything, when nothing was chosen) and did not reject it.
     #[must_use]
     pub fn is_chosen(&self, path: &[u8]) -> bool {
         let beneath_any = |all: &[ByteText]| all.iter().any(|one| is_beneath(path, &one.0));
         self.only.as_ref().is_none_or(|only| beneath_any(only)) && !beneath_any(&self.except)
     }
 
-    /// Whether somebody accepted this path, which is held back by its name: all protected changes, the path itself, or a
-    /// protected directory above it.
+    /// Reports whether the user accepted this path, which is held back by its name: all protected changes, the path
+    /// itself, or a protected directory above it.
     #[must_use]
     pub fn accepts_protected(&self, path: &[u8]) -> bool {
         let names_it = |named: &ByteText| {
@@ -170,13 +172,13 @@ impl Rules {
         self.accept_protected || self.named.iter().any(names_it)
     }
 
-    /// Whether somebody accepted this path and no other: for bits and attributes, which a name does not show.
+    /// Reports whether the user accepted this path and no other: for bits and attributes, which a name does not show.
     #[must_use]
     pub fn accepts_exactly(&self, path: &[u8]) -> bool {
         self.accept_protected || self.named.iter().any(|named| named.0 == path)
     }
 
-    /// Whether a named path lies below this directory, so that it cannot be had without the directory.
+    /// Reports whether a named path lies below this directory, so that it cannot be had without the directory.
     #[must_use]
     pub(crate) fn accepts_below(&self, path: &[u8]) -> bool {
         self.accept_protected || self.named.iter().any(|named| is_beneath(&named.0, path))

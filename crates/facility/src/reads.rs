@@ -1,5 +1,5 @@
-//! Bounds how much is read of the files of git that one layer has. A file of holes, and one file under many names, cost who makes
-//! them nothing.
+//! Bounds how much is read of the files of git that one layer has. A file of holes, and one file under many names, cost
+//! who makes them nothing.
 
 use std::cell::Cell;
 use std::fs::Metadata;
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 const MOST: u64 = 256 << 20;
 /// Smaller files are read, whatever they have on the disk.
 const MIN_SPARSE: u64 = 1 << 20;
-/// What a file costs beside its bytes.
+/// Bytes that a file costs beside its own.
 const PER_FILE: u64 = 128;
 
 /// The bytes of git's files that may still be read.
@@ -25,8 +25,8 @@ impl Default for Reads {
 }
 
 impl Reads {
-    /// Takes the bytes of a file from those that may be read. Returns whether there were as many, and whether the file is no
-    /// large one of holes.
+    /// Takes the bytes of a file from those that may be read. Returns false if fewer were left, or if the file is a
+    /// large one with holes.
     pub fn take(&self, file: &Metadata) -> bool {
         !has_holes(file) && self.take_bytes(file.len())
     }

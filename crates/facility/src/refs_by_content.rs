@@ -1,4 +1,4 @@
-//! Judges the refs of git directories by what they say.
+//! Classifies the refs of git directories by what they say.
 
 use crate::beneath::IoFailure;
 use crate::branches::{begins_branches, of_one};
@@ -54,8 +54,8 @@ impl Walk<'_> {
     }
 }
 
-/// Tells whether a file of a git directory, at the path `inside` of it, is a ref that stands for another one, or a `HEAD` that names
-/// no branch and no commit. Of a longer file its beginning is enough.
+/// Tells whether a file of a git directory, at the path `inside` of it, is a ref that stands for another one, or a
+/// `HEAD` that names no branch and no commit. Of a longer file its beginning is enough.
 #[must_use]
 pub fn stands_for_another(inside: &[u8], text: &[u8]) -> bool {
     match ref_file(inside) {

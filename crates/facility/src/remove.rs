@@ -1,4 +1,4 @@
-//! Removes a tree beneath a directory descriptor.
+//! Removes a tree below a directory descriptor.
 //!
 //! Nothing is followed, so links to host directories are removed as links (F09). Directories without permission bits
 //! (overlay makes its `work/work` with mode 000, and so may any workload) are opened up first. The depth of the tree
@@ -61,7 +61,8 @@ fn first_lifted() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() << 24)
 }
 
-/// A directory that lies deeper than this below the top is moved up first: each call on it would look up its whole path.
+/// A directory that lies deeper than this below the top is moved up first: each call on it would look up its whole
+/// path.
 const DEEP: usize = 64;
 
 fn depth(path: &[u8]) -> usize {
@@ -127,7 +128,7 @@ pub(crate) fn remove_known(root: &Workspace, path: &[u8], known: &dyn Fn(&[u8]) 
 enum State {
     /// Not looked at.
     Unknown,
-    /// What was in it is removed, or waits above on the stack.
+    /// Its entries are removed, or wait above it on the stack.
     Queued,
 }
 

@@ -6,7 +6,7 @@ use crate::tree::{Group, LayerTree};
 use crate::verdict::{change, is_nothing, stripped};
 use serde::{Serialize, Serializer};
 
-/// What one line is about, and as what.
+/// The subject of one line, and its role in the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Row {
     /// A node with the reason to hold it back, if there is one.
@@ -26,7 +26,7 @@ pub(crate) enum Row {
 pub(crate) enum Report {
     /// To be made from the tree.
     Rows(Vec<Row>),
-    /// Made already.
+    /// Lines that are made already.
     Lines(Vec<Change>),
 }
 
@@ -51,7 +51,7 @@ impl Report {
         Self::Rows(rows)
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.len(),

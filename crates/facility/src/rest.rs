@@ -1,5 +1,5 @@
-//! What a partial commit owes to the rest of the layer, so that its own work is no change from outside when the rest is
-//! decided. Pure.
+//! Settles what a partial commit owes to the rest of the layer, so that its own work is not a change from outside when
+//! the rest is decided. Pure.
 
 use crate::marks::LayerMode;
 use crate::meta::EntryType;

@@ -29,7 +29,7 @@ const LISTED: usize = 16;
 /// Git directories without the name `.git` that an entry lies in.
 type Around = Rc<Vec<Vec<u8>>>;
 
-/// What a scan needs to know.
+/// Scans the directories that a commit takes away or moves.
 pub(crate) struct Scanner<'a> {
     pub(crate) base: &'a Workspace,
     pub(crate) rules: &'a Rules,
@@ -40,13 +40,13 @@ pub(crate) struct Scanner<'a> {
     /// Files that the layer has under another name.
     pub(crate) wanted: &'a HashSet<u64>,
     pub(crate) budget: Budget,
-    /// Where links lead, with one number of steps for all scans.
+    /// The ends of links, with one number of steps for all scans.
     pub(crate) ends: Ends<'a>,
     /// The links of the workspace.
     pub(crate) links: Links<'a>,
 }
 
-/// What scans of one commit have done so far.
+/// The state that the scans of one commit share.
 #[derive(Default)]
 pub(crate) struct Budget {
     /// The bytes of git's files that may still be read.
@@ -126,7 +126,7 @@ impl Scanner<'_> {
         Ok(result)
     }
 
-    /// Why an entry may not go away from `path` or, when it moves, come to `target` unasked.
+    /// Returns why an entry may not go away from `path` or, when it moves, come to `target` unasked.
     fn why(
         &self,
         entry: &Entry<'_>,
@@ -169,7 +169,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Why an entry that comes with a moved directory becomes no ref unasked: it was none of the same name before.
+    /// Returns why an entry that comes with a moved directory may not become a ref unasked: it was not a ref of this
+    /// name before.
     fn moved_ref(
         entry: &Entry<'_>,
         path: &[u8],
@@ -184,7 +185,7 @@ impl Scanner<'_> {
         Ok(crate::branches::of_moved(inside, &version))
     }
 
-    /// Why an entry does not go with a directory that lies in its git directory.
+    /// Returns why an entry does not go with a directory that lies in its git directory.
     fn gone_ref(entry: &Entry<'_>, path: &[u8], top: &[u8], reads: &Reads) -> Result<Option<&'static str>, IoFailure> {
         let (Some(inside), EntryType::File) = (git_refs::inside_git(path), entry.kind) else { return Ok(None) };
         // With the whole repository they may go.
@@ -215,7 +216,7 @@ impl Scanner<'_> {
         Ok(found)
     }
 
-    /// Why an entry that is a link may not arrive at `path`.
+    /// Returns why an entry that is a link may not arrive at `path`.
     fn link(
         &self,
         dir: BorrowedFd<'_>,
@@ -256,8 +257,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Why an entry of this class may not go away from `path` or, when it arrives with a directory that `moved`, come to it
-    /// unasked.
+    /// Returns why an entry of this class may not go away from `path` or, when it arrives with a directory that
+    /// `moved`, come to it unasked.
     fn reason(
         &self,
         entry: &Entry<'_>,

@@ -1,8 +1,8 @@
 //! Holds back the refs that need the file `shallow`, together with it.
 //!
-//! `git fetch --depth` in a repository that has its whole history brings refs to commits without their parents, and says in
-//! `shallow` that they end there. That file hides history, so it waits. Without it, git takes the repository for damaged as soon
-//! as a ref leads to such a commit.
+//! `git fetch --depth` in a repository that has its whole history brings refs to commits without their parents, and
+//! says in `shallow` that they end there. That file hides history, so it waits. Without it, git takes the repository
+//! for damaged as soon as a ref leads to such a commit.
 
 use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::facts::Version;
@@ -14,12 +14,13 @@ use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::Walk;
 use std::collections::HashSet;
 
-/// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for damaged.
+/// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for
+/// damaged.
 pub(crate) const NEEDS_SHALLOW: &str =
     "needs the file shallow of its git directory, which waits or was rejected: accept that file first";
 
 impl Walk<'_> {
-    /// Judges the refs of the repositories whose history a layer cuts off.
+    /// Parks the refs of the repositories whose history a layer cuts off.
     pub(crate) fn judge_shallow(&self, tree: &mut LayerTree) -> Result<(), IoFailure> {
         let mut cut: HashSet<usize> = HashSet::new();
         let mut longer: Vec<usize> = Vec::new();
@@ -57,7 +58,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether the file `shallow` of the layer has commits that the one of the workspace does not have.
+    /// Reports whether the file `shallow` of the layer has commits that the one of the workspace does not have.
     fn cuts(&self, node: &Node) -> Result<bool, IoFailure> {
         if node.role != Role::Entry {
             return Ok(false);
@@ -72,8 +73,8 @@ impl Walk<'_> {
     }
 }
 
-/// Tells whether a layer brings objects to a git directory and notes a fetch there, as `git fetch --unshallow` does. Without the
-/// objects git would take the repository for damaged.
+/// Tells whether a layer brings objects to a git directory and notes a fetch there, as `git fetch --unshallow` does.
+/// Without the objects git would take the repository for damaged.
 fn is_fetched(tree: &LayerTree, git_dir: usize) -> bool {
     let top = &*tree.nodes[git_dir].path.0;
     let (mut has_objects, mut has_fetched) = (false, false);
@@ -95,8 +96,8 @@ fn adds(new: &Version, old: &Version) -> bool {
     lines(new).any(|line| !line.is_empty() && !known.contains(line))
 }
 
-/// Whether a file of a git directory names commits from which git walks through the history. Submodules have a history of their
-/// own.
+/// Reports whether a file of a git directory names commits from which git walks through the history. Submodules have a
+/// history of their own.
 fn leads_to_history(inside: &[u8]) -> bool {
     let names: Vec<Vec<u8>> = inside
         .split(|byte| *byte == b'/')

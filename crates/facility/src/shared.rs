@@ -115,7 +115,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
     Ok(())
 }
 
-/// Whether the copy still equals the file in the workspace.
+/// Reports whether the copy still equals the file in the workspace.
 fn is_same(walk: &Walk<'_>, group: &Group) -> Result<bool, IoFailure> {
     let Some(anchor) = &group.anchor else { return Ok(false) };
     let (new, old) = (&group.meta, &anchor.meta);

@@ -1,7 +1,7 @@
 //! Finds which changes of a layer take away the file that another entry of the layer was made from. Pure.
 //!
-//! Overlay copies a file up when it is renamed or edited, and marks the copy with the file that it came from. Once a commit
-//! has taken that file away, the copy is the only one.
+//! Overlay copies a file up when it is renamed or edited, and marks the copy with the file that it came from. Once a
+//! commit has taken that file away, the copy is the only one.
 
 use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;
@@ -24,15 +24,15 @@ pub(crate) struct Sources<'a> {
     taken: Taken<'a>,
     /// Files by size and time, for marks that name no file.
     alike: HashMap<(u64, FsTime), Vec<usize>>,
-    /// Directories that go, with files in them that nobody listed.
+    /// Directories that go, with files in them that no scan listed.
     directories: Vec<usize>,
     /// All that may be the source of a mark that names no file.
     going: Vec<usize>,
-    /// What may be the source of an entry without a mark.
+    /// The possible sources of an entry without a mark.
     unmarked: Unmarked,
 }
 
-/// What an entry was made from, or the entries of a directory.
+/// The sources of an entry, or of the entries of a directory.
 #[derive(Default)]
 pub(crate) struct MadeFrom {
     /// The paths of the steps that take it away.
@@ -64,12 +64,13 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// Whether committing `node` removes or replaces an entry of the workspace.
+/// Reports whether committing `node` removes or replaces an entry of the workspace.
 pub(crate) fn goes(node: &Node) -> bool {
     node.covers.is_some() && !node.claimed && !matches!(node.rare.lower, Lower::Merged(_))
 }
 
-/// Whether an entry is a copy of a file that its mark does not name, and is no edit of the file that it covers.
+/// Reports whether an entry is a copy of a file that its mark does not name, and not an edit of the file that it
+/// covers.
 pub(crate) fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
     node.role == Role::Entry
         && node.meta.kind == EntryType::File
@@ -83,7 +84,8 @@ pub(crate) fn is_edit_of_its_file(tree: &LayerTree, node: &Node) -> bool {
     tree.origin_of(node).is_none_or(|from| from.at.0 == node.path.0)
 }
 
-/// Whether committing an entry takes away a file that another entry may have been made from: it is no edit of what it covers.
+/// Reports whether committing an entry takes away a file that another entry may have been made from: it is not an edit
+/// of what it covers.
 pub(crate) fn takes_away(tree: &LayerTree, node: &Node) -> bool {
     let is_edit = |found: &Found| {
         let stays = node.role == Role::Entry && node.meta.kind == found.meta.kind;
@@ -92,7 +94,7 @@ pub(crate) fn takes_away(tree: &LayerTree, node: &Node) -> bool {
     goes(node) && !node.covers.as_ref().is_some_and(|found| is_edit(found))
 }
 
-/// What a file keeps when it is renamed.
+/// Returns the size and time of a file, which it keeps when it is renamed.
 pub(crate) fn key(meta: &Meta) -> (u64, FsTime) {
     (meta.size, meta.mtime)
 }

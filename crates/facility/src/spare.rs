@@ -1,16 +1,16 @@
-//! Folders for layers, made ahead, and those of runs that changed nothing, on their way out.
+//! Directories for layers, made ahead, and those of runs that changed nothing, on their way out.
 //!
 //! ```text
 //!  tidy: make ─▶ ready ──take (one rename)──▶ layers/RUN ──put (one rename)──▶ old-N ──▶ tidy: remove
 //! ```
-//! Most runs change nothing, and making and removing the seven folders of a layer is then the largest part of what a
-//! layer costs: on ext4 about 0.1 ms for each. So that work is done by [`Spares::tidy`] while a later run waits for its
-//! sandbox, and a run itself only renames.
+//! Most runs change nothing, and making and removing the seven directories of a layer is then the largest part of what
+//! a layer costs: on ext4 about 0.1 ms for each. So that work is done by [`Spares::tidy`] while a later run waits for
+//! its sandbox, and a run itself only renames.
 //!
-//! Only folders that no run has seen are taken: what a hostile run may have left on its upper folder (attributes, flags,
-//! an access list) never reaches the next. Only layers without content are put: what a run wrote is removed at once.
-//! The places are few and have fixed names, so that nothing piles up; where none is free, or a rename is refused, the
-//! folders are made or removed as ever.
+//! Only directories that no run has seen are taken: what a hostile run may have left on its upper directory
+//! (attributes, flags, an access list) never reaches the next. Only layers without content are put: what a run wrote is
+//! removed at once. The places are few and have fixed names, so that nothing piles up; where none is free, or a rename
+//! is refused, the directories are made or removed as ever.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty, is_gone, join, names, unlink_if_there};
 use crate::marks::LayerMode;
@@ -22,34 +22,35 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-/// An attribute of our own on a root layer's folder. If it cannot be seen, overlay's `trusted.*` marks cannot either,
-/// and every deletion would be read as nothing.
+/// An attribute of our own on a root layer's directory. If it cannot be seen, overlay's `trusted.*` marks cannot
+/// either, and every deletion would be read as nothing.
 pub(crate) const PROBE: &[u8] = b"trusted.nexus.layer";
 
 /// Places for layers that go away.
 const OLD: [&str; 4] = ["old-0", "old-1", "old-2", "old-3"];
 
-/// What is in a layer that goes away, from the inside out.
+/// Directories in a layer that goes away, from the inside out.
 const PIECES: [&[u8]; 6] =
     [b"work/work/incompat/volatile", b"work/work/incompat", b"work/work", b"work/index", b"work", b"upper"];
 
-/// A layer's folders while they are being made.
+/// A layer's directories while they are being made.
 const NEW: &str = "new";
 
-/// The folder that holds them.
+/// The directory that holds directories for layers.
 #[derive(Debug)]
 pub struct Spares {
     root: Workspace,
 }
 
 impl Spares {
-    /// Opens the folder, which must be on the file system of the layers to be of use, and which nobody else can write.
+    /// Opens the directory, which must be on the file system of the layers to be of use, and to which no other user may
+    /// write.
     pub fn open(path: &Path) -> Result<Self, IoFailure> {
         Ok(Self { root: Workspace::open(path)? })
     }
 
-    /// Makes a layer's folders ahead and removes what was put there, piece by piece until `stop`: a file system may take
-    /// milliseconds to free a folder. Does nothing while somebody else does that.
+    /// Makes a layer's directories ahead and removes those that were put there, piece by piece until `stop`: a file
+    /// system may take milliseconds to free a directory. Does nothing while another process does that.
     pub fn tidy(&self, mode: LayerMode, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         self.alone(|| self.tidy_alone(mode, stop))
     }
@@ -103,15 +104,15 @@ impl Spares {
         Ok(())
     }
 
-    /// Turns a layer's folders that were made ahead into those of `run`. `false` when there are none that can be used:
-    /// whatever stands in the way of that is met, and told, when they are made in their place.
+    /// Turns a layer's directories that were made ahead into those of `run`. Returns `false` when none can be used: the
+    /// caller then makes them in their place, and that reports the obstacle.
     pub(crate) fn take(&self, layers: &Workspace, run: &str, mode: LayerMode) -> bool {
         let ready = ready(mode);
         rustix::fs::renameat_with(self.root.fd(), ready, layers.fd(), run, RenameFlags::NOREPLACE).is_ok()
     }
 
-    /// Takes the folders of a layer away whose upper folder is empty. `false` when they have to be removed where they
-    /// are.
+    /// Takes the directories of a layer away whose upper directory is empty. Returns `false` when they have to be
+    /// removed where they are.
     pub(crate) fn put(&self, layers: &Workspace, layer: &Workspace, run: &str) -> io::Result<bool> {
         // Overlay's own folders may hold content, too: a file with several names that was copied and then deleted.
         if !is_bare(layer, b"work/index", &[])? || !is_bare(layer, b"work/work", &[b"incompat"])? {
@@ -142,7 +143,7 @@ fn remove_files(layer: &Workspace) -> io::Result<()> {
     names(again.as_fd())?.iter().filter(|name| beside(name)).try_for_each(|name| unlink_if_there(again.as_fd(), name))
 }
 
-/// Whether a folder has no entries but these, or is not there. Overlay makes its own with mode 000.
+/// Reports whether a directory has no entries but these, or is not there. Overlay makes its own with mode 000.
 fn is_bare(layer: &Workspace, path: &[u8], but: &[&[u8]]) -> io::Result<bool> {
     match readable_by_force(layer, path) {
         Ok(dir) if but.is_empty() => is_empty(dir.as_fd()),
@@ -156,7 +157,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The name of the folders made ahead. Root's carry a mark that an ordinary user's do not.
+/// Returns the name of the directories made ahead. Root's carry a mark that an ordinary user's do not.
 fn ready(mode: LayerMode) -> &'static str {
     match mode {
         LayerMode::Root => "ready-root",
@@ -164,7 +165,7 @@ fn ready(mode: LayerMode) -> &'static str {
     }
 }
 
-/// Makes the folder `name` of a layer, with an empty `upper` and `work` that still belong to this process's user.
+/// Makes the directory `name` of a layer, with an empty `upper` and `work` that still belong to this process's user.
 pub(crate) fn make(parent: &Workspace, name: &str, mode: LayerMode) -> Result<(), IoFailure> {
     let closed = Mode::from_raw_mode(0o700);
     rustix::fs::mkdirat(parent.fd(), name, closed).doing("make", name.as_bytes())?;

@@ -1,16 +1,16 @@
 //! The start of a run, by the clock of the workspace's file system.
 //!
-//! A conflict is an entry of the workspace whose ctime is later than the start ([`crate::plan`]), so both times must come
-//! from one clock, and the clock must not have been set back between them:
+//! A conflict is an entry of the workspace whose ctime is later than the start ([`crate::plan`]), so both times must
+//! come from one clock, and the clock must not have been set back between them:
 //!
-//! * The file system that holds the workspace stamps a file without a name (`O_TMPFILE`). Where the layer's directory is
-//!   on the same device its own ctime serves, at no cost. A file system that has no such files stamps one with a name,
-//!   which is removed at once. Where the workspace takes no file at all, the layer's clock has to do, taken as a coarse
-//!   one.
+//! * The file system that holds the workspace stamps a file without a name (`O_TMPFILE`). Where the layer's directory
+//!   is on the same device its own ctime serves, at no cost. A file system that has no such files stamps one with a
+//!   name, which is removed at once. Where the workspace takes no file at all, the layer's clock has to do, taken as a
+//!   coarse one.
 //! * A stamp without nanoseconds comes from a clock of whole seconds (ext4 with inodes of 128 bytes, some network file
 //!   systems). A later change can then have the same stamp, and an equal one counts as later.
 //! * The wall clock is compared with the time since boot at both ends. If it was set back meanwhile, the start is set
-//!   back as far. After a reboot the start is no later than that boot.
+//!   back as far. After a reboot the start is never later than that boot.
 //!
 //! What is not noticed: a clock that was set back and forward again between the two ends.
 
@@ -36,7 +36,7 @@ pub struct Started {
     pub coarse: bool,
     /// Time since boot minus wall clock, in nanoseconds.
     pub clock_offset_ns: i64,
-    /// Which boot of the machine it was; empty where the kernel does not say.
+    /// Id of the machine's boot then; empty where the kernel does not say.
     pub boot_id: String,
 }
 
@@ -45,12 +45,12 @@ pub struct Started {
 pub struct Clocks {
     /// Time since boot minus wall clock, in nanoseconds.
     pub offset_ns: i64,
-    /// Which boot of the machine it is; empty where the kernel does not say.
+    /// Id of the machine's boot; empty where the kernel does not say.
     pub boot_id: String,
 }
 
 impl Clocks {
-    /// Reads them.
+    /// Reads the clocks of this moment.
     pub fn now() -> io::Result<Self> {
         let uptime = std::fs::read_to_string("/proc/uptime")?;
         let since_boot = parse_uptime(&uptime).ok_or_else(|| io::Error::other("/proc/uptime has another form"))?;

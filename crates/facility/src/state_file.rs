@@ -9,13 +9,14 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::Path;
 
-/// Longest note about a run, in bytes: `execve(2)` takes 6 MiB of arguments at most, and JSON may need six bytes for one.
+/// Longest note about a run, in bytes: `execve(2)` takes 6 MiB of arguments at most, and JSON may need six bytes for
+/// one.
 pub const MAX_NOTE: u64 = 64 << 20;
 
 /// Longest file of a layer in bytes: some 200 for each changed path.
 pub(crate) const MAX_LAYER_FILE: u64 = 2 << 30;
 
-/// What is wrong with a file of the state directory.
+/// The fault of a file of the state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StateFileError {
     /// A link could lead to any file of the machine.

@@ -1,4 +1,5 @@
-//! The submodules of a repository in the workspace: where their working trees are, and the URLs that `.gitmodules` says.
+//! The submodules of a repository in the workspace: where their working trees are, and the URLs that `.gitmodules`
+//! says.
 
 use crate::beneath::{Workspace, join, split};
 use crate::facts::read_small;
@@ -9,8 +10,9 @@ use std::collections::HashMap;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Whether the `.git` file in the directory `tree` of the workspace names the git directory `git_dir`. The file needs an accept
-/// to change, so what the workspace has is what a person has seen. Both paths are relative to the workspace.
+/// Reports whether the `.git` file in the directory `tree` of the workspace names the git directory `git_dir`. The file
+/// needs an accept to change, so what the workspace has is what a person has seen. Both paths are relative to the
+/// workspace.
 pub(crate) fn names_back(base: &Workspace, tree: &[u8], git_dir: &[u8]) -> bool {
     let text = base.dir(tree).and_then(|dir| read_small(dir.as_fd(), b".git"));
     // What cannot be read names nothing, and the setting waits.
@@ -72,8 +74,9 @@ impl<'a> Modules<'a> {
         self.own
     }
 
-    /// Returns the URL of a submodule as `git submodule init` writes it. `.gitmodules` needs an accept to change, so what the
-    /// workspace has is what a person has seen. A file that cannot be read says nothing, and the setting waits.
+    /// Returns the URL of a submodule as `git submodule init` writes it. `.gitmodules` needs an accept to change, so
+    /// what the workspace has is what a person has seen. A file that cannot be read says nothing, and the setting
+    /// waits.
     pub(crate) fn url(&self, name: &[u8]) -> Option<Vec<u8>> {
         self.urls.get_or_init(|| self.read().unwrap_or_default()).get(name).cloned()
     }

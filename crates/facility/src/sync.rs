@@ -1,5 +1,5 @@
-//! Makes a tree durable: file by file, so that nobody waits for what other processes have written, or by one call for the
-//! whole file system when there are many.
+//! Makes a tree durable: file by file, so that it does not wait for what other processes have written, or by one call
+//! for the whole file system when there are many.
 
 use crate::beneath::{Doing as _, IoFailure, MAX_NAMED, Workspace, check_depth, join, names, open_file};
 use crate::faults::Faults;

@@ -26,7 +26,7 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// Attributes of one directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopAttrs {
-    /// Permission bits.
+    /// Permission bits with setuid, setgid and sticky (`07777`).
     pub mode: u32,
     /// Owner and group.
     pub owner: (u32, u32),
@@ -59,25 +59,25 @@ pub struct Top {
     pub upper: TopAttrs,
 }
 
-/// What the run did to the attributes of the workspace's own directory.
+/// The change that the run made to the attributes of the workspace's own directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TopChange {
-    /// What the workspace gets.
+    /// The attributes that the workspace gets.
     pub(crate) wanted: TopAttrs,
-    /// Somebody else changed the workspace's attributes, too.
+    /// Another process changed the workspace's attributes, too.
     pub(crate) is_conflict: bool,
 }
 
 impl Top {
-    /// Whether the upper directory has other attributes than at the start. Its owner counts for root's layers alone: an
-    /// ordinary user cannot always give it the workspace's group.
+    /// Reports whether the upper directory has other attributes than at the start. Its owner counts for root's layers
+    /// alone: an ordinary user cannot always give it the workspace's group.
     pub(crate) fn is_changed(&self, mode: LayerMode, upper: &TopAttrs) -> bool {
         let owner = mode == LayerMode::Root && upper.owner != self.upper.owner;
         owner || upper.mode != self.upper.mode || upper.attrs != self.upper.attrs
     }
 
-    /// Decides what becomes of the workspace's attributes: each one that the run changed, and the others as they are now.
-    /// Pure. `None` when the workspace has them already.
+    /// Decides what becomes of the workspace's attributes: each one that the run changed, and the others as they are
+    /// now. Pure. `None` when the workspace has them already.
     pub(crate) fn change(&self, mode: LayerMode, upper: &TopAttrs, now: &TopAttrs) -> Option<TopChange> {
         if !self.is_changed(mode, upper) {
             return None;

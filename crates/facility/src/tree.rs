@@ -1,7 +1,7 @@
-//! What was read from a layer and from the places of the workspace that it covers. Plain data; `plan` decides on it.
+//! The data read from a layer and from the places of the workspace that it covers. Plain data; `plan` decides on it.
 //!
-//! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a pointer,
-//! and a path is in memory once.
+//! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a
+//! pointer, and a path is in memory once.
 
 use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks};
@@ -20,14 +20,14 @@ use std::ops::{Deref, DerefMut};
 pub struct Found {
     /// Its path in the workspace as it is now.
     pub at: SharedPath,
-    /// Its attributes.
+    /// The attributes of the entry.
     pub meta: Meta,
 }
 
 /// The directory of the workspace that a directory of the layer continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Lower {
-    /// None: the directory is new, or the entry is no directory.
+    /// None: the directory is new, or the entry is not a directory.
     #[default]
     None,
     /// The one at the same place.
@@ -38,7 +38,7 @@ pub enum Lower {
     Missing,
 }
 
-/// What stands at a path of the layer.
+/// The role of a path in the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A file, directory, link …
@@ -49,10 +49,10 @@ pub enum Role {
     Implied,
 }
 
-/// What the content of a file in a git directory means for the commit.
+/// The meaning of the content of a file in a git directory for the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Harmless.
+    /// Harmless: it is committed.
     Commit,
     /// Harmless in this form, which is committed while the original stays parked.
     Strip(Vec<u8>),
@@ -62,7 +62,7 @@ pub enum Verdict {
     LeaveOut,
 }
 
-/// What lies in a directory of the workspace that goes away or moves as a whole.
+/// The findings in a directory of the workspace that goes away or moves as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Paths that changed since the layer was made (the first few).
@@ -104,30 +104,30 @@ impl Thing {
 pub struct Node {
     /// The index of its directory.
     pub parent: usize,
-    /// Where it is in the layer and will be in the workspace.
+    /// Its path in the layer, which it will have in the workspace too.
     pub path: SharedPath,
     /// Its attributes; those of what is gone for [`Role::Implied`].
     pub meta: Meta,
-    /// Overlay's attributes.
+    /// The marks of overlay on it.
     pub marks: Marks,
-    /// What it stands for.
+    /// The role of its path.
     pub role: Role,
     /// The entry of the workspace that it hides or replaces.
     pub covers: Option<Box<Found>>,
     /// The place of the entry in the workspace is append-only or immutable, or in a directory that is.
     pub pinned: bool,
-    /// What it covers was renamed to another place of the layer.
+    /// The entry that it covers was renamed to another place of the layer.
     pub claimed: bool,
     /// Same content (or link target) as what it covers.
     pub same_content: bool,
     /// Same attributes as what it covers or continues.
     pub same_attrs: bool,
-    /// What only few entries have.
+    /// Details that only few entries have.
     pub rare: Rare,
 }
 
 impl Node {
-    /// Whether it is a new version of the very file that it covers, which has no other name.
+    /// Reports whether it is a new version of the very file that it covers, which has no other name.
     pub(crate) fn is_own_version(&self) -> bool {
         let covered = self.covers.as_ref().filter(|found| found.meta.links == 1);
         covered.is_some_and(|found| origin_inode(self) == Some(found.meta.id.ino))
@@ -144,7 +144,7 @@ impl Node {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rare(Option<Box<Details>>);
 
-/// See [`Rare`].
+/// The details behind the pointer of [`Rare`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     /// The directory it continues.
@@ -188,7 +188,7 @@ impl DerefMut for Rare {
     }
 }
 
-/// Where the bytes of a shared file are.
+/// The place of the bytes of a shared file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -209,11 +209,11 @@ pub struct Group {
     pub others: Vec<Found>,
     /// The new version.
     pub source: Source,
-    /// Its attributes.
+    /// The attributes of the new version.
     pub meta: Meta,
     /// The new version equals the one in the workspace. Always so for a symbolic link, which cannot be written.
     pub same: bool,
-    /// Whether the names may stay one file.
+    /// The decision whether the names may stay one file.
     pub tie: Tie,
 }
 
@@ -222,13 +222,13 @@ pub struct Group {
 pub struct Inodes {
     places: HashMap<u64, Place>,
     scanned: Vec<Found>,
-    /// How many names of a file with several ones the layer takes or moves, and how many it has.
+    /// By inode of a file with several names: how many of them the layer takes or moves, and how many there are.
     names: HashMap<u64, (u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// What this node covers.
+    /// The file that this node covers.
     Covered(u32),
     /// Found in a directory that goes away or moves.
     Scanned(u32),
@@ -263,7 +263,7 @@ impl Inodes {
         std::mem::take(&mut self.names).values().any(|(found, links)| found >= links)
     }
 
-    /// Whether an inode is one of them.
+    /// Reports whether an inode is among them.
     #[must_use]
     pub fn has(&self, ino: u64) -> bool {
         self.places.contains_key(&ino)
@@ -273,9 +273,9 @@ impl Inodes {
 /// A layer and what it covers. `nodes[0]` is the root; a directory comes before its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerTree {
-    /// All entries.
+    /// All entries of the layer.
     pub nodes: Vec<Node>,
-    /// The run and somebody else changed the attributes of the workspace's own directory.
+    /// The run and another process changed the attributes of the workspace's own directory.
     pub top_conflict: bool,
     /// Names that belong together.
     pub groups: Vec<Group>,
@@ -289,7 +289,7 @@ pub struct LayerTree {
     pub ours: Vec<Own>,
     /// Layer and workspace are on one mount, so that a rename can move entries.
     pub same_mount: bool,
-    /// Who mounted it.
+    /// The user who mounted the layer.
     pub mode: LayerMode,
     /// The workspace's mount: an entry on another one cannot be moved.
     pub mount: Option<u32>,
@@ -300,13 +300,13 @@ pub struct LayerTree {
 }
 
 impl LayerTree {
-    /// Whether an entry of the workspace changed after the layer was made. By ctime, which no process can set.
+    /// Reports whether an entry of the workspace changed after the layer was made. By ctime, which no process can set.
     #[must_use]
     pub fn is_fresh(&self, found: &Found) -> bool {
         is_fresh(self.started, &self.ours, &found.at, &found.meta)
     }
 
-    /// Whether an entry is as an earlier commit of this layer left it.
+    /// Reports whether an entry is as an earlier commit of this layer left it.
     #[must_use]
     pub fn is_own(&self, at: &SharedPath, meta: &Meta) -> bool {
         Own::is_one(&self.ours, at, meta)

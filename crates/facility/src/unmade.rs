@@ -1,7 +1,7 @@
 //! Holds back what takes an entry away that makes a directory a git repository.
 //!
-//! Without `HEAD`, `objects` or `refs` a directory is no repository, neither for git nor for the rules of the next run: its hooks,
-//! and what these start, could change unasked until somebody repairs it. The whole directory may go.
+//! Without `HEAD`, `objects` or `refs` a directory is not a repository, neither for git nor for the rules of the next
+//! run: its hooks, and what these start, could change unasked until the user repairs it. The whole directory may go.
 
 use crate::bare;
 use crate::beneath::{IoFailure, split};
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 const WHY: &str = "takes away what makes a directory a git repository";
 
-/// Judges the entries of repositories that go away or become something else.
+/// Parks the entries of repositories that go away or become something else.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut known: HashMap<usize, bool> = HashMap::new();
     let mut moved: HashSet<SharedPath> = HashSet::new();

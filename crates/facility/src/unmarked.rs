@@ -1,7 +1,8 @@
-//! Finds which changes of a layer take away the entry that an entry without a mark that names it may be a copy of. Pure.
+//! Finds which changes of a layer take away the entry that an entry without a mark that names it may be a copy of.
+//! Pure.
 //!
-//! Overlay leaves no mark on a copy of a file with several names where it has no index, and none that an ordinary user may
-//! not set: on a symbolic link, a FIFO or a device.
+//! Overlay leaves no mark on a copy of a file with several names where it has no index, and none that an ordinary user
+//! may not set: on a symbolic link, a FIFO or a device.
 
 use crate::marks::Origin;
 use crate::meta::EntryType;
@@ -17,7 +18,7 @@ pub(crate) struct Unmarked {
     special: Vec<usize>,
     /// Symbolic links by the length of their target.
     links: HashMap<u64, Vec<usize>>,
-    /// Symbolic links of which nobody noted the length.
+    /// Symbolic links whose length is unknown.
     other_links: Vec<usize>,
     is_each_copy_marked: bool,
 }
@@ -69,7 +70,7 @@ impl Unmarked {
         lists.into_iter().flatten().copied()
     }
 
-    /// Whether anything goes that an entry may be a copy of.
+    /// Reports whether anything goes of which an entry may be a copy.
     pub(crate) fn may_have(&self, node: &Node) -> bool {
         self.of(node).next().is_some()
     }

@@ -1,8 +1,8 @@
 //! Opens the upper directory of a layer, whatever the run made of its mode.
 //!
 //! The overlay shows the upper directory as the workspace itself, so `chmod 000 .` closes it to an ordinary user. The
-//! directory is Nexus's own: one that its owner cannot list or enter gets these two bits before anything is read, and the
-//! change set then shows the mode with them. A run cannot take the workspace from its owner.
+//! directory is Nexus's own: one that its owner cannot list or enter gets these two bits before anything is read, and
+//! the change set then shows the mode with them. A run cannot take the workspace from its owner.
 
 use crate::beneath::{Workspace, chmod, open_dir};
 use crate::meta::stat;
@@ -35,7 +35,7 @@ pub(crate) fn reopen_upper(upper: &OwnedFd) -> io::Result<OwnedFd> {
     open_dir(upper.as_fd(), b"", OFlags::RDONLY)
 }
 
-/// Whether a mode binds this process.
+/// Reports whether the mode of a file binds this process.
 fn is_bound() -> bool {
     !rustix::process::geteuid().is_root()
 }

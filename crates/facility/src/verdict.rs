@@ -1,4 +1,4 @@
-//! Judges single entries of a layer: does it change anything, how is it reported, does it need an accept. Pure.
+//! Decides on single entries of a layer: does one change anything, how is it reported, does it need an accept. Pure.
 
 use crate::changes::{Change, ChangeKind};
 use crate::git_objects;
@@ -11,7 +11,7 @@ use nexus_model::ByteText;
 const SETID: u32 = 0o6000;
 const EXECUTE: u32 = 0o111;
 
-/// What waits of a file of git that is committed in part.
+/// Returns what waits of a file of git that is committed in part.
 pub(crate) fn stripped(class: &Class) -> &'static str {
     match class {
         Class::GitState(why) => why,
@@ -19,19 +19,19 @@ pub(crate) fn stripped(class: &Class) -> &'static str {
     }
 }
 
-/// Why a directory waits that comes in the place of a `.git` file.
+/// The reason why a directory waits that comes in the place of a `.git` file.
 const OWN_REPOSITORY: &str = "a directory in the place of the file that names the git directory: reject it unless this is to be a repository of its own";
-/// Why a directory waits that comes in the place of another file of git's.
+/// The reason why a directory waits that comes in the place of another file of git's.
 const NO_FILE: &str = "a directory in the place of a file of git: reject it, git cannot use it";
 
-/// Why an entry stays in the layer.
+/// The reason why an entry stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// By its name, or by what a file of this name says: until somebody names it.
+    /// By its name, or by what a file of this name says: until the user names it.
     Name(String),
-    /// By its bits or attributes: until somebody names exactly this path.
+    /// By its bits or attributes: until the user names exactly this path.
     Exact(String),
-    /// By what lies in a directory that goes away or moves: until somebody accepts all that is protected.
+    /// By what lies in a directory that goes away or moves: until the user accepts all that is protected.
     Inside(String),
     /// No commit may make it as things are.
     Never(String),
@@ -44,7 +44,7 @@ impl Hold {
         why
     }
 
-    /// Whether somebody accepted the entry although it is held back.
+    /// Reports whether the user accepted the entry although it is held back.
     pub(crate) fn is_accepted(&self, rules: &Rules, node: &Node) -> bool {
         let path = &node.path.0;
         // Without the directory the accepted entry in it has no place. What else is in it is judged by itself.
@@ -63,7 +63,7 @@ fn is_new_directory(node: &Node) -> bool {
     is_entry && node.rare.lower == Lower::None && node.covers.is_none()
 }
 
-/// Whether the workspace already is as this entry wants it.
+/// Reports whether the workspace already is as this entry wants it.
 pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
     if node.rare.unseen {
         return false;
@@ -96,7 +96,7 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
     equal && !node.marks.forged && (node.marks.origin.is_some() || old.links == 1)
 }
 
-/// Why an entry that changes something may not be committed unasked.
+/// Returns why an entry that changes something may not be committed unasked.
 pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     let protected = |why: &str| Some(Hold::Name(why.to_owned()));
     let exact = |why: &str| Some(Hold::Exact(why.to_owned()));

@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// Why a layer cannot be read.
+/// The error for which a layer cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WalkError {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub(crate) enum WalkError {
     Redirect { path: ByteText },
 }
 
-/// What is read, and by which rules.
+/// The directories to read and the rules for reading them.
 pub(crate) struct Walk<'a> {
     pub(crate) upper: &'a Workspace,
     /// The layer's directory, for notes of what is opened up. `None` for a layer in memory.
@@ -102,7 +102,7 @@ fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -
 }
 
 impl Walk<'_> {
-    /// Reads everything.
+    /// Reads the whole layer.
     pub(crate) fn read(&self) -> Result<LayerTree, WalkError> {
         let (mut opened, mut notes) = (Vec::new(), Notes::new(self.root));
         let result = self.read_with(&mut opened, &mut notes);
@@ -166,8 +166,8 @@ impl Walk<'_> {
         Ok(tree)
     }
 
-    /// Makes the root say what becomes of the workspace's own directory. Returns whether its attributes changed outside,
-    /// too.
+    /// Makes the root say what becomes of the workspace's own directory. Returns whether its attributes changed
+    /// outside, too.
     fn own_attrs(&self, root: &mut Node) -> Result<bool, WalkError> {
         let now = TopAttrs::read(self.mode, self.base.fd()).doing("look at", b"")?;
         let change = self.top.as_ref().and_then(|(start, upper)| start.change(self.mode, upper, &now));
@@ -299,7 +299,7 @@ impl Walk<'_> {
         Ok(claimed)
     }
 
-    /// Whether what the entries of a directory cover cannot be looked at.
+    /// Reports whether what the entries of a directory cover cannot be inspected.
     fn is_unseen(&self, directory: &Node) -> Result<bool, WalkError> {
         if directory.rare.unseen {
             return Ok(true);

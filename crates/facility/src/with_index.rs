@@ -1,7 +1,7 @@
 //! Holds `HEAD` and its branch back together with the index of their working tree.
 //!
-//! Where the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next commit of
-//! the user would delete it. Other branches come: they fit no index.
+//! Where the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next
+//! commit of the user would delete it. Other branches come: they fit no index.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
 use crate::facts::{Version, read_small};
@@ -17,7 +17,7 @@ use std::os::fd::AsFd as _;
 
 const WHY: &str = "fits only the git index that waits";
 
-/// Judges what belongs to the indexes that wait.
+/// Parks what belongs to the indexes that wait.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut waiting: HashSet<Vec<u8>> = HashSet::new();
     let mut packed: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
