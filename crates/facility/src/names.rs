@@ -15,7 +15,7 @@ pub use crate::names_list::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES
 /// or adds, and it can only choose among the filters that the user's own configuration has.
 pub const PACKAGES: &[&[u8]] = &[b"node_modules", b"vendor", b".venv", b"site-packages"];
 
-/// A text that is no pattern for protected names.
+/// A text that is not a pattern for protected names.
 pub use nexus_model::name_pattern::{PatternError, check};
 
 /// One protected name or chain of names; `*` in a name stands for any characters.
@@ -76,7 +76,8 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), names, anchored: false, not_in_packages: false })
     }
 
-    /// The directory `path` of the workspace and all below it. `why` is what people are told.
+    /// Returns the pattern for the directory `path` of the workspace and all below it. `why` is the reason that reports
+    /// give.
     pub(crate) fn of_directory(path: &[u8], why: &str) -> Self {
         let exact = |name: &[u8]| NamePattern { pieces: vec![fold(name).into_owned()] };
         let names = path.split(|byte| *byte == b'/').map(exact).collect();
@@ -195,7 +196,7 @@ impl Names {
         standard.chain(literal.map(|one| one.text.as_str()))
     }
 
-    /// Judges paths together with the names of the directory that they begin in.
+    /// Matches paths from now on together with the names of the directory that they begin in.
     pub(crate) fn stand_at(&mut self, place: Vec<Vec<u8>>) {
         self.place = place;
     }
@@ -205,7 +206,7 @@ impl Names {
         &self.place
     }
 
-    /// Forgets the place where no path in it is judged otherwise because of it.
+    /// Forgets the place where no path in it matches differently because of it.
     pub(crate) fn trim_place(&mut self) {
         let names: Vec<Cow<'_, [u8]>> = self.place.iter().map(|name| Cow::Borrowed(name.as_slice())).collect();
         let is_in_git = self.place.iter().any(|name| name == b".git");
