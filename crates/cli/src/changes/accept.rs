@@ -1,7 +1,7 @@
 //! `nexus changes accept`: everything, some paths, or some hunks.
 //!
-//! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of everything, or
-//! of a directory, must not bring a git hook along unseen.
+//! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of
+//! everything, or of a directory, must not bring a git hook along unseen.
 
 use super::{Pending, State, patch, paths, recover, rejected, show, waiting};
 use crate::args::AcceptArgs;
@@ -55,7 +55,8 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     done
 }
 
-/// Refuses to accept everything of a layer of which only a part was saved: the rest of it could be what makes the part right.
+/// Refuses to accept everything of a layer of which only a part was saved: the rest of it could be what makes the
+/// part right.
 fn only_a_part(run: &str) -> Failure {
     let message = format!("nothing was accepted of the run {run}: {}", CutShort::Partial.text());
     let hint = format!(
@@ -65,7 +66,8 @@ fn only_a_part(run: &str) -> Failure {
     Failure::refused("partial", message, hint)
 }
 
-/// Goes on with an interrupted commit. One that was being taken back is taken back, which is no accept.
+/// Resumes an interrupted commit. If the commit was being taken back, finishes that and returns a failure, because
+/// nothing was accepted.
 fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
     if one.ending != Ending::Back {
         return recover::finish(places, one).map(|()| String::new());
@@ -90,7 +92,7 @@ fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText])
     Ok(text + &waiting(left))
 }
 
-/// What a failed commit is to a person, and to whoever keeps the record.
+/// Describes a failed commit to the user and to the process that keeps the record.
 pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
     let run = &pending.one.run;
     match error {
@@ -145,7 +147,7 @@ fn held_for_ever<'a>(committed: &'a Committed, rules: &Rules) -> Option<(String,
     held.map(|(path, why)| (one_line(&path.display().to_string()), why))
 }
 
-/// The protected names below a path that somebody named. Nothing when everything was meant.
+/// Lists the protected names below a path that the user chose. Empty when the user chose everything.
 fn names(committed: &Committed, rules: &Rules) -> String {
     let chosen = committed.parked.iter().filter(|change| rules.only.is_some() && rules.is_chosen(&change.path.0));
     let held = chosen.filter(|change| change.protected.is_some());
@@ -156,7 +158,7 @@ fn names(committed: &Committed, rules: &Rules) -> String {
 /// Names that a message lists.
 const LISTED: usize = 20;
 
-/// What was chosen and is protected, so that it waits all the same.
+/// Lists the chosen changes that still wait because they are protected.
 fn held_back(committed: &Committed, rules: &Rules) -> String {
     let chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
     let mut lines: Vec<String> = chosen
@@ -175,7 +177,7 @@ fn held_back(committed: &Committed, rules: &Rules) -> String {
     lines.concat()
 }
 
-/// What a commit brought, or which conflicts stopped it.
+/// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
     if let Some(line) = run::unwatched_line(committed.unwatched) {
         run::tell(&line);
@@ -203,7 +205,7 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
     Err(Failure::refused("conflict", message, hint))
 }
 
-/// What happened to a path in conflict, and where its other version is.
+/// Describes what happened to a path in conflict, and where its other version is.
 pub fn happened(conflict: &Conflict) -> String {
     let what = match conflict.outside {
         Outside::Changed => "changed outside",
@@ -217,7 +219,7 @@ pub fn happened(conflict: &Conflict) -> String {
     format!("{what}{detail}{}", beside.unwrap_or_default())
 }
 
-/// What is left to decide.
+/// Describes to the user how many changes still wait for a decision.
 pub fn waiting(left: usize) -> String {
     match left {
         0 => "Nothing of this run waits any more.\n".to_owned(),

@@ -33,7 +33,7 @@ pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
     Ok(for_reader(rendered.bytes))
 }
 
-/// Bytes of a diff unless told otherwise, as for directives.
+/// Default limit of a diff, in bytes; the same as for directives.
 const DEFAULT_MAX: usize = 1 << 20;
 
 /// A terminal must not act on what a command wrote into a file (CVE-2021-25743); a pipe gets the bytes.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  list ─▶ which runs wait        show, diff ─▶ what is in one
-//!  accept [PATHS | --patch] ─▶ into the workspace, journaled     reject [PATHS] ─▶ never offered again, or the whole layer gone
+//!  accept [PATHS | --patch] ─▶ into the workspace, journaled
+//!  reject [PATHS] ─▶ never offered again, or the whole layer gone
 //!  recover ─▶ finishes commits that were interrupted
 //! ```
-//! Only accept, reject and recover change a workspace. Without `--run` they decide about the only run that waits for the
-//! directory that the caller stands in.
+//! Only accept, reject and recover change a workspace. Without `--run` they decide about the only run that waits for
+//! the directory that the caller stands in.
 
 mod accept;
 mod diff;
@@ -102,13 +103,13 @@ fn list(json: bool) -> Result<String, Failure> {
     Ok(rows.collect::<Vec<_>>().join("\n") + "\n" + &kept)
 }
 
-/// One waiting run, opened for reading or deciding. Nobody else works with it meanwhile.
+/// One waiting run, opened for reading or deciding. No other process works with it meanwhile.
 struct Pending {
     places: StateDir,
     one: Waiting,
     layer: Layer,
     workspace: Workspace,
-    /// What was not rejected, and nothing protected.
+    /// Rules that choose every change that is neither rejected nor protected.
     rules: Rules,
 }
 
@@ -169,13 +170,13 @@ impl Pending {
         set.map(|set| set.changes).map_err(|error| Failure::refused("layer", run::chain(&error), ""))
     }
 
-    /// What waits, without what was rejected.
+    /// Returns the changes that wait, without the rejected ones.
     fn changes(&self) -> Result<Vec<nexus_facility::Change>, Failure> {
         Ok(self.everything()?.into_iter().filter(|change| self.rules.is_chosen(&change.path.0)).collect())
     }
 
-    /// Locks the workspace for a commit, and finishes what another commit to it left half-way. The run's note is brought
-    /// to the disk, so that a commit is found after a power cut.
+    /// Locks the workspace for a commit, and finishes what another commit to it left half-way. The run's note is
+    /// brought to the disk, so that a commit is found after a power cut.
     fn alone(&self) -> Result<CommitLock, Failure> {
         let refused = |why: String| Failure::refused("lock", why, "nothing was changed");
         let alone = commit_lock::lock(&self.places, self.one.folder)
@@ -186,7 +187,7 @@ impl Pending {
         Ok(alone)
     }
 
-    /// Names this run as being worked on, so that whoever comes after a crash finishes the commit.
+    /// Records that this command works on the run, so that a later command finishes the commit after a crash.
     fn record(&self) -> Result<Record, Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             let message = format!("the accept cannot be recorded in {}: {error}", self.places.runs.display());
@@ -206,7 +207,7 @@ impl Pending {
         Ok(record)
     }
 
-    /// How many changes wait when something was decided; a layer in which none does is removed.
+    /// Returns how many changes still wait after a decision, and removes a layer in which none does.
     fn finish(self) -> Result<usize, Failure> {
         if !self.layer.root().exists() {
             return Ok(0);

@@ -1,8 +1,8 @@
 //! `nexus changes accept --patch`: hunk by hunk, asked one after the other.
 //!
 //! Answers come from standard input: `y` takes the hunk, `n` leaves it, `a` takes it and all that follow in the file,
-//! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's last
-//! hunk was answered, and each file is one commit.
+//! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's
+//! last hunk was answered, and each file is one commit.
 
 use super::{Pending, accept, diff, paths, show};
 use crate::failure::{Failure, one_line};
@@ -12,8 +12,8 @@ use nexus_facility::{Change, Rules};
 use nexus_model::ByteText;
 use std::io::{BufRead, Write};
 
-/// Asks for every hunk of the chosen paths. Nobody is kept out of the workspace while a person thinks: what was shown
-/// has a digest, and another difference is refused.
+/// Asks for every hunk of the chosen paths. The workspace stays unlocked while the user thinks: what was shown has a
+/// digest, and another difference is refused.
 pub fn command(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let options = DiffOptions::default();
     let diff = pending
@@ -59,7 +59,7 @@ struct Answer {
     stop: bool,
 }
 
-/// What cannot be split is one question.
+/// Splits a file's difference into questions: one for each hunk, or a single one when it has no hunks.
 fn hunks(file: &FileDiff) -> Vec<Option<&Hunk>> {
     match &file.content {
         Content::Text { hunks } if !hunks.is_empty() => hunks.iter().map(Some).collect(),

@@ -6,8 +6,8 @@ use crate::run::recover::{Interrupted, Say};
 use nexus_model::RunId;
 use nexus_runner::state::directory::StateDir;
 
-/// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished keeps
-/// no other from being finished.
+/// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished
+/// keeps no other from being finished.
 pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
     let all = run::recover::interrupted(&places, &run::driver())?;
@@ -34,8 +34,8 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     Err(first)
 }
 
-/// Finishes one interrupted commit, and says at once what was done: what a command that is killed then has not said, the next
-/// one finds by the record.
+/// Finishes one interrupted commit, and says at once what was done: what a command that is killed then has not said,
+/// the next one finds by the record.
 pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
     let mut say = |lines: &[String]| {
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();

@@ -40,10 +40,11 @@ pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result
     Ok(format!("rejected {}\n{}", count(before.len() - left), accept::waiting(left)))
 }
 
-/// How often a reject looks again when other commands decide about the same run.
+/// Attempts of a reject to remove a layer about which other commands decide at the same time.
 const TRIES: usize = 3;
 
-/// Throws everything of a run away. What the caller saw of it may be over: each step looks again under the layer's lock.
+/// Throws everything of a run away. What the caller saw of it may be over: each step looks again under the layer's
+/// lock.
 fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String, Failure> {
     let run = &of.run;
     for _ in 0..TRIES {
@@ -73,7 +74,7 @@ fn tell_staging(of: &Interrupted) -> Result<(), String> {
     Ok(())
 }
 
-/// What [`remove`] found and did.
+/// Result of [`remove`].
 enum Removal {
     /// The layer is gone, which was said.
     Removed,
@@ -110,8 +111,8 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     Ok(Removal::Removed)
 }
 
-/// Names the run as being rejected, so that whoever comes after a kill says what was done. A reject makes room, so that it goes
-/// on without a record. `None` also where the run has one.
+/// Records that the run is being rejected, so that a later command reports it after a kill. A reject makes room, so
+/// it goes on without a record. `None` also where the run has one.
 fn record(places: &StateDir, of: &Interrupted) -> Option<Record> {
     let run: RunId = of.run.parse().ok()?;
     let (workspace, folder) = of.directory.clone()?;

@@ -1,6 +1,5 @@
-//! Which paths of a layer were rejected: a list beside it. They stay in the layer's folder until the layer goes, but are
-//! neither shown nor committed until an accept
-//! names them.
+//! The list of a layer's rejected paths, in a file beside its content. The rejected changes stay in the layer until
+//! the layer goes, but are neither shown nor committed until an accept names them.
 
 use crate::failure::Failure;
 use nexus_facility::{Change, state_file};

@@ -17,7 +17,7 @@ use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::{DirectoryId, OpenSameError};
 use std::path::{Path, PathBuf};
 
-/// What became of the commit.
+/// Result of taking a commit back.
 #[derive(Debug)]
 pub enum TakenBack {
     /// The directory has the old version, and the layer can be removed. What there is to say.
@@ -72,7 +72,7 @@ pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result
     Err(failed(run, &chain(&error)))
 }
 
-/// Whether a journal says nothing that this version can do in this directory.
+/// Reports whether a journal holds nothing that this version can carry out in this directory.
 fn cannot_be_followed(error: &RecoverError) -> bool {
     let source = match error {
         RecoverError::Version { .. } | RecoverError::Foreign { .. } | RecoverError::HalfAside { .. } => return true,
@@ -114,7 +114,7 @@ fn away(places: &StateDir, run: &str, path: &Path, why: &OpenSameError) -> Failu
     Failure::refused("recover", message, hint)
 }
 
-/// What the directory is like now.
+/// Describes the directory after the commit was taken back, with the paths that were left as they are.
 fn back(path: &Path, conflicts: &[Conflict]) -> String {
     let place = path.display();
     if conflicts.is_empty() {

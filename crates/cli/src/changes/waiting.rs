@@ -14,23 +14,23 @@ use std::path::{Path, PathBuf};
 /// A run whose layer waits.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// The run.
+    /// The id of the run.
     pub run: String,
-    /// Its workspace.
+    /// The workspace of the run.
     pub workspace: PathBuf,
     /// The identity of the workspace.
     pub folder: DirectoryId,
-    /// The command.
+    /// The command of the run.
     pub command: ByteText,
     /// Everything that is known of the run.
     pub note: RunNote,
-    /// How far the layer is.
+    /// The state of the layer.
     pub state: State,
     /// Reports that the layer was in memory and that not all of it is on the disk.
     pub is_part: bool,
 }
 
-/// How far a layer is.
+/// State of a layer that waits, or whose commit or removal was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It waits for a decision.
