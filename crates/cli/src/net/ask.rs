@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!  egress (its thread) ─ Question ─▶ asker (a thread of its own) ─▶ terminal: one question at a time
-//!          ▲                              │ once: a rule for this attempt        no, or nobody answers: deny
+//!          ▲                              │ once: a rule for this attempt        no, or no answer: deny
 //!          └──────── Answer ──────────────┤ this run: a new policy, decide again
 //!                                         └ save: the same, and a line in the user's profile `asked`
 //! ```
-//! While a question is open nothing of the command is shown ([`Hold`]): otherwise the command could hide the question and
-//! draw one of its own. What was typed before the question was drawn does not answer it, and neither does anything but a
-//! known word. A question whose client has gone is withdrawn, and the next one comes a second later, so that no answer to
-//! the one is taken for the other. A destination that was refused, or that nobody answered about, is not asked about
-//! again in this run.
+//! While a question is open nothing of the command is shown ([`Hold`]): otherwise the command could hide the question
+//! and draw one of its own. What was typed before the question was drawn does not answer it, and neither does
+//! anything but a known word. A question whose client has gone is withdrawn, and the next one comes a second later,
+//! so that no answer to the one is taken for the other. A destination that the user refused, or a question that got
+//! no answer, is not asked about again in this run.
 
 use super::{rules, saved};
 use crate::terminal::{Hold, Taken};
@@ -36,7 +36,7 @@ struct Question {
     answer: oneshot::Sender<Answer>,
 }
 
-/// How long the terminal rests after a question was withdrawn.
+/// Time for which the terminal rests after a question was withdrawn.
 const REST: Duration = Duration::from_secs(1);
 
 /// The egress's side. `None` ends the other one.
@@ -71,19 +71,19 @@ impl Approver for Questions {
     }
 }
 
-/// What an answer is about, as the text of a rule: for one program where it is known, so that a yes opens no more than
-/// was asked.
+/// Returns the rule that an answer is about, as text: for one program where it is known, so that a yes opens no more
+/// than was asked.
 fn wish(attempt: &Attempt) -> String {
     let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
     format!("{}{only}", attempt.target)
 }
 
-/// Without the program.
+/// Returns the destination of a rule, without its program.
 fn place(wish: &str) -> &str {
     wish.split_once('@').map_or(wish, |(place, _)| place)
 }
 
-/// The same for a person.
+/// Describes a rule as a request to the user.
 fn told(wish: &str) -> String {
     match wish.split_once('@') {
         Some((target, program)) => format!("{program} wants to reach {target}"),
@@ -130,7 +130,7 @@ impl Asker {
         Ok((asker, Arc::new(Questions { sender, hold })))
     }
 
-    /// Whose policy a lasting answer changes.
+    /// Sets the egress whose policy a lasting answer changes.
     pub fn attach(&self, egress: &Arc<Egress>) {
         // It is attached once, by whoever made both.
         self.egress.get_or_init(|| Arc::downgrade(egress));
@@ -145,19 +145,19 @@ impl Asker {
     }
 }
 
-/// The thread that asks had ended by itself.
+/// Error: the thread that asks ended in a panic.
 #[derive(Debug, thiserror::Error)]
 #[error("the questions ended by a panic; everything that would have been asked was denied from then on")]
 pub struct Panicked;
 
-/// What a person may say.
+/// Answer to a question, or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Once,
     Run,
     Save,
     No,
-    /// Nobody answered, or the run ended.
+    /// There was no answer in time, or the run ended.
     Nothing,
     /// The attempt has ended meanwhile.
     Withdrawn,
@@ -330,7 +330,7 @@ fn understood(line: &[u8]) -> Option<Said> {
     }
 }
 
-/// Whether somebody can be asked here.
+/// Reports whether this process has a terminal on which a question can be asked.
 pub fn is_possible() -> bool {
     terminal().is_ok_and(|terminal| rustix::termios::isatty(terminal.as_fd()))
 }

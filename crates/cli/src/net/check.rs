@@ -59,8 +59,8 @@ fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result
     Ok(policy.also_own(&own).into_owned())
 }
 
-/// The policy with what is known of denied names behind the addresses, as for a connection. It looks each denied name up, and
-/// only where that could decide.
+/// The policy with what is known of denied names behind the addresses, as for a connection. It looks each denied name
+/// up, and only where that could decide.
 fn behind_denied_names(policy: Policy, attempt: &Attempt, resolved: &[IpAddr], now: Moment) -> Result<Policy, Failure> {
     if policy.followed().next().is_none() || check_name(&policy, attempt, now).is_err() {
         return Ok(policy);

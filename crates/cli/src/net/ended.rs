@@ -1,4 +1,4 @@
-//! What is told about the network of a run that has ended.
+//! Summarizes the network of a run that has ended.
 
 use nexus_egress::{Denied, Summary};
 use nexus_model::Digest;
@@ -12,11 +12,11 @@ const MOST_SHOWN: usize = 20;
 /// The network of a run that has ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// What was reached and what was not.
+    /// The destinations that were reached and those that were denied.
     pub summary: Summary,
-    /// Why there was no network from some moment on.
+    /// A problem with the network's service or record; `None` if there was none.
     pub problem: Option<String>,
-    /// What the user should know about the rules.
+    /// Notes about the rules for the user.
     pub notes: Vec<String>,
     /// The closed record.
     pub record: Option<StreamDigest>,

@@ -1,7 +1,8 @@
 //! `--allow-host-port`: which ports the flag refuses, and which rules should be this flag.
 //!
 //! ```text
-//!  --allow localhost:5432, --allow-private 127.0.0.1:5432 ─▶ refused: inside, that is the sandbox; the message names the flag
+//!  --allow localhost:5432, --allow-private 127.0.0.1:5432 ─▶ refused: inside, that is the sandbox; the message
+//!                                                              names the flag
 //!  --allow-host-port 5432 ─▶ does a process of Nexus listen on 5432 of this machine? ─▶ refused
 //! ```
 
@@ -93,8 +94,8 @@ pub fn refuse_ports_of_nexus(ports: &[u16]) -> Result<(), Failure> {
     Err(Failure::refused(CODE, message, "Name the port of a service with --allow-host-port, or end that process."))
 }
 
-/// Refuses the port of an upstream proxy on this machine: whoever reaches it asks it for anything, and no rule holds. A name
-/// that is not resolved now is no reason to refuse here; the egress decides once more for each connection.
+/// Refuses the port of an upstream proxy on this machine: a client of that proxy asks it for anything, and no rule
+/// holds. A name that does not resolve now is not refused here; the egress decides again for each connection.
 pub fn refuse_port_of_proxy(
     ports: &[u16],
     proxy: Option<&Target>,

@@ -1,4 +1,4 @@
-//! Which of this machine's listening sockets belong to a process of Nexus.
+//! Finds the listening sockets of this machine that belong to a process of Nexus.
 //!
 //! ```text
 //!  port ─/proc/net/tcp─▶ socket ─/proc/PID/fd─▶ process ─▶ its executable ─┬─ this one, or named nexus ─▶ Nexus
@@ -80,7 +80,8 @@ fn is_nexus(exe: &Path, own: (u64, u64)) -> bool {
         || File::open(exe).and_then(|file| has_mark(file.take(MAX_EXECUTABLE))).unwrap_or(false)
 }
 
-/// Reports whether the mark stands in these bytes. An executable may have hundreds of MiB, so bytes are skipped (Horspool).
+/// Reports whether the mark stands in these bytes. An executable may have hundreds of MiB, so bytes are skipped
+/// (Horspool).
 fn holds_mark(bytes: &[u8]) -> bool {
     // Read as a whole, so that it stays in one piece in an optimized executable.
     let mark = std::hint::black_box(&MARK);

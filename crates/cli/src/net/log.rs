@@ -13,10 +13,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a record is looked at for more.
+/// Interval between two readings of a record that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What of a line a person wants to see.
+/// The fields of a record's line that are shown to the user.
 #[derive(Deserialize)]
 struct Line {
     time_ms: u64,
@@ -44,7 +44,7 @@ struct Line {
     repeated: Option<u64>,
 }
 
-/// Prints it.
+/// Prints the record of a run's network, and goes on while the run writes it if that is asked for.
 pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
     let places = crate::host::state_dir()?;
     let run = match args.run {

@@ -1,4 +1,4 @@
-//! The network of a run: what it may reach, who serves it, and what is told about it.
+//! The network of a run: what it may reach, who serves it, and what is reported about it.
 //!
 //! ```text
 //!  grants, [egress], clients' settings ─▶ Network (policy)           before the sandbox exists

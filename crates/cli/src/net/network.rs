@@ -1,4 +1,4 @@
-//! What a run may reach, decided before anything of it exists.
+//! Decides what a run may reach, before anything of the run exists.
 
 use super::args::NetFlags;
 use super::{host_port, rules};
@@ -17,20 +17,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a question waits.
+/// Default time for which a question waits for its answer.
 const ASK_TIME: Duration = Duration::from_secs(60);
 
 /// The network of one run.
 pub struct Network {
-    /// What may be reached.
+    /// The destinations that may be reached.
     pub policy: Policy,
     /// The operator's proxy.
     pub upstream: Option<UpstreamProxy>,
-    /// How long a question waits, when questions are asked.
+    /// The time for which a question waits, when questions are asked.
     pub ask: Option<Duration>,
     /// Keeps the command's output off the terminal while a question is open; present when questions are asked.
     pub hold: Option<Arc<Hold>>,
-    /// What the user should know at the end.
+    /// Notes for the user, shown at the end of the run.
     pub notes: Vec<String>,
     /// The groups that are in use, with their rules.
     pub groups: Groups,
@@ -114,7 +114,7 @@ impl Network {
         }
     }
 
-    /// What counts beside the lists of profiles and flags, each with who said it, for `nexus explain`.
+    /// Lists the rules that count beside the lists of profiles and flags, each with its origin, for `nexus explain`.
     pub fn told(&self, settings: &EgressSettings) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         for (name, rules) in &self.groups {
@@ -199,7 +199,7 @@ fn refuse_lost_host_ports(flags: &NetFlags, grants: &NetGrants) -> Result<(), Fa
     Err(Failure::usage("host_port", message, "leave the flag out, or change the network of nexus.yaml"))
 }
 
-/// A limit or rule that nobody will look at is a mistake that its author should hear of.
+/// Refuses flags that open something when there is no network: they would have no effect.
 fn refuse_rules_without_network(flags: &NetFlags) -> Result<(), Failure> {
     let given = [
         ("--allow", !flags.allow.is_empty()),

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 const HANGUP: u8 = 1;
 
-/// Serves until it is told to end.
+/// Serves until a signal asks the process to end.
 pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     if args.rules.net.ask {
         let hint = "name the destinations with --allow";
@@ -108,8 +108,8 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
     }
 }
 
-/// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they cannot be
-/// read, or are for programs that are not known, the old rules stay.
+/// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they
+/// cannot be read, or are for programs that are not known, the old rules stay.
 fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress, unknown: Option<&str>) {
     let told = match read(args, own, generation) {
         Ok(Some(network)) => match unknown.filter(|_| network.policy.names_programs()) {

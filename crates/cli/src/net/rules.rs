@@ -18,11 +18,11 @@ use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
 use std::net::IpAddr;
 
-/// What the rules are read from.
+/// The inputs from which the rules are read.
 pub struct Sources<'a> {
     /// Profiles and flags, already narrowed.
     pub grants: &'a NetGrants,
-    /// The flags that are no grants.
+    /// The network flags, for those that are not grants.
     pub flags: &'a NetFlags,
     /// The operator's settings.
     pub settings: &'a EgressSettings,
@@ -130,8 +130,8 @@ pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Fail
 /// A program by its real path: the kernel names an executable by that, never by a link to it. What is not
 /// there yet stays as it was written.
 ///
-/// Only of what a sandbox shows as it is here: elsewhere a link of this host, which anybody may have made in `/tmp`, is not
-/// what lies there inside.
+/// Only of what a sandbox shows as it is here: elsewhere a link of this host, which anybody may have made in `/tmp`,
+/// is not what lies there inside.
 pub fn real(program: Program) -> Program {
     const SHOWN: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/alternatives/"];
     if !SHOWN.iter().any(|folder| program.0.starts_with(folder)) {
@@ -161,7 +161,7 @@ pub fn mode(mode: NetMode) -> Mode {
     }
 }
 
-/// The rules of a group, told as what asked for it.
+/// Returns the rules of a group, or a failure that names what asked for the group.
 fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iterator<Item = Rule> + 'g, Failure> {
     let Some(rules) = groups.get(&wanted.value) else {
         let known: Vec<&str> = groups.keys().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();

@@ -116,7 +116,8 @@ fn is_permitted(policy: &Policy, attempt: &Attempt, address: IpAddr, opening: Op
     permit.is_ok_and(|permit| may_begin(&policy, &permit, opening))
 }
 
-/// Reports whether the egress lets these bytes through: by which permit it reads requests, and which it does not look into.
+/// Reports whether the egress lets these bytes through: by which permit it reads requests, and which it does not look
+/// into.
 fn may_begin(policy: &Policy, permit: &Permit, opening: Opening<'_>) -> bool {
     let attempt = permit.attempt();
     let absolute = attempt.way == Way::HttpAbsolute;

@@ -1,7 +1,7 @@
 //! The user's profile `asked`: what was answered with "save". It counts with `--ask`, and as `--profile asked`.
 //!
-//! It lies in the user's own configuration folder and never in a workspace. Nexus only adds lines to a file of the form
-//! that it made itself; in any other one the user's text would be at risk.
+//! It lies in the user's own configuration directory and never in a workspace. Nexus only adds lines to a file of the
+//! form that it made itself; in any other one the user's text would be at risk.
 
 use crate::profile::{configuration_folder, read_owned};
 use nexus_model::RunId;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The profile's name.
 pub const NAME: &str = "asked";
 
-/// How long an answer waits for another run's.
+/// Time for which an answer waits for the lock while another run saves its own.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 
 const HEAD: &str = "# What nexus run --ask was told to save. It counts with --ask, and as --profile asked.\n\

@@ -38,17 +38,17 @@ enum State {
     Over,
 }
 
-/// What an egress is started with.
+/// Inputs with which an egress is started.
 struct Ready {
     config: Config,
     /// Present when questions are asked.
     ask: Option<Asking>,
 }
 
-/// What the questions of a run need.
+/// Inputs of the thread that asks the questions of a run.
 struct Asking {
     terminal: File,
-    /// How long a question waits.
+    /// The time for which a question waits for its answer.
     patience: Duration,
     hold: Arc<Hold>,
 }
@@ -98,7 +98,7 @@ impl Service {
         }
     }
 
-    /// Why nothing is served.
+    /// Takes the failure that keeps the service from serving, if there is one.
     pub fn failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
@@ -189,7 +189,8 @@ fn start(ready: Ready, handed: Handed) -> Result<State, Failure> {
     Ok(State::Serving { egress, asker })
 }
 
-/// Refuses where the kernel does not tell whose a connection is: every rule for one program would say no, without a hint.
+/// Refuses where the kernel does not tell whose a connection is: every rule for one program would say no, without a
+/// hint.
 pub fn known(processes: io::Result<Processes>, listener: SocketAddr) -> Result<Processes, Failure> {
     let checked = processes.and_then(|processes| processes.check(listener).map(|()| processes));
     checked.map_err(|error| {
