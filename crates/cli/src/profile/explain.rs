@@ -181,7 +181,7 @@ impl Explained {
     }
 }
 
-/// What profiles grant, before anything of the host is looked at.
+/// Renders the grants of profiles as JSON, before anything of the host is inspected.
 pub fn grants_json(grants: &Grants) -> Value {
     let binds =
         |rules: &[nexus_policy::profile::Sourced<nexus_policy::profile::BindRule>], access: &str| -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! What a run may do, put together from profiles, the workspace's file, the operator's settings and the flags.
+//! Decides what a run may do, from profiles, the workspace's file, the operator's settings and the flags.
 //!
 //! ```text
 //!  default, --profile … ─▶ chain ─▶ grants ─┬─▶ + nexus.yaml if trusted ─▶ + flags ─▶ ceilings ─▶ Resolution
@@ -37,28 +37,28 @@ use nexus_profiles::{ProfileStore, library, settings, toolchains, workspace_file
 use nexus_runner::state::directory::StateDir;
 use std::path::Path;
 
-/// What happened to the workspace's `nexus.yaml`.
+/// State of the workspace's `nexus.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
     /// There is none.
     Absent,
     /// It took away.
     Narrows,
-    /// Somebody said `nexus trust`.
+    /// The user agreed to it with `nexus trust`.
     Trusted,
 }
 
 /// Everything that a run may do, with who said so.
 pub struct Resolution {
-    /// What is granted.
+    /// The rights that profiles, file and flags grant.
     pub grants: Grants,
-    /// What the toolchains need.
+    /// The binds and variables that the toolchains and clients need.
     pub found: Found,
     /// The operator's settings.
     pub settings: Settings,
     /// The workspace's file.
     pub file: FileState,
-    /// What may be reached, where there is a network.
+    /// The destinations that may be reached, where there is a network.
     pub network: Option<Network>,
     /// Every document that applied, the workspace's own last, as the receipt names it.
     pub documents: Vec<ProfileName>,
@@ -114,8 +114,8 @@ impl Resolution {
         Ok(Self { grants, found, settings, file: state, network, documents })
     }
 
-    /// Where the workspace's own file says what becomes of the changes. Whoever loses work by it must learn that a
-    /// file did it that came with the folder.
+    /// Returns the place where the workspace's own file says what becomes of the changes. A user who loses work by it
+    /// must learn that a file did it that came with the directory.
     pub fn changes_by_file(&self, workspace: &Path) -> Option<&Origin> {
         let own = workspace.join(workspace_file::NAME).display().to_string();
         let from = &self.grants.changes.as_ref()?.from;

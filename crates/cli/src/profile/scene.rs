@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct Scene {
     /// Removes the directory at the end.
     _dir: tempfile::TempDir,
-    /// The host.
+    /// The host as the toolchains see it.
     pub host: Host,
 }
 
@@ -26,7 +26,7 @@ impl Scene {
         Self { _dir: dir, host }
     }
 
-    /// The home.
+    /// Returns the home directory.
     pub fn home(&self) -> PathBuf {
         self.host.home.clone().unwrap()
     }

@@ -1,4 +1,5 @@
-//! Which `nexus.yaml` the user has read and agreed to: its hash, kept in the state directory under the workspace's path.
+//! Records the `nexus.yaml` files that the user has read and agreed to: a hash, kept in the state directory under the
+//! workspace's path.
 //!
 //! ```text
 //!  untrusted ── nexus trust ──▶ trusted ── one byte changes ──▶ untrusted
@@ -6,8 +7,8 @@
 //! ```
 //!
 //! The pin lies outside the workspace, where no sandbox sees it. The path belongs to it: the same content in another
-//! folder was never agreed to. A folder that others can enter, or a pin that somebody else wrote, is refused: whoever
-//! could put a pin there would agree in the user's name.
+//! directory was never agreed to. A directory that others can enter, or a pin that another user wrote, is refused: a
+//! user who could put a pin there would agree in this user's name.
 
 use crate::failure::Failure;
 use nexus_model::ByteText;
@@ -23,7 +24,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is kept.
+/// Content of a pin.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Pin {
     workspace: ByteText,
@@ -54,12 +55,12 @@ fn unsafe_folder(path: &Path, error: &files::DirectoryError) -> Failure {
     Failure::refused("trust", error.to_string(), hint)
 }
 
-/// The folder of the pins, when there is one and nobody else can enter it.
+/// Opens the directory of the pins, if there is one; fails if another user can enter it.
 fn opened(path: &Path) -> Result<Option<OwnedFd>, Failure> {
     files::existing_directory(path).map_err(|error| unsafe_folder(path, &error))
 }
 
-/// Whether exactly this content is trusted in this workspace.
+/// Reports whether exactly this content is trusted in this workspace.
 pub fn is_trusted(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> Result<bool, Failure> {
     let (at, name) = (folder(places), name(workspace));
     let path = at.join(&name);
@@ -69,7 +70,7 @@ pub fn is_trusted(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> 
     Ok(pin.workspace == ByteText::from(workspace) && pin.hash == file.hash)
 }
 
-/// A pin's bytes, when the caller alone can have written them; what is judged is what is read.
+/// Reads a pin that only the caller can have written; the checks are made on the open file that is read.
 fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {

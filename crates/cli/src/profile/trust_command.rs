@@ -62,7 +62,8 @@ fn agree(args: &TrustArgs) -> Result<String, Failure> {
     Ok(format!("{} is trusted as it is now; a change of it is not\n", one_line(&file.path.display().to_string())))
 }
 
-/// What the file asks for beyond the default profile, for people. Its text is hostile: it reaches the terminal escaped.
+/// Lists what the file asks for beyond the default profile, for people. Its text is hostile: it reaches the terminal
+/// escaped.
 fn asked_for(file: &WorkspaceFile, workspace: &Path) -> Result<String, Failure> {
     let mut shelf = ProfileStore::new(&caller(), Some(workspace));
     let base = granted(&chain(&mut shelf, &[("default".to_owned(), Origin::Standard)])?);
