@@ -12,12 +12,12 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 /// Changes that are listed before the question.
 const SHOWN: usize = 20;
 
-/// Whether somebody can be asked: what they type and what they read are a terminal.
+/// Reports whether the user can be asked: standard input and standard error are terminals.
 pub fn is_possible() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// What is typed, until there is no more or a signal asks this process to end.
+/// Reads standard input until it ends or a signal asks this process to end.
 struct Typed<'a> {
     signals: &'a Signals,
 }
@@ -42,8 +42,8 @@ impl Read for Typed<'_> {
     }
 }
 
-/// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`, keep
-/// the changes for a review: the run is over, and only its changes are left to lose.
+/// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`,
+/// keep the changes for a review: the run is over, and only its changes are left to lose.
 pub fn ask(
     layer: &Layer,
     workspace: &Workspace,

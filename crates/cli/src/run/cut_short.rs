@@ -3,7 +3,8 @@
 use crate::args::Changes;
 use nexus_model::ExitReason;
 
-/// Returns what becomes of the changes of a run that ended for this reason. `by_nexus` reports that nexus itself cut it short.
+/// Returns what becomes of the changes of a run that ended for this reason. `by_nexus` reports that nexus itself cut
+/// it short.
 pub fn wish(asked: Changes, by_nexus: bool, reason: ExitReason) -> Changes {
     let is_cut_short =
         by_nexus || matches!(reason, ExitReason::Oom | ExitReason::GuestLost | ExitReason::ProtectionLost);

@@ -18,23 +18,24 @@ use std::time::Instant;
 /// The caller of a run in the foreground.
 pub struct Foreground {
     sink: Sink,
-    /// Whether standard input is passed on, and has not ended.
+    /// Set while standard input is passed on and has not ended.
     input: bool,
     raw: Option<Raw>,
-    /// What is known of the end of the caller's terminal.
+    /// The signs so far that the caller's terminal went away.
     hang_up: HangUp,
     ports: Ports,
 }
 
-/// A terminal that goes away tells it twice, in any order: by SIGHUP to its session and by EIO for whoever uses it. The
-/// command is asked to end once, since asked a second time it would be killed without its grace.
+/// State of a terminal that may have gone away. It reports that twice, in any order: by SIGHUP to its session and by
+/// EIO to the process that uses it. The command is asked to end once, since asked a second time it would be killed
+/// without its grace.
 #[derive(Debug, Default)]
 struct HangUp {
     signalled: bool,
     found: bool,
 }
 
-/// Its descriptors.
+/// A descriptor on which a run in the foreground waits.
 #[derive(Debug, Clone, Copy)]
 pub enum Token {
     Output(Stream),
@@ -79,7 +80,7 @@ impl Foreground {
         }
     }
 
-    /// Whether the terminal's mode was changed. A terminal that is gone is no error.
+    /// Reports whether the terminal's mode was changed. A terminal that is gone is not an error.
     fn changed(&mut self, result: io::Result<()>, inside: &mut SandboxControl) -> io::Result<bool> {
         match result {
             Err(error) if raw::is_gone(&error) => {

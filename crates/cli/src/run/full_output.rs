@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// A file that is being written.
 pub struct FullOutput {
-    /// Where the bytes go.
+    /// The file without a name that receives the bytes.
     pub file: File,
     folder: OwnedFd,
     name: OsString,

@@ -2,8 +2,8 @@
 //! minutes. A process in the kernel may still finish the call in which it was killed, so nothing is read or decided.
 //!
 //! ```text
-//!  run: layer noted as left ─▶ report ─▶ exit, the record stays ─▶ a later command: gone? ─┬─ no:  said, and passed over
-//!                                                                                          └─ yes: parked or removed
+//!  run: layer noted left ─▶ report ─▶ exit, the record stays ─▶ a later command: gone? ─┬─ no:  said, and passed over
+//!                                                                                       └─ yes: parked or removed
 //! ```
 
 use super::settle::{Settled, State};
@@ -65,7 +65,7 @@ fn noted(layer: &Path, discards: bool) -> io::Result<()> {
     if discards { note::mark_gone(layer) } else { Ok(()) }
 }
 
-/// Writes down which process a later command has to look for. Without that nobody may leave it.
+/// Records the process that a later command has to look for. If this fails, the sandbox must not be left behind.
 pub fn remember(process: &dyn SandboxProcess, runs: &Path, run: RunId) -> io::Result<()> {
     let ended = process.ended().ok_or_else(|| io::Error::other("the driver tells no end of its process"))?;
     Left::of(ended)?.write(runs, run)

@@ -175,7 +175,7 @@ fn driver_with(uid_base: u32) -> Namespace {
     driver
 }
 
-/// Runs for whoever `open` makes, who is returned when the run came that far.
+/// Runs the command for the attendant that `open` makes. Returns the attendant too, if the run came that far.
 pub fn execute<C: Attendant>(
     args: &RunArgs,
     signals: &Signals,
@@ -351,8 +351,8 @@ impl Run<'_> {
         })
     }
 
-    /// Ends the sandbox and removes what it has on the host. Where its driver cannot do that, everything is killed by its
-    /// mark, and what went wrong is returned; an error means that something may still write to the layer.
+    /// Ends the sandbox and removes what it has on the host. Where its driver cannot do that, everything is killed by
+    /// its mark, and what went wrong is returned; an error means that something may still write to the layer.
     fn end(&self, sandbox: &Sandbox, kill: bool) -> Result<Option<Failure>, Failure> {
         let process = &sandbox.process;
         let killed = if kill { process.kill() } else { Ok(()) };

@@ -7,7 +7,8 @@ use nexus_model::ByteText;
 /// Paths that a line lists.
 const LISTED: usize = 5;
 
-/// Says that nothing told whether a program was writing to some files. `None` when there was no such file.
+/// Reports the number of files for which the kernel could not tell whether a program was writing to them. `None` when
+/// there was no such file.
 pub fn unwatched_line(files: u64) -> Option<String> {
     let what = match files {
         0 => return None,

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Everything about a run that the flags say.
 pub struct Order {
-    /// Where state is.
+    /// The state directory.
     pub places: StateDir,
     /// The workspace, opened once: what the run commits goes through this descriptor and through no path.
     pub directory: Workspace,
@@ -33,23 +33,23 @@ pub struct Order {
     pub folder: DirectoryId,
     /// The checked plan.
     pub plan: Plan,
-    /// Until SIGTERM.
+    /// The time after which the command gets SIGTERM.
     pub timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL.
     pub grace: Duration,
     /// Bytes of output that are kept.
     pub max_output: Option<u64>,
-    /// What becomes of the changes.
+    /// The way in which the run's changes are settled.
     pub changes: Changes,
     /// The line of the workspace's own file that keeps them out of the workspace.
     pub changes_by_file: Option<String>,
     /// First host uid of sandboxes that root starts.
     pub uid_base: u32,
-    /// What it may reach, where it has a network.
+    /// The network and its policy, if the run has one.
     pub network: Option<Network>,
     /// The documents that said what it may do.
     pub profiles: Vec<ProfileName>,
-    /// What a direct run covers.
+    /// The parts of the workspace that a direct run covers.
     pub direct: Option<Direct>,
     /// Toolchains that are shown.
     pub toolchains: Vec<Toolchain>,
@@ -111,8 +111,8 @@ impl Order {
         })
     }
 
-    /// The folder to measure and its limit, when the disk limit is held by measuring. Asked for before the command
-    /// starts, since what room there is then is what it may take from.
+    /// Returns the directory to measure and its limit, when the disk limit is held by measuring. Called before the
+    /// command starts, since the run may take from the room that there is then.
     pub fn measured_layer(&self) -> Option<(Measured, u64)> {
         match (&self.plan.workspace.writes, self.plan.limits.disk_bytes) {
             (Writes::Layer { root }, Some(limit)) => Some((Measured::new(root.as_path().join("upper")), limit)),
@@ -121,7 +121,7 @@ impl Order {
     }
 }
 
-/// Refuses what a later version takes, and a question where nobody can be asked.
+/// Refuses flags that this version does not support, and questions without a terminal to ask them on.
 pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     refuse_inside()?;
     let refuse = |message: &str, hint: &str| Err(Failure::refused("not_in_this_version", message, hint));
@@ -141,8 +141,9 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Inside a sandbox there is no other one: the calls for it are refused. `CYBROS_NEXUS=1` alone is no proof of being inside,
-/// and a filter of system calls is another's too; both together say it well enough for a message.
+/// Refuses a run inside a sandbox, where the calls for another one are refused. `CYBROS_NEXUS=1` alone does not prove
+/// that this process is inside, and another program may have set a filter of system calls; both together are enough
+/// for a message.
 fn refuse_inside() -> Result<(), Failure> {
     let marked = std::env::var_os("CYBROS_NEXUS").is_some_and(|value| value == "1");
     let filtered = || rustix::thread::secure_computing_mode() == Ok(rustix::thread::SecureComputingMode::Filter);
@@ -153,7 +154,7 @@ fn refuse_inside() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A guarantee that somebody demands must not be given up by another flag in silence.
+/// Refuses a network that breaks a guarantee which the user requires: a flag must not give it up silently.
 fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Result<(), Failure> {
     if resolution.network.is_some() && args.require.contains(&Guarantee::NetNone) {
         let mode = resolution.grants.net.mode.as_ref().filter(|mode| mode.value != NetMode::None);
@@ -164,8 +165,8 @@ fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Resu
     Ok(())
 }
 
-/// What becomes of the changes. Where a file wants somebody to be asked and nobody can be, they wait for a review:
-/// committing them would be less than the file wants.
+/// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for
+/// a review: committing them would be less than the file wants.
 pub fn changes(grants: &Grants, args: &RunArgs) -> Changes {
     let can_ask = !args.json && !args.stdin && ask::is_possible();
     match grants.changes.as_ref().map(|changes| changes.value) {

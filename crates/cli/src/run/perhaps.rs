@@ -1,7 +1,7 @@
 //! Recognizes, in the last output of a command that failed, that it wanted something that is off unless asked for.
 //!
-//! No call of the kernel says which call a filter refused. The words of well-known programs do, and so the advice begins with
-//! `perhaps`: a command may print these words for another reason.
+//! No call of the kernel says which call a filter refused. The words of well-known programs do, and so the advice
+//! begins with `perhaps`: a command may print these words for another reason.
 
 use nexus_runner::live::last_words::LastWords;
 
@@ -22,8 +22,8 @@ const CONFIGURING: &[&str] = &["config: Device or resource busy", "config.lock':
 /// Printed by Java where its settings, which distributions keep in `/etc`, are not shown.
 const JAVA: &[&str] = &["Error loading java.security file"];
 
-/// Returns the code and the text of the advice for a command that failed. `traces` tells whether it was allowed to trace, `opens_git` whether a
-/// direct run let git write; `None` for a run that was not direct.
+/// Returns the code and the text of the advice for a command that failed. `traces` tells whether it was allowed to
+/// trace, `opens_git` whether a direct run let git write; `None` for a run that was not direct.
 pub fn advice(words: &LastWords, traces: bool, opens_git: Option<bool>) -> Option<(&'static str, &'static str)> {
     if !traces && words.has(TRACING) {
         return Some((

@@ -6,7 +6,8 @@
 //!                                                      └─ commit interrupted    ─▶ named; finished only by a command
 //!                                                                                  that may change that directory
 //! ```
-//! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory alone.
+//! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory
+//! alone.
 
 use super::open_files::unwatched_line;
 use super::settle::tell_leftovers;
@@ -31,17 +32,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a dying sandbox may hold on to its layer.
+/// Time for which a dying sandbox may hold on to its layer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A commit that was decided and not finished, and whose `nexus` is gone.
 #[derive(Debug, Clone)]
 pub struct Interrupted {
-    /// The run.
+    /// The id of the run.
     pub run: String,
     /// The directory that the commit is for, where that is known.
     pub directory: Option<(PathBuf, DirectoryId)>,
-    /// How the commit can end.
+    /// The way in which the commit can end.
     pub ending: Ending,
 }
 
@@ -50,7 +51,7 @@ pub struct Interrupted {
 pub enum Ending {
     /// A command finishes the commit or takes it back.
     Open,
-    /// A reject or an error had begun to take the commit back, so that nothing can finish it.
+    /// A reject or an error has started to take the commit back, so that nothing can finish it.
     Back,
     /// All of the commit was applied, so that nothing can take it back.
     Forward,
@@ -97,7 +98,7 @@ fn overlap(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// What was found and cannot be ended by itself.
+/// Remains of earlier runs that could not be cleared up without a decision or help of the user.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Commits to finish.
@@ -229,7 +230,7 @@ fn remove_remains(places: &StateDir) -> Result<(), String> {
     Ok(())
 }
 
-/// How far one run was cleared up.
+/// Result of clearing up one run.
 enum Cleared {
     /// Nothing needs its record any more.
     All,
@@ -348,7 +349,7 @@ fn place_of(content: &Content) -> (PathBuf, DirectoryId) {
     (content.workspace.as_path().to_owned(), content.directory)
 }
 
-/// Whether another process works with the layer.
+/// Reports whether the error says that another process works with the layer.
 pub fn is_busy(error: &RecoverError) -> bool {
     matches!(error, RecoverError::Busy { .. })
 }
@@ -459,7 +460,7 @@ pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> 
     Ok(count)
 }
 
-/// Why an interrupted commit was not finished.
+/// Error: an interrupted commit was not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
     /// The directory is not where it was.
@@ -468,11 +469,11 @@ pub enum FinishError {
          Put the directory back, and nexus changes recover --run {run} finishes the commit", path = path.display()
     )]
     Away {
-        /// The run.
+        /// The id of the run.
         run: String,
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
-        /// What stands in the way.
+        /// The reason why the directory cannot be used.
         why: OpenSameError,
     },
     /// It is not known which directory it is for.
@@ -481,15 +482,15 @@ pub enum FinishError {
          nexus log names the directories of runs"
     )]
     Unknown {
-        /// The run.
+        /// The id of the run.
         run: String,
     },
     /// A call failed.
     #[error("the interrupted commit of the run {run} cannot be finished: {why}")]
     Failed {
-        /// The run.
+        /// The id of the run.
         run: String,
-        /// What stands in the way.
+        /// The error of the call.
         why: String,
     },
 }
@@ -594,7 +595,7 @@ pub fn is_live(places: &StateDir, run: RunId) -> Result<bool, String> {
     Ok(has_record && record::orphan(&places.runs, run).map_err(failed)?.is_none())
 }
 
-/// What a recovery did, for a person.
+/// Describes a recovery to the user, one line for each of its results.
 pub fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     let Recovered::RolledForward(done) = recovered else { return Vec::new() };
     let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
@@ -605,7 +606,7 @@ pub fn told(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     lines
 }
 
-/// What a finished commit did not bring, because it changed outside after the decision.
+/// Names the paths that a finished commit did not apply, because they changed outside after the decision.
 pub fn left_out(run: &str, directory: &Path, recovered: &Recovered) -> Option<String> {
     let Recovered::RolledForward(done) = recovered else { return None };
     kept_back(run, directory, &done.conflicts)

@@ -1,4 +1,4 @@
-//! What a person or a program is told about a run.
+//! The report of a run, for people and for programs.
 
 mod document;
 mod failures;
@@ -69,21 +69,21 @@ pub struct Report {
     note: Option<String>,
     receipt: Option<Result<Issued, Failure>>,
     egress: Option<Ended>,
-    /// Advice about walls that the command met.
+    /// Advice about limits of the sandbox that the command met.
     hints: Vec<Hint>,
 }
 
-/// What is known of a run beside its outcome.
+/// Facts about a run beside its outcome.
 pub struct Facts {
-    /// What was kept of the output, and how many bytes were dropped.
+    /// The output that was kept, and the number of bytes that were dropped.
     pub kept: (Option<[Vec<u8>; 2]>, u64),
     /// The network, where there was one.
     pub egress: Option<Ended>,
     /// From the beginning until the sandbox was about to be made.
     pub prepared: Duration,
-    /// The beginning.
+    /// The instant at which the run began.
     pub clock: Instant,
-    /// Where a copy of the receipt goes.
+    /// The file for a copy of the receipt.
     pub receipt_copy: Option<FullOutput>,
     /// Guarantees that the driver states for the sandbox.
     pub guarantees: BTreeSet<Guarantee>,
@@ -244,7 +244,7 @@ impl Report {
         self
     }
 
-    /// Adds advice.
+    /// Adds a piece of advice to the report.
     #[must_use]
     pub fn with_hint(mut self, hint: Hint) -> Self {
         self.hints.push(hint);
@@ -273,12 +273,12 @@ impl Report {
         self.exit
     }
 
-    /// Why the run ended.
+    /// Returns the reason why the run ended.
     pub fn reason(&self) -> ExitReason {
         self.reason
     }
 
-    /// What there is to say about it.
+    /// Renders the report for the user; `summary` adds the line that sums up the run.
     pub fn text(&self, summary: bool) -> String {
         let mut lines = Lines::default();
         if let Some(reason) = &self.not_started {

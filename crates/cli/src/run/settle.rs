@@ -1,4 +1,4 @@
-//! What becomes of a run's changes.
+//! Settles a run's changes: commits, parks or discards them.
 //!
 //! ```text
 //!  layer ─┬─ commit ──▶ committed (and perhaps a rest parked) | conflicts or no room: parked, exit 125
@@ -45,33 +45,34 @@ pub enum State {
     Committed,
     /// In the layer, waiting.
     Parked,
-    /// Gone.
+    /// The changes were thrown away.
     Discarded,
     /// Neither: only a receipt says this, the run itself ends with the failure.
     Failed,
 }
 
-/// How it was settled.
+/// Result of settling a run's changes.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// In one word.
     pub state: State,
-    /// What reached the workspace, or would have.
+    /// The changes that reached the workspace, or would have.
     pub changes: ChangeSet,
-    /// What waits for an accept.
+    /// The changes that wait for an accept.
     pub parked: Vec<Change>,
-    /// What changed outside meanwhile.
+    /// The paths that changed outside meanwhile.
     pub conflicts: Vec<Conflict>,
-    /// Files that were replaced or deleted though nothing told whether a process was writing to them.
+    /// Number of files that were replaced or deleted though the kernel could not tell whether a process was writing
+    /// to them.
     pub unwatched: u64,
     /// Replaced or deleted files that programs had open for reading. Looked for only with `--verbose`.
     pub readers: Vec<ByteText>,
-    /// Why changes that should have been committed were not.
+    /// The reason why changes that should have been committed were not.
     pub problem: Option<Failure>,
 }
 
 impl Settled {
-    /// What is known after a failure.
+    /// Builds the result of a run whose changes could not be settled.
     pub fn failed(why: Failure) -> Self {
         Self { state: State::Failed, problem: Some(why), ..Self::default() }
     }
@@ -99,7 +100,7 @@ impl Settled {
 
 /// Everything about a run that is over.
 pub struct Over<'a> {
-    /// Its flags.
+    /// The resolved flags of the run.
     pub order: &'a Order,
     /// The command line.
     pub args: &'a RunArgs,
@@ -107,9 +108,9 @@ pub struct Over<'a> {
     pub signals: &'a Signals,
     /// Its record, which has to be on the disk before a commit is decided.
     pub record: &'a Record,
-    /// Why it ended.
+    /// The reason why the run ended.
     pub reason: ExitReason,
-    /// Reports that the command could not do all that it wanted: then somebody has to look.
+    /// True if the command could not do all that it wanted: then the user has to decide about the changes.
     pub cut_short: bool,
     /// Reports that its sandbox was killed and is not gone.
     pub lingers: bool,
@@ -162,8 +163,8 @@ pub fn create(order: &Order, mode: LayerMode) -> Result<Layer, String> {
     }
 }
 
-/// How long the kernel has to take an overlay apart after the last process of its sandbox is dead. Longer means that another
-/// process has something of it.
+/// Time that the kernel has to take an overlay apart after the last process of its sandbox is dead. If it takes
+/// longer, another process has something of the overlay.
 const GONE_WITHIN: Duration = Duration::from_millis(100);
 
 /// Settles the changes of a run that has ended. `watch` tells whether another process has something of its overlay.
@@ -258,8 +259,8 @@ pub fn settle(
     }
 }
 
-/// What has to be true before a commit is decided: the workspace is still where its user sees it, no other commit to it
-/// stands half-way, and after a power cut the next command finds what was decided.
+/// Checks the conditions of a commit: the workspace is still where its user sees it, no other commit to it stands
+/// half-way, and after a power cut the next command finds what was decided.
 fn may_commit(over: &Over<'_>) -> Result<(), String> {
     let Over { order, record, .. } = over;
     let path = order.plan.workspace.source.as_path();
@@ -283,7 +284,8 @@ struct Parking<'a> {
 }
 
 impl Parking<'_> {
-    /// What is to become of the changes of a run that may keep them. A run that changed nothing is not asked about.
+    /// Decides what becomes of the changes of a run that may keep them, and asks the user if that is wanted. A run
+    /// that changed nothing is not asked about.
     fn decide(&self, wish: Changes, signals: &Signals) -> Result<Changes, String> {
         if wish != Changes::Ask {
             return Ok(wish);
@@ -298,7 +300,7 @@ impl Parking<'_> {
         }
     }
 
-    /// Parks by choice, which is no problem.
+    /// Parks the changes by choice, which does not count as a problem.
     fn review(self) -> Result<Settled, Failure> {
         match self.layer.park(&self.order.directory, self.rules) {
             Ok(changes) if changes.is_empty() => {
@@ -335,8 +337,8 @@ impl Parking<'_> {
         Ok(Settled { state: State::Parked, parked: changes.changes, problem: Some(problem), ..Settled::default() })
     }
 
-    /// Neither committed nor parked. What the disk has of the changes stays and is listed by its note; a review reads it
-    /// again.
+    /// Neither committed nor parked. What the disk has of the changes stays and is listed by its note; a review reads
+    /// it again.
     fn lost(self, why: &str) -> Failure {
         let (mut layer, run) = (self.layer, self.order.plan.run_id);
         if self.from_memory && !is_whole_copy(layer.root()).unwrap_or(false) {
@@ -392,8 +394,8 @@ fn concluded(committed: Committed, layer: &Layer, mut readers: Vec<ByteText>) ->
     Ok(Settled { state, changes, parked, conflicts, unwatched, readers, problem })
 }
 
-/// The commit was decided and stopped half-way: the same steps once more, since they may be repeated.
-/// Where that does not help, the commit is taken back and the changes wait.
+/// Repeats the steps of a commit that was decided and stopped half-way; they may be repeated. If that does not help,
+/// takes the commit back, and the changes wait.
 fn finish_interrupted(order: &Order, rules: &Rules, origin: &LayerOrigin, why: &str) -> Result<Settled, Failure> {
     let run = order.plan.run_id.to_string();
     let path = order.plan.workspace.source.as_path();

@@ -1,6 +1,7 @@
-//! Signals as something to wait for.
+//! Turns signals into something to wait for.
 //!
-//! A byte on a socket wakes whoever waits, and a flag for each signal says which it was: a handler may do no more.
+//! A byte on a socket wakes the waiting thread, and a flag for each signal says which it was: a handler may do no
+//! more.
 
 use crate::failure::Failure;
 use nexus_runner::live::attendant::Interrupts;
@@ -16,8 +17,8 @@ const ENDING: &[i32] = &[SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 /// Signals about the terminal.
 const TERMINAL: &[i32] = &[SIGWINCH, SIGTSTP, SIGCONT];
 
-/// Makes a write beyond `ulimit -f` an error (EFBIG) and no death: this process may hold the only copy of somebody's
-/// work. The handler does nothing, and a command that is executed gets the default back.
+/// Turns a write beyond `ulimit -f` into an error (EFBIG) instead of death: this process may hold the only copy of
+/// the user's work. The handler does nothing, and a command that is executed gets the default back.
 pub fn survive_file_limit() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
@@ -120,14 +121,14 @@ impl Signals {
         Ok(Pending { wake: self.wake.try_clone()?, flags })
     }
 
-    /// Whether one of those that end the process came since the last call.
+    /// Reports whether one of the signals that end the process came since the last call.
     pub fn ending(&self) -> io::Result<bool> {
         Ok(self.take()?.iter().any(|number| ENDING.contains(&i32::from(*number))))
     }
 }
 
-/// Keeps signals that would end this process from ending it in the middle of a decision. They stay caught to its end, which
-/// comes right after.
+/// Keeps signals that would end this process from ending it in the middle of a decision. They stay caught to its end,
+/// which comes right after.
 pub fn hold() -> Result<Signals, Failure> {
     Signals::catch().map_err(|error| {
         let message = format!("signals cannot be held off: {error}");

@@ -1,4 +1,4 @@
-//! Where a command's output goes: to the caller as it comes, or into a bounded buffer; and to a file if asked.
+//! Passes a command's output on to the caller as it comes, or into a bounded buffer; and to a file if asked.
 
 use super::full_output::FullOutput;
 use crate::terminal::out::{self, LAST_WAIT, caller};
@@ -42,11 +42,11 @@ impl Pending {
 
 /// One way out to the caller.
 struct Outlet {
-    /// What the caller has not taken yet.
+    /// The bytes that the caller has not taken yet.
     pending: Pending,
-    /// Whether a whole buffer may be written at once.
+    /// True if a whole buffer may be written at once.
     regular: bool,
-    /// Whether nobody will ever take anything again, and what comes is thrown away.
+    /// True if no reader will ever take anything again, and what comes is thrown away.
     gone: bool,
 }
 
@@ -56,22 +56,22 @@ pub struct Sink {
     kept: Option<[Vec<u8>; 2]>,
     limit: Option<HeadTail>,
     outlets: [Outlet; 2],
-    /// Which outlet a stream uses. Two streams on one terminal share one: a sequence of the first that is cut where the
-    /// second goes on would be another sequence, which no filter has seen.
+    /// The outlet of each stream. Two streams on one terminal share one: a sequence of the first that is cut where
+    /// the second goes on would be another sequence, which no filter has seen.
     routes: [usize; 2],
-    /// For terminals.
+    /// The filters of the streams that go to a terminal.
     filters: [Option<Filter>; 2],
     full: Option<FullOutput>,
     /// Stops the output while a person is asked.
     hold: Option<Arc<Hold>>,
 }
 
-/// What a terminal of the caller shows.
+/// The part of the output that a terminal of the caller shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
     /// Everything, as it comes.
     Raw,
-    /// What the mode lets through.
+    /// The part that the mode lets through.
     Filtered(Mode),
 }
 
@@ -107,7 +107,7 @@ impl Sink {
         self.hold.as_deref()
     }
 
-    /// Takes output. `true` means that nobody reads this stream any more.
+    /// Takes output. `true` means that the reader of this stream is gone.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         if let Some(full) = &mut self.full {
             full.file.write_all(bytes)?;
@@ -132,7 +132,7 @@ impl Sink {
         if outlet.regular { self.flush(stream) } else { Ok(false) }
     }
 
-    /// Whether there is room for more of this stream.
+    /// Reports whether there is room for more of this stream.
     pub fn takes(&self, stream: Stream) -> bool {
         let is_held = self.hold.as_ref().is_some_and(|hold| !hold.lets_read());
         !is_held && self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
@@ -143,7 +143,7 @@ impl Sink {
         (!self.outlets[stream as usize].pending.rest().is_empty()).then(|| caller(stream))
     }
 
-    /// Whether everything has been written.
+    /// Reports whether everything has been written.
     pub fn is_drained(&self) -> bool {
         self.outlets.iter().all(|outlet| outlet.pending.rest().is_empty())
     }
@@ -162,7 +162,7 @@ impl Sink {
         }
     }
 
-    /// Writes as much as goes without waiting. `true` means that nobody reads any more.
+    /// Writes as much as goes without waiting. `true` means that the reader is gone.
     pub fn flush(&mut self, stream: Stream) -> io::Result<bool> {
         let Outlet { pending, .. } = &mut self.outlets[stream as usize];
         match out::write_ready(stream, pending.rest()) {
@@ -182,13 +182,13 @@ impl Sink {
         }
     }
 
-    /// Something is missing here: a sequence that has begun does not go on after it.
+    /// Notes that output is missing here: an unfinished escape sequence does not go on after the gap.
     pub fn skip(&mut self) {
         self.filters.iter_mut().flatten().for_each(Filter::interrupt);
     }
 
     /// Writes everything, however long the caller takes, unless a signal asked this process to end. `true` means that
-    /// nobody reads any more.
+    /// the reader is gone.
     pub fn drain(&mut self) -> io::Result<bool> {
         let often = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         for stream in [Stream::Out, Stream::Err] {
@@ -211,7 +211,7 @@ impl Sink {
         Ok(false)
     }
 
-    /// What was kept for the end of a limited run: shown, or added to what `--json` returns. Returns the kept output
+    /// Shows what was kept for the end of a limited run, or adds it to what `--json` returns. Returns the kept output
     /// and the number of bytes that were dropped.
     pub fn finish(&mut self) -> io::Result<KeptOutput> {
         let mut dropped = 0;
@@ -238,8 +238,8 @@ impl Sink {
         Ok((self.kept.take(), dropped))
     }
 
-    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left. What comes
-    /// later is filtered still.
+    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left. What
+    /// comes later is filtered still.
     pub fn put_back(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
             let bytes = self.filters[stream as usize].as_mut().map(Filter::put_back).unwrap_or_default();
@@ -258,13 +258,13 @@ impl Drop for Sink {
     }
 }
 
-/// Whether stdout and stderr are the same terminal.
+/// Reports whether stdout and stderr are the same terminal.
 fn is_one_terminal() -> bool {
     let device = |stream| rustix::fs::fstat(caller(stream)).map(|stat| stat.st_rdev).ok();
     device(Stream::Out) == device(Stream::Err)
 }
 
-/// Writes all of it to whoever is there; a reader that left and a terminal that went away are no errors.
+/// Writes all of the bytes to the caller; a reader that left and a terminal that went away are not errors.
 pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match out::write_unless_closed(&mut out::Writer(stream), bytes) {
         // The run was ended, and the caller takes nothing.

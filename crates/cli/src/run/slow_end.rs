@@ -1,4 +1,5 @@
-//! Says that the end of a run takes long, and lets a signal end it: reading what a run changed has no bound but the layer.
+//! Says that the end of a run takes long, and lets a signal end it: reading what a run changed has no bound but the
+//! layer.
 //!
 //! ```text
 //!  the layer is read ──3 s──▶ said ──signal─┬─ nothing decided: this process ends, as if it had been killed, and the
@@ -96,7 +97,8 @@ impl Watched {
         Ok(is_over)
     }
 
-    /// Reports whether a commit was decided. One that is decided right after this answer is finished by the next command.
+    /// Reports whether a commit was decided. One that is decided right after this answer is finished by the next
+    /// command.
     fn is_decided(&self) -> bool {
         ["journal", "journal.done"].iter().any(|name| self.layer.join(name).exists())
     }

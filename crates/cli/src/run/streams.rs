@@ -58,7 +58,7 @@ pub fn pumped<C: Attendant>(
     pump::run(sandbox, session, ends, caller, signals, bounds, network)
 }
 
-/// Whether the guest has something to say: then whoever does something else stops.
+/// Reports whether the guest has sent something: then other work of this process stops.
 pub fn has_spoken(sandbox: &Sandbox) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];

@@ -40,14 +40,14 @@ pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, Direc
     Ok(())
 }
 
-/// Says how far a killed accept or reject came that had ended its work, as far as the layer tells. `rejecting`: `None` for a
-/// run. `waits`: changes of the run wait.
+/// Says how far a killed accept or reject came that had ended its work, as far as the layer tells. `rejecting`:
+/// `None` for a run. `waits`: changes of the run wait.
 pub fn tell_over(run: &str, rejecting: Option<bool>, recorded: Option<&(PathBuf, DirectoryId)>, waits: bool) {
     let (Some(rejecting), Some((path, _))) = (rejecting, recorded) else { return };
     tell(&over(run, rejecting, path, waits));
 }
 
-/// Pure.
+/// Describes what a killed accept or reject did. Pure.
 fn over(run: &str, rejecting: bool, path: &Path, waits: bool) -> String {
     let path = path.display();
     match (rejecting, waits) {
@@ -74,7 +74,7 @@ pub fn go_on(places: &StateDir, run: &str) -> String {
     advice(run, Interrupted::new(places, run.to_owned(), None).ending)
 }
 
-/// Pure.
+/// Returns the advice for a commit that cannot go on now. Pure.
 fn advice(run: &str, ending: Ending) -> String {
     let (recover, reject) = (format!("nexus changes recover --run {run}"), format!("nexus changes reject --run {run}"));
     let then = match ending {

@@ -1,6 +1,7 @@
-//! Advice at the end of a run, about walls that the command met and could not name.
+//! Advice at the end of a run, about limits of the sandbox that the command met and could not name.
 //!
-//! A hint changes nothing: neither the exit code nor what is committed. What comes from inside is cleaned before it is shown.
+//! A hint changes nothing: neither the exit code nor what is committed. What comes from inside is cleaned before it
+//! is shown.
 
 mod not_found;
 mod unread_input;

@@ -38,7 +38,7 @@ pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords
     }
 }
 
-/// Reports whether somebody wrote a line for a shell as one word.
+/// Reports whether the user wrote a line for a shell as one word.
 fn is_a_line(argv: &[nexus_model::ByteText]) -> bool {
     matches!(argv, [one] if one.0.contains(&b' '))
 }

@@ -3,8 +3,8 @@
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, SeekFrom};
 
-/// Reports whether a pipe, a socket or a regular file has data that nobody read. An error counts as no data: this only
-/// words a hint.
+/// Reports whether a pipe, a socket or a regular file has data that no process has read. An error counts as no data:
+/// this only words a hint.
 pub fn is_waiting(input: BorrowedFd<'_>) -> bool {
     let Ok(stat) = rustix::fs::fstat(input) else { return false };
     match FileType::from_raw_mode(stat.st_mode) {

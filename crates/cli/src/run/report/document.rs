@@ -103,7 +103,7 @@ impl Report {
     }
 }
 
-/// See [`Report::document`].
+/// The document that [`Report::document`] builds.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     schema: &'static str,
