@@ -1,11 +1,11 @@
-//! What a client of a supervisor asks for, and what it is told.
+//! Answers the requests of a supervisor's clients.
 //!
 //! ```text
 //!  New ─Hello─▶ Greeted ─┬─ Attach, Logs ─▶ Viewer ──────┐
-//!                        ├─ Exec ─────────▶ Commander ───┼─ everything told ─▶ Leaving
+//!                        ├─ Exec ─────────▶ Commander ───┼─ everything sent ─▶ Leaving
 //!                        └─ Stop, Wait ───▶ Waiter ──────┘
 //! ```
-//! Anything that does not belong to its role drops the client, and nobody else notices.
+//! A message that does not belong to its role drops the client, and no other client notices.
 
 use super::client::{Client, Role};
 use super::command::Command;
@@ -119,8 +119,9 @@ impl Hub {
         true
     }
 
-    /// The size of the latest client that does something is the terminal's. A program that is already there draws
-    /// itself anew for one that has just come, even if the size stays: so it is told of a change.
+    /// Sets the terminal to the size of the client that acted last. With `anew`, a program that is already there is
+    /// to draw itself again for a client that has just connected, even if the size stays: so the size is changed and
+    /// changed back.
     fn resize(&mut self, number: u32, anew: bool, inside: &mut SandboxControl) {
         let Some(size) = self.clients.get(&number).and_then(|client| client.size) else { return };
         if !self.own.about.terminal {

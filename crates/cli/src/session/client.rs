@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Bytes on their way to a client, above which nothing is added for it.
 pub const MOST_WAITING: usize = 256 * 1024;
 
-/// What it wants.
+/// State and purpose of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It has said nothing.
@@ -19,18 +19,18 @@ pub enum Role {
     Greeted,
     /// It reads the output of the sandbox.
     Viewer {
-        /// Where it is.
+        /// Offset in the output of the next byte to send.
         position: u64,
-        /// Where what is new begins, until it was told.
+        /// Offset at which new output begins; `None` after the client got [`Tell::Live`].
         live_at: Option<u64>,
-        /// Whether it wants what is new.
+        /// True if the client wants new output, too.
         follow: bool,
-        /// Whether it types.
+        /// True if the client passes input to the command.
         input: bool,
     },
     /// It has a command of its own.
     Commander {
-        /// Which.
+        /// The number of the command.
         exec: u32,
     },
     /// It waits for the end.
@@ -39,17 +39,17 @@ pub enum Role {
     Leaving,
 }
 
-/// A connection.
+/// A client's connection to the supervisor.
 pub struct Client {
-    /// The socket.
+    /// The socket of the connection.
     pub socket: UnixStream,
-    /// What it wants.
+    /// The state and purpose of the connection.
     pub role: Role,
     /// Since when it has said nothing.
     pub since: Instant,
     /// The size of its terminal.
     pub size: Option<TerminalSize>,
-    /// What came.
+    /// The bytes that came from the client.
     pub reader: Reader,
     out: Vec<u8>,
     sent: usize,
@@ -62,7 +62,7 @@ impl Client {
         Self { socket, role: Role::New, since: now, size: None, reader, out: Vec::new(), sent: 0 }
     }
 
-    /// Tells it something. What is told is made by us and short.
+    /// Adds a message for the client. The supervisor makes these messages, and they are short.
     pub fn tell(&mut self, tell: &Tell) {
         if put(&mut self.out, tell).is_err() {
             self.role = Role::Leaving;
@@ -74,7 +74,7 @@ impl Client {
         self.out.len() - self.sent
     }
 
-    /// Whether more may be told to it.
+    /// Reports whether more may be added for the client.
     pub fn has_room(&self) -> bool {
         self.waiting() < MOST_WAITING
     }
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-/// Takes a connection of the same user, as the kernel tells it (SO_PEERCRED), and of nobody else.
+/// Accepts a connection of the same user, according to the kernel (SO_PEERCRED), and refuses every other user.
 pub fn accept(listener: &std::os::unix::net::UnixListener) -> io::Result<Option<UnixStream>> {
     let (socket, _) = listener.accept()?;
     if rustix::net::sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {

@@ -1,7 +1,7 @@
-//! A further command in a sandbox: its ends, and how it comes to its own.
+//! An exec in a detached sandbox: its input, its outputs, and its end.
 //!
 //! ```text
-//!  asked ─▶ runs ── ended ─▶ its output is read to the end ─▶ told
+//!  asked ─▶ runs ── ended ─▶ its output is read to the end ─▶ reported
 //!             └─ its client is gone: SIGHUP ─▶ SIGKILL
 //! ```
 
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 
 /// Input that may wait for it.
 const MOST_INPUT: usize = 64 * 1024;
-/// How long after its end output may still come, when something that it left holds its output open.
+/// Time after a command's end in which output may still come, when something that it left holds its output open.
 const LINGER: Duration = Duration::from_millis(100);
-/// How often a terminal is looked at that nobody inside holds open.
+/// Interval between looks at a terminal that no process inside holds open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// From SIGHUP to SIGKILL, for a command whose client is gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A command.
+/// An exec with its streams.
 pub struct Command {
-    /// Whose it is; nobody's any more when it is to end.
+    /// The client that asked for the command; `None` when the command is to end.
     pub client: Option<u32>,
-    /// Whether it has a terminal.
+    /// True if the command has a terminal.
     pub terminal: bool,
-    /// How it ended.
+    /// The end of the command, when it is known.
     pub ended: Option<Ended>,
-    /// Its outputs.
+    /// The outputs of the command that are still open.
     outputs: [Option<OwnedFd>; 2],
     input: Option<OwnedFd>,
     pending: Vec<u8>,
@@ -63,7 +63,7 @@ impl Command {
         Ok(())
     }
 
-    /// Whether it takes more input.
+    /// Reports whether the command takes more input.
     pub fn takes_input(&self) -> bool {
         self.pending.len() < MOST_INPUT
     }
@@ -119,7 +119,7 @@ impl Command {
         }
     }
 
-    /// What to wait for. Output only if there is room for it.
+    /// Adds the descriptors to wait for; the outputs only if there is room for more of them.
     pub fn watch<'a>(&'a self, has_room: bool, mut add: impl FnMut(Option<Stream>, BorrowedFd<'a>, PollFlags)) {
         if self.paused_until.is_some() {
             return;
@@ -175,7 +175,7 @@ impl Command {
         kill
     }
 
-    /// Whether everything of it is known.
+    /// Reports whether the command has ended and all of its output was read.
     pub fn is_over(&self) -> bool {
         self.ended.is_some() && self.outputs.iter().all(Option::is_none)
     }

@@ -1,5 +1,5 @@
-//! Bounds what is kept of a run's report: `nexus ps` reads the endings of all sandboxes, and a command decides how many paths
-//! it changes and how long their names are.
+//! Bounds what is kept of a run's report: `nexus ps` reads the endings of all sandboxes, and a command decides how
+//! many paths it changes and how long their names are.
 
 use serde_json::{Value, json};
 

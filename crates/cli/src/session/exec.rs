@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-/// `nexus attach`.
+/// Runs `nexus attach` and returns the exit code.
 pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     let (_, entry) = find(&args.session)?;
     let mut signals = Signals::catch().map_err(|error| terminal_failure(&error))?;
@@ -44,7 +44,7 @@ pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     conclude(&entry, outcome, true)
 }
 
-/// `nexus exec`.
+/// Runs `nexus exec` and returns the exit code.
 pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
     let (_, entry) = find(&args.session)?;
     let mut signals = Signals::catch().map_err(|error| terminal_failure(&error))?;
@@ -77,7 +77,7 @@ fn enter(signals: &mut Signals) -> Result<Raw, Failure> {
     signals.and_terminal().and_then(|()| Raw::enter()).map_err(|error| terminal_failure(&error))
 }
 
-/// How output is shown on a terminal.
+/// Chooses the part of the output that a terminal shows.
 pub fn show(raw: bool, interactive: bool) -> Show {
     match (raw, interactive) {
         (true, _) => Show::Raw,
@@ -86,7 +86,7 @@ pub fn show(raw: bool, interactive: bool) -> Show {
     }
 }
 
-/// What the flags say about the environment; the caller's TERM with a terminal.
+/// Returns the variables that the flags set or pass on, and the caller's TERM with a terminal.
 fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
     let mut all = Vec::new();
     let term = args.tty.then(|| OsString::from("TERM"));
@@ -143,7 +143,7 @@ pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool
     }
 }
 
-/// For a person; where it cannot be written nobody wants to know it.
+/// Writes a message for the user to standard error; an error of that write is ignored.
 pub fn tell(message: &str) {
     write_unless_closed(&mut crate::terminal::out::stderr(), message.as_bytes()).ok();
 }

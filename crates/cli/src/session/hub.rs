@@ -34,16 +34,16 @@ use std::time::{Duration, Instant};
 const RING: usize = 1 << 20;
 /// Most clients at once; further ones wait to be accepted.
 const MOST_CLIENTS: usize = 128;
-/// How long a client may say nothing at first.
+/// Time that a new client has for its first message.
 const GREETING: Duration = Duration::from_secs(10);
-/// How long nothing is accepted when there are no descriptors left.
+/// Time for which nothing is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a client may take for the last output of its command, after the end of the sandbox.
+/// Time that a client has for the last output of its command, after the end of the sandbox.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Everything about one detached sandbox.
 pub struct Hub {
-    /// Its folder.
+    /// The directory of the sandbox.
     pub own: Own,
     pub(super) ring: Ring,
     pub(super) clients: BTreeMap<u32, Client>,
@@ -63,7 +63,7 @@ pub struct Hub {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Its descriptors.
+/// A descriptor on which the supervisor waits.
 #[derive(Debug, Clone, Copy)]
 pub enum Token {
     Listener,
@@ -96,12 +96,12 @@ impl Hub {
         }
     }
 
-    /// Whoever started this, as long as it was told nothing.
+    /// Takes the socket to the command that started the sandbox; `None` once that command got its answer.
     pub fn launcher(&mut self) -> Option<UnixStream> {
         self.launcher.take()
     }
 
-    /// What was printed last, as frames.
+    /// Returns the latest output, as frames.
     pub fn output(&self) -> Vec<u8> {
         let (mut out, mut position) = (Vec::new(), 0);
         while let Some(frame) = next_output(&self.ring, &mut position) {
@@ -113,17 +113,18 @@ impl Hub {
         out
     }
 
-    /// It is over; who is told from now on is told how.
+    /// Records how the sandbox ended. From now on the clients get that as their answer.
     pub fn end(&mut self, ending: Ending) {
         self.ending = Some(ending);
     }
 
-    /// Whether nobody is left who is to be told something.
+    /// Reports whether no client is left that waits for a message.
     pub fn is_deserted(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// Bytes that are still to be delivered; while this changes, somebody takes them.
+    /// Returns the number of clients, of the bytes that wait for them, and the sum of their positions in the output;
+    /// while this changes, a client takes something.
     pub fn progress(&self) -> (usize, usize, u64) {
         let positions = self.clients.values().map(|client| match client.role {
             Role::Viewer { position, .. } => position,
@@ -155,7 +156,7 @@ impl Hub {
         }
     }
 
-    /// Whether what this client types can be taken now.
+    /// Reports whether the input of this client can be taken now.
     pub(super) fn takes_typing(&self, client: &Client, inside: &SandboxControl) -> bool {
         match client.role {
             Role::Viewer { input: true, .. } => inside.takes_input(),
@@ -384,7 +385,7 @@ impl Attendant for Hub {
         }
     }
 
-    /// Clients are told how it ended when that is known.
+    /// Reports whether all ports and commands are done. Clients get the ending of the sandbox when it is known.
     fn is_done(&self) -> bool {
         self.ports.is_done() && self.commands.is_empty()
     }

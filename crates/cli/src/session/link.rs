@@ -15,15 +15,15 @@ pub struct Link {
     socket: UnixStream,
     reader: Reader,
     out: Vec<u8>,
-    /// Whether the command of the sandbox has a terminal.
+    /// True if the command of the sandbox has a terminal.
     pub terminal: bool,
 }
 
-/// Who answers.
+/// Result of connecting to a sandbox.
 pub enum Found {
-    /// The supervisor.
+    /// The supervisor answers on this link.
     Live(Link),
-    /// Nobody: it is over.
+    /// There is no supervisor any more: the sandbox has ended.
     Over(Box<Entry>),
 }
 
@@ -79,7 +79,7 @@ impl Link {
         self.out.len()
     }
 
-    /// The next thing that was told, if it is there.
+    /// Returns the next message of the supervisor, if all of it has come.
     pub fn next(&mut self) -> io::Result<Option<Tell>> {
         self.reader.next().map_err(io::Error::other)
     }
@@ -110,7 +110,7 @@ impl Link {
         Ok(())
     }
 
-    /// What to wait for; reads only on wish.
+    /// Returns the poll(2) flags to wait for; those for reading only if `reads` is set.
     pub fn flags(&self, reads: bool) -> PollFlags {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, reads);
@@ -118,7 +118,7 @@ impl Link {
         flags
     }
 
-    /// Waits for the next thing that is told.
+    /// Waits for the next message of the supervisor.
     pub fn wait_for_next(&mut self) -> io::Result<Tell> {
         loop {
             if let Some(tell) = self.next()? {
@@ -147,7 +147,7 @@ impl AsFd for Link {
     }
 }
 
-/// Whether an error means that the supervisor has just ended.
+/// Reports whether an error means that the supervisor has just ended.
 pub fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     [BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&error.kind())

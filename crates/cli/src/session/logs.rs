@@ -1,4 +1,4 @@
-//! `nexus logs`.
+//! The command `nexus logs`.
 
 use super::args::LogsArgs;
 use super::exec::{conclude, show, tell};
@@ -60,7 +60,7 @@ fn until_live(link: &mut Link) -> io::Result<(Vec<Tell>, bool)> {
     }
 }
 
-/// What was kept of a sandbox that is over.
+/// Prints the output that was kept of a sandbox that is over.
 fn kept(entry: &Entry, tail: Option<usize>, sink: &mut Sink) -> io::Result<()> {
     let mut reader = Reader::default();
     reader.push(&entry.output()?);

@@ -1,10 +1,10 @@
 //! Detached sandboxes: `nexus run --detach`, and the commands about them.
 //!
 //! ```text
-//!  nexus run --detach ─exec─▶ supervisor ──▶ sandbox        the supervisor is the `nexus run` of this sandbox: it owns the
-//!        ◀── started, or why not ──┘ │ ring, socket         record, the layer and the sandbox, and settles the changes
+//!  nexus run --detach ─exec─▶ supervisor ──▶ sandbox    the supervisor is the `nexus run` of this sandbox: it owns
+//!        ◀── started, or why not ──┘ │ ring, socket     the record, the layer and the sandbox, and settles the changes
 //!  attach, exec, logs, stop, wait ───┘
-//!  ps, rm ─▶ the folder on disk (store)
+//!  ps, rm ─▶ the directory on disk (store)
 //! ```
 //! A supervisor that ends takes everything inside along, whatever ended it; what it kept of changes is recovered by the
 //! next command, as after any run that was killed.
@@ -64,7 +64,7 @@ fn find(text: &str) -> Result<(Store, Entry), Failure> {
     Ok((store, entry))
 }
 
-/// Its supervisor was killed; nobody knows how its command ended.
+/// Describes a sandbox whose supervisor was killed; how its command ended is unknown.
 fn lost(entry: &Entry) -> Failure {
     let message = format!("the supervisor of the sandbox {} was killed, and everything inside with it", entry.about.id);
     Failure::refused("lost", message, format!("nexus rm {} clears up", entry.about.id))

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name.
+/// Length of the longest name, in bytes.
 const MOST: usize = 64;
 
 /// A name: letters, digits, `_`, `-` and `.`, and a letter or digit first.
@@ -12,7 +12,7 @@ const MOST: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// What is no name.
+/// Error: a text that is not a valid name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is no name: letters, digits, _, - and . are, with a letter or digit first, at most {MOST}")]
 pub struct ParseNameError {

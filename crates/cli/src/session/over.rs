@@ -57,7 +57,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
     })
 }
 
-/// Does it to each; a failure is told and the others are done all the same.
+/// Does the same to each session; a failure is reported, and the others are done all the same.
 fn each(sessions: &[String], mut one: impl FnMut(&str) -> Result<(), Failure>) -> Result<u8, Failure> {
     let mut code = 0;
     for text in sessions {

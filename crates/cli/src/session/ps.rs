@@ -1,4 +1,4 @@
-//! `nexus ps`.
+//! The command `nexus ps`.
 
 use super::args::PsArgs;
 use super::store::{Condition, Entry, now_ms};

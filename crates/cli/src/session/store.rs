@@ -1,11 +1,11 @@
-//! What is on disk of detached sandboxes, one folder each.
+//! The store of detached sandboxes on disk, one directory each.
 //!
 //! ```text
 //!  .new-ID ──rename, when its name is free──▶ ID ──ending.json──▶ ended ──rm: rename──▶ .gone-ID ──▶ nothing
 //!     about.json, lock (held), socket          └─ lock free and no ending.json: lost
 //! ```
-//! Alive is whose lock is held: a record lock of fcntl(2), which belongs to the supervisor's process alone and goes with
-//! it, however it ends. A process id could be somebody else's by now.
+//! A sandbox is alive while its lock is held: a record lock of fcntl(2), which belongs to the supervisor's process
+//! alone and goes with it, however it ends. A process id could be that of another process by now.
 
 use super::name::Name;
 use crate::failure::Failure;
@@ -31,24 +31,24 @@ const SOCKET: &str = "socket";
 /// The last output, as frames.
 const OUTPUT: &str = "output";
 
-/// What is known of a sandbox from its start.
+/// Facts about a sandbox that are known from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Which form this is.
+    /// The version of this form; see [`FORM`].
     pub version: u32,
-    /// The run.
+    /// The id of the run.
     pub id: RunId,
     /// Its name, if it has one.
     pub name: Option<Name>,
-    /// The command.
+    /// The command and its arguments.
     pub command: Vec<ByteText>,
-    /// The workspace.
+    /// The workspace of the run.
     pub workspace: ByteText,
-    /// Whether the command has a terminal.
+    /// True if the command has a terminal.
     pub terminal: bool,
     /// Pairs of host port and port inside.
     pub published: Vec<(u16, u16)>,
-    /// The supervisor.
+    /// The process id of the supervisor.
     pub pid: u32,
     /// Milliseconds since 1970.
     pub created_ms: u64,
@@ -59,22 +59,22 @@ pub struct About {
 /// The form of [`About`] and [`Ending`] that this code writes.
 pub const FORM: u32 = 1;
 
-/// How it ended.
+/// The end of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// Exit code of `nexus run`.
     pub exit: u8,
-    /// Why.
+    /// The reason of the end; `None` if the run failed before it had one.
     pub reason: Option<ExitReason>,
     /// Milliseconds since 1970.
     pub ended_ms: u64,
-    /// What there is to say about it: limits, changes that wait.
+    /// The text for the user: limits, changes that wait.
     pub message: String,
     /// The document of the run, as `nexus run --json` prints it.
     pub report: serde_json::Value,
 }
 
-/// How a sandbox is.
+/// Condition of a sandbox, as its directory shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// It is being made.
@@ -98,7 +98,7 @@ impl Condition {
         }
     }
 
-    /// Whether there is somebody to talk to.
+    /// Reports whether the sandbox has a supervisor to talk to.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Starting | Self::Running)
     }
@@ -108,9 +108,9 @@ impl Condition {
 #[derive(Debug, Clone)]
 pub struct Entry {
     folder: PathBuf,
-    /// What is known of it.
+    /// The facts from the start of the sandbox.
     pub about: About,
-    /// How it is.
+    /// The condition when the entry was read.
     pub condition: Condition,
 }
 
@@ -119,20 +119,20 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// The folder of a sandbox that this process supervises.
+/// The directory of a sandbox that this process supervises.
 pub struct Own {
     root: PathBuf,
     folder: PathBuf,
     /// Never opened again by this process: closing any descriptor of it would give the lock up (fcntl(2)).
     _lock: File,
-    /// Where clients come.
+    /// The socket to which clients connect.
     pub listener: UnixListener,
-    /// What is known.
+    /// The facts that are written in the directory.
     pub about: About,
 }
 
 impl Store {
-    /// Finds it, and makes its folder.
+    /// Opens the store, and makes its directory if it is missing.
     pub fn open(places: &StateDir) -> Result<Self, Failure> {
         let root = places.state.join("sessions");
         let made = match DirBuilder::new().mode(0o700).create(&root) {
@@ -207,7 +207,7 @@ impl Store {
         })
     }
 
-    /// Makes the folder of a new sandbox, if its name is free.
+    /// Makes the directory of a new sandbox, if its name is free.
     pub fn create(&self, about: About) -> Result<Own, Failure> {
         let hidden = self.root.join(format!(".new-{}", about.id));
         let folder = self.root.join(about.id.to_string());
@@ -228,7 +228,7 @@ impl Store {
         Ok(Own { root: self.root.clone(), folder, _lock: lock, listener, about })
     }
 
-    /// Gives the folder its name. One at a time, so that two sandboxes cannot get one name.
+    /// Gives the directory its name. One process at a time, so that two sandboxes cannot get one name.
     fn show(&self, hidden: &Path, folder: &Path, about: &About) -> Result<(), Failure> {
         let alone = File::open(&self.root).map_err(|error| failed(&self.root, &error))?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&alone, FlockOperation::LockExclusive))
@@ -267,7 +267,7 @@ impl Own {
         write(&self.folder, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
     }
 
-    /// Nobody can connect any more. The folder may be gone already.
+    /// Removes the socket, so that no client can connect any more. The directory may be gone already.
     pub fn close(&self) -> io::Result<()> {
         match std::fs::remove_file(self.folder.join(SOCKET)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -293,7 +293,7 @@ impl Entry {
         Ok(socket)
     }
 
-    /// What it printed last, as frames.
+    /// Reads the latest output of the sandbox, as frames.
     pub fn output(&self) -> io::Result<Vec<u8>> {
         std::fs::read(self.folder.join(OUTPUT))
     }
@@ -328,7 +328,7 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T
     }
 }
 
-/// Whether a supervisor lives. Asked for with a shared lock, so that those who ask do not see each other.
+/// Reports whether the supervisor lives. Tries a shared lock, so that two processes that ask do not see each other.
 fn is_held(folder: &Path) -> io::Result<bool> {
     let lock = state_file::open(&folder.join(LOCK))?;
     match fcntl_lock(&lock, FlockOperation::NonBlockingLockShared) {

@@ -29,7 +29,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long clients may take for the last output, while they take any.
+/// Time that clients have for the last output, while they take any.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Starts a detached sandbox and prints its id.
@@ -145,7 +145,7 @@ fn become_supervisor() -> io::Result<(UnixStream, Signals)> {
     Ok((launcher.into(), Signals::catch_all()?))
 }
 
-/// Makes the folder of the sandbox, when it is clear what will be run and before anything is started.
+/// Makes the directory of the sandbox, when it is clear what will be run and before anything is started.
 fn open(
     args: &RunArgs,
     order: &Order,
@@ -173,7 +173,7 @@ fn open(
     Ok(Hub::new(own, order, launcher, full, ports))
 }
 
-/// It did not start: whoever wanted it is told, as `nexus run` would tell it.
+/// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.
 fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixStream>) -> u8 {
     let (exit, text, json) = match done {
         Ok(report) => (report.exit_code(), report.text(false), report.json(args).to_string()),
@@ -189,7 +189,7 @@ fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixS
     }
 }
 
-/// It has run: what is known of its end is written down, and then told.
+/// Writes down how the run ended, and then reports it to the clients.
 fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &Signals) -> u8 {
     let ending = match done {
         Ok(report) => Ending {

@@ -22,21 +22,21 @@ use std::io;
 /// Bytes that may wait for the supervisor to take them.
 const MOST_TYPED: usize = 1 << 20;
 
-/// How a talk ended.
+/// Outcome of a client's connection to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The command ended.
     Ended {
         /// Its exit code.
         exit: u8,
-        /// What there is to say.
+        /// The text for the user about the end.
         message: String,
     },
     /// It cannot be.
     Refused {
         /// The exit code.
         exit: u8,
-        /// Why.
+        /// The reason of the refusal.
         message: String,
     },
     /// All was shown that was asked for.
@@ -48,7 +48,7 @@ pub enum Outcome {
 /// The caller's side of a talk.
 pub struct View {
     sink: Sink,
-    /// Whether standard input is passed on, and has not ended.
+    /// Set while standard input is passed on and has not ended.
     input: bool,
     raw: Option<Raw>,
     keys: Option<Watch>,
@@ -57,7 +57,7 @@ pub struct View {
     signalled: bool,
 }
 
-/// What the loop waits for.
+/// A source of events that the loop waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Link,

@@ -1,7 +1,7 @@
-//! What a client and the supervisor of a sandbox say to each other, over a Unix socket.
+//! The messages between a client and the supervisor of a sandbox, over a Unix socket.
 //!
 //! ```text
-//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind)* ─▶ Ended | Done | Refused
+//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind)* ─▶ Ended, Done, Refused
 //!         ─Input, Resize, Signal─▶
 //! ```
 //! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
@@ -20,24 +20,24 @@ pub const MOST_FRAME: usize = 3 << 20;
 /// Client to supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// First frame.
+    /// The first frame of a client.
     Hello {
         /// The client's version.
         version: u16,
     },
-    /// What was printed so far, and then what comes.
+    /// Asks for what was printed so far, and then for what comes.
     Attach {
-        /// Whether this client types.
+        /// True if this client passes input to the command.
         input: bool,
-        /// How large its terminal is.
+        /// The size of the client's terminal.
         size: Option<TerminalSize>,
     },
-    /// What was printed so far; and then what comes, if asked.
+    /// Asks for what was printed so far; and then for what comes, if `follow` is set.
     Logs {
-        /// Whether to go on.
+        /// True if the supervisor goes on with new output.
         follow: bool,
     },
-    /// A further command, whose input and output are this client's.
+    /// Asks for an exec, whose input and output are this client's.
     Exec {
         /// The command and its arguments.
         argv: Vec<ByteText>,
@@ -47,7 +47,7 @@ pub enum Ask {
         cwd: Option<ByteText>,
         /// A terminal of this size.
         terminal: Option<TerminalSize>,
-        /// Whether this client types.
+        /// True if this client passes input to the command.
         input: bool,
     },
     /// End the sandbox, and tell when it has ended.
@@ -72,60 +72,60 @@ pub enum Ask {
 /// Supervisor to client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tell {
-    /// First frame.
+    /// The first frame of the supervisor.
     Hello {
         /// The supervisor's version.
         version: u16,
-        /// Whether the command has a terminal.
+        /// True if the command has a terminal.
         terminal: bool,
     },
     /// Output of the command.
     Output {
         /// stderr, and not stdout.
         err: bool,
-        /// The bytes.
+        /// The bytes of the output.
         bytes: ByteText,
     },
     /// This client was too slow, or came too late: so many bytes are not there any more.
     Behind {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
     /// From here on it is new.
     Live,
-    /// Everything was told that was asked for, and the sandbox lives.
+    /// Everything that was asked for was sent, and the sandbox lives.
     Done,
-    /// What was asked for cannot be had.
+    /// The request cannot be fulfilled.
     Refused {
-        /// Exit code.
+        /// The exit code for the client.
         exit: u8,
-        /// Why.
+        /// The reason of the refusal.
         message: String,
     },
     /// The sandbox, or the client's own command, has ended.
     Ended {
-        /// Exit code.
+        /// The exit code for the client.
         exit: u8,
-        /// What there is to say about it.
+        /// The text for the user about the end.
         message: String,
     },
 }
 
-/// What the supervisor tells the command that started it.
+/// Message of the supervisor to the command that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Launched {
     /// The command runs.
     Started {
-        /// The id.
+        /// The id of the sandbox.
         id: String,
         /// Pairs of host port and port inside.
         published: Vec<(u16, u16)>,
     },
     /// It does not.
     Refused {
-        /// Exit code.
+        /// The exit code for the launching command.
         exit: u8,
-        /// For stderr.
+        /// The text for stderr.
         text: String,
         /// For stdout, with `--json`.
         json: Option<String>,
