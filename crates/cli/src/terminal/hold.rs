@@ -82,8 +82,8 @@ impl Hold {
         wake(&self.asker);
     }
 
-    /// Takes the terminal for a question. `None`: the sandbox has ended, `gone` became true, or the terminal took nothing
-    /// until `until`.
+    /// Takes the terminal for a question. `None`: the sandbox has ended, `gone` became true, or the terminal took
+    /// nothing until `until`.
     pub fn take(&self, until: Instant, gone: impl Fn() -> bool) -> io::Result<Option<Taken<'_>>> {
         {
             let mut phase = self.phase();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DetachKeys(Vec<u8>);
 
-/// What is no sequence of keys.
+/// Error: a text that does not name a sequence of keys.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is no sequence of keys: write keys such as a or ctrl-p with commas between them, or none")]
 pub struct ParseKeysError {
@@ -14,7 +14,7 @@ pub struct ParseKeysError {
 }
 
 impl Default for DetachKeys {
-    /// ctrl-p, ctrl-q
+    /// The default sequence is ctrl-p, ctrl-q.
     fn default() -> Self {
         Self(vec![0x10, 0x11])
     }

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 /// Bytes that a pipe takes without blocking once poll(2) says that it takes any (PIPE_BUF, pipe(7)).
 const PIPE_CHUNK: usize = 4096;
 
-/// Where the file is, and not at an offset: a pipe has none.
+/// Offset that stands for the current position of the file: a pipe has no offsets.
 const HERE: u64 = u64::MAX;
 
 /// Writes what goes without waiting, after poll(2) has said that something does.

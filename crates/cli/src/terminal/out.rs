@@ -1,13 +1,13 @@
 //! Writes to the caller's stdout and stderr, and never waits in the kernel.
 //!
 //! ```text
-//!  a terminal ──opened once more, O_NONBLOCK──▶ an open file of our own       a pipe ──RWF_NOWAIT──▶ the caller's
+//!  a terminal ──opened again, O_NONBLOCK──────▶ an open file of our own       a pipe ──RWF_NOWAIT──▶ the caller's
 //!  full ─▶ poll ─┬─▶ room: goes on
 //!                └─▶ the run was ended (time limit, signal) and nothing moves for [`LAST_WAIT`]: TimedOut
 //! ```
-//! A terminal that stands still (Ctrl-S, a frozen connection, a copy mode) takes nothing for as long as its user likes, and
-//! this process has a time limit and signals to watch. `O_NONBLOCK` belongs to the open file, which the caller shares;
-//! opening the terminal once more makes another one.
+//! A terminal that stands still (Ctrl-S, a frozen connection, a copy mode) takes nothing for as long as its user
+//! likes, and this process has a time limit and signals to watch. `O_NONBLOCK` belongs to the open file, which the
+//! caller shares; opening the terminal again makes another one.
 
 use super::nowait;
 use nexus_runner::live::output::Stream;
@@ -22,17 +22,17 @@ use std::time::Instant;
 
 pub use nexus_runner::live::pump::LAST_WAIT;
 
-/// How often the flag is looked at while a writer waits: a signal may come just before poll(2).
+/// Interval at which a waiting writer checks the flag: a signal may come just before poll(2).
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The most bytes of one write to a terminal that cannot be opened once more. One that poll(2) calls writable has room for
-/// 256, and a byte may become several there (a tab, a line end).
+/// Largest number of bytes of one write to a terminal that cannot be opened again. A terminal that poll(2) calls
+/// writable has room for 256, and a byte may become several there (a tab, a line end).
 const SMALL_PIECE: usize = 16;
 
-/// Whether the run was ended from outside: then nobody is waited for without a bound.
+/// Set when the run was ended from outside: from then on every wait for a reader is bounded.
 static IS_ENDED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Whether such a wait was in vain: then there is no further one.
+/// Set when such a wait was in vain: then there is no further one.
 static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Returns the flag that says so, for a signal handler.
@@ -50,11 +50,11 @@ pub fn give_up() {
     IS_GIVEN_UP.store(true, Ordering::SeqCst);
 }
 
-/// What a descriptor of the caller is.
+/// Kind of file behind a descriptor of the caller.
 enum Kind {
     /// A file: a write of any size is done at once.
     Regular,
-    /// A terminal, opened once more.
+    /// A terminal, opened again by this process.
     Own(OwnedFd),
     /// A terminal of another user, which this one may not open.
     Foreign,
@@ -122,12 +122,12 @@ pub fn write_ready(stream: Stream, bytes: &[u8]) -> Result<usize, Errno> {
 #[derive(Debug, Clone, Copy)]
 pub struct Writer(pub Stream);
 
-/// Standard output.
+/// Returns a writer to standard output that never waits in the kernel.
 pub fn stdout() -> Writer {
     Writer(Stream::Out)
 }
 
-/// Standard error.
+/// Returns a writer to standard error that never waits in the kernel.
 pub fn stderr() -> Writer {
     Writer(Stream::Err)
 }

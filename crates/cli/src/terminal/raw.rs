@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 /// The size of a terminal that tells none.
 pub const USUAL_SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 
-/// How long typed bytes are thrown away at the end.
+/// Longest time for which typed bytes are thrown away at the end.
 const MOST: Duration = Duration::from_millis(500);
-/// How long the next piece of them may take.
+/// Longest time to wait for the next piece of typed bytes.
 const A_PIECE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Standard input in raw mode, as long as this lives.
@@ -44,7 +44,7 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Raw once more, after a stop.
+    /// Switches to raw mode again, after a stop.
     pub fn again(&self) -> io::Result<()> {
         let mut raw = self.before.clone();
         raw.make_raw();
@@ -72,8 +72,9 @@ fn restore(before: &Termios) -> io::Result<()> {
     Ok(tcflush(stdin(), QueueSelector::IFlush)?)
 }
 
-/// Throws away what was typed. A flush empties only what a reader could have read by now; what the other side wrote beyond
-/// that comes after it, in pieces. So it is done again until nothing comes, for a while: somebody may go on typing.
+/// Throws away what was typed. A flush empties only what a reader could have read by now; what the other side wrote
+/// beyond that comes after it, in pieces. So it is done again until nothing comes, for a while: the user may go on
+/// typing.
 fn throw_away() -> io::Result<()> {
     let end = Instant::now() + MOST;
     loop {
@@ -89,12 +90,13 @@ fn throw_away() -> io::Result<()> {
     }
 }
 
-/// Whether an error means that the terminal went away: one that hung up answers EIO to every call (tty_ioctl(4)).
+/// Reports whether an error means that the terminal went away: one that hung up answers EIO to every call
+/// (tty_ioctl(4)).
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// How large the caller's terminal is.
+/// Returns the size of the caller's terminal, or [`USUAL_SIZE`] if none of the three streams has one.
 pub fn size() -> TerminalSize {
     let all = [tcgetwinsize(stdin()), tcgetwinsize(stdout()), tcgetwinsize(stderr())];
     let known = all.into_iter().flatten().find(|size| size.ws_row > 0 && size.ws_col > 0);
