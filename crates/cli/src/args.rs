@@ -205,8 +205,8 @@ impl RunArgs {
     }
 }
 
-/// Whether `nexus run` was asked for JSON, on a command line that could not be understood. The flags end at `--` and
-/// at the command, which is the first word that is no flag and can be no flag's value.
+/// Reports whether `nexus run` was asked for JSON, on a command line that could not be understood. The flags end at
+/// `--` and at the command, which is the first word that is neither a flag nor a possible value of one.
 pub fn wanted_json(arguments: &[OsString]) -> bool {
     let Some((first, rest)) = arguments.split_first() else { return false };
     let mut after_flag = false;

@@ -22,7 +22,7 @@ pub fn command(shell: Shell) -> u8 {
     }
 }
 
-/// The command line as far as it is shown: a command cannot lose parts, so it is made anew.
+/// Builds a copy of the command line without its hidden parts: clap cannot remove parts from a command.
 fn offered(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)

@@ -11,9 +11,9 @@ pub struct Failure {
     pub exit: u8,
     /// A stable word for programs.
     pub code: &'static str,
-    /// What happened.
+    /// The problem, as a sentence without its period.
     pub message: String,
-    /// What to do about it.
+    /// The advice for the user; may be empty.
     pub hint: String,
 }
 
@@ -30,7 +30,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// What happened and what to do.
+    /// Returns the message, followed by the hint if there is one.
     pub fn text(&self) -> String {
         let end = if self.message.ends_with('?') { "" } else { "." };
         if self.hint.is_empty() { self.message.clone() } else { format!("{}{end} {}", self.message, self.hint) }

@@ -1,5 +1,5 @@
 //! `nexus log`: a line for each past run, from its receipt. What a command chose (its arguments) is escaped, and a
-//! receipt that is not valid is told as such and its content not shown.
+//! receipt that is not valid is reported as such and its content not shown.
 
 use crate::args::LogArgs;
 use crate::failure::{Failure, one_line};
@@ -76,7 +76,7 @@ fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
     Ok((rows.iter().map(|(run, opened)| one_line(&line(*run, opened)) + "\n").collect(), unreadable))
 }
 
-/// A receipt under another run's name is no receipt of that run.
+/// Opens a receipt, and refuses one that names another run.
 fn look(file: &[u8], run: RunId, ring: &Keyring) -> Result<Opened, VerifyError> {
     let opened = open(file, ring)?;
     if opened.receipt.run_id != run {

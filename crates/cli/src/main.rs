@@ -1,10 +1,11 @@
 //! The `nexus` command: the composition root. Only this crate talks to people.
 //!
 //! ```text
-//!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes ─▶ report
+//!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes
+//!                                                                                                    ─▶ report
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
-//!       ─▶ changes: layers that wait for somebody
+//!       ─▶ changes: layers that wait for a decision
 //!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ receipt, log: signed statements about past runs
 //!       ─▶ man, completions: this command line for man(1) and for shells
@@ -62,7 +63,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Help and version are no errors; everything else is wrong use, told in one line like every other failure.
+/// Prints help and version as they are, which are not errors; reports everything else as wrong use, in one line like
+/// every other failure.
 fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];

@@ -40,7 +40,7 @@ pub fn command(args: &DoctorArgs) -> u8 {
     }
 }
 
-/// A verdict that could not be reached is told as one: `held` is there, and false.
+/// Reports a verdict that could not be reached as a verdict: `held` is there, and false.
 fn not_played(failure: &Failure, json: bool) -> u8 {
     if json {
         let text = format!("{}\n", verdict::unknown(failure));

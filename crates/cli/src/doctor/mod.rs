@@ -36,17 +36,17 @@ fn ready(report: &ProbeReport) -> Result<(), Failure> {
     trial().map(drop).map_err(|reason| Failure::refused("attack", format!("a trial sandbox failed: {reason}"), hint))
 }
 
-/// What a trial sandbox showed.
+/// Result of a trial sandbox.
 struct Trial {
     proof: serde_json::Value,
-    /// Where none stood, and why.
+    /// The reason why no sandbox started below the directory for temporary files, when one started elsewhere.
     except: Option<String>,
 }
 
-/// Starts a sandbox for real, in a folder of its own: what a probe says counts less than one that stood.
+/// Starts a sandbox for real, in a directory of its own: what a probe says counts less than one that started.
 ///
-/// Whether one stands depends on the file system of the workspace, too (tmpfs takes no id-mapped mounts before Linux
-/// 6.3). So where the folder for temporary files will not do, the one around the state directory is tried.
+/// Whether a sandbox starts depends on the file system of the workspace, too (tmpfs takes no id-mapped mounts before
+/// Linux 6.3). So if the directory for temporary files will not do, the parent of the state directory is tried.
 fn trial() -> Result<Trial, String> {
     let first = match trial_below(&std::env::temp_dir()) {
         Ok(proof) => return Ok(Trial { proof, except: None }),

@@ -1,11 +1,11 @@
-//! What the attacks mean, per vector, for people and as JSON. Pure.
+//! Evaluates the attacks per vector, for people and as JSON. Pure.
 
 use crate::failure::{Failure, one_line};
 use nexus_escape::{Evaluated, Kind, Outcome, VECTORS, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
-/// How cases of one kind went.
+/// Numbers of cases of one kind by their verdict.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counts {
     passed: usize,
@@ -13,7 +13,7 @@ pub struct Counts {
     skipped: usize,
 }
 
-/// What became of one vector.
+/// State of one vector after its attacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -25,7 +25,7 @@ pub enum State {
     Skipped,
 }
 
-/// One vector.
+/// One row of the verdict: a vector with its counts.
 #[derive(Debug, Serialize)]
 pub struct Vector {
     id: &'static str,

@@ -58,7 +58,7 @@ fn write_all(folder: &Path) -> Result<Vec<u8>, Failure> {
     Ok(format!("{}\n", one_line(&told)).into_bytes())
 }
 
-/// Writes one page in place of an older one. The folder may be one that a sandboxed command wrote to: a link under the
+/// Writes one page in place of an older one. A sandboxed command may have written to the directory: a link under the
 /// page's name is replaced and never followed, and `O_EXCL` follows none under the name that it has until then.
 fn put(folder: &Path, page: &Page) -> io::Result<()> {
     let unfinished = folder.join(format!(".{}.new", page.name));

@@ -1,14 +1,14 @@
 //! One manual page for each command: a pure function of the description of the command line.
 //!
-//! clap_mangen writes the sections that follow from flags; what no flag says (exit codes, files, variables) stands here.
-//! The pages carry no date, so that the same program always gives the same bytes.
+//! clap_mangen writes the sections that follow from flags; what no flag says (exit codes, files, variables) stands
+//! here. The pages carry no date, so that the same program always gives the same bytes.
 
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::io;
 
-/// One page.
+/// One page of the manual.
 pub struct Page {
     /// Its file name, for example `nexus-run.1`.
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Page {
     pub text: Vec<u8>,
 }
 
-/// What a name means, for the sections that are lists.
+/// A name and its meaning, for the sections that are lists.
 type Entry = (&'static str, &'static str);
 
 const EXIT: &[Entry] = &[
@@ -101,8 +101,8 @@ fn page(command: &Command, name: &str, parent: Option<&str>, version: &str) -> i
     Ok(out)
 }
 
-/// What stands below the flags in `--help`. Lines with an indent are examples and stay as they are; the others are
-/// filled as text.
+/// Adds the text below the flags of `--help` as a section. Lines with an indent are examples and stay as they are;
+/// the others are filled as text.
 fn notes(roff: &mut Roff, text: &str) {
     roff.control("SH", ["NOTES"]);
     for line in text.lines() {

@@ -1,7 +1,7 @@
 //! `nexus receipt`: what people ask of receipts. Making, storing and checking them is `nexus-receipt`.
 //!
 //! ```text
-//!  run ── open_issuer … issue ─▶ nexus-receipt      receipt verify | show | keys | close | prune      log ─▶ a line for each
+//!  run ── open_issuer … issue ─▶ nexus-receipt   receipt verify | show | keys | close | prune   log ─▶ a line for each
 //! ```
 
 mod advice;

@@ -8,7 +8,7 @@ use nexus_model::ByteText;
 use nexus_model::units::format_size;
 use nexus_receipt::{Changes, Egress, Exit, Receipt, Source, StreamDigest};
 
-/// Shows it.
+/// Returns the text of a valid receipt, or its signed JSON.
 pub fn command(args: &ShowArgs) -> Result<String, Failure> {
     let ring = keyring(&args.key, &[])?;
     let source = Source::of(&args.receipt);

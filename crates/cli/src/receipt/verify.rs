@@ -191,7 +191,7 @@ fn report(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// What a comparison cannot say.
+/// Names the streams of which only the length could be compared, as a caveat for the message.
 fn caveat(cut: &[&str]) -> String {
     if cut.is_empty() {
         return String::new();
