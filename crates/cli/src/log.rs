@@ -27,7 +27,7 @@ pub fn command(args: &LogArgs) -> u8 {
     }
 }
 
-/// The list, and the receipts that could not be read: one of them must not hide the others.
+/// Returns the list, and the receipts that could not be read: one of them must not hide the others.
 fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
     let (store, known) = receipt::local()?;
     let ring = known.ring();

@@ -39,7 +39,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
     })
 }
 
-/// The host looks at the sandbox's processes only where a rule is for one program.
+/// Returns the kind of network. The host inspects the sandbox's processes only if a rule is for one program.
 fn network(resolution: &Resolution) -> NetworkKind {
     match &resolution.network {
         None => NetworkKind::None,

@@ -36,17 +36,18 @@ pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
 /// Default limit of a diff, in bytes; the same as for directives.
 const DEFAULT_MAX: usize = 1 << 20;
 
-/// A terminal must not act on what a command wrote into a file (CVE-2021-25743); a pipe gets the bytes.
+/// Makes control characters visible if stdout is a terminal, which must not act on what a command wrote into a file
+/// (CVE-2021-25743); a pipe gets the bytes.
 fn for_reader(bytes: Vec<u8>) -> Vec<u8> {
     if std::io::stdout().is_terminal() { visible(&bytes) } else { bytes }
 }
 
-/// The text with what acts instead of being seen made visible.
+/// Returns the text with every control character in a visible form, except line ends and tabs.
 pub fn visible(bytes: &[u8]) -> Vec<u8> {
     escaped(&String::from_utf8_lossy(bytes), &['\n', '\t']).into_bytes()
 }
 
-/// The diff of a layer that has just been settled, for a person.
+/// Renders the diff of a layer that has just been settled, for the user.
 pub fn of_layer(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Result<Vec<u8>, String> {
     let diff = layer.diff(workspace, rules, &DiffOptions::default()).map_err(|error| run::chain(&error))?;
     Ok(visible(&diff.render(&RenderOptions::default()).bytes))

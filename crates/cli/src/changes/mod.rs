@@ -59,7 +59,7 @@ pub fn command(args: &ChangesArgs) -> u8 {
     }
 }
 
-/// The state directory, and the commits that were interrupted, after what was killed has been cleared up.
+/// Clears up after killed commands, and returns the state directory and the commits that were interrupted.
 fn places() -> Result<(StateDir, Vec<Interrupted>), Failure> {
     let places = crate::host::ready_state_dir()?;
     let interrupted = run::recover::look(&places, &run::driver())?;
@@ -157,14 +157,14 @@ impl Pending {
         Ok(Self { places, one, layer, workspace, rules })
     }
 
-    /// For a look: the run that was named, or the latest one of the directory that the caller stands in.
+    /// Opens the run that was named, or the latest one of the directory that the caller stands in, for reading.
     fn to_look_at(run: Option<RunId>) -> Result<Self, Failure> {
         let (places, interrupted) = places()?;
         let one = waiting::latest(waiting::all(&places, &interrupted)?, run)?;
         Self::of(places, one)
     }
 
-    /// Everything in the layer, also what was rejected.
+    /// Returns all changes of the layer, also the rejected ones.
     fn everything(&self) -> Result<Vec<nexus_facility::Change>, Failure> {
         let set = self.layer.changes(&self.workspace, &self.rules);
         set.map(|set| set.changes).map_err(|error| Failure::refused("layer", run::chain(&error), ""))
@@ -226,7 +226,8 @@ fn say(text: &str) -> Result<(), Failure> {
         .map_err(|error| run::not_written("the answer", &error))
 }
 
-/// The changes belong to the directory that the run worked on, and to no other that took its name.
+/// Describes a directory that is not the one that the run worked on: the changes belong to that one, and to no other
+/// that took its name.
 fn moved(one: &Waiting, why: &str) -> Failure {
     let message =
         format!("the folder {} of the run {} cannot take its changes: {why}", one.workspace.display(), one.run);

@@ -114,7 +114,7 @@ fn question(file: &FileDiff, hunk: Option<&Hunk>, number: usize, of: usize) -> V
     text
 }
 
-/// One answer; anything else is asked again. The end of the input is `q`.
+/// Asks until there is a known answer, and returns its letter. The end of the input is `q`.
 fn ask(question: &[u8], input: &mut impl BufRead) -> Result<char, Failure> {
     let failed = |error: std::io::Error| Failure::refused("ask", format!("cannot ask: {error}"), "");
     loop {

@@ -7,7 +7,7 @@ use nexus_model::ByteText;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The chosen paths relative to the workspace; `None` for everything (no path, or the workspace itself).
+/// Returns the chosen paths relative to the workspace; `None` for everything (no path, or the workspace itself).
 pub fn read(paths: &[PathBuf], workspace: &Path) -> Result<Option<Vec<ByteText>>, Failure> {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     // Somebody who names a run from elsewhere means the workspace of that run.
@@ -60,7 +60,8 @@ pub fn must_stand_alone(chosen: &[ByteText], changes: &[Change]) -> Result<(), F
     Ok(())
 }
 
-/// The directory that a change deletes, replaces or moves together with what is at this path, and what happens to it.
+/// Returns the directory that a change deletes, replaces or moves together with what is at this path, and what
+/// happens to it.
 fn whole<'a>(change: &'a Change, path: &ByteText, has_own: bool) -> Option<(&'a Path, &'static str)> {
     let (place, path) = (change.path.as_path(), path.as_path());
     let is_inside = path.starts_with(place) && path != place;
@@ -73,7 +74,7 @@ fn whole<'a>(change: &'a Change, path: &ByteText, has_own: bool) -> Option<(&'a 
     }
 }
 
-/// The change that takes this path along without naming it.
+/// Returns the change that takes this path along without naming it.
 pub fn taken_along<'a>(path: &ByteText, changes: &'a [Change]) -> Option<&'a Change> {
     changes.iter().find(|change| whole(change, path, true).is_some())
 }

@@ -78,7 +78,7 @@ fn tell_staging(of: &Interrupted) -> Result<(), String> {
 enum Removal {
     /// The layer is gone, which was said.
     Removed,
-    /// It was not there any more.
+    /// The layer was not there any more.
     Nothing,
     /// A commit of it was decided, and nothing was done.
     Decided,

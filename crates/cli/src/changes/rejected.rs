@@ -9,7 +9,7 @@ use std::path::Path;
 
 const FILE: &str = "rejected.json";
 
-/// The list; empty when there is none.
+/// Reads the list; empty when there is none.
 pub fn read(layer: &Path) -> Result<Vec<ByteText>, Failure> {
     match state_file::read(&layer.join(FILE), state_file::MAX_NOTE) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&io::Error::other(error))),
@@ -26,8 +26,8 @@ pub fn write(layer: &Path, paths: &[ByteText]) -> Result<(), Failure> {
     written.map_err(|error| failed(&error))
 }
 
-/// The list without what is named, and what was taken from it. Of a rejected directory the other changes in it stay
-/// rejected.
+/// Returns the list without the named paths, and the paths that were taken from it. Of a rejected directory the other
+/// changes in it stay rejected.
 pub fn without(rejected: &[ByteText], named: &[ByteText], all: &[Change]) -> (Vec<ByteText>, Vec<ByteText>) {
     let (mut left, mut taken) = (Vec::new(), Vec::new());
     let is_in = |path: &ByteText, top: &ByteText| path.as_path().starts_with(top.as_path());

@@ -43,7 +43,7 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// One change in one line: what, where, how large, and what to look at.
+/// Describes a change in one line: what, where, how large, and what to look at.
 pub fn line(change: &Change) -> String {
     let mark = match change.kind {
         ChangeKind::Added => "A",

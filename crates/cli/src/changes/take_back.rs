@@ -137,7 +137,7 @@ fn back(path: &Path, conflicts: &[Conflict]) -> String {
     text + "\n"
 }
 
-/// The directory of layers that were set aside.
+/// Returns the directory of layers that were set aside.
 fn kept(places: &StateDir) -> PathBuf {
     places.state.join(KEPT)
 }

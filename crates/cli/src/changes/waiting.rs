@@ -33,16 +33,16 @@ pub struct Waiting {
 /// State of a layer that waits, or whose commit or removal was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It waits for a decision.
+    /// The layer waits for a decision.
     Waiting,
-    /// Its commit was interrupted.
+    /// The commit of the layer was interrupted.
     Interrupted,
-    /// It was being thrown away.
+    /// The layer was being thrown away.
     Going,
 }
 
 impl State {
-    /// The state in one word, for programs.
+    /// Returns the state in one word, for programs.
     pub fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -70,25 +70,25 @@ impl Waiting {
         }
     }
 
-    /// The run as the commands of recovery know it.
+    /// Returns the run in the form that the commands of recovery take.
     pub fn interrupted(&self, places: &StateDir) -> Interrupted {
         Interrupted::new(places, self.run.clone(), Some((self.workspace.clone(), self.folder)))
     }
 
-    /// When the run started, and its command.
+    /// Names the run with its start and its command.
     fn brief(&self) -> String {
         let when = started_ms(&self.run).map_or_else(String::new, |ms| format!("{}, ", utc(ms)));
         format!("{} ({when}{})", self.run, self.command.as_os_str().display())
     }
 }
 
-/// The time in an id, which begins with the milliseconds since 1970.
+/// Returns the time in an id, which begins with the milliseconds since 1970.
 fn started_ms(run: &str) -> Option<u64> {
     let digits: String = run.chars().filter(|letter| *letter != '-').take(12).collect();
     u64::from_str_radix(&digits, 16).ok()
 }
 
-/// All runs whose layers wait, the latest first.
+/// Lists all runs whose layers wait, the latest first.
 pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting>, Failure> {
     let failed =
         |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
@@ -130,15 +130,15 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
     Ok(found)
 }
 
-/// The runs of the directory that the caller stands in.
+/// Returns the runs of the directory that the caller stands in, and that directory.
 fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     let found = all.into_iter().filter(|one| here.starts_with(&one.workspace)).collect();
     (here, found)
 }
 
-/// The run that was named, or the only one that waits for the directory that the caller stands in. What is decided
-/// must be what the caller has seen, so that with several of them one has to be named.
+/// Returns the run that was named, or the only one that waits for the directory that the caller stands in. What is
+/// decided must be what the caller has seen, so that with several of them one has to be named.
 pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
     if let Some(run) = run {
         return named(all, run);
@@ -152,7 +152,8 @@ pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failur
     found.pop().ok_or_else(|| none(&here))
 }
 
-/// The run that was named, or the latest one of the directory that the caller stands in, with a line about the others.
+/// Returns the run that was named, or the latest one of the directory that the caller stands in. In that case prints
+/// a line about the others.
 pub fn latest(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
     if let Some(run) = run {
         return named(all, run);

@@ -90,7 +90,7 @@ fn not_given(report: &ProbeReport) -> Vec<(Limit, String)> {
     limits.into_iter().filter_map(|(limit, guarantee)| Some((limit, report.gives(guarantee).err()?))).collect()
 }
 
-/// The suite looks at this between its steps and clears everything away.
+/// Returns a flag that a signal sets: the suite checks it between its steps and clears everything away.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));

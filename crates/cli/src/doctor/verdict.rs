@@ -21,7 +21,7 @@ pub enum State {
     Held,
     /// An attack got through, or a harmless twin does not work.
     Failed,
-    /// None of it could be played here.
+    /// No attack of this vector could be played here.
     Skipped,
 }
 
@@ -81,7 +81,7 @@ fn held(vectors: &[Vector], state: State) -> usize {
     vectors.iter().filter(|vector| vector.state == state).count()
 }
 
-/// The verdict for people.
+/// Renders the verdict for people.
 pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     let mut letter = "";
@@ -128,7 +128,7 @@ pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
     lines.iter().map(|line| one_line(line) + "\n").collect()
 }
 
-/// The verdict as JSON, with every case.
+/// Renders the verdict as JSON, with every case.
 pub fn machine(vectors: &[Vector], outcome: &Outcome) -> String {
     let (passed, failed, skipped) = outcome.counts();
     let cases: Vec<_> = outcome
@@ -158,7 +158,7 @@ pub fn machine(vectors: &[Vector], outcome: &Outcome) -> String {
     format!("{document}\n")
 }
 
-/// No verdict, and why, as JSON.
+/// Returns the JSON that says why there is no verdict.
 pub fn unknown(failure: &Failure) -> serde_json::Value {
     json!({ "schema": "nexus.attack/1", "held": false, "error": failure })
 }

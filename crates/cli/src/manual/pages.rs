@@ -10,9 +10,9 @@ use std::io;
 
 /// One page of the manual.
 pub struct Page {
-    /// Its file name, for example `nexus-run.1`.
+    /// The name of the page's file, for example `nexus-run.1`.
     pub name: String,
-    /// Its source for troff with the `man` macros.
+    /// The source of the page for troff with the `man` macros.
     pub text: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ const FILES: &[Entry] = &[
     ("nexus.yaml", "in a workspace: what the project asks for; see nexus-trust(1)"),
 ];
 
-/// All pages, that of the whole program first; without hidden commands.
+/// Renders all pages, that of the whole program first; without hidden commands.
 pub fn pages(root: &Command) -> io::Result<Vec<Page>> {
     let mut root = root.clone();
     root.build();

@@ -4,7 +4,7 @@ use super::{Page, pages};
 use crate::args::Cli;
 use clap::{Command, CommandFactory};
 
-/// Every command that is shown, with the name of its page.
+/// Returns every command that is shown, with the name of its page.
 fn commands() -> Vec<(String, Command)> {
     fn below(command: &Command, found: &mut Vec<(String, Command)>) {
         found.push((format!("{}.1", command.get_display_name().unwrap()), command.clone()));

@@ -91,7 +91,7 @@ fn told(wish: &str) -> String {
     }
 }
 
-/// The destination, and the program where the answer is for one alone.
+/// Names the destination, and the program where the answer is for one alone.
 fn about(wish: &str) -> String {
     match wish.split_once('@') {
         Some((target, program)) => format!("{target} for {program}"),
@@ -170,7 +170,7 @@ struct Desk {
     egress: Arc<OnceLock<Weak<Egress>>>,
     /// Destinations that were decided for the rest of the run.
     settled: BTreeMap<String, bool>,
-    /// When the latest question was withdrawn.
+    /// The time when the latest question was withdrawn.
     withdrawn: Option<Instant>,
 }
 

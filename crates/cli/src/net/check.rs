@@ -44,7 +44,7 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     Ok(u8::from(told.decision != Decision::Allow))
 }
 
-/// The policy with what the kernel says of the addresses now, as for a connection.
+/// Adds to the policy what the kernel says of the addresses now, as for a connection.
 fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result<Policy, Failure> {
     let literal = match target.host {
         Host::Address(address) => Some(address),
@@ -59,7 +59,7 @@ fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result
     Ok(policy.also_own(&own).into_owned())
 }
 
-/// The policy with what is known of denied names behind the addresses, as for a connection. It looks each denied name
+/// Adds to the policy what is known of denied names behind the addresses, as for a connection. Looks each denied name
 /// up, and only where that could decide.
 fn behind_denied_names(policy: Policy, attempt: &Attempt, resolved: &[IpAddr], now: Moment) -> Result<Policy, Failure> {
     if policy.followed().next().is_none() || check_name(&policy, attempt, now).is_err() {
@@ -82,7 +82,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     })
 }
 
-/// The program by its real path, as in the rules.
+/// Returns the program by its real path, as in the rules.
 fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
     let Some(path) = &args.program else { return Ok(None) };
     let program = Program::parse(path).map_err(|error| {
@@ -92,7 +92,7 @@ fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
     Ok(Some(rules::real(program)))
 }
 
-/// The network that `nexus run` would have with these rules, and what they grant.
+/// Returns the network that `nexus run` would have with these rules, and what they grant.
 pub fn resolved(rules: &RuleArgs) -> Result<(Option<Network>, NetGrants), Failure> {
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(rules.workspace.as_deref(), &places)?;

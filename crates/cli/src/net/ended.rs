@@ -48,7 +48,7 @@ impl Ended {
         lines
     }
 
-    /// The part of `--json`.
+    /// Returns the part of `--json` about the network.
     pub fn json(&self) -> Value {
         let Summary { allowed, denied, bytes_up, bytes_down, truncated, audit_lost, .. } = &self.summary;
         let allowed: Vec<_> = allowed
@@ -76,7 +76,7 @@ impl Ended {
         })
     }
 
-    /// The part of the receipt; `None` when the summary has no hash.
+    /// Returns the part of the receipt about the network; `None` when the summary has no hash.
     pub fn receipt(&self) -> Option<Egress> {
         Some(Egress {
             allowed: self.summary.allowed_count,
@@ -89,8 +89,8 @@ impl Ended {
     }
 }
 
-/// One entry for each flag that would help, and one for each destination that no flag opens. A name that was asked for
-/// says nothing more once a connection to its host was blocked.
+/// Returns one entry for each flag that would help, and one for each destination that no flag opens. A name that was
+/// asked for says nothing more once a connection to its host was blocked.
 fn blocked(denied: &[Denied]) -> Vec<&Denied> {
     let mut kept: Vec<&Denied> = Vec::new();
     for one in denied {

@@ -33,7 +33,7 @@ pub fn refuse_loopback_rules(grants: &NetGrants) -> Result<(), Failure> {
     Err(Failure::usage(CODE, message, advice(&ports)))
 }
 
-/// The same about rules of files, as notes: a file may be meant for other programs too.
+/// Describes such rules of files, as notes: a file may be meant for other programs too.
 pub fn notes(grants: &NetGrants) -> Vec<String> {
     let of_files = loopback_rules(grants).into_iter().filter(|(rule, _)| !rule.from.is_flag());
     of_files

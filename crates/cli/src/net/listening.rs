@@ -56,8 +56,8 @@ pub fn listening_nexus(proc: &Path, ports: &[u16]) -> io::Result<Option<(u16, u3
     Ok(None)
 }
 
-/// The inodes of the sockets that listen on one of these ports. A line is `N: ADDRESS:PORT REMOTE STATE … INODE …`
-/// (proc_net_tcp in the kernel's documentation).
+/// Returns the inodes of the sockets that listen on one of these ports, with the port. A line is
+/// `N: ADDRESS:PORT REMOTE STATE … INODE …` (proc_net_tcp in the kernel's documentation).
 fn listeners(table: &str, ports: &[u16]) -> BTreeMap<u64, u16> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -120,7 +120,7 @@ fn has_mark(mut from: impl Read) -> io::Result<bool> {
     }
 }
 
-/// The number in `socket:[N]`.
+/// Returns the number in `socket:[N]`.
 fn inode(link: &OsStr) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

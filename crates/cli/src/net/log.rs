@@ -93,7 +93,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::refused("net_log", message, "look at the state directory's permissions")
 }
 
-/// One line for a person. A line that was cut off by a full disk is shown as it is.
+/// Renders one line for the user. A line that was cut off by a full disk is shown as it is.
 fn told(text: &str) -> String {
     let Ok(line) = serde_json::from_str::<Line>(text) else { return one_line(text.trim_end_matches('\n')) };
     let target = match (line.host.as_str(), line.port) {

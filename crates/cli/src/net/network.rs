@@ -95,7 +95,7 @@ impl Network {
         Ok(Some(Self { policy, upstream, ask, hold, notes, groups }))
     }
 
-    /// The same for an egress that listens on this host, under a number of its own.
+    /// Returns this network for an egress that listens on this host, with a generation of its own.
     pub fn on_this_host(self, listeners: &[SocketAddr], generation: u64) -> Result<Self, Failure> {
         let policy = self.policy.on_host(&own_addresses()?, listeners).numbered(generation);
         Ok(Self { policy, ..self })
@@ -103,7 +103,7 @@ impl Network {
 }
 
 impl Network {
-    /// The network as a receipt says it.
+    /// Returns the network in the form of a receipt.
     pub fn for_receipt(&self) -> InForce {
         InForce {
             mode: mode_name(self.policy.mode()).to_owned(),

@@ -88,7 +88,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     Ok(u8::from(ended.problem.is_some()))
 }
 
-/// The next signal.
+/// Waits for the next signal; fails if the egress has ended.
 fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
     let a_while = Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
@@ -108,7 +108,7 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
     }
 }
 
-/// The rules as the files have them now. Files that allow nothing any more, or are gone, allow nothing; where they
+/// Reads the rules from the files again. Files that allow nothing any more, or are gone, allow nothing; where they
 /// cannot be read, or are for programs that are not known, the old rules stay.
 fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress, unknown: Option<&str>) {
     let told = match read(args, own, generation) {

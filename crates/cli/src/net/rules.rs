@@ -1,4 +1,4 @@
-//! From grants to the policy that decides: each rule is read once, and keeps who said it.
+//! Turns grants into the policy that decides: each rule is read once, and keeps who said it.
 //!
 //! ```text
 //!  profiles, flags ─▶ NetGrants ─┐
@@ -119,7 +119,7 @@ fn of_workspace(rule: Rule) -> Rule {
     Rule { source: Source { origin: RuleOrigin::Workspace, ..rule.source }, ..rule }
 }
 
-/// The operator's proxy.
+/// Reads the operator's proxy from the settings.
 pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Failure> {
     let Some(proxy) = &settings.upstream_proxy else { return Ok(None) };
     // Neither the text nor a part of it: it may hold a password.
@@ -127,7 +127,7 @@ pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Fail
     UpstreamProxy::parse(&proxy.value).map(Some).map_err(refuse)
 }
 
-/// A program by its real path: the kernel names an executable by that, never by a link to it. What is not
+/// Returns a program by its real path: the kernel names an executable by that, never by a link to it. What is not
 /// there yet stays as it was written.
 ///
 /// Only of what a sandbox shows as it is here: elsewhere a link of this host, which anybody may have made in `/tmp`,
@@ -152,7 +152,7 @@ fn any_located(rule: AnyRule) -> AnyRule {
     }
 }
 
-/// The policy's word for a profile's mode.
+/// Returns the policy's mode for a profile's mode.
 pub fn mode(mode: NetMode) -> Mode {
     match mode {
         NetMode::None => Mode::None,

@@ -36,7 +36,7 @@ fn list(texts: &[String]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// The rest of a file beside its list of destinations.
+/// Generates the rest of a file beside its list of destinations.
 fn rest() -> impl Strategy<Value = String> {
     let modes = select(&["", ", mode: allowlist", ", methods: read_only"][..]);
     (modes, any::<bool>())
@@ -136,7 +136,7 @@ fn may_begin(policy: &Policy, permit: &Permit, opening: Opening<'_>) -> bool {
     }
 }
 
-/// Every target with every address and every way to begin.
+/// Lists every target with every address and every way to begin, and whether the policy permits it.
 fn all_permitted(policy: &Policy) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     for (host, port) in TARGETS.iter().flat_map(|host| [22, 80, 443, 993].map(|port| (host, port))) {

@@ -55,7 +55,7 @@ fn lock(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// The text with one more line; `None` when it is there already.
+/// Returns the text with one more line; `None` when it is there already.
 fn with(old: Option<&str>, target: &str) -> Result<Option<String>, String> {
     let old = old.unwrap_or(HEAD);
     let before = if old == HEAD { Vec::new() } else { allowed(old)? };

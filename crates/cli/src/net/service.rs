@@ -199,7 +199,8 @@ pub fn known(processes: io::Result<Processes>, listener: SocketAddr) -> Result<P
     })
 }
 
-/// Every tunnel needs two. The sandbox exists already, so that its commands keep the caller's limit.
+/// Raises the limit of descriptors, since every tunnel needs two. The sandbox exists already, so that its commands
+/// keep the caller's limit.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

@@ -232,7 +232,7 @@ pub fn grants_json(grants: &Grants) -> Value {
     })
 }
 
-/// The same for people.
+/// Renders the grants of profiles for people.
 pub fn grants_text(grants: &Grants) -> String {
     let mut out = Lines::default();
     out.title("profiles");

@@ -42,7 +42,7 @@ use std::path::Path;
 pub enum FileState {
     /// There is none.
     Absent,
-    /// It took away.
+    /// The file takes rights away and grants none.
     Narrows,
     /// The user agreed to it with `nexus trust`.
     Trusted,
@@ -123,7 +123,7 @@ impl Resolution {
     }
 }
 
-/// The grants of some documents on top of what every run has.
+/// Returns the grants of some documents on top of what every run has.
 fn granted(documents: &[Loaded]) -> Grants {
     let mut grants = Grants::default();
     grants.limits.insert(LimitKind::Pids, Sourced::new(DEFAULT_PIDS.into(), Origin::Standard));
@@ -148,7 +148,7 @@ fn chain(shelf: &mut ProfileStore, wanted: &[(String, Origin)]) -> Result<Vec<Lo
     })
 }
 
-/// The refusal of a file that wants more than the user's own profiles and flags allow.
+/// Describes why a file is refused that wants more than the user's own profiles and flags allow.
 fn widens(file: &Loaded, wider: &[Widening]) -> Failure {
     let lines: Vec<String> =
         wider.iter().map(|one| format!("{}:{} would {}", file.source, one.place, one.what)).collect();
@@ -157,7 +157,8 @@ fn widens(file: &Loaded, wider: &[Widening]) -> Failure {
     Failure::refused("not_trusted", message, hint)
 }
 
-/// The operator's ceilings: the smaller one counts, but a flag that wants more is refused rather than quietly cut.
+/// Applies the operator's ceilings: the smaller one counts, but a flag that wants more is refused rather than quietly
+/// cut.
 fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
     for (kind, most) in &settings.ceilings {
         match grants.limits.get(kind) {

@@ -89,7 +89,7 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The words of a command, quoted where a shell would take them apart.
+/// Renders the words of a command, quoted where a shell would take them apart.
 pub fn command_line(words: &[ByteText]) -> String {
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+@%".contains(c));
     let quoted = words.iter().map(|word| {
@@ -99,7 +99,7 @@ pub fn command_line(words: &[ByteText]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// One line about changes.
+/// Summarizes changes in one line.
 pub fn changes_in_short(changes: &Changes) -> String {
     let mut parts = vec![changes.state.clone()];
     let counts = [

@@ -8,8 +8,8 @@ pub fn utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// The Gregorian date of a day since 1970. Counted in periods of 400 years from a 1st of March, so that the leap day
-/// is the last of a year.
+/// Returns the Gregorian date of a day since 1970. Counted in periods of 400 years from a 1st of March, so that the
+/// leap day is the last of a year.
 fn date(days: u64) -> (u64, u64, u64) {
     const PERIOD: u64 = 146_097;
     // From 0000-03-01 to 1970-01-01.

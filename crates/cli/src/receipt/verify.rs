@@ -40,7 +40,8 @@ pub fn read(source: &Source) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// The keys that count: the named ones alone, else those of this state directory. Links lead from them to later ones.
+/// Returns the keys that count: the named ones alone, or those of this state directory if none is named. Links lead
+/// from them to later ones.
 pub fn keyring(keys: &[PathBuf], links: &[PathBuf]) -> Result<Keyring, Failure> {
     let mut ring = if keys.is_empty() { local()?.1.ring() } else { Keyring::default() };
     for path in keys {
@@ -199,7 +200,7 @@ fn caveat(cut: &[&str]) -> String {
     format!(" (of its {} only the length was compared: the text is a part)", cut.join(" and "))
 }
 
-/// Every receipt of this state directory, and whether one was taken out.
+/// Checks every receipt of this state directory, and whether one was taken out.
 fn all(ring: &Keyring) -> Result<Result<String, Refused>, Failure> {
     let (store, _) = local()?;
     let found = Collected::of(&store, ring).map_err(|error| nothing(&error))?;

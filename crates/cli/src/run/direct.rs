@@ -7,14 +7,14 @@ use std::path::Path;
 /// Names that a message lists.
 const MAX_SHOWN: usize = 20;
 
-/// The line about protected names that came during a run.
+/// Returns the line about protected names that came during a run.
 pub fn appeared_line(appeared: &[ByteText]) -> String {
     let what = "protected names, links to them, work that git resumes, refs of git that stand for others, or directories that cannot \
          be looked through, came into the workspace or changed during this direct run, and programs on this machine may act on them";
     format!("{what}: {}. look at them, and remove what you did not want", some_of(appeared))
 }
 
-/// The line about an index that git must not read.
+/// Returns the line about an index that git must not read.
 pub fn held_line(held: &HeldIndex) -> String {
     let path = held.path.as_path().display();
     match &held.aside {
@@ -31,7 +31,7 @@ pub fn held_line(held: &HeldIndex) -> String {
     }
 }
 
-/// The line about a run that was ended because a cover was gone.
+/// Returns the line about a run that was ended because a cover was gone.
 pub fn uncovered_line(path: &Path) -> String {
     format!(
         "The run was ended: a program outside of the sandbox replaced {}, which takes its cover away, so that the command could \
@@ -40,7 +40,7 @@ pub fn uncovered_line(path: &Path) -> String {
     )
 }
 
-/// The first names of a list, and how many more there are.
+/// Lists the first names, and how many more there are.
 pub fn some_of(all: &[ByteText]) -> String {
     let names: Vec<_> = all.iter().take(MAX_SHOWN).map(|name| name.as_path().display().to_string()).collect();
     match all.len().saturating_sub(MAX_SHOWN) {

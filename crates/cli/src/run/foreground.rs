@@ -46,7 +46,8 @@ pub enum Token {
 }
 
 impl Foreground {
-    /// With standard input if it is to be passed on, and the terminal in raw mode if the command has one of its own.
+    /// Makes the attendant, with standard input if it is to be passed on, and the terminal in raw mode if the command
+    /// has one of its own.
     pub fn new(sink: Sink, input: bool, raw: Option<Raw>, ports: Ports) -> Self {
         Self { sink, input, raw, hang_up: HangUp::default(), ports }
     }
@@ -67,8 +68,8 @@ impl Foreground {
         Ok(())
     }
 
-    /// The command is asked to end as by SIGHUP. What it still prints is read and thrown away: it may say something
-    /// before it ends, and would wait for a reader until the grace is over.
+    /// Asks the command to end as by SIGHUP. What it still prints is read and thrown away: the command may print
+    /// something before it ends, and would wait for a reader until the grace is over.
     fn terminal_is_gone(&mut self, inside: &mut SandboxControl) {
         self.input = false;
         self.sink.throw_away();

@@ -124,7 +124,7 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     })
 }
 
-/// With the caller's TERM for a command that has a terminal, unless a flag says otherwise.
+/// Adds the caller's TERM for a command that has a terminal, unless a flag says otherwise.
 pub fn with_term(args: &RunArgs) -> RunArgs {
     let mut args = args.clone();
     if args.tty {
@@ -140,12 +140,12 @@ pub fn tell(text: &str) {
     write_unless_closed(&mut crate::terminal::out::stderr(), line.as_bytes()).ok();
 }
 
-/// The driver for this process's user with the standard ids.
+/// Returns the driver for this process's user with the standard ids.
 pub fn driver() -> Namespace {
     driver_with(nexus_driver_namespace::DEFAULT_UID_BASE)
 }
 
-/// The driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
+/// Returns the driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
 fn driver_with(uid_base: u32) -> Namespace {
     #[allow(unused_mut, reason = "changed only with the feature inject")]
     let mut driver = Namespace::new(uid_base);
@@ -254,7 +254,7 @@ struct Run<'a> {
     has_started: bool,
     /// Reports that the sandbox was killed and is not gone: a later command goes on by the record.
     lingers: bool,
-    /// Until it has issued the receipt.
+    /// The issuer of the receipt; `None` after it was issued.
     issuer: Option<Issuer>,
 }
 

@@ -1,4 +1,4 @@
-//! From flags to a plan, and from a driver's refusal to advice.
+//! Turns flags into a plan, and a driver's refusal into advice.
 
 use super::ask;
 use crate::args::{Changes, RunArgs, Sandbox};
@@ -35,7 +35,7 @@ pub struct Order {
     pub plan: Plan,
     /// The time after which the command gets SIGTERM.
     pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
     /// Bytes of output that are kept.
     pub max_output: Option<u64>,

@@ -107,7 +107,7 @@ pub struct Found {
     failed: Vec<(Option<PathBuf>, Failure)>,
 }
 
-/// For commands that only look: clears up what changes no workspace and names the rest.
+/// Clears up what changes no workspace and names the rest, for commands that only read.
 pub fn look(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
     let found = interrupted(places, driver)?;
     for one in &found {
@@ -116,7 +116,7 @@ pub fn look(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, F
     Ok(found)
 }
 
-/// For commands that decide: clears up what changes no workspace.
+/// Clears up what changes no workspace, for commands that decide.
 pub fn interrupted(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
     let found = clear(places, driver)?;
     remove_remains(places).map_err(|why| refused(&why))?;
@@ -126,8 +126,8 @@ pub fn interrupted(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrup
     Ok(found.interrupted)
 }
 
-/// For a run that is about to start: also finishes the interrupted commits of its directory. What cannot be ended there
-/// stops the run, since its files may be half old and half new; elsewhere it is only named.
+/// Clears up for a run that is about to start: also finishes the interrupted commits of its directory. What cannot be
+/// ended there stops the run, since its files may be half old and half new; elsewhere it is only named.
 pub fn before_run(
     places: &StateDir,
     driver: &Namespace,
@@ -232,11 +232,11 @@ fn remove_remains(places: &StateDir) -> Result<(), String> {
 
 /// Result of clearing up one run.
 enum Cleared {
-    /// Nothing needs its record any more.
+    /// The run is cleared up, and nothing needs its record any more.
     All,
     /// A commit has to be finished.
     But(Interrupted),
-    /// Its sandbox was killed and is not gone.
+    /// The sandbox of the run was killed and is not gone.
     Lingers,
 }
 
@@ -476,7 +476,7 @@ pub enum FinishError {
         /// The reason why the directory cannot be used.
         why: OpenSameError,
     },
-    /// It is not known which directory it is for.
+    /// The directory of the commit is unknown.
     #[error(
         "the commit of the run {run} was interrupted, and its record cannot be read, so that its directory is not known; \
          nexus log names the directories of runs"
@@ -528,7 +528,7 @@ pub fn finish_others(places: &StateDir, own: &str, path: &Path, directory: &Work
     Ok(())
 }
 
-/// The layers with a journal for this directory, but for those that were given up.
+/// Lists the layers with a journal for this directory, but for those that were given up.
 fn journals(places: &StateDir, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
     // Two names for itself and none for a directory in it: most file systems say so without a list.
     if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {

@@ -79,7 +79,7 @@ pub struct Facts {
     pub kept: (Option<[Vec<u8>; 2]>, u64),
     /// The network, where there was one.
     pub egress: Option<Ended>,
-    /// From the beginning until the sandbox was about to be made.
+    /// The time from the beginning until the sandbox was about to be made.
     pub prepared: Duration,
     /// The instant at which the run began.
     pub clock: Instant,
@@ -229,7 +229,7 @@ impl Report {
         })
     }
 
-    /// The report of a run that ended with a failure of ours says no more than that.
+    /// Returns the failure with which the run ended, with a failure of its receipt added. The report says no more.
     pub fn into_failure(self, mut failure: Failure) -> Failure {
         if let Some(Err(second)) = self.receipt {
             failure.message = format!("{}; and then: {}", failure.message, second.message);
@@ -268,7 +268,7 @@ impl Report {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit_code(&self) -> u8 {
         self.exit
     }

@@ -77,7 +77,7 @@ impl Settled {
         Self { state: State::Failed, problem: Some(why), ..Self::default() }
     }
 
-    /// The failure that cut the run short, with what became of the changes.
+    /// Returns the failure that cut the run short, with what became of the changes.
     pub fn beside(&self, failure: Failure, run: RunId) -> Failure {
         let (what, look) = match self.state {
             State::None => ("it had changed nothing", None),
@@ -106,7 +106,7 @@ pub struct Over<'a> {
     pub args: &'a RunArgs,
     /// Signals to this process.
     pub signals: &'a Signals,
-    /// Its record, which has to be on the disk before a commit is decided.
+    /// The record of the run, which has to be on the disk before a commit is decided.
     pub record: &'a Record,
     /// The reason why the run ended.
     pub reason: ExitReason,
@@ -119,7 +119,7 @@ pub struct Over<'a> {
 /// The code of a failure after which the run's record must stay: the next command finishes the commit by it.
 pub const INTERRUPTED: &str = "commit_interrupted";
 
-/// The faults that a test asked for.
+/// Returns the faults that a test asked for.
 pub fn faults() -> Faults {
     #[cfg(feature = "inject")]
     if let Some(name) = std::env::var_os("NEXUS_INJECT").and_then(|name| name.into_string().ok()) {
@@ -472,7 +472,7 @@ fn note_run(layer: &Layer, order: &Order) -> io::Result<()> {
     note.write_first(layer.root())
 }
 
-/// From here on the note has to outlive a power cut; most layers end without it.
+/// Brings the note to the disk: from here on it has to outlive a power cut, and most layers end without that.
 fn keep_note(layer: &Layer) -> Result<(), Failure> {
     note::sync(layer.root()).map_err(|error| {
         let path = layer.root().display();

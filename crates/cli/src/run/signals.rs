@@ -81,7 +81,7 @@ impl Signals {
         Ok(())
     }
 
-    /// The signals since the last call.
+    /// Returns the signals that came since the last call.
     pub fn take(&self) -> io::Result<Vec<u8>> {
         let mut bytes = [0u8; 64];
         match (&self.wake).read(&mut bytes) {

@@ -96,13 +96,13 @@ impl Sink {
         }
     }
 
-    /// The same sink, which takes nothing while a question is open.
+    /// Makes the sink take nothing while a question is open.
     pub fn held_by(mut self, hold: Option<Arc<Hold>>) -> Self {
         self.hold = hold;
         self
     }
 
-    /// The agreement with the thread that asks.
+    /// Returns the agreement with the thread that asks.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_deref()
     }
@@ -138,7 +138,7 @@ impl Sink {
         !is_held && self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
     }
 
-    /// The caller's descriptor, while something waits to be written there.
+    /// Returns the caller's descriptor, while something waits to be written there.
     pub fn waiting_for(&self, stream: Stream) -> Option<BorrowedFd<'static>> {
         (!self.outlets[stream as usize].pending.rest().is_empty()).then(|| caller(stream))
     }
@@ -148,13 +148,13 @@ impl Sink {
         self.outlets.iter().all(|outlet| outlet.pending.rest().is_empty())
     }
 
-    /// The streams that go to where this one goes.
+    /// Returns the streams that go to the outlet of this one.
     pub fn on(&self, stream: Stream) -> impl Iterator<Item = Stream> {
         let routes = self.routes;
         [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
 
-    /// From now on what is not kept is thrown away.
+    /// Throws away from now on what is not kept.
     pub fn throw_away(&mut self) {
         for outlet in &mut self.outlets {
             outlet.gone = true;

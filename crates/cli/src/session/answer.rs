@@ -192,7 +192,7 @@ pub fn refuse(client: &mut Client, exit: u8, message: String) {
     client.role = Role::Leaving;
 }
 
-/// The next frame of a ring for a reader at this position, which is moved.
+/// Returns the next frame of a ring for a reader at this position, and moves the position.
 pub fn next_output(ring: &Ring, position: &mut u64) -> Option<Tell> {
     let missed = match ring.read(*position, FRAME) {
         None => ring.missed_at_end(*position),

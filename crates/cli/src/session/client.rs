@@ -13,11 +13,11 @@ pub const MOST_WAITING: usize = 256 * 1024;
 /// State and purpose of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It has said nothing.
+    /// The client has said nothing.
     New,
-    /// It has said its version.
+    /// The client has said its version.
     Greeted,
-    /// It reads the output of the sandbox.
+    /// The client reads the output of the sandbox.
     Viewer {
         /// Offset in the output of the next byte to send.
         position: u64,
@@ -28,12 +28,12 @@ pub enum Role {
         /// True if the client passes input to the command.
         input: bool,
     },
-    /// It has a command of its own.
+    /// The client has a command of its own.
     Commander {
         /// The number of the command.
         exec: u32,
     },
-    /// It waits for the end.
+    /// The client waits for the end of the sandbox.
     Waiter,
     /// Everything was said; the rest is to be delivered.
     Leaving,
@@ -56,7 +56,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that has just connected.
+    /// Makes the state of a client that has just connected.
     pub fn new(socket: UnixStream, now: Instant) -> Self {
         let reader = Reader::default();
         Self { socket, role: Role::New, since: now, size: None, reader, out: Vec::new(), sent: 0 }

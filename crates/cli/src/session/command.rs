@@ -18,7 +18,7 @@ const MOST_INPUT: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_millis(100);
 /// Interval between looks at a terminal that no process inside holds open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// From SIGHUP to SIGKILL, for a command whose client is gone.
+/// Time from SIGHUP to SIGKILL, for a command whose client is gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An exec with its streams.
@@ -40,7 +40,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// One that was asked for.
+    /// Makes the state of a command that a client asked for.
     pub fn new(client: u32, terminal: bool, outputs: [Option<OwnedFd>; 2], input: Option<OwnedFd>) -> Self {
         Self {
             client: Some(client),
@@ -56,7 +56,7 @@ impl Command {
         }
     }
 
-    /// Its terminal has come.
+    /// Takes the terminal of the command, which has just come.
     pub fn show(&mut self, master: OwnedFd) -> rustix::io::Result<()> {
         self.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
         self.outputs[0] = Some(master);
@@ -75,7 +75,7 @@ impl Command {
         }
     }
 
-    /// No more input comes.
+    /// Notes that no more input comes.
     pub fn end_input(&mut self) {
         self.no_more = !self.terminal;
         self.close_input();
@@ -134,7 +134,7 @@ impl Command {
         }
     }
 
-    /// It has ended.
+    /// Records the end of the command.
     pub fn ended(&mut self, ended: Ended, now: Instant) {
         self.ended = Some(ended);
         self.input = None;
@@ -142,7 +142,7 @@ impl Command {
         self.kill_at = None;
     }
 
-    /// Its client is gone.
+    /// Gives the command up, because its client is gone.
     pub fn abandon(&mut self, now: Instant) {
         self.client = None;
         self.outputs = [None, None];
@@ -150,7 +150,7 @@ impl Command {
         self.kill_at = self.ended.is_none().then_some(now + PATIENCE);
     }
 
-    /// When [`Command::tick`] has something to do.
+    /// Returns the time when [`Command::tick`] has something to do.
     pub fn next_event(&self) -> Option<Instant> {
         [self.linger_until, self.paused_until, self.kill_at].into_iter().flatten().min()
     }

@@ -114,7 +114,7 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
     Ok(all)
 }
 
-/// The exit code of a talk, after what there is to say about it.
+/// Prints what there is to say about the outcome, and returns the exit code.
 pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool) -> Result<u8, Failure> {
     match outcome {
         Ok(Outcome::Ended { exit, message }) => {

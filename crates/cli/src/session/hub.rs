@@ -58,7 +58,7 @@ pub struct Hub {
     pub(super) size: Option<TerminalSize>,
     pub(super) paused_until: Option<Instant>,
     pub(super) ending: Option<Ending>,
-    /// Until when clients may take the last output of their commands.
+    /// The time until which clients may take the last output of their commands.
     pub(super) last_words_until: Option<Instant>,
     pub(super) buffer: Vec<u8>,
 }
@@ -74,7 +74,7 @@ pub enum Token {
 }
 
 impl Hub {
-    /// For a sandbox that is about to be started, and tells `launcher` when its command runs.
+    /// Makes the hub of a sandbox that is about to be started; it tells `launcher` when the command runs.
     pub fn new(own: Own, order: &Order, launcher: UnixStream, full: Option<FullOutput>, ports: Ports) -> Self {
         Self {
             own,
@@ -220,7 +220,7 @@ impl Hub {
 impl Attendant for Hub {
     type Token = Token;
 
-    /// The ring takes everything at once.
+    /// Always takes output: the ring has room for everything.
     fn takes(&self, _stream: Stream) -> bool {
         true
     }
@@ -283,7 +283,7 @@ impl Attendant for Hub {
         Ok(())
     }
 
-    /// The terminal on which it was started means nothing to it.
+    /// Ends the sandbox for every signal but SIGHUP: the terminal on which it was started means nothing to it.
     fn signal(&mut self, number: u8, inside: &mut SandboxControl) -> io::Result<()> {
         if number != SIGHUP {
             inside.end(SIGTERM, None);

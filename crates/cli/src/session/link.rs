@@ -153,7 +153,7 @@ pub fn is_gone(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&error.kind())
 }
 
-/// The talk cannot go on.
+/// Describes a connection that cannot go on.
 pub fn broken(entry: &Entry, error: &io::Error) -> Failure {
     let message = format!("the supervisor of the sandbox {} cannot be talked to: {error}", entry.about.id);
     Failure::refused("supervisor", message, "nexus ps --all shows how it is")

@@ -91,7 +91,7 @@ fn print(frames: &[Tell], sink: &mut Sink) -> io::Result<()> {
     Ok(())
 }
 
-/// The last so many lines, whichever stream they are on.
+/// Returns the last `lines` lines, whichever stream they are on.
 fn last_lines(frames: Vec<Tell>, lines: usize) -> Vec<Tell> {
     let mut kept = VecDeque::new();
     let mut ends = 0;

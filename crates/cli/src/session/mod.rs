@@ -49,7 +49,7 @@ pub fn command(command: SessionCommand) -> u8 {
     done.unwrap_or_else(|failure| run::print_failure(&failure, false))
 }
 
-/// The store, after whatever was killed has been cleared up.
+/// Opens the store, after whatever was killed has been cleared up.
 fn store() -> Result<Store, Failure> {
     let places = crate::host::ready_state_dir()?;
     run::recover::look(&places, &run::driver())?;

@@ -74,7 +74,7 @@ fn print(text: &str) -> Result<(), Failure> {
         .map_err(|error| not_written("the answer", &error))
 }
 
-/// The exit code and what there is to say about it, when it has ended.
+/// Waits for the end, and returns the exit code and what there is to say about it.
 fn until_ended(entry: &Entry, ask: &Ask) -> Result<(u8, String), Failure> {
     let known = |ending: &Ending| (ending.exit, ending.message.clone());
     let mut link = match Link::open(entry, ask)? {

@@ -89,7 +89,7 @@ fn row(entry: &Entry) -> [String; 6] {
     ]
 }
 
-/// In the largest unit of which there is one.
+/// Renders an age in the largest unit of which there is at least one.
 fn age(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {

@@ -38,7 +38,7 @@ pub struct About {
     pub version: u32,
     /// The id of the run.
     pub id: RunId,
-    /// Its name, if it has one.
+    /// The name of the sandbox, if it has one.
     pub name: Option<Name>,
     /// The command and its arguments.
     pub command: Vec<ByteText>,
@@ -77,18 +77,18 @@ pub struct Ending {
 /// Condition of a sandbox, as its directory shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// It is being made.
+    /// The sandbox is being made.
     Starting,
-    /// Its command runs.
+    /// The command runs.
     Running,
-    /// It is over.
+    /// The sandbox has ended.
     Ended(Box<Ending>),
-    /// Its supervisor was killed.
+    /// The supervisor was killed.
     Lost,
 }
 
 impl Condition {
-    /// In one word.
+    /// Returns the condition in one word.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -151,7 +151,7 @@ impl Store {
         Ok(Self { root })
     }
 
-    /// Every sandbox, the oldest first.
+    /// Lists every sandbox, the oldest first.
     pub fn list(&self) -> Result<Vec<Entry>, Failure> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
@@ -186,7 +186,7 @@ impl Store {
         Ok(())
     }
 
-    /// The one that is meant by an id, a name or the start of an id.
+    /// Finds the sandbox with this id, this name or this start of an id.
     pub fn find(&self, text: &str) -> Result<Entry, Failure> {
         let mut all = self.list()?;
         let exact = |entry: &Entry| {
@@ -255,13 +255,13 @@ impl Store {
 }
 
 impl Own {
-    /// The command has started.
+    /// Records that the command has started.
     pub fn started(&mut self) -> io::Result<()> {
         self.about.started_ms = Some(now_ms());
         write(&self.folder, ABOUT, &serde_json::to_vec(&self.about).map_err(io::Error::other)?)
     }
 
-    /// It is over: what was printed last, and then how it ended, which is what counts.
+    /// Records that the sandbox has ended: first its latest output, and then the ending, which is what counts.
     pub fn ended(&self, ending: &Ending, output: &[u8]) -> io::Result<()> {
         write(&self.folder, OUTPUT, output)?;
         write(&self.folder, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
@@ -275,7 +275,7 @@ impl Own {
         }
     }
 
-    /// The command never started: nothing of it is kept.
+    /// Removes the directory, because the command never started.
     pub fn forget(self) -> io::Result<()> {
         let gone = self.root.join(format!(".gone-{}", self.about.id));
         std::fs::rename(&self.folder, &gone)?;
@@ -298,7 +298,7 @@ impl Entry {
         std::fs::read(self.folder.join(OUTPUT))
     }
 
-    /// As it is now; `None` when it was removed.
+    /// Reads the entry again; `None` when it was removed.
     pub fn again(&self) -> Result<Option<Entry>, Failure> {
         read_entry(&self.folder).map_err(|error| failed(&self.folder, &error))
     }

@@ -102,7 +102,7 @@ fn launch() -> io::Result<Launched> {
     }
 }
 
-/// The supervisor, from its first step to its last.
+/// Runs the supervisor, from its first step to its last, and returns the exit code.
 pub fn supervise(mut args: RunArgs) -> u8 {
     let clock = Instant::now();
     args.detach = true;

@@ -27,12 +27,12 @@ const MOST_TYPED: usize = 1 << 20;
 pub enum Outcome {
     /// The command ended.
     Ended {
-        /// Its exit code.
+        /// The exit code of the command.
         exit: u8,
         /// The text for the user about the end.
         message: String,
     },
-    /// It cannot be.
+    /// The supervisor cannot do what the client asked for.
     Refused {
         /// The exit code.
         exit: u8,
@@ -67,7 +67,7 @@ enum Source {
 }
 
 impl View {
-    /// With standard input if it is to be passed on, in raw mode if the command has a terminal.
+    /// Makes the view, with standard input if it is to be passed on, in raw mode if the command has a terminal.
     pub fn new(sink: Sink, input: bool, raw: Option<Raw>, keys: Option<Watch>, passes_signals: bool) -> Self {
         Self { sink, input, raw, keys, passes_signals, signalled: false }
     }

@@ -91,7 +91,7 @@ pub enum Tell {
         /// The number of bytes.
         bytes: u64,
     },
-    /// From here on it is new.
+    /// The output from here on is new.
     Live,
     /// Everything that was asked for was sent, and the sandbox lives.
     Done,
@@ -121,13 +121,13 @@ pub enum Launched {
         /// Pairs of host port and port inside.
         published: Vec<(u16, u16)>,
     },
-    /// It does not.
+    /// The command does not run.
     Refused {
         /// The exit code for the launching command.
         exit: u8,
         /// The text for stderr.
         text: String,
-        /// For stdout, with `--json`.
+        /// The text for stdout, with `--json`.
         json: Option<String>,
     },
 }

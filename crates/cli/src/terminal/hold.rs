@@ -51,7 +51,7 @@ impl Hold {
         matches!(*self.phase(), Phase::Open | Phase::Over)
     }
 
-    /// The descriptor on which the pump is woken.
+    /// Returns the descriptor on which the pump is woken.
     pub fn pump_fd(&self) -> BorrowedFd<'_> {
         self.pump.as_fd()
     }

@@ -31,7 +31,7 @@ impl FromStr for DetachKeys {
     }
 }
 
-/// The byte that a key sends.
+/// Returns the byte that a key sends.
 fn key(name: &str) -> Option<u8> {
     match (name.as_bytes(), name.strip_prefix("ctrl-").map(str::as_bytes)) {
         (&[byte @ 0x21..=0x7e], _) => Some(byte),
@@ -50,7 +50,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing was typed yet.
+    /// Makes a watch that has seen no key yet.
     pub fn new(keys: DetachKeys) -> Self {
         Self { keys, seen: 0 }
     }

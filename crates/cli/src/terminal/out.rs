@@ -89,7 +89,7 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     same(&format!("/proc/self/fd/{}", fd.as_raw_fd())).or_else(|| same("/dev/tty"))
 }
 
-/// The caller's descriptor.
+/// Returns the descriptor of the caller for a stream.
 pub fn caller(stream: Stream) -> BorrowedFd<'static> {
     match stream {
         Stream::Out => rustix::stdio::stdout(),

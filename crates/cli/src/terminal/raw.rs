@@ -52,14 +52,14 @@ impl Raw {
         Ok(tcsetattr(stdin(), OptionalActions::Now, &raw)?)
     }
 
-    /// As it was, for the time of a stop.
+    /// Restores the mode from before, for the time of a stop.
     pub fn pause(&self) -> io::Result<()> {
         restore(&self.before)
     }
 }
 
 impl Drop for Raw {
-    /// The terminal may be gone; then there is nothing to put back.
+    /// Restores the mode from before. The terminal may be gone; then there is nothing to restore.
     fn drop(&mut self) {
         restore(&self.before).ok();
     }

@@ -43,7 +43,7 @@ fn is_a_line(argv: &[nexus_model::ByteText]) -> bool {
     matches!(argv, [one] if one.0.contains(&b' '))
 }
 
-/// The program of an absolute path outside the workspace.
+/// Returns the program of an absolute path outside the workspace.
 fn of_path(host: &Host, path: &Path) -> Option<Tool> {
     let entry = path.parent().filter(|_| path.is_absolute())?.to_owned();
     let real = host.file(path)?;

@@ -16,12 +16,12 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 impl Report {
-    /// The document of `--json` as a value.
+    /// Returns the document of `--json` as a value.
     pub fn json(&self, args: &RunArgs) -> serde_json::Value {
         json!(self.document(args))
     }
 
-    /// The document of `--json`, which is written without another copy of the changes.
+    /// Returns the document of `--json`, which is written without another copy of the changes.
     pub(super) fn document(&self, args: &RunArgs) -> Document<'_> {
         let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
         let (added, modified, deleted) = self.settled.changes.counts();
@@ -159,7 +159,7 @@ impl Write for ToCaller {
     }
 }
 
-/// The elements of a list, one by one, for the hash of the changes.
+/// Returns the elements of a list, one by one, for the hash of the changes.
 pub(super) fn elements<T: Serialize>(list: &[T]) -> Member<'_> {
     Member::List(Box::new(list.iter().map(serde_json::to_value)))
 }

@@ -16,13 +16,13 @@ struct Refusal<'a> {
     error: &'a Failure,
 }
 
-/// The failure of output that could not be written where it should go.
+/// Returns the failure of output that could not be written where it should go.
 pub fn not_written(what: &str, error: &io::Error) -> Failure {
     let hint = "look at where the output goes: is the disk full?";
     Failure::refused("output", format!("{what} could not be written: {error}"), hint)
 }
 
-/// The document of `--json` for a run that there was not.
+/// Renders the document of `--json` for a run that did not come about.
 pub fn failure_document(failure: &Failure) -> String {
     let refusal = Refusal {
         schema: "nexus.run/1",

@@ -9,12 +9,12 @@ use nexus_receipt::ProfileRef;
 use serde::Serialize;
 use std::path::Path;
 
-/// The profile of the run as a receipt names it.
+/// Returns the profile of the run in the form of a receipt.
 pub(super) fn profile_ref(profile: &ProfileName) -> ProfileRef {
     ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
 }
 
-/// The word that a value is in JSON.
+/// Returns the word that stands for a value in JSON.
 pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
