@@ -23,7 +23,6 @@ mod host;
 mod log;
 mod manual;
 mod net;
-
 mod profile;
 mod receipt;
 mod request;

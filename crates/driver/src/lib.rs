@@ -7,8 +7,8 @@
 //!  destroy(handle) ─▶ nothing is left; from every state, any number of times
 //!  inventory() ─▶ what on this host bears our mark
 //! ```
-//! Commands, signals and their ends go over the guest channel, so that a driver does not implement them. [`Session`]
-//! is the host's side of them. The feature `fake` adds a driver whose guest follows a script, the feature `conformance` the
+//! A driver brings a Unix socket to a guest that speaks the frames of `nexus_channel` and passes descriptors. Commands,
+//! signals and their ends go over it, so that a driver does not implement them. [`Session`] is the host's side of them. The feature `fake` adds a driver whose guest follows a script, the feature `conformance` the
 //! suite that every driver must pass.
 
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 //! ```text
 //!  HTTP proxy ──┐                 ┌─ check_name ─ resolve ─ check_addrs ─┐
 //!  SOCKS5 ──────┤                 │        (nexus_policy::net)           │
-//!  redirected ──┼─▶ attempt ─▶ Shared::open ─▶ audit ─▶ register ─▶ dial(Permit) ─▶ tunnel or exchange
+//!  redirected ──┼─▶ attempt ─▶ Shared::open ─▶ audit ─▶ enter ─▶ dial(Permit) ─▶ tunnel or exchange
 //!  DNS stub ────┘     │                                     │                          │
 //!   (names only)      └─▶ denied: answered at once          └─ reload and expiry cut ──┘
 //! ```

@@ -1,4 +1,4 @@
-//! LookUpPool for look-ups, and the look-ups that go on.
+//! Places for look-ups, and the look-ups that are under way.
 //!
 //! ```text
 //!  a name that a rule writes out ─▶ any place ────────────────────┐

@@ -10,7 +10,8 @@
 //!                                                           │                  → apply → finish
 //!                                                           ├─▶ Layer::park     kept for a review
 //!                                                           └─▶ Layer::discard
-//!  after a crash: recover(layer root, workspace): rolls a journal forward, or drops a layer that never had one
+//!  after a crash: recover(layers, run, workspace): a journal goes forward, or back if that had begun; without one only
+//!                 an empty layer is removed, and the caller parks the others
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an

@@ -2,7 +2,7 @@
 //!
 //! A name counts at any depth, whether it exists or not (Claude Code CVE-2026-25725: a settings file was protected only
 //! if it was there), and in every spelling that a file system may take for it (`fold`). A directory counts with all
-//! that is below it. `.git` has rules of its own (`git_rules`).
+//! that is below it. `.git` has rules of its own (`git_names`).
 
 use crate::fold::fold;
 use crate::names_table::{Agreement, Standard};

@@ -8,7 +8,8 @@
 //!    a new directory in place of an old one (opaque) is turned into the old one with the missing names gone, so that
 //!    the report and the protection rules see single entries.
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
-//! 4. `shared`: names that share a file. `scan`: whole directories. `judge`: git's files.
+//! 4. `shared`: names that share a file. `scan`: whole directories. Then each rule about content in turn, in the order of
+//!    `read_with`: git's files first (`facts`), then what depends on several entries.
 
 use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,

@@ -1,7 +1,7 @@
 //! The network of a run: what it may reach, who serves it, and what is reported about it.
 //!
 //! ```text
-//!  grants, [egress], clients' settings ─▶ Network (policy)           before the sandbox exists
+//!  flags, profiles ─▶ grants (`profile`), [egress], clients' settings ─▶ Network (policy)   before the sandbox exists
 //!                                            │ prepare: the audit file
 //!  guest: Listeners ───────────────────────▶ Service ─ serve ─▶ egress thread
 //!                                            │ finish, after everything inside is dead

@@ -1,9 +1,10 @@
 //! `nexus run`: one command, isolated, with its changes kept apart until it has ended.
 //!
 //! ```text
-//!  order (flags → plan) ─▶ recover what crashed ─▶ record ─▶ layer ─▶ start ─▶ pump ─▶ settle changes ─▶ report
-//!                                                     └─ error before the command started: undo ─┘
-//!                          error afterwards: the changes are parked, then the error is reported
+//!  order (flags → plan) ─▶ recover what crashed ─▶ key ─▶ record ─▶ lock, layer ─▶ start ─▶ pump ─▶ sandbox gone
+//!                                                           └─ error before the command started: undo
+//!      ─▶ settle changes ─▶ receipt, report ─▶ record gone
+//!         └─ error after the start: the changes are parked, then the error is reported
 //! ```
 
 mod ask;

@@ -1,10 +1,11 @@
-//! Clears up after runs whose `nexus` was killed. Every command that looks at runs does this first.
+//! Clears up after runs whose `nexus` was killed. `run`, `changes`, `ps` and `rm` do this first.
 //!
 //! ```text
 //!  record without a living owner ─▶ kill what is left ─┬─ nothing written       ─▶ layer removed
 //!                                                      ├─ written, undecided    ─▶ parked, and said
 //!                                                      └─ commit interrupted    ─▶ named; finished only by a command
 //!                                                                                  that may change that directory
+//!      └─ its sandbox was left and is not gone ─▶ passed over; a direct one stops runs in its directory
 //! ```
 //! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory
 //! alone.

@@ -1,4 +1,4 @@
-//! The report of a run, for people and for programs.
+//! The report of a run, for people and for programs, and the receipt of the run, which states the same.
 
 mod document;
 mod failures;

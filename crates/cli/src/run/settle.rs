@@ -3,6 +3,8 @@
 //! ```text
 //!  layer ─┬─ commit ──▶ committed (and perhaps a rest parked) | conflicts or no room: parked, exit 125
 //!         ├─ the run was cut short: parked
+//!         ├─ review, or nothing was written: parked, removed
+//!         ├─ the sandbox is not gone yet: left to a later command
 //!         └─ discard, or the run broke its disk limit ──▶ discarded
 //! ```
 //! The note about a layer's run is written together with the layer: later the disk may be full, and a layer without

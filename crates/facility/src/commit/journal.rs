@@ -1,7 +1,7 @@
 //! The journal: the decision to commit, written before the workspace changes.
 //!
 //! ```text
-//!  nothing ──stage, write, sync, rename──▶ journal ──apply, sync──▶ outcome, journal.done ─finish─▶ gone | parked.json
+//!  nothing ──stage, write, sync, rename──▶ journal ──apply, sync, rename──▶ outcome, journal.done ─finish─▶ gone | parked.json
 //!   crash: old version               crash: applied again     crash: finished again
 //! ```
 //! The rename to `journal` is the commit point. The file has a header line, a line for each step and a closing line

@@ -4,7 +4,7 @@
 //!  plan ─▶ stage ─▶ journal ─▶ apply ─▶ outcome, journal.done ─▶ finish
 //!            │         │         ├─ a path changed meanwhile: kept back, both versions stay
 //!            │         │         └─ an error that stays: roll_back, or left for recover
-//!            └─────────┴─ any error: nothing was touched
+//!            └─────────┴─ any error: nothing of the workspace changed
 //! ```
 //! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps).
 //! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,

@@ -1,7 +1,8 @@
 //! The child's half of a launch: it runs in the new namespaces, until the guest takes over.
 //!
 //! ```text
-//!  setup ──▶ system, etc ──▶ rootfs ──▶ workspace, binds, covers, limits ──▶ descriptors ──▶ walls
+//!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, covers, binds ──▶ quotas
+//!        ──▶ descriptors ──▶ confinement
 //! ```
 
 mod binds;

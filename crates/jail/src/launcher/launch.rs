@@ -1,8 +1,9 @@
 //! One launch, seen by the parent: everything before the clone, and what only a parent may do after it.
 //!
 //! ```text
-//!  check one thread ─▶ own keyring ─▶ (root or workshop: workspace, binds) ─▶ cgroup ─▶ (workshop: into the template)
-//!      ─▶ clone3 ─▶ (workshop: back home) ─▶ (id maps; v1: enter) ─▶ go
+//!  check one thread ─▶ own keyring ─▶ (root or launcher process: workspace, binds) ─▶ cgroup
+//!      ─▶ a warm sandbox that fits: gets the plan
+//!      └▶ channel ─▶ (launcher process: into the template) ─▶ clone3 ─▶ (back home) ─▶ (id maps; v1: enter) ─▶ go
 //! ```
 //! Mounts made here are never attached to the host: they are descriptors, and vanish with this process.
 

@@ -4,9 +4,9 @@
 //!  (launcher idle) ─clone─▶ names, ids, root, /proc ─▶ waits ──message(plan, mounts)─▶ workspace, binds, seal ─▶ guest
 //!                                                        └─▶ template not current, launcher gone: ends
 //! ```
-//! Each serves one run and does not differ from a sandbox that is made for its plan, it is only earlier. Nothing of any
-//! plan is in it, and nothing of the host but the template: the workspace and the binds are opened when the plan comes, so that they are what the paths mean then. It runs no code but this, and its channel is its only descriptor
-//! beside its root.
+//! Each serves one run. It is made earlier, and is otherwise like a sandbox that is made for its plan. Nothing of any plan
+//! is in it, and nothing of the host but the template: the workspace and the binds are opened when the plan comes, so that
+//! they are what the paths mean then. It runs no code but this, and its channel is its only descriptor beside its root.
 
 use crate::clone::Child;
 use crate::launch_message;
