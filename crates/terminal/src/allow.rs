@@ -1,4 +1,4 @@
-//! Which control functions pass, as pure tables. What is in no table does not pass.
+//! Tables of the control functions that pass. A function that is in no table does not pass.
 //!
 //! Left out on purpose:
 //! * whatever makes a terminal answer, since the answer is typed into the next program that reads it: device
@@ -36,10 +36,10 @@ const MODES: &[(u16, bool)] = &[
     (2026, false), // synchronised output
 ];
 
-/// Most repetitions of a character that one sequence may ask for.
+/// Largest number of repetitions of a character that one sequence may ask for.
 const MOST_REPEATS: u16 = 9999;
 
-/// Whether a control character of C0 passes.
+/// Reports whether a control character of C0 passes.
 pub fn c0(mode: Mode, byte: u8) -> bool {
     match byte {
         // BS HT LF CR
@@ -95,7 +95,7 @@ pub fn control(mode: Mode, params: &Params, intermediates: &[u8], last: char, le
     write(params, intermediates, last, out);
 }
 
-/// Those modes of a sequence that pass.
+/// Writes the modes of a sequence that pass and records each as changed or restored.
 fn private_modes(params: &Params, last: char, left: &mut Left, out: &mut Vec<u8>) {
     for number in params.iter().filter_map(|param| param.first().copied()) {
         if let Some((_, fresh)) = MODES.iter().find(|(known, _)| *known == number) {

@@ -1,4 +1,4 @@
-//! What a sandbox prints, as a terminal of the caller may show it.
+//! Filters the output of a sandbox down to what a terminal of the caller may show.
 //!
 //! ```text
 //!  text ──▶ copied as it is ──────────────────────────────┐
@@ -14,7 +14,7 @@ use crate::left::Left;
 use crate::mode::Mode;
 use vte::{Params, Parser, Perform};
 
-/// Filters one stream. Pieces may be cut anywhere.
+/// Filter of one stream. The stream may be cut into pieces at any byte.
 pub struct Filter {
     parser: Parser,
     state: State,
@@ -27,18 +27,18 @@ struct State {
     mode: Mode,
     left: Left,
     out: Vec<u8>,
-    /// Whether the byte that was just parsed brought the parser back to text.
+    /// True if the byte that was just parsed brought the parser back to text.
     at_text: bool,
-    /// That byte.
+    /// The byte that was just parsed.
     byte: u8,
 }
 
 const ESC: u8 = 0x1b;
-/// Bytes that are looked at together.
+/// Number of bytes that are checked together.
 const BLOCK: usize = 64;
 
 impl Filter {
-    /// At the start of a stream.
+    /// Creates a filter at the start of a stream.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         let state = State { mode, left: Left::default(), out: Vec::new(), at_text: false, byte: 0 };
@@ -61,21 +61,22 @@ impl Filter {
         *out = std::mem::take(&mut self.state.out);
     }
 
-    /// Forgets a sequence that has begun: what follows does not belong to it.
+    /// Forgets an incomplete sequence: the bytes that follow do not belong to it.
     pub fn interrupt(&mut self) {
         self.parser = Parser::new();
         self.in_sequence = false;
         self.cut.clear();
     }
 
-    /// What puts a terminal back on which this stream was shown. It is given once; the filter goes on filtering.
+    /// Returns the bytes that undo the terminal settings left over from this stream. Each setting is undone once; the
+    /// filter stays usable.
     #[must_use]
     pub fn put_back(&mut self) -> Vec<u8> {
         self.interrupt();
         std::mem::take(&mut self.state.left).put_back()
     }
 
-    /// Text up to the next sequence. Returns the bytes that were used.
+    /// Filters text up to the next sequence. Returns the number of bytes that were used.
     fn text(&mut self, bytes: &[u8]) -> usize {
         let end = bytes.iter().position(|byte| *byte == ESC).unwrap_or(bytes.len());
         if end == 0 {
@@ -105,7 +106,7 @@ impl Filter {
         end
     }
 
-    /// A sequence, until it is sure that text follows. Returns the bytes that were used.
+    /// Parses a sequence until it is certain that text follows. Returns the number of bytes that were used.
     fn sequence(&mut self, bytes: &[u8]) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
             self.state.at_text = false;
@@ -127,7 +128,7 @@ impl State {
         self.out.extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
     }
 
-    /// Characters outside of sequences.
+    /// Writes the characters outside of sequences that may be shown, and executes allowed control characters.
     fn characters(&mut self, text: &str) {
         let bytes = text.as_bytes();
         let mut done = 0;
@@ -161,20 +162,21 @@ impl State {
     }
 }
 
-/// Whether these bytes after 0xE2 make a character that turns the reading direction (U+202A to U+202E, U+2066 to
-/// U+2069): with them a terminal shows another text than was printed (CVE-2021-42574).
+/// Reports whether these bytes after 0xE2 make a character that turns the reading direction (U+202A to U+202E, U+2066
+/// to U+2069): with such characters a terminal shows another text than was printed (CVE-2021-42574).
 fn turns(rest: &[u8]) -> bool {
     matches!(rest, [0x80, 0xaa..=0xae] | [0x81, 0xa6..=0xa9])
 }
 
-/// How many bytes at the start may be copied as they are. They are known to be UTF-8.
+/// Returns the number of bytes at the start that may be copied unchanged. The bytes must be UTF-8.
 fn clean(bytes: &[u8]) -> usize {
     let blocks = bytes.chunks_exact(BLOCK).take_while(|block| !block.iter().fold(false, |any, byte| any | odd(*byte)));
     let start = blocks.count() * BLOCK;
     bytes[start..].iter().position(|byte| odd(*byte)).map_or(bytes.len(), |at| start + at)
 }
 
-/// Whether a byte needs a look: a control character, or the first byte of what may be one of C1 or turn the text.
+/// Reports whether a byte needs inspection: a control character, or the first byte of a character that may be one of C1
+/// or turn the text.
 #[allow(clippy::needless_bitwise_bool, reason = "without branches a whole block is looked at in a few instructions")]
 fn odd(byte: u8) -> bool {
     ((byte < 0x20) & (byte != b'\n') & (byte != b'\r') & (byte != b'\t'))

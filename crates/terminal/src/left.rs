@@ -1,26 +1,26 @@
-//! What a sandbox switched on a terminal and did not switch back.
+//! Terminal settings that a sandbox switched and did not switch back.
 
 use crate::append::append;
 use std::collections::{BTreeMap, BTreeSet};
 use vte::Params;
 
-/// The state that a filter let through, as far as it differs from a fresh terminal's.
+/// Terminal settings that a filter let through, where they differ from a fresh terminal.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// Private modes, and what a fresh terminal has.
+    /// Switched private modes, with the value that a fresh terminal has.
     modes: BTreeMap<u16, bool>,
     coloured: bool,
-    /// Whether new characters push old ones.
+    /// True if new characters push old ones to the side.
     pub insert: bool,
-    /// Whether lines scroll in a part of the screen only.
+    /// True if lines scroll in a part of the screen only.
     pub region: bool,
-    /// Whether the keypad sends its own sequences.
+    /// True if the keypad sends its own sequences.
     pub keypad: bool,
-    /// Whether the cursor has another form.
+    /// True if the cursor has another form.
     pub cursor_style: bool,
     /// Character sets other than US, by their designator.
     sets: BTreeSet<u8>,
-    /// Whether the second set is in use.
+    /// True if the second character set is in use.
     shifted: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Left {
 const SCREENS: &[u16] = &[47, 1047, 1049];
 
 impl Left {
-    /// A private mode was switched.
+    /// Records that a private mode was switched.
     pub fn mode(&mut self, number: u16, on: bool, fresh: bool) {
         // Saving and restoring the cursor leaves nothing.
         if number == 1048 || on == fresh {
@@ -38,12 +38,12 @@ impl Left {
         }
     }
 
-    /// Colours and such were chosen; a sequence of nothing but 0 gives them back.
+    /// Records a choice of colours and text attributes; a sequence of nothing but 0 resets them.
     pub fn graphics(&mut self, params: &Params) {
         self.coloured = params.iter().any(|param| param != [0]);
     }
 
-    /// A character set was chosen.
+    /// Records the choice of a character set.
     pub fn charset(&mut self, set: u8, last: u8) {
         if last == b'B' {
             self.sets.remove(&set);
@@ -52,7 +52,7 @@ impl Left {
         }
     }
 
-    /// SO and SI.
+    /// Records SO and SI, which switch between the two character sets.
     pub fn shift(&mut self, byte: u8) {
         match byte {
             0x0e => self.shifted = true,
@@ -61,7 +61,8 @@ impl Left {
         }
     }
 
-    /// What puts a terminal back. Nothing for one that is as it was: some of it would move the cursor.
+    /// Returns the sequences that restore a fresh terminal. Empty for an unchanged one: some of the sequences move the
+    /// cursor.
     pub fn put_back(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let (screens, others): (Vec<_>, Vec<_>) = self.modes.iter().partition(|(mode, _)| SCREENS.contains(mode));

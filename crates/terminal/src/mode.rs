@@ -1,10 +1,10 @@
-//! How much of a sandbox's output passes.
+//! The mode of a filter: the amount of a sandbox's output that passes.
 
-/// How much passes.
+/// Amount of a sandbox's output that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Text, line ends, tabs and colours: for output that a person looks at.
     Plain,
-    /// What programs on a whole screen need, too.
+    /// Also the sequences that full-screen programs need.
     Interactive,
 }

@@ -1,4 +1,4 @@
-//! Which characters reach a terminal only as an escape.
+//! Writes characters as escapes that would act on a terminal or hide from the reader.
 //!
 //! Control characters make a terminal act (CVE-2021-25743). Format characters (Unicode Cf) draw nothing themselves and
 //! change how the rest is read: a right-to-left override shows `gpj.exe` as `exe.jpg` (CVE-2021-42574), a zero-width
@@ -29,12 +29,12 @@ const FORMAT: &[(char, char)] = &[
     ('\u{e0020}', '\u{e007f}'),
 ];
 
-/// Whether a character would act on the terminal or on how its neighbours are read, instead of being seen.
+/// Reports whether a character would act on the terminal or on how its neighbours are read, instead of being seen.
 fn is_unseen(c: char) -> bool {
     c.is_control() || FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// The text with every such character written as an escape, but those of `kept`.
+/// Returns the text with every unseen character written as an escape, except those of `kept`.
 pub fn escaped(text: &str, kept: &[char]) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
