@@ -3,26 +3,26 @@
 use nexus_model::Digest;
 use nexus_policy::profile::{DocumentError, Loaded, parse};
 
-/// A document cannot be understood.
+/// Error of a document that cannot be understood.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{}: {}", error.place, error.message)]
 pub struct BrokenDocument {
-    /// The name by which it was loaded.
+    /// Name by which the document was loaded.
     pub name: String,
-    /// The file, or words for a built-in profile.
+    /// Path of the file, or a description of a built-in profile.
     pub file: String,
-    /// The place and the mistake.
+    /// Place and description of the mistake.
     pub error: DocumentError,
 }
 
 impl BrokenDocument {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         "profile"
     }
 }
 
-/// Reads a document's text.
+/// Parses the text of a document.
 pub fn read(name: &str, file: String, text: &str) -> Result<Loaded, BrokenDocument> {
     match parse(text) {
         Ok(document) => Ok(Loaded { name: name.to_owned(), source: file, hash: Digest::of(text.as_bytes()), document }),

@@ -1,11 +1,12 @@
-//! What the calling process brings along. This crate reads nothing of the process by itself.
+//! The environment of the calling process, as the caller passes it in. This crate reads nothing of the process on its
+//! own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The variables, the home and the identity of the caller. Without `Debug`: variables hold credentials, and none shall
-/// reach a message.
+/// Variables, home and identity of the caller. Without `Debug`: variables hold credentials, and none shall reach a
+/// message.
 #[derive(Clone)]
 pub struct Host {
     /// Variables of the environment.
@@ -34,16 +35,16 @@ pub struct GitSetting {
     pub value: Option<Vec<u8>>,
 }
 
-/// A git configuration cannot be read, so it may hold anything.
+/// Error of a git configuration that cannot be read and may hold anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct UnreadableGitConfig {
-    /// Why.
+    /// Reason, for people.
     pub why: String,
 }
 
 impl Host {
-    /// Returns a variable; an empty one counts as missing.
+    /// Returns a variable; an empty value counts as missing.
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
@@ -65,7 +66,7 @@ pub(crate) mod tests {
         Ok(settings.into_iter().map(of).collect())
     }
 
-    /// The user who runs the tests, without variables and home.
+    /// Returns a host for the user who runs the tests, without variables and home.
     pub fn host() -> Host {
         Host { variables: BTreeMap::new(), home: None, uid: rustix::process::geteuid().as_raw(), git }
     }

@@ -1,8 +1,8 @@
-//! What a run may do, as far as it is read from this host: files of permissions, tools, and clients of package managers.
+//! Reads from this host what a run may do: files of permissions, tools, and clients of package managers.
 //!
 //! ```text
 //!  Host: variables, home, identity ─┬─▶ library: built-in, the user's and the machine's profiles ─┐
-//!   (the caller brings it)          ├─▶ settings: config.toml of the operator and the user        ├─▶ documents of nexus-policy
+//!   (the caller brings it)          ├─▶ settings: config.toml of the operator and the user        ├─▶ policy documents
 //!  workspace ─ nexus.yaml ──────────┼─▶ workspace_file: hostile bytes, read once                  ┘
 //!                                   ├─▶ toolchains: tools on PATH ─┐
 //!                                   └─▶ clients: indexes, mirrors ─┴─▶ Found: binds, PATH, variables, notes
@@ -10,8 +10,8 @@
 //! `nexus-policy` combines the documents and decides; this crate reads. It prints nothing and reads no variable of the
 //! process: the caller hands over a [`Host`]. Each operation has one error type with a stable `code()`.
 //!
-//! * [`host`]: what the calling process brings along.
-//! * [`owned`]: reads a file of configuration that nobody else can have written.
+//! * [`host`]: holds the environment of the calling process.
+//! * [`owned`]: reads a configuration file that no other user can have written.
 //! * [`document`]: reads one profile.
 //! * [`library`]: finds profiles by name.
 //! * [`settings`]: reads `config.toml`.

@@ -10,28 +10,29 @@ use std::path::{Path, PathBuf};
 /// Profiles cannot be found or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// A file or a directory with files is not used.
+    /// A file, or a directory with files, is refused.
     #[error(transparent)]
     File(#[from] ReadOwnedError),
     /// A document cannot be understood.
     #[error(transparent)]
     Document(#[from] BrokenDocument),
-    /// The directory of the configuration would be another one in every place, and the workspace's in some.
+    /// The configuration directory is relative: it would change with the current directory, and could lie in the
+    /// workspace.
     #[error("the configuration directory {} is not an absolute path", path.display())]
     Relative {
-        /// The directory.
+        /// Configuration directory as it was given.
         path: PathBuf,
     },
     /// The command could write the directory of the configuration.
     #[error("the configuration directory {} lies inside the workspace, where the command could write it", path.display())]
     InWorkspace {
-        /// The directory.
+        /// Configuration directory inside the workspace.
         path: PathBuf,
     },
 }
 
 impl LibraryError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::File(inner) => inner.code(),
@@ -52,12 +53,12 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("rust", include_str!("../profiles/rust.yaml")),
 ];
 
-/// Their names.
+/// Returns the names of the built-in profiles.
 pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-/// Where the operator's configuration is.
+/// Directory of the operator's configuration.
 pub const MACHINE: &str = "/etc/nexus";
 
 /// Returns the user's configuration directory, and the machine's when it counts too.
@@ -77,7 +78,7 @@ pub fn own_directory(host: &Host) -> Option<PathBuf> {
     directories(host).into_iter().next().filter(|directory| directory.is_absolute())
 }
 
-/// Refuses a configuration that the workspace could hold or that is another one in every place.
+/// Refuses a configuration directory that lies in the workspace or is not an absolute path.
 pub fn check_directories(host: &Host, workspace: &Path) -> Result<(), LibraryError> {
     let all = directories(host);
     if let Some(path) = all.iter().find(|directory| !directory.is_absolute()).cloned() {
@@ -90,7 +91,7 @@ pub fn check_directories(host: &Host, workspace: &Path) -> Result<(), LibraryErr
     }
 }
 
-/// All profiles that this caller has.
+/// All profiles that this caller can use.
 #[derive(Clone)]
 pub struct ProfileStore {
     host: Host,
@@ -99,7 +100,7 @@ pub struct ProfileStore {
 }
 
 impl ProfileStore {
-    /// The caller's; `workspace` is where nothing of it may lie.
+    /// Creates the store of the caller; no file of it may lie in `workspace`.
     pub fn new(host: &Host, workspace: Option<&Path>) -> Self {
         Self { host: host.clone(), directories: directories(host), workspace: workspace.map(Path::to_owned) }
     }
@@ -108,12 +109,12 @@ impl ProfileStore {
         directory.join("profiles").join(format!("{name}.yaml"))
     }
 
-    /// Whether there is a file of this name.
+    /// Reports whether a file for this name exists.
     pub fn has(&self, name: &str) -> bool {
         self.directories.iter().any(|directory| Self::file(directory, name).exists())
     }
 
-    /// The names with their sources, the nearest first.
+    /// Returns the names with their sources, the nearest first.
     pub fn list(&self) -> Result<Vec<(String, String)>, LibraryError> {
         let mut found = Vec::new();
         for directory in &self.directories {
@@ -164,7 +165,7 @@ impl Library for ProfileStore {
     }
 
     fn names(&self) -> Vec<String> {
-        // A suggestion is worth no failure of its own.
+        // A suggestion is not worth a failure.
         self.list().unwrap_or_default().into_iter().map(|(name, _)| name).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! Reads files of configuration that only their owner can have written.
 //!
-//! A file or directory that another user can write could grant anything in the caller's name, so it is refused, and so is
-//! one inside the workspace: the command would write its own permissions (Claude Code CVE-2026-25725 and its family).
+//! A file or directory that another user can write could grant anything in the caller's name, so it is refused, and so
+//! is one inside the workspace: the command would write its own permissions (Claude Code CVE-2026-25725 and its
+//! family).
 
 use crate::host::Host;
 use nexus_policy::profile::MAX_BYTES;
@@ -10,33 +11,33 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file of configuration is not used.
+/// Error of a configuration file that is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadOwnedError {
-    /// It cannot be read.
+    /// The file or its directory cannot be read.
     #[error("{} cannot be read: {reason}", path.display())]
     Unreadable {
         /// The file, or its directory.
         path: PathBuf,
-        /// The answer of the system, or what it is instead.
+        /// Error of the system, or a description of the mistake.
         reason: String,
     },
-    /// The command could write it.
+    /// The command could write the file.
     #[error("{} lies inside the workspace, where the command could write it", path.display())]
     InWorkspace {
-        /// The real path.
+        /// Real path of the file.
         path: PathBuf,
     },
-    /// Another user could write it.
+    /// Another user could write the file.
     #[error("{} can be written by others, who could grant anything in your name", path.display())]
     OpenToOthers {
-        /// The file, or its directory.
+        /// Path of the file or of its directory.
         path: PathBuf,
     },
 }
 
 impl ReadOwnedError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "profile",
@@ -49,7 +50,7 @@ impl ReadOwnedError {
     }
 }
 
-/// Reads a configuration file that only its owner can have written; `None` when there is none.
+/// Reads a configuration file that only its owner can have written; `None` when the file does not exist.
 pub fn read_owned(host: &Host, path: &Path, workspace: Option<&Path>) -> Result<Option<String>, ReadOwnedError> {
     let unreadable = |error: std::io::Error| ReadOwnedError::unreadable(path, &error);
     // A FIFO would wait for a writer; the kind of file is checked below.
@@ -77,7 +78,7 @@ pub fn read_owned(host: &Host, path: &Path, workspace: Option<&Path>) -> Result<
     let mut text = String::new();
     file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() > MAX_BYTES {
-        // Cut off, it would say less than its author meant.
+        // A text that is cut off would say less than its author meant.
         return Err(ReadOwnedError::unreadable(path, &format!("it has more than {MAX_BYTES} bytes")));
     }
     Ok(Some(text))

@@ -1,5 +1,5 @@
-//! Reads `config.toml`. The operator's always counts for an ordinary user, wherever `NEXUS_CONFIG_DIR` points: a
-//! ceiling that the user could set aside would be none.
+//! Reads `config.toml`. The operator's file always counts for an ordinary user, wherever `NEXUS_CONFIG_DIR` points: a
+//! ceiling that the user could set aside would have no effect.
 
 use crate::host::Host;
 use crate::library::{MACHINE, directories};
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 /// Settings cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file is not used.
+    /// The file is refused.
     #[error(transparent)]
     File(#[from] ReadOwnedError),
     /// The file cannot be understood.
     #[error("{}:{}: {}", path.display(), error.place, error.message)]
     Broken {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The place and the mistake.
+        /// Place and description of the mistake.
         error: DocumentError,
     },
 }
 
 impl SettingsError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::File(inner) => inner.code(),
@@ -40,7 +40,7 @@ pub fn load(host: &Host, workspace: Option<&Path>) -> Result<Settings, SettingsE
     let mut own: Vec<PathBuf> = directories(host);
     let machine = PathBuf::from(MACHINE);
     let operators = if host.uid == 0 {
-        // Root is the operator: the nearest file there is, and no other beneath it.
+        // Root is the operator: the nearest file there is, and no other below it.
         return match own.iter().map(|directory| one(directory)).find(|found| !matches!(found, Ok(None))) {
             Some(found) => found.map(Option::unwrap_or_default),
             None => Ok(Settings::default()),

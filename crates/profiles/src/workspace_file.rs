@@ -1,8 +1,8 @@
-//! The workspace's `nexus.yaml`, read as what it is: bytes that a stranger or an earlier run wrote.
+//! Reads the workspace's `nexus.yaml` as untrusted bytes that a stranger or an earlier run wrote.
 //!
-//! It is opened beneath the workspace's descriptor and through no link, must be a plain file, and is read once, with a
-//! bound; what is hashed for the trust is what is parsed. A command that changes the file during a run changes nothing
-//! for that run.
+//! The file is opened below the workspace's descriptor and through no link, must be a plain file, and is read once,
+//! with a bound; the bytes hashed for the trust are the bytes parsed. A command that changes the file during a run
+//! changes nothing for that run.
 
 use crate::document::{self, BrokenDocument};
 use nexus_policy::profile::{Loaded, MAX_BYTES};
@@ -12,38 +12,38 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Its name in the top folder of a workspace.
+/// Name of the file in the top directory of a workspace.
 pub const NAME: &str = "nexus.yaml";
 
 /// The file as it was read.
 #[derive(Debug)]
 pub struct WorkspaceFile {
-    /// Its whole path, for people.
+    /// Full path, for people.
     pub path: PathBuf,
-    /// The hash of its bytes.
+    /// BLAKE3 hash of the bytes, in hexadecimal.
     pub hash: String,
-    /// What it says.
+    /// Parsed profile of the file.
     pub loaded: Loaded,
 }
 
-/// A workspace's file cannot be used.
+/// Error of a workspace file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{} cannot be used: {reason}", path.display())]
     Unusable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason of the refusal.
         reason: TextError,
     },
-    /// It cannot be understood.
+    /// The file cannot be understood.
     #[error(transparent)]
     Document(#[from] BrokenDocument),
 }
 
 impl WorkspaceFileError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unusable { .. } => "workspace_file",
@@ -52,27 +52,27 @@ impl WorkspaceFileError {
     }
 }
 
-/// A file is not a text that is read from a workspace.
+/// Error of a file that is not readable as text.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
-    /// Its name leads elsewhere.
+    /// The name is a symbolic link or leads through one.
     #[error("it is a symbolic link")]
     Link,
-    /// It is a directory, a FIFO, a device.
+    /// The file is a directory, a FIFO or a device.
     #[error("it is no plain file")]
     NotPlain,
-    /// It is longer than any such file.
+    /// The file exceeds the size limit.
     #[error("it has more than {MAX_BYTES} bytes")]
     TooLong,
-    /// It holds other bytes than text.
+    /// The file holds bytes that are not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// The system does not give it.
+    /// The system reported an error.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
-/// Reads it; `None` when there is none.
+/// Reads the file of a workspace; `None` when the file does not exist.
 pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, WorkspaceFileError> {
     let path = workspace.join(NAME);
     let found = match open(workspace) {
@@ -87,7 +87,7 @@ pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, WorkspaceFileErro
     Ok(Some(WorkspaceFile { path, hash, loaded }))
 }
 
-/// Reads a file that may be a workspace's: the last name is no link, nothing waits, and the length is bounded.
+/// Reads a file that may be a workspace's. Refuses a link as the last name, never waits, and bounds the length.
 pub fn text_of(path: &Path) -> Result<String, TextError> {
     match rustix::fs::open(path, FLAGS, Mode::empty()) {
         Ok(file) => plain_text(File::from(file)),
@@ -109,7 +109,7 @@ fn plain_text(file: File) -> Result<String, TextError> {
     String::from_utf8(bytes).map_err(|_| TextError::NotUtf8)
 }
 
-/// Without NONBLOCK a fifo of that name would stop us for ever.
+/// Without NONBLOCK a FIFO of that name would block the process for ever.
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 

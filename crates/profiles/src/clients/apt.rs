@@ -1,4 +1,4 @@
-//! apt. Inside it has the machine's sources and keys, and a state and cache of its own: `apt-get update` and
+//! Reads apt. Inside, apt has the machine's sources and keys, and a state and cache of its own: `apt-get update` and
 //! `apt-get download` work, and nothing of the host's lists is touched.
 
 use super::reader::{Read, Reader, told};
@@ -6,7 +6,7 @@ use nexus_model::network::HTTP_PORT;
 use nexus_policy::net::packages::{Needs, read_apt_auth, read_apt_conf, read_apt_sources, read_deb822};
 use std::path::{Path, PathBuf};
 
-/// Where apt keeps what it makes inside. apt itself makes the folder, because its name ends in `apt`.
+/// Directory inside for apt's state and cache. apt itself makes the directory, because its name ends in `apt`.
 const OWN: &str = "/tmp/apt/";
 
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
@@ -55,7 +55,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     Ok(needs)
 }
 
-/// The files of a folder that apt reads: with this ending, and for settings with none or `.conf`.
+/// Returns the files of a directory that apt reads, sorted: those with this ending, and for settings (an empty ending)
+/// those with none or `.conf`.
 fn within(reader: &Reader<'_>, folder: &Path, ending: &str) -> Read<Vec<PathBuf>> {
     let Some(folder) = reader.host.folder(folder) else { return Ok(Vec::new()) };
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());

@@ -1,8 +1,8 @@
-//! Asks a client for what is built into it.
+//! Runs a client to read its built-in default.
 //!
-//! It runs outside of any sandbox, so it must be the user's own: found on PATH without the workspace's folders, started
-//! in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the current folder), with few
-//! variables (`PYTHONPATH` and `NODE_OPTIONS` name code).
+//! The client runs outside of any sandbox, so it must be the user's own: found on PATH without the workspace's
+//! directories, started in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the
+//! current directory), with few variables (`PYTHONPATH` and `NODE_OPTIONS` name code).
 
 use crate::toolchains::ToolHost;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,13 +11,14 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a client may take; npm on a busy machine needs a second or two.
+/// Time limit for a client's answer; npm on a busy machine needs a second or two.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// More than any answer has.
+/// Upper bound for an answer, in bytes; no real answer comes near it.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What the program prints.
+/// Runs the program with these arguments and returns its output. Fails if the program is missing, too slow or
+/// unsuccessful.
 pub fn answer(host: &ToolHost, name: &str, arguments: &[&str]) -> Result<String, String> {
     let tool = host.find(&[name]).ok_or_else(|| format!("{name} was not found on PATH"))?;
     let outside = host.path.iter().filter(|entry| host.folder(entry).is_some());
@@ -29,7 +30,7 @@ pub fn answer(host: &ToolHost, name: &str, arguments: &[&str]) -> Result<String,
     let mut child = command.spawn().map_err(|error| format!("{name} could not be asked: {error}"))?;
     let read = until_its_end(&mut child).map_err(|error| format!("{name} could not be asked: {error}"));
     if read.is_err() {
-        // It may have ended by itself meanwhile; waiting tells.
+        // The client may have ended meanwhile; waiting reports it.
         child.kill().map_err(|error| format!("{name} could not be ended: {error}"))?;
     }
     let status = child.wait().map_err(|error| format!("{name} could not be asked: {error}"))?;
@@ -60,7 +61,7 @@ fn until_its_end(child: &mut Child) -> std::io::Result<String> {
             return Err(std::io::Error::other("it answers too much"));
         }
     }
-    // Whoever closes its output and stays has the same time for it.
+    // A client that closes its output and keeps running has the same time limit.
     while child.try_wait()?.is_none() {
         if Instant::now() >= end {
             return Err(std::io::Error::other(format!("it did not end within {} s", TIMEOUT.as_secs())));

@@ -1,4 +1,4 @@
-//! cargo.
+//! Reads the settings and indexes of cargo.
 
 use super::reader::{Read, Reader, told};
 use nexus_policy::net::packages::{DefaultIndex, Needs, read_cargo_config, read_cargo_index};
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Reads the user's settings and what cargo keeps of its indexes, `HOST-HASH`: what an index says about downloads may be
-/// another host.
+/// Reads the user's settings and the indexes that cargo keeps as `HOST-HASH`: an index may name another host for
+/// downloads.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let home = reader.host.folder_of("CARGO_HOME").or_else(|| reader.host.in_home(".cargo"));
     let home = home.ok_or("cargo has no folder in your home: it was never used")?;
@@ -26,7 +26,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     Ok(needs)
 }
 
-/// Takes the indexes that cargo would use now: those of its settings, and where no setting replaces it, its default one.
+/// Takes the indexes that cargo would use now: those of its settings and, unless a setting replaces it, the default
+/// one.
 fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
     let Some(folder) = reader.host.folder(folder) else { return Ok(()) };
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -34,7 +35,7 @@ fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
     for entry in std::fs::read_dir(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Some(index) = Index::of(&entry.path()) else { continue };
-        // What cargo before 1.70 fetched with git says nothing of downloads.
+        // An index that cargo before 1.70 fetched with git says nothing of downloads.
         let Some(about) = reader.text(&index.about)? else { continue };
         if entry.path().join(".git").exists() {
             continue;
@@ -47,7 +48,7 @@ fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
         }
     }
     if needs.default_index != DefaultIndex::Ask {
-        // Indexes of earlier settings.
+        // The remaining indexes belong to earlier settings.
         return Ok(());
     }
     for (index, about) in default_of(others)? {
@@ -62,7 +63,7 @@ fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
 struct Index {
     host: String,
     hash: String,
-    /// What the index says about itself.
+    /// File in which the index describes itself.
     about: PathBuf,
 }
 
@@ -76,8 +77,8 @@ impl Index {
 /// The hashes that cargo gives to its default index: since 1.85, and before.
 const DEFAULT_HASHES: [&str; 2] = ["1949cf8c6b5b557f", "6f17d22bba15001f"];
 
-/// Which of the indexes that no setting names is the default one. A registry that was tried once leaves its index behind
-/// too, and cargo does not use that one again by itself.
+/// Picks the default index from those that no setting names. A registry that was tried once leaves its index behind
+/// too, and cargo does not use that one again on its own.
 fn default_of<T>(indexes: Vec<(Index, T)>) -> Read<Vec<(Index, T)>> {
     let (known, others): (Vec<_>, Vec<_>) =
         indexes.into_iter().partition(|(index, _)| DEFAULT_HASHES.contains(&index.hash.as_str()));
@@ -94,7 +95,7 @@ fn default_of<T>(indexes: Vec<(Index, T)>) -> Read<Vec<(Index, T)>> {
     Ok(others)
 }
 
-/// The same settings inside, unless the toolchain `rust` shows them already.
+/// Gives cargo the same settings inside, unless the toolchain `rust` shows them already.
 fn settings(reader: &mut Reader<'_>, needs: &Needs) -> Read<()> {
     let mut all = Table::new();
     for setting in &needs.settings {

@@ -27,11 +27,10 @@ use std::path::Path;
 
 const CLIENTS: [Client; 4] = [Client::Pip, Client::Npm, Client::Cargo, Client::Apt];
 
-/// The groups that are read from clients.
+/// Groups that are read from clients.
 pub const GROUPS: [&str; 4] = ["pkg:pip", "pkg:npm", "pkg:cargo", "pkg:apt"];
 
-/// Reads the clients whose groups are wanted. What they need inside goes to `found`, what the user should know to
-/// `notes`.
+/// Reads the clients whose groups are wanted. Adds their needs inside to `found` and messages for the user to `notes`.
 pub fn read(
     wanted: &[Sourced<String>],
     caller: &Host,
@@ -84,14 +83,14 @@ pub fn read(
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be read from your own client: {why}", client.group())]
 pub struct ClientError {
-    /// The client.
+    /// Client whose settings were read.
     pub client: Client,
-    /// Why; never a value, which may be a secret.
+    /// Reason; never contains a value, which may be a secret.
     pub why: String,
 }
 
 impl ClientError {
-    /// The stable word for programs.
+    /// Returns the stable word for programs.
     pub fn code(&self) -> &'static str {
         "group"
     }

@@ -1,11 +1,11 @@
-//! npm, and yarn and pnpm, which read its files.
+//! Reads the settings of npm, and of yarn and pnpm, which read its files.
 
 use super::reader::{Read, Reader};
 use nexus_policy::net::packages::{Needs, read_npm};
 use std::path::{Path, PathBuf};
 
-/// Reads the files from the weakest; inside, a file of the user says the same. The project's own file lies in the
-/// workspace: npm reads it inside, and it opens nothing.
+/// Reads the files from the weakest to the strongest; inside, a file of the user gives the same settings. The project's
+/// own file lies in the workspace: npm reads it inside, and it opens no host.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let variables = reader.variables("");
     let of = |name: &str| {

@@ -1,11 +1,11 @@
-//! pip.
+//! Reads the settings of pip.
 
 use super::reader::{Read, Reader};
 use nexus_policy::net::packages::{Needs, read_pip};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Reads the files in pip's own order, from the weakest; inside, variables say the same.
+/// Reads the files in pip's own order, from the weakest; inside, variables give the same settings.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let mut variables = reader.variables("PIP_");
     let own = variables.remove("PIP_CONFIG_FILE");

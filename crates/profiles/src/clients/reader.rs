@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// One client's settings on this host.
+/// Settings of one client on this host, and the collection that receives its needs.
 pub(super) struct Reader<'a> {
     pub(super) client: Client,
     pub(super) host: &'a ToolHost,
@@ -16,7 +16,7 @@ pub(super) struct Reader<'a> {
     pub(super) from: &'a Origin,
 }
 
-/// Why a client could not be read; never a value, which may be a secret.
+/// Result of reading a client. The error is the reason; it never contains a value, which may be a secret.
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) fn told(path: &Path, error: &PackagesError) -> String {
@@ -24,7 +24,7 @@ pub(super) fn told(path: &Path, error: &PackagesError) -> String {
 }
 
 impl Reader<'_> {
-    /// The caller's variables whose names begin like this, in any case.
+    /// Returns the caller's variables whose names begin with `prefix`, in any case.
     pub(super) fn variables(&self, prefix: &str) -> BTreeMap<String, String> {
         let begins = |name: &str| name.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
         let text =
@@ -32,18 +32,18 @@ impl Reader<'_> {
         self.host.caller.variables.iter().filter_map(text).filter(|(name, _)| begins(name)).collect()
     }
 
-    /// The text of a file that is there. A file that cannot be read is none for the client either.
+    /// Returns the text of a file, or `None` if there is no such file.
     pub(super) fn text(&self, path: &Path) -> Read<Option<String>> {
         let Some(real) = self.host.file(path) else { return Ok(None) };
         std::fs::read_to_string(&real).map(Some).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The texts of those files that are there.
+    /// Returns the texts of those files that exist.
     pub(super) fn texts(&self, paths: &[PathBuf]) -> Read<Vec<String>> {
         paths.iter().filter_map(|path| self.text(path).transpose()).collect()
     }
 
-    /// The folder of a user's settings.
+    /// Returns the directory of the user's settings.
     pub(super) fn config(&self) -> Option<PathBuf> {
         self.host.folder_of("XDG_CONFIG_HOME").or_else(|| self.host.in_home(".config"))
     }
@@ -82,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The certificates that the client trusts, where the system's view does not have them.
+    /// Shows the certificates that the client trusts, where the system's view does not have them.
     pub(super) fn show_ca_files(&mut self, needs: &Needs) {
         for file in needs.ca_files.iter().map(Path::new) {
             let in_view = ["/usr", "/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki/tls/certs"];

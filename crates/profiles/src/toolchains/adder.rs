@@ -1,4 +1,4 @@
-//! Collects what toolchains need, and covers files of logins on the way.
+//! Collects the paths and variables that toolchains need, and covers login files on the way.
 
 use super::found::{Found, FoundBind, FoundSource};
 use super::host::{self, ToolHost};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Collects what one toolchain needs.
+/// Collector for the needs of one toolchain.
 pub(super) struct Adder<'a> {
     pub(super) found: &'a mut Found,
     pub(super) host: &'a ToolHost,
@@ -21,7 +21,7 @@ impl Adder<'_> {
         self.show_at(path, path, why);
     }
 
-    /// Shows a path somewhere else, with a file of Nexus's own over each file of logins.
+    /// Shows a path at another place, with a file of Nexus's own over each login file.
     pub(super) fn show_at(&mut self, source: &Path, target: &Path, why: &'static str) {
         if host::is_system(target) || target.starts_with(&self.host.workspace) {
             return;
@@ -45,7 +45,8 @@ impl Adder<'_> {
         self.bind(bind);
     }
 
-    /// Shows a path as it is: what a package manager downloaded, or a repository's history. Neither holds settings of a client.
+    /// Shows a path without a search for logins: downloads of a package manager, or a repository's history. Neither
+    /// holds settings of a client.
     pub(super) fn show_unsearched(&mut self, source: &Path, target: &Path, why: &'static str) {
         if host::is_system(target) || target.starts_with(&self.host.workspace) {
             return;
@@ -72,7 +73,7 @@ impl Adder<'_> {
         }
     }
 
-    /// Puts a folder on the PATH.
+    /// Adds a directory to the PATH inside, unless every sandbox has it.
     pub(super) fn path(&mut self, folder: &Path) {
         if !host::is_system(folder) && !self.found.path.iter().any(|known| known.value == folder) {
             self.found.path.push(Sourced::new(folder.to_owned(), self.from.clone()));
@@ -88,7 +89,7 @@ impl Adder<'_> {
         self.found.notes.push(text.into());
     }
 
-    /// Shows the folder that a program belongs to, or just the program, and puts it on the PATH.
+    /// Shows the directory that a program belongs to, or the program alone, and puts it on the PATH.
     pub(super) fn show_program(&mut self, tool: &host::Tool, why: &'static str) {
         self.found_in_workspace(tool);
         if host::is_system(&tool.real) {
@@ -102,14 +103,14 @@ impl Adder<'_> {
             return;
         }
         self.show(&tool.real, why);
-        // Under the name by which it was called: it may be another than that of the file.
+        // The name by which the program was called may differ from the file's.
         if tool.file != tool.real {
             self.show_at(&tool.real, &tool.file, why);
         }
         self.path(&tool.entry);
     }
 
-    /// An entry of PATH in the workspace that has the tool as well stays where the caller had it.
+    /// Keeps entries of PATH in the workspace that also have the tool where the caller had them.
     pub(super) fn found_in_workspace(&mut self, tool: &host::Tool) {
         for entry in &tool.in_workspace {
             self.path(entry);
@@ -122,7 +123,7 @@ pub(super) mod tests {
     use super::super::host::tests::Scene;
     use super::*;
 
-    /// What one toolchain finds in a made host.
+    /// Returns everything that one toolchain finds on a prepared host.
     pub fn found_by(scene: &Scene, find: fn(&mut Adder<'_>)) -> Found {
         let mut found = Found::default();
         let mut to = Adder { found: &mut found, host: &scene.host, from: Origin::Standard };

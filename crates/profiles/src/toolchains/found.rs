@@ -1,4 +1,4 @@
-//! Everything that toolchains and package clients need inside.
+//! Collection of everything that toolchains and package clients need inside.
 
 use super::host::{ToolHost, can};
 use nexus_policy::profile::{Origin, Sourced};
@@ -6,43 +6,43 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A host path that a toolchain needs, read-only.
+/// Read-only bind of a host path or a made file that a toolchain needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundBind {
-    /// On the host.
+    /// Source of the bind.
     pub source: FoundSource,
-    /// Inside.
+    /// Path inside the sandbox.
     pub target: PathBuf,
-    /// What it is.
+    /// Description of the bind for the user.
     pub why: &'static str,
-    /// Who asked for the toolchain.
+    /// Origin of the request for the toolchain.
     pub from: Origin,
 }
 
-/// Where what is shown comes from.
+/// Source of a bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundSource {
-    /// A path of the host.
+    /// Path of the host.
     Path(PathBuf),
-    /// A file that Nexus makes with this content.
+    /// File that Nexus makes with this content.
     Made(Vec<u8>),
 }
 
 /// Everything that the toolchains need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// Paths.
+    /// Files and directories to show inside.
     pub binds: Vec<FoundBind>,
-    /// Folders in front of PATH.
+    /// Directories to put in front of PATH.
     pub path: Vec<Sourced<PathBuf>>,
-    /// Variables.
+    /// Variables inside, by name.
     pub env: BTreeMap<String, Sourced<OsString>>,
-    /// What the user should know: what was not found, what stays read-only.
+    /// Messages for the user: tools that were not found, paths that stay read-only.
     pub notes: Vec<String>,
 }
 
 impl Found {
-    /// Reports whether a program is there inside at this place.
+    /// Reports whether an executable program exists inside at this path.
     pub(super) fn shows(&self, place: &Path, host: &ToolHost) -> bool {
         let is_program = |path: &Path| path.is_file() && can(path, rustix::fs::Access::EXEC_OK);
         place.starts_with(&host.workspace) && is_program(place)

@@ -1,13 +1,13 @@
-//! Git: who the user is, for commits, and linked worktrees.
+//! Git: the user's identity for commits, and linked worktrees.
 //!
 //! The identity is read from the user's own files, never from the workspace, and goes to `/etc/gitconfig` inside, where
-//! git looks first and everything else wins over it. HOME stays free for what the command itself configures.
+//! git looks first and every other file overrides it. HOME stays free for the settings of the command.
 //!
-//! A **linked worktree** (`git worktree add`) has its history in another folder: `.git` is a file that names it. That
-//! file belongs to the workspace and may lie, so it is believed only where the named folder, which the workspace cannot
-//! write, names this workspace in turn. The history is then shown read-only with the configuration stripped: `git
-//! status`, `diff` and `log` work, and `git commit` fails, because it would write a folder for which there is no layer
-//! to review. To commit, use the main worktree, or a clone.
+//! A **linked worktree** (`git worktree add`) has its history in another directory: `.git` is a file that names it.
+//! That file belongs to the workspace and may lie, so it is believed only where the named directory, which the
+//! workspace cannot write, names this workspace in turn. The history is then shown read-only with the configuration
+//! stripped: `git status`, `diff` and `log` work, and `git commit` fails, because it would write a directory for which
+//! there is no layer to review. To commit, use the main worktree, or a clone.
 
 use super::adder::Adder;
 use super::git_config;
@@ -15,12 +15,12 @@ use super::host;
 use crate::host::ReadGitConfig;
 use std::path::{Path, PathBuf};
 
-/// Folders of submodules and worktrees that are looked into.
+/// Maximum number of directories of submodules and worktrees that are searched.
 const MOST_FOLDERS: usize = 512;
-/// How deep they may lie in each other.
+/// Maximum nesting of those directories.
 const MOST_DEPTH: usize = 16;
 
-/// Finds it.
+/// Shows git, the identity of the user and the history of a linked worktree.
 pub fn find(to: &mut Adder<'_>) {
     match to.host.find(&["git"]) {
         None => to.note("git was not found on PATH"),
@@ -71,8 +71,9 @@ fn worktree(to: &mut Adder<'_>) {
     ));
 }
 
-/// Every file below `.git` from which some git reads settings, without what is secret: of the repository, of its other
-/// worktrees, and of its submodules, whose repositories lie in `modules`. An error says what cannot be read.
+/// Returns every file below `.git` from which some git reads settings, with its secrets removed: of the repository, of
+/// its other worktrees, and of its submodules, whose repositories lie in `modules`. An error names the file that cannot
+/// be read.
 fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
     let mut found = Vec::new();
     let mut folders = vec![(common.to_owned(), 0)];
@@ -93,7 +94,7 @@ fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, 
                 }
             }
         }
-        // What stands in `modules` is a repository, or a folder of them when its name has slashes.
+        // An entry of `modules` is a repository, or a directory of repositories when a name has slashes.
         let among_modules = folder.strip_prefix(common).is_ok_and(|below| below.starts_with("modules"));
         let named = if among_modules && !folder.join("HEAD").exists() { &[""][..] } else { &["modules", "worktrees"] };
         for name in named {
@@ -120,7 +121,7 @@ struct Linked {
     common: PathBuf,
 }
 
-/// The repository of a linked worktree, when both sides name each other.
+/// Returns the repository of a linked worktree, if both sides name each other.
 fn linked(workspace: &Path) -> Option<Linked> {
     let dot_git = workspace.join(".git");
     if !dot_git.symlink_metadata().ok()?.is_file() {
@@ -129,7 +130,7 @@ fn linked(workspace: &Path) -> Option<Linked> {
     let text = String::from_utf8(small(&dot_git)?).ok()?;
     let named = PathBuf::from(text.strip_prefix("gitdir: ")?.trim_end_matches('\n'));
     let admin = std::fs::canonicalize(&named).ok()?;
-    // REPOSITORY/.git/worktrees/NAME, and not through a link: what is checked is what will be shown.
+    // REPOSITORY/.git/worktrees/NAME, and not through a link: the checked path is the shown path.
     if admin != named || admin.starts_with(workspace) || admin.parent()?.file_name()? != "worktrees" {
         return None;
     }
@@ -143,7 +144,7 @@ fn linked(workspace: &Path) -> Option<Linked> {
     (mutual && is_repository && readable && !workspace.starts_with(&common)).then_some(Linked { common })
 }
 
-/// A plain file of at most 256 KiB.
+/// Reads at most 256 KiB of a plain file.
 fn small(path: &Path) -> Option<Vec<u8>> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
@@ -171,7 +172,7 @@ mod tests {
         })
     }
 
-    /// A repository with one linked worktree, as git lays them out.
+    /// Creates a repository with one linked worktree, as git lays them out, and returns its `.git`.
     fn with_worktree(scene: &Scene) -> PathBuf {
         let common = scene.home().join("main/.git");
         for folder in ["objects", "refs", "worktrees/ws"] {

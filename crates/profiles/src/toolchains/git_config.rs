@@ -1,11 +1,11 @@
-//! Which settings of a git configuration are shown inside. Pure.
+//! Selects the settings of a git configuration that are shown inside. Pure.
 //!
-//! A list of what may pass, since a list of what may not is never complete: git runs programs from dozens of keys,
-//! reads other files by `include`, and keeps passwords in addresses and headers.
+//! The lists name the settings that may pass, since a list of refused ones is never complete: git runs programs from
+//! dozens of keys, reads other files by `include`, and keeps passwords in addresses and headers.
 
 use crate::host::{GitSetting, ReadGitConfig, UnreadableGitConfig};
 
-/// Of the user's own configuration.
+/// Settings that pass from the user's own configuration, as section and name.
 const IDENTITY: &[(&str, &str)] = &[
     ("user", "name"),
     ("user", "email"),
@@ -36,7 +36,7 @@ const IDENTITY: &[(&str, &str)] = &[
     ("status", "branch"),
 ];
 
-/// Of the configuration of the repository that a linked worktree belongs to.
+/// Settings that pass from the configuration of the repository that a linked worktree belongs to.
 const REPOSITORY: &[(&str, &str)] = &[
     ("core", "repositoryformatversion"),
     ("core", "filemode"),
@@ -60,12 +60,12 @@ const REPOSITORY: &[(&str, &str)] = &[
     ("user", "email"),
 ];
 
-/// The user's name, address and harmless habits out of these files, the later ones winning as git has it.
+/// Returns the user's name, address and harmless habits from these files; a later file wins, as in git.
 pub fn identity(read: ReadGitConfig, files: &[Vec<u8>]) -> Result<Vec<u8>, UnreadableGitConfig> {
     render(read, files, IDENTITY)
 }
 
-/// What git needs of a repository to look at it.
+/// Returns the settings of a repository that git needs to read it.
 pub fn repository(read: ReadGitConfig, file: &[u8]) -> Result<Vec<u8>, UnreadableGitConfig> {
     render(read, &[file.to_vec()], REPOSITORY)
 }
@@ -83,7 +83,8 @@ fn render(read: ReadGitConfig, files: &[Vec<u8>], keys: &[(&str, &str)]) -> Resu
     Ok(out)
 }
 
-/// `https://user:password@host/…`, or a token in the place of the user. `git@host:path` has none.
+/// Reports whether an address has a login: `https://user:password@host/…`, or a token in the place of the user.
+/// `git@host:path` has none.
 fn has_password(value: &[u8]) -> bool {
     let text = String::from_utf8_lossy(value);
     let Some((_, rest)) = text.split_once("://") else { return false };
@@ -95,7 +96,7 @@ fn has_password(value: &[u8]) -> bool {
     }
 }
 
-/// Always quoted, so that no value ends its line or begins another section.
+/// Writes a setting. The value is always quoted, so that no value ends its line or begins another section.
 fn line(out: &mut Vec<u8>, setting: &GitSetting) {
     out.extend(format!("[{}", setting.section).bytes());
     if let Some(part) = &setting.subsection {

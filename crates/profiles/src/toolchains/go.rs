@@ -1,10 +1,10 @@
-//! Go: its folder, and the module cache read-only when there is no network. GOPATH and the build cache are private.
+//! Go: its directory, and the module cache read-only when there is no network. GOPATH and the build cache are private.
 
 use super::adder::Adder;
 use nexus_model::plan::HOME;
 use std::path::Path;
 
-/// Finds it.
+/// Shows Go and, without a network, the downloaded modules.
 pub fn find(to: &mut Adder<'_>) {
     let Some(tool) = to.host.find(&["go"]) else {
         to.note("go was not found on PATH");
@@ -24,7 +24,7 @@ pub fn find(to: &mut Adder<'_>) {
     if let Some(modules) = modules {
         to.show_unsearched(&modules, &Path::new(HOME).join("go/pkg/mod"), "downloaded modules");
     }
-    // At once and clearly, instead of after the time limit of a resolver that cannot answer.
+    // Fails at once and clearly, instead of after the time limit of a resolver that cannot answer.
     to.set("GOPROXY", "off");
 }
 

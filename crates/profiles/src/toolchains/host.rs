@@ -1,10 +1,10 @@
-//! What the host is to a search for tools: the caller's PATH, home and variables, and which folders belong to a tool.
+//! The host as a search for tools sees it: the caller's PATH, home and variables, and the directories of a tool.
 
 use crate::host::Host;
 use rustix::fs::{Access, AtFlags, CWD};
 use std::path::{Component, Path, PathBuf};
 
-/// The host as a search for tools sees it.
+/// View of the host for a search for tools.
 #[derive(Clone)]
 pub struct ToolHost {
     /// The caller's PATH, without relative entries.
@@ -13,28 +13,28 @@ pub struct ToolHost {
     pub home: Option<PathBuf>,
     /// The workspace, resolved.
     pub workspace: PathBuf,
-    /// Whether the command has a network. With one, a tool fills a cache of its own; without one, what the caller has
-    /// downloaded is shown read-only.
+    /// True if the command has a network. With one, a tool fills a cache of its own; without one, the caller's
+    /// downloads are shown read-only.
     pub network: bool,
-    /// What the calling process brought along.
+    /// Environment of the calling process.
     pub caller: Host,
 }
 
-/// A program that was found.
+/// Program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// The folder of PATH.
+    /// Directory of PATH in which the program was found.
     pub entry: PathBuf,
-    /// The program as it is called.
+    /// Path by which the program is called.
     pub file: PathBuf,
-    /// The file that it is.
+    /// Path of the program with links resolved.
     pub real: PathBuf,
-    /// Folders of PATH in the workspace that have a program of this name too, before this one.
+    /// Directories of PATH in the workspace that also have a program of this name, before this one.
     pub in_workspace: Vec<PathBuf>,
 }
 
 impl ToolHost {
-    /// Takes PATH and the home from the caller.
+    /// Takes PATH and home from the caller.
     pub fn of(caller: &Host, workspace: &Path, network: bool) -> Self {
         let path = caller.variable("PATH").unwrap_or_default();
         Self {
@@ -46,36 +46,37 @@ impl ToolHost {
         }
     }
 
-    /// A variable that holds an absolute path outside the workspace.
+    /// Returns the directory that a variable names, if it exists outside the workspace.
     pub fn folder_of(&self, variable: &str) -> Option<PathBuf> {
         let value = self.caller.variable(variable).map(PathBuf::from)?;
         self.folder(&value)
     }
 
-    /// A folder of the home, when it is there.
+    /// Returns a directory of the home, if it exists.
     pub fn in_home(&self, name: &str) -> Option<PathBuf> {
         self.folder(&self.home.as_ref()?.join(name))
     }
 
-    /// A variable as text.
+    /// Returns a variable as text, if it is UTF-8.
     pub fn text_of(&self, variable: &str) -> Option<String> {
         self.caller.variable(variable)?.to_str().map(str::to_owned)
     }
 
-    /// An existing folder that can be read and that neither lies in the workspace nor is reached through it.
+    /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
+    /// through it.
     pub fn folder(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 
-    /// An existing file that can be read, with the same condition.
+    /// Returns the real path of an existing, readable file, under the same condition.
     pub fn file(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path)?;
         (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
     }
 
-    /// The real path, unless the workspace has a say in where it leads. Every step is looked at: a folder of the
-    /// workspace that is a link by now (`.venv` → a folder of the home) would pass a look at the ends alone.
+    /// Returns the real path, unless the workspace can decide where it leads. Every step is checked: a check of the
+    /// ends alone would accept a directory of the workspace that is now a link (`.venv` → a directory of the home).
     fn outside(&self, path: &Path) -> Option<PathBuf> {
         let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
         let mut rest = parts(path);
@@ -107,13 +108,13 @@ impl ToolHost {
         at.symlink_metadata().is_ok().then_some(at)
     }
 
-    /// The first program on PATH with one of these names that does not come from the workspace.
+    /// Returns the first program on PATH with one of these names that does not come from the workspace.
     pub fn find(&self, names: &[&str]) -> Option<Tool> {
         let rank = |tool: &Tool| self.path.iter().position(|entry| *entry == tool.entry);
         names.iter().filter_map(|name| self.find_all(name).into_iter().next()).min_by_key(rank)
     }
 
-    /// All programs of a name, in the order of PATH.
+    /// Returns all programs of a name, in the order of PATH.
     pub fn find_all(&self, name: &str) -> Vec<Tool> {
         let mut in_workspace = Vec::new();
         let mut found = Vec::new();
@@ -136,22 +137,22 @@ impl ToolHost {
     }
 }
 
-/// Whether the caller can do this with it.
+/// Reports whether the caller has this access to a path.
 pub fn can(path: &Path, access: Access) -> bool {
     rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
 }
 
-/// What every sandbox sees anyway.
+/// Reports whether a path lies in a directory that every sandbox shows.
 pub fn is_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
 }
 
-/// Folders in a home that hold more than one tool, or keys.
+/// Directories of a home that hold more than one tool, or keys.
 const SHARED: &[&str] =
     &["", ".local", ".local/share", ".local/lib", ".config", ".cache", "bin", ".bin", "opt", "src", "projects", "work"];
 
-/// The folder that a program `FOLDER/bin/NAME` belongs to, when it is plainly the tool's own: no home, nothing above
-/// one, no folder where many things live, and none that holds the workspace.
+/// Returns the directory of a program `DIRECTORY/bin/NAME`, if it is plainly the tool's own: not a home, nothing above
+/// a home, not a directory shared by many tools, and none that holds the workspace.
 pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     let bin = real.parent()?;
     let folder = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
@@ -159,7 +160,7 @@ pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     let home = host.home.as_deref();
     let holds = |other: &Path| other.starts_with(folder);
     let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| folder == home.join(name)));
-    // A home of somebody else is one too.
+    // Another user's home is refused too.
     let other_home = folder.parent() == Some(Path::new("/home"));
     let keys = [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| folder.join(name).symlink_metadata().is_ok());
     // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
@@ -169,7 +170,7 @@ pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     (allowed && can(folder, Access::READ_OK | Access::EXEC_OK)).then(|| folder.to_owned())
 }
 
-/// Whether a folder is laid out as the installation of a language.
+/// Reports whether a directory is laid out as the installation of a language.
 fn is_marked(folder: &Path) -> bool {
     const MARKS: &[&str] = &["conda-meta", "pyvenv.cfg", "lib/node_modules", "lib/rustlib", "lib/modules", "pkg/tool"];
     let python = || {
@@ -184,16 +185,16 @@ pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A made host: a home with tools and a workspace in it.
+    /// Prepared host: a home with tools and a workspace in it.
     pub struct Scene {
-        /// Keeps it.
+        /// Guard that deletes the temporary directory.
         _dir: tempfile::TempDir,
-        /// The host.
+        /// View of the prepared host for a search.
         pub host: ToolHost,
     }
 
     impl Scene {
-        /// An empty one.
+        /// Creates an empty home and an empty workspace.
         pub fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let root = std::fs::canonicalize(dir.path()).unwrap();
@@ -204,12 +205,12 @@ pub(crate) mod tests {
             Self { _dir: dir, host }
         }
 
-        /// The home.
+        /// Returns the home directory.
         pub fn home(&self) -> PathBuf {
             self.host.home.clone().unwrap()
         }
 
-        /// A file of the home.
+        /// Writes a file of the home and returns its path.
         pub fn file(&self, name: &str, content: &str) -> PathBuf {
             let path = self.home().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -218,7 +219,7 @@ pub(crate) mod tests {
             path
         }
 
-        /// Puts a folder of the home on the PATH.
+        /// Puts a directory of the home on the PATH.
         pub fn on_path(&mut self, name: &str) {
             let folder = self.home().join(name);
             self.host.path.push(folder);

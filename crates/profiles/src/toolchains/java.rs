@@ -6,7 +6,7 @@ use super::host;
 use nexus_model::plan::HOME;
 use std::path::{Path, PathBuf};
 
-/// Finds them.
+/// Shows Java, Maven and Gradle with their tables and, without a network, their downloaded artifacts.
 pub fn find(to: &mut Adder<'_>) {
     match to.host.find(&["javac", "java"]) {
         None => to.note("java was not found on PATH"),
@@ -38,7 +38,7 @@ pub fn find(to: &mut Adder<'_>) {
     }
 }
 
-/// What Debian's Java and Maven link to from `/usr`. Not Maven's `settings.xml`.
+/// Returns the settings in `/etc` that Debian's Java and Maven link to from `/usr`, without Maven's `settings.xml`.
 fn tables(etc: &Path) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
     let names =

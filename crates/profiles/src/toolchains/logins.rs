@@ -1,9 +1,10 @@
-//! Files of logins in the directories that toolchains show: clients keep settings beside their programs (npm's global
-//! `etc/npmrc`, pip's `pip.conf` in an environment, conda's `.condarc`), with tokens and passwords of mirrors in them.
+//! Covers login files in the directories that toolchains show: clients keep settings beside their programs (npm's
+//! global `etc/npmrc`, pip's `pip.conf` in an environment, conda's `.condarc`), with tokens and passwords of mirrors in
+//! them.
 //!
-//! Such a file gets a file of Nexus's own over it: an empty one, or the least that its client accepts. Names decide, not
-//! content: a token in the path of an address looks like any other word. What a package manager downloaded is not
-//! searched (`Adder::show_unsearched`); neither are the directories of installed libraries.
+//! A file of Nexus's own is shown over such a file: an empty one, or the smallest that its client accepts. Names
+//! decide, not content: a token in the path of an address looks like any other word. Downloads of a package manager are
+//! not searched (`Adder::show_unsearched`); neither are the directories of installed libraries.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Covered wherever they lie. In small letters: NuGet's has several spellings.
+/// Names of files that are covered in every directory. In small letters: NuGet's has several spellings.
 const NAMES: &[&str] = &[
     // npm, pnpm, yarn, bun
     "npmrc",
@@ -67,7 +68,7 @@ const NAMES: &[&str] = &[
     "id_ed25519",
 ];
 
-/// Covered only in a directory of this name.
+/// Directory names and names of files that are covered only there.
 const IN_DIRECTORY: &[(&str, &str)] = &[
     ("conf", "settings.xml"),
     (".m2", "settings.xml"),
@@ -77,10 +78,10 @@ const IN_DIRECTORY: &[(&str, &str)] = &[
     (".docker", "config.json"),
 ];
 
-/// Every plain file in a directory of this name is covered.
+/// Directory names in which every plain file is covered.
 const WHOLE: &[&str] = &["init.d", "condarc.d", ".condarc.d"];
 
-/// Directories of installed libraries and of texts, which may be very large and hold no settings of a client.
+/// Names of directories of installed libraries and of texts, which may be very large and hold no settings of a client.
 const LIBRARIES: &[&str] = &[
     "site-packages",
     "dist-packages",
@@ -102,28 +103,28 @@ const LIBRARIES: &[&str] = &[
     "rustlib",
 ];
 
-/// Directories that lie in each other: `versions/3.12/lib/python3.12/distutils/distutils.cfg`, with one to spare.
+/// Maximum nesting of searched directories: `versions/3.12/lib/python3.12/distutils/distutils.cfg`, and one more.
 const MAX_DEPTH: usize = 7;
-/// Entries of one directory that a toolchain shows.
+/// Maximum number of entries that are searched below one shown directory.
 const MAX_ENTRIES: usize = 400_000;
 
-/// A directory could not be searched, so it may not be shown.
+/// Error of a directory that could not be searched and may not be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// It holds more than is looked through.
+    /// The directory holds more entries than the search allows.
     #[error("{0} holds more than {MAX_ENTRIES} entries and was not searched for logins")]
     TooLarge(PathBuf),
-    /// It cannot be read.
+    /// The directory cannot be read.
     #[error("{path} could not be searched for logins: {source}")]
     Unreadable {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Finds the files to cover below `shown`, relative to it, each with what is shown in its place.
+/// Finds the files to cover below `shown`, relative to it, each with the content that covers it.
 pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     let mut found = BTreeMap::new();
     let mut walk = WalkDir::new(shown).max_depth(MAX_DEPTH).follow_links(false).into_iter();
@@ -131,7 +132,7 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // Gone meanwhile, or a directory that the command cannot enter either.
+            // The entry vanished meanwhile, or is a directory that the command cannot enter either.
             Err(error) if error.io_error().is_some_and(is_harmless) => continue,
             Err(error) => return Err(SearchError::Unreadable { path: shown.to_owned(), source: error.into() }),
         };
@@ -155,14 +156,14 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     Ok(found)
 }
 
-/// Reports whether an entry that cannot be looked at hides nothing from the search.
+/// Reports whether an entry that cannot be inspected hides nothing from the search.
 fn is_harmless(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
-/// Adds a file, or the file that a link leads to where that is shown as well.
+/// Adds a file, or the target of a link if that is shown as well.
 fn add(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, path: &Path) {
-    // What leads nowhere shows nothing.
+    // A broken link shows nothing.
     let Ok(real) = std::fs::canonicalize(path) else { return };
     let Ok(root) = std::fs::canonicalize(shown) else { return };
     let Ok(relative) = real.strip_prefix(&root) else { return };
@@ -184,7 +185,7 @@ fn is_one_of(name: &OsStr, list: &[&str]) -> bool {
     list.iter().any(|known| name == *known)
 }
 
-/// The least that the client of such a file accepts.
+/// Returns the smallest content that the client of such a file accepts.
 fn cover(path: &Path) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default().to_ascii_lowercase();
     let extension = path.extension().unwrap_or_default();
@@ -205,7 +206,7 @@ fn cover(path: &Path) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-/// Keeps of Go's own defaults what can hold no login: without them `go` has no proxy at all.
+/// Keeps the lines of Go's own defaults that cannot hold a login: without them `go` has no proxy at all.
 fn go_env(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut kept = String::new();

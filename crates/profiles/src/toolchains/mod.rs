@@ -2,12 +2,12 @@
 //!
 //! Three rules hold for all of them:
 //!
-//! * What lies in the workspace leads nowhere. A `.venv/bin/python` in it may be a link that an earlier run made, and to
-//!   show what it points to would show any folder of the home (the link attack of the CVE-2024-0132 family).
-//! * A tool's whole folder is shown only when it is plainly the tool's own; else just the file ([`prefix`]).
-//! * Credentials and settings are never among what is shown: no `~/.cargo/credentials.toml`, `.npmrc`, `.pypirc`,
-//!   `.netrc`, `.m2/settings.xml`, git helpers. Where such a file lies in a directory that is shown, a file of Nexus's own
-//!   is shown in its place (`logins`). HOME inside is empty and private, so tools make caches of their own.
+//! * Nothing in the workspace leads outside. A `.venv/bin/python` in it may be a link that an earlier run made, and to
+//!   show its target would show any directory of the home (the link attack of the CVE-2024-0132 family).
+//! * A tool's whole directory is shown only when it is plainly the tool's own; otherwise the file alone ([`prefix`]).
+//! * Credentials and settings are never shown: no `~/.cargo/credentials.toml`, `.npmrc`, `.pypirc`, `.netrc`,
+//!   `.m2/settings.xml`, git helpers. Where such a file lies in a directory that is shown, a file of Nexus's own is
+//!   shown in its place (`logins`). HOME inside is empty and private, so tools make caches of their own.
 
 mod adder;
 mod found;
@@ -29,7 +29,7 @@ use adder::Adder;
 use nexus_policy::profile::{Grants, NetMode, Origin, Sourced, Toolchain};
 use std::path::{Path, PathBuf};
 
-/// Looks for the toolchains that were asked for.
+/// Finds the toolchains that the profile asks for.
 pub fn find(grants: &Grants, caller: &Host, workspace: &Path) -> Found {
     let mut found = Found::default();
     if grants.toolchains.is_empty() {
@@ -47,7 +47,7 @@ pub fn find(grants: &Grants, caller: &Host, workspace: &Path) -> Found {
     found
 }
 
-/// All toolchains.
+/// All toolchains that Nexus can find.
 const ALL: [Toolchain; 6] =
     [Toolchain::Python, Toolchain::Node, Toolchain::Rust, Toolchain::Go, Toolchain::Java, Toolchain::Git];
 

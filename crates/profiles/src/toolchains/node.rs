@@ -5,7 +5,7 @@ use super::adder::Adder;
 use super::host::Tool;
 use std::path::{Path, PathBuf};
 
-/// Finds it.
+/// Shows Node and npm, or the version that volta chooses.
 pub fn find(to: &mut Adder<'_>) {
     let Some(tool) = to.host.find(&["node"]) else {
         to.note("node was not found on PATH");
@@ -24,7 +24,7 @@ pub fn find(to: &mut Adder<'_>) {
     to.show_program(&tool, "the folder of Node and npm");
 }
 
-/// `VOLTA_HOME/bin/node` → the `bin` of the default version.
+/// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.
 fn volta(tool: &Tool) -> Option<PathBuf> {
     let home = std::fs::canonicalize(tool.entry.parent()?).ok()?;
     let text = std::fs::read(home.join("tools/user/platform.json")).ok()?;

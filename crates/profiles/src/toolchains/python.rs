@@ -5,7 +5,7 @@ use super::adder::Adder;
 use super::host;
 use std::path::{Path, PathBuf};
 
-/// Finds it.
+/// Shows Python: the versions of uv and pyenv, and the active virtual environment or the first Python on PATH.
 pub fn find(to: &mut Adder<'_>) {
     uv(to);
     let Some(tool) = to.host.find(&["python3", "python"]) else {
@@ -22,7 +22,7 @@ pub fn find(to: &mut Adder<'_>) {
             return;
         }
     }
-    // The interpreter of a virtual environment is a link: the environment and what it leads to are both needed.
+    // The interpreter of a virtual environment is a link: both the environment and the target are needed.
     let environment = tool.entry.parent().filter(|folder| folder.join("pyvenv.cfg").is_file());
     if let Some(environment) = environment.and_then(|folder| to.host.folder(folder)) {
         to.show(&environment, "the active virtual environment");
@@ -36,7 +36,7 @@ pub fn find(to: &mut Adder<'_>) {
     to.show_program(&tool, "the folder of Python");
 }
 
-/// Python installations of uv, and uv itself.
+/// Shows the Python installations of uv, and uv itself.
 fn uv(to: &mut Adder<'_>) {
     let installed = to.host.folder_of("UV_PYTHON_INSTALL_DIR").or_else(|| to.host.in_home(".local/share/uv/python"));
     if let Some(folder) = installed {
@@ -50,7 +50,7 @@ fn uv(to: &mut Adder<'_>) {
     }
 }
 
-/// The versions that pyenv would choose, as its `pyenv version-name` does: PYENV_VERSION, the nearest
+/// Puts the versions on PATH that pyenv would choose, as its `pyenv version-name` does: PYENV_VERSION, the nearest
 /// `.python-version`, the global one.
 fn pyenv(to: &mut Adder<'_>, root: &Path) {
     let chosen = to
@@ -69,8 +69,8 @@ fn pyenv(to: &mut Adder<'_>, root: &Path) {
     }
 }
 
-/// The `bin` of an installed version: exactly that name, or the newest with that beginning (`3.12` → `3.12.1`). The name
-/// may come from the workspace, so it is no path.
+/// Returns the `bin` of an installed version: exactly that name, or the newest with that beginning (`3.12` → `3.12.1`).
+/// The name may come from the workspace, so it is never used as a path.
 fn bin_of(root: &Path, version: &str) -> Option<PathBuf> {
     let plain = !version.is_empty() && version.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c));
     if !plain || version.starts_with('.') || version.starts_with('#') {
@@ -89,7 +89,7 @@ fn bin_of(root: &Path, version: &str) -> Option<PathBuf> {
     Some(versions.join(newest.1).join("bin")).filter(|bin| bin.is_dir())
 }
 
-/// A small plain file; a workspace may have anything under this name.
+/// Reads at most 4 KiB of a plain file; a workspace may have anything under this name.
 fn small_text(path: &Path) -> Option<String> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;

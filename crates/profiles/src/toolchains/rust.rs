@@ -1,7 +1,7 @@
 //! Rust. rustup's `cargo` and `rustc` are one program that starts the chosen toolchain from `RUSTUP_HOME`, which is
-//! shown read-only. `CARGO_HOME` is private and empty but for what was downloaded before: crates and git checkouts
-//! read-only when there is no network, and the settings without anything that could be a secret or a command of the
-//! host. With a network cargo downloads into its private folder, since it cannot add to a read-only one.
+//! shown read-only. `CARGO_HOME` is private and empty except for earlier downloads: crates and git checkouts read-only
+//! when there is no network, and the settings without anything that could be a secret or a command of the host. With a
+//! network cargo downloads into its private directory, since it cannot add to a read-only one.
 
 use super::adder::Adder;
 use super::host::{self, Tool};
@@ -9,7 +9,7 @@ use nexus_model::plan::HOME;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Finds it.
+/// Shows the Rust toolchain, the settings of cargo and, without a network, its downloads.
 pub fn find(to: &mut Adder<'_>) {
     let Some(tool) = to.host.find(&["cargo", "rustc"]) else {
         to.note("cargo was not found on PATH");
@@ -49,13 +49,13 @@ fn rustup(to: &mut Adder<'_>, tool: &Tool) {
     };
     to.show(&home, "the toolchains of rustup");
     to.set("RUSTUP_HOME", home.as_os_str());
-    // A toolchain that is not there cannot be installed into a read-only folder.
+    // A missing toolchain cannot be installed into a read-only directory.
     to.set("RUSTUP_AUTO_INSTALL", "0");
     to.found_in_workspace(tool);
     if host::is_system(&tool.entry) {
         return;
     }
-    // `~/.cargo/bin` holds programs alone; another folder may hold anything.
+    // `~/.cargo/bin` holds programs alone; another directory may hold anything.
     let own = tool.entry.ends_with(".cargo/bin") || tool.entry.ends_with("cargo/bin");
     match to.host.folder(&tool.entry) {
         Some(folder) if own => to.show_at(&folder, &tool.entry, "programs of cargo and rustup"),
@@ -72,9 +72,9 @@ fn rustup(to: &mut Adder<'_>, tool: &Tool) {
     to.path(&tool.entry);
 }
 
-/// What of cargo's settings makes a build work and names neither a secret nor a program: where crates come from, how
-/// code is generated. `token`, `credential-provider`, runners, wrappers, `env` and aliases stay out, and so does an
-/// address with a password in it.
+/// Returns the part of cargo's settings that a build needs and that names neither a secret nor a program: sources of
+/// crates, and code generation. `token`, `credential-provider`, runners, wrappers, `env` and aliases stay out, and so
+/// does an address with a password in it.
 fn without_secrets(text: &str) -> Result<String, String> {
     let all: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
     let mut kept = Table::new();
@@ -112,7 +112,8 @@ fn picked(from: &Table, names: &[&str]) -> Table {
     chosen.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// `https://user:password@host/`, and a token in the place of the user.
+/// Reports whether an address may hold a login: `https://user:password@host/`, a token in the place of the user, or a
+/// query.
 fn has_password(value: &Value) -> bool {
     let Value::String(text) = value else { return false };
     let Some((_, rest)) = text.split_once("://") else { return false };
