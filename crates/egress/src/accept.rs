@@ -1,7 +1,7 @@
-//! Accepting, so that nobody inside can keep a new connection waiting.
+//! Accepts connections, so that no process inside can keep a new connection waiting.
 //!
-//! Each connection is a task of its own; an idle one costs a few hundred bytes and no buffer. There is a bound on
-//! them, and beyond it a client is told so at once, since a connection that waits for a place looks like a hang.
+//! Each connection is a task of its own; an idle one costs a few hundred bytes and no buffer. Their number is bounded,
+//! and a client beyond the bound is refused at once, since a connection that waits for a place looks like a hang.
 
 use crate::denials;
 use crate::host_port;
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// After a failure that does not name one connection, such as no descriptors left.
+/// Pause after a failure that does not concern one connection, such as no descriptors left.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
-/// Shorter than any time-out of a connection.
+/// Interval at which [`keep_beat`] wakes the runtime; shorter than any time-out of a connection.
 const BEAT: Duration = Duration::from_secs(1);
-/// Clients beyond the bound that are told so; more than these only get a reset.
+/// Number of clients beyond the bound that get an answer at one time; all others get only a reset.
 const TOLD: usize = 64;
 
-/// What is spoken on a listener.
+/// Protocol of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     Http,
@@ -31,11 +31,11 @@ pub(crate) enum Door {
     TransparentV4,
     TransparentV6,
     Dns,
-    /// Any bytes, for this port of the host's loopback.
+    /// Any bytes, passed to this port of the host's loopback.
     HostPort(u16),
 }
 
-/// Accepts for ever on `listener`, which is bound to `at`.
+/// Accepts connections for ever on `listener`, which is bound to `at`.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: SocketAddr, door: Door) {
     let told = Arc::new(AtomicUsize::new(0));
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: Socke
                 None => turn_away(&shared, stream, door, &told),
             },
             Err(error) => {
-                // An aborted connection is nobody's fault; without descriptors, waiting gives some back.
+                // A client may have aborted the connection; without descriptors, waiting frees some.
                 drop(error);
                 tokio::time::sleep(PAUSE).await;
             }
@@ -79,7 +79,7 @@ fn keep_beat(shared: &Arc<Shared>) {
     });
 }
 
-/// One of the bounded places; given back when it is dropped.
+/// Place among the bounded number of connections; released when it is dropped.
 struct Place(Arc<Shared>);
 
 impl Place {
@@ -110,7 +110,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, d
     drop(place);
 }
 
-/// Tells a client that there are too many.
+/// Refuses a client because there are too many connections.
 fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc<AtomicUsize>) {
     let denial = denials::too_many(format!("the sandbox has {} connections already", shared.limits.clients));
     let way = match door {

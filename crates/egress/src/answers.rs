@@ -1,7 +1,7 @@
-//! Answers of the name servers that still hold, bounded in number and size.
+//! Keeps valid answers of the name servers, bounded in number and size.
 //!
-//! The program inside can choose the name, and with it the name server and all that it says. So nothing of an answer is kept but
-//! the addresses, and no answer with more of them than are used.
+//! The program inside can choose the name, and with it the name server and its whole answer. So only the addresses of
+//! an answer are kept, and no answer with more of them than are used.
 
 use crate::resolve::MAX_ADDRESSES;
 use hickory_proto::rr::RecordType;
@@ -11,22 +11,22 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Answers that are kept at one time. With all their addresses they take less than 1 MiB.
+/// Maximum number of kept answers. With all their addresses they take less than 1 MiB.
 const MAX_ANSWERS: usize = 512;
-/// The longest that an answer is kept, whatever it says.
+/// Maximum age of a kept answer, whatever its time to live.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The answer for one family.
+/// Answer for one address family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) addrs: Vec<IpAddr>,
-    /// When the answer ends; `None` where it does not say.
+    /// Time at which the answer ends; `None` if the answer has no time to live.
     pub(crate) until: Option<Instant>,
-    /// Says that no answer came in time, which is remembered as long as the answer for the other family.
+    /// True if no answer came in time, which is remembered as long as the answer for the other family.
     pub(crate) silent: bool,
 }
 
-/// The answers that are kept.
+/// Table of kept answers.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<HashMap<(Name, RecordType), Family>>);
 
@@ -40,7 +40,7 @@ impl Answers {
         self.kept().get(&(name.clone(), kind)).filter(|family| holds(family, now)).cloned()
     }
 
-    /// Keeps an answer as long as it holds. Where too many are kept, the one that ends first gives way.
+    /// Keeps an answer until it ends. When the table is full, the answer that ends first is dropped.
     pub(crate) fn keep(&self, name: &Name, kind: RecordType, family: &Family, now: Instant) {
         if family.addrs.len() > MAX_ADDRESSES || !holds(family, now) {
             return;

@@ -1,24 +1,25 @@
-//! A question to a person about what the policy does not list.
+//! Asks a person about attempts that the policy does not list.
 
 use nexus_policy::net::{AnyRule, Attempt, Denial};
 use std::pin::Pin;
 
-/// What was answered.
+/// Answer of a person or of the time limit.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// No, or nobody answered in time.
+    /// Denies the attempt: the person refused, or did not answer in time.
     Deny,
-    /// This one attempt, by this rule; its connection ends when the policy without the rule would end it otherwise.
+    /// Allows this one attempt by this rule; its connection ends when the policy without the rule would end it
+    /// otherwise.
     Once(AnyRule),
-    /// The policy was replaced meanwhile (`Egress::reload`): decide anew.
+    /// Asks for a new decision, since the policy was replaced meanwhile (`Egress::reload`).
     Again,
 }
 
-/// An answer that is being waited for.
+/// Future of an answer.
 pub type Asked<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// Asks. One attempt waits for its answer while others go on; it is asked once.
+/// Asks a person. One attempt waits for its answer while others go on; each attempt is asked once.
 pub trait Approver: Send + Sync {
-    /// Asks about `attempt`. Must end by itself: no answer within the approver's own time is [`Answer::Deny`].
+    /// Asks about `attempt`. Must end on its own: no answer within the approver's own time is [`Answer::Deny`].
     fn ask<'a>(&'a self, attempt: &'a Attempt, denial: &'a Denial) -> Asked<'a>;
 }

@@ -1,12 +1,11 @@
-//! What is recorded: one line of JSON per attempt, and one more when its connection ends.
+//! Records the egress: one line of JSON per attempt, and another when its connection ends.
 //!
-//! A decision has the hash of the policy that made it and all that went into it; the policy itself stands before its
-//! first decision ([`grounds`](crate::grounds)). So a reader can make each decision once more
-//! (`nexus_policy::net::Replay`).
+//! A decision has the hash of the policy that made it and all its inputs; the policy itself stands before its first
+//! decision ([`grounds`](crate::grounds)). So a reader can repeat each decision (`nexus_policy::net::Replay`).
 //!
 //! The first line is written before anything is dialled. If it cannot be written the attempt is denied: a connection
-//! that nobody can find in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
-//! information, which is where secrets travel.
+//! that is missing in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user
+//! information, which may carry secrets.
 
 use crate::repeats::Repeats;
 use nexus_model::Digest;
@@ -19,110 +18,110 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What happened.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A policy decides from here on.
+    /// A policy comes into force.
     Policy,
     /// A connection was allowed and is about to be made.
     Allow,
     /// An attempt was denied.
     Deny,
-    /// One more request on a connection that exists was allowed.
+    /// A further request on an existing connection was allowed.
     Request,
-    /// A name was asked for.
+    /// A program asked for a name.
     Dns,
-    /// A name that no rule has exactly is about to be looked up outside.
+    /// Nexus is about to look up a name outside that no rule has exactly.
     Resolve,
     /// An allowed connection could not be made.
     Fail,
-    /// A connection was ended by Nexus; `code` says why.
+    /// Nexus ended a connection; `code` is the reason.
     Cut,
     /// A connection ended.
     Close,
 }
 
-/// One line.
+/// One line of the record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// The version of this form.
+    /// Version of this form.
     pub v: u8,
     /// Milliseconds since 1970, by the wall clock.
     pub time_ms: u64,
-    /// What happened.
+    /// Kind of the event.
     pub event: EventKind,
-    /// The attempt; its later lines have the same.
+    /// Id of the attempt; its later lines have the same.
     pub id: u64,
-    /// How it came in; `null` for DNS.
+    /// Way by which the attempt came in; `null` for DNS.
     pub way: Option<Way>,
-    /// The program, where it is known.
+    /// Program that connected, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// The host in canonical form; empty if it could not be read.
     pub host: String,
     /// The port; 0 if it could not be read, and for DNS.
     pub port: u16,
-    /// `OK` or why not.
+    /// `OK`, or the reason of the denial.
     pub code: DenyCode,
-    /// The rule that decided.
+    /// Rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
-    /// One sentence.
+    /// Explanation in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
-    /// The addresses that are dialled.
+    /// Addresses to dial.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
-    /// How long they hold, in seconds.
+    /// Time to live of the addresses, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u32>,
-    /// `false` where the operator's upstream proxy resolves.
+    /// `false` if the operator's upstream proxy resolves the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses_checked: Option<bool>,
-    /// The policy that decided, by the hash of its canonical form.
+    /// Hash of the canonical form of the policy that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Digest>,
-    /// The policy itself, where it comes into force. One that is very long is left out.
+    /// Policy that comes into force. A very long one is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_force: Option<serde_json::Value>,
-    /// What was asked of the policy, where this line holds all that it was asked with.
+    /// Question to the policy, if this line holds all of its inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Check>,
-    /// When, by the policy's clock.
+    /// Time of the decision, by the policy's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
-    /// What a name resolved to that was denied then.
+    /// Addresses to which a name resolved that was then denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<IpAddr>>,
-    /// A rule that somebody gave for this connection alone.
+    /// Rule that a person gave for this connection alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub once: Option<AnyRule>,
-    /// The addresses among them that the kernel said are this host's own, beside those of the policy.
+    /// Addresses among them that the kernel reported as this host's own, beside those of the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<IpAddr>,
-    /// What is known of denied names behind the addresses, where everything else is open.
+    /// Known facts about denied names behind the addresses, where everything else is open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<Behind>,
-    /// The one of the addresses that answered, where the connection has ended.
+    /// Address that answered, once the connection has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialed: Option<IpAddr>,
-    /// Bytes to the network.
+    /// Number of bytes to the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_up: Option<u64>,
-    /// Bytes to the sandbox.
+    /// Number of bytes to the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_down: Option<u64>,
-    /// From the first line to the last.
+    /// Milliseconds from the first line to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// How many identical refusals this line stands for, where it is more than one.
+    /// Number of identical refusals that this line stands for, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
 }
 
 impl Event {
-    /// A line with the least that every line has.
+    /// Creates a line with only the fields that every line has.
     pub(crate) fn new(event: EventKind, id: u64) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -191,12 +190,12 @@ impl Event {
         }
     }
 
-    /// Whether identical lines of this kind, as refusals, may share one.
+    /// Reports whether identical lines of this kind, as refusals, may share one line.
     pub(crate) fn kind_may_repeat(&self) -> bool {
         matches!(self.event, EventKind::Deny | EventKind::Dns)
     }
 
-    /// The line, with its end.
+    /// Returns the line in JSON, with its line feed.
     pub fn line(&self) -> Result<String, AuditError> {
         let mut line = serde_json::to_string(self).map_err(|source| AuditError::Form { source })?;
         line.push('\n');
@@ -204,25 +203,25 @@ impl Event {
     }
 }
 
-/// Why an event could not be recorded.
+/// Error of an event that could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// It makes no JSON.
+    /// The event cannot be written as JSON.
     #[error("the audit event makes no JSON: {source}")]
     Form {
-        /// Why.
+        /// Error of the serializer.
         source: serde_json::Error,
     },
-    /// It could not be written.
+    /// The line could not be written.
     #[error("the audit log cannot be written: {source}")]
     Write {
-        /// Why, such as a full disk.
+        /// Error of the system, such as a full disk.
         source: std::io::Error,
     },
-    /// It is as long as it may be.
+    /// The log has reached its maximum length.
     #[error("the audit log has reached its {max_bytes} bytes")]
     Full {
-        /// Its bound.
+        /// Maximum length of the log, in bytes.
         max_bytes: u64,
     },
     /// Another kind of sink failed.
@@ -230,13 +229,13 @@ pub enum AuditError {
     Other(String),
 }
 
-/// Where events go. It is called on the thread that serves connections, so it must not wait for long.
+/// Receiver of events. It is called on the thread that serves connections, so it must not wait for long.
 pub trait Sink: Send + Sync {
-    /// Records one event, or says that it did not.
+    /// Records one event, or returns an error if it did not.
     fn record(&self, event: &Event) -> Result<(), AuditError>;
 }
 
-/// The sink with the count of what it could not take.
+/// Sink with a count of the events that it could not record.
 pub(crate) struct Audit {
     sink: Arc<dyn Sink>,
     lost: AtomicU64,
@@ -248,21 +247,21 @@ impl Audit {
         Self { sink, lost: AtomicU64::new(0), repeats: Mutex::default() }
     }
 
-    /// For what must not happen unrecorded.
+    /// Records an event whose action must not happen unrecorded.
     pub(crate) fn must(&self, event: &Event) -> Result<(), AuditError> {
         self.sink.record(event).inspect_err(|_| {
             self.lost.fetch_add(1, Ordering::Relaxed);
         })
     }
 
-    /// For what has happened already, or is a refusal: a failure changes nothing but is counted and told at the end.
-    /// Refusals that are repeated share lines.
+    /// Records an event that has already happened or is a refusal: a failure changes nothing, but is counted and
+    /// reported at the end. Repeated refusals share lines.
     pub(crate) fn note(&self, event: &Event) {
         let lines = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).take(event);
         self.put(&lines);
     }
 
-    /// Writes what waits for more of its kind.
+    /// Writes the lines that wait for repetitions.
     pub(crate) fn flush(&self) {
         let lines = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).drain();
         self.put(&lines);

@@ -5,12 +5,12 @@
 //!       a decision ◀── those that it is about ──┘        └─ a new one ─▶ every open connection is decided again
 //! ```
 //!
-//! Each name has its own time: an answer is kept for as long as it holds, within bounds, and one that fails is asked for ever more
-//! seldom. So neither a short time to live nor a dead name server makes the other names be asked.
+//! Each name has its own interval: an answer is kept until it ends, within bounds, and a name that fails is asked ever
+//! less often. So neither a short time to live nor a dead name server causes look-ups of the other names.
 //!
-//! The names come from the user's rules, so a look-up carries nothing out of the sandbox. Addresses of an earlier answer are kept:
-//! names with many servers answer with a few at a time. A name whose addresses are not known, or too many, closes every
-//! connection that could lead there unseen.
+//! The names come from the user's rules, so a look-up carries nothing out of the sandbox. Addresses of an earlier
+//! answer are kept: names with many servers answer with a few at a time. A name whose addresses are not known, or too
+//! many, closes every connection that could lead there unseen.
 
 use crate::config::Limits;
 use crate::resolve::{ResolveError, Resolved, Resolver};
@@ -24,30 +24,31 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-/// Denied names that are followed.
+/// Maximum number of denied names that are followed.
 const MAX_NAMES: usize = 256;
-/// Addresses of one name. With more it counts as not known.
+/// Maximum number of addresses of one name. A name with more counts as not known.
 const MAX_ADDRESSES: usize = 1024;
-/// Look-ups at one time.
+/// Maximum number of look-ups at one time.
 const PARALLEL: usize = 16;
-/// How often `Limits::follow_every` passes between two look-ups of a name whose answers hold for long.
+/// Longest interval between two look-ups of a name with a long-lived answer, in units of `Limits::follow_every`.
 const LONGEST: u32 = 2;
-/// The first look-up after a failure comes within this part of `Limits::follow_every`, each further one after twice the time.
+/// The first look-up after a failure comes within this part of `Limits::follow_every`, each further one after twice the
+/// time.
 const FIRST_RETRY: u32 = 6;
-/// How often `Limits::follow_every` passes at most between two look-ups of a name that fails.
+/// Longest interval between two look-ups of a name that fails, in units of `Limits::follow_every`.
 const LONGEST_RETRY: u32 = 10;
 
-/// What is known of one name.
+/// State of one denied name.
 #[derive(Debug, Default)]
 struct Known {
-    /// Whether a look-up was answered.
+    /// True if a look-up was answered.
     answered: bool,
-    /// Whether an answer had too many addresses to be used.
+    /// True if an answer had too many addresses to be used.
     too_many: bool,
     addresses: BTreeSet<IpAddr>,
-    /// Look-ups that failed since the last answer.
+    /// Number of look-ups that failed since the last answer.
     failures: u32,
-    /// When to look it up again.
+    /// Time of the next look-up.
     due: Option<Instant>,
 }
 
@@ -56,7 +57,7 @@ impl Known {
         self.answered && !self.too_many && self.addresses.len() <= MAX_ADDRESSES
     }
 
-    /// Takes what a look-up gave, `None` where it took too long. Returns whether that is new.
+    /// Takes the result of a look-up, `None` if it took too long. Reports whether the state changed.
     fn take(&mut self, found: Option<&Result<Resolved, ResolveError>>, every: Duration) -> bool {
         let now = Instant::now();
         let (before, whole) = (self.addresses.len(), self.is_whole());
@@ -67,7 +68,7 @@ impl Known {
             return self.is_whole() != whole;
         };
         if matches!(found.partial, Some(ResolveError::Local { .. })) {
-            // The family that was not asked for may be asked for soon.
+            // The family that was not asked may be asked soon.
             self.failures = self.failures.saturating_add(1);
             self.due = Some(now + retry_in(self.failures, every));
         } else {
@@ -81,29 +82,30 @@ impl Known {
     }
 }
 
-/// Returns how long an answer is kept.
+/// Returns the interval after an answer.
 fn again_in(ttl_s: Option<u32>, every: Duration) -> Duration {
     let most = every * LONGEST;
     ttl_s.map_or(most, |ttl_s| Duration::from_secs(ttl_s.into()).clamp(every, most))
 }
 
-/// Returns the pause after so many failures in a row.
+/// Returns the interval after so many failures in a row.
 fn retry_in(failures: u32, every: Duration) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
     (every / FIRST_RETRY).saturating_mul(doubled).min(every * LONGEST_RETRY)
 }
 
-/// The addresses of denied names.
+/// State of all denied names.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     known: Mutex<BTreeMap<Name, Known>>,
-    /// Wakes the task: there is another policy.
+    /// Wakes the task for a new policy.
     changed: Notify,
-    /// Wakes who waits for a first answer.
+    /// Wakes the decisions that wait for a first answer.
     asked: Notify,
 }
 
-/// Returns what is known of denied names behind these addresses, as far as it concerns `attempt`.
+/// Returns the denied names behind these addresses, and a name whose addresses are not known, where they concern
+/// `attempt`.
 fn among(
     policy: &Policy,
     known: &BTreeMap<Name, Known>,
@@ -122,14 +124,14 @@ fn among(
             unknown = Some(Behind { name: name.clone(), address: None });
         }
     }
-    // One is enough to decide.
+    // One name is enough to decide.
     if found.is_empty() {
         found.extend(unknown);
     }
     found
 }
 
-/// Returns what is known of denied names behind these addresses after one look-up of each, for a decision without an egress.
+/// Returns the denied names behind these addresses after one look-up of each, for a decision without an egress.
 pub async fn behind_now(
     policy: &Policy,
     resolver: Arc<dyn Resolver>,
@@ -148,7 +150,7 @@ impl Followed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is known of denied names behind these addresses, as far as it concerns `attempt`.
+    /// Returns the denied names behind these addresses, where they concern `attempt`.
     pub(crate) fn among(
         &self,
         policy: &Policy,
@@ -161,7 +163,7 @@ impl Followed {
         among(policy, &self.known(), attempt, to)
     }
 
-    /// Says that there is another policy, whose names are to be looked up.
+    /// Reports a new policy, whose names must be looked up.
     pub(crate) fn policy_changed(&self) {
         self.changed.notify_one();
     }
@@ -174,7 +176,7 @@ impl Followed {
         }
     }
 
-    /// Waits until each denied name was looked up once, or for so long.
+    /// Waits until each denied name was looked up once, at most for `limit`.
     pub(crate) async fn until_asked(&self, policy: &Policy, limit: Duration) {
         let asked = async {
             loop {
@@ -191,14 +193,14 @@ impl Followed {
         timeout(limit, asked).await.unwrap_or_default();
     }
 
-    /// Returns when the next of these names is to be looked up: `None` for one that never was.
+    /// Returns the time of the next look-up among these names; `None` if one was never looked up.
     fn next_due(&self, policy: &Policy) -> Option<Instant> {
         let known = self.known();
         let due = |name: &Name| known.get(name).and_then(|known| known.due);
         policy.followed().take(MAX_NAMES).map(due).min().flatten()
     }
 
-    /// Looks up every name whose time has come; returns whether there is something new.
+    /// Looks up every name whose time has come; reports whether a state changed.
     async fn look_up(&self, policy: &Policy, resolver: &Arc<dyn Resolver>, limit: Duration, every: Duration) -> bool {
         let now = Instant::now();
         let is_due = |name: &&Name| self.known().get(*name).and_then(|known| known.due).is_none_or(|due| due <= now);
@@ -226,7 +228,7 @@ impl Followed {
     }
 }
 
-/// Looks the denied names up as long as the egress lives.
+/// Looks up the denied names as long as the egress lives.
 pub(crate) async fn follow(shared: Arc<Shared>) {
     loop {
         let policy = shared.registry.policy();

@@ -1,6 +1,7 @@
 //! Bounds that all connections of one sandbox share: memory of unfinished heads, the kernel's buffers, and refusals.
 //!
-//! The egress works outside the sandbox's own limits, so what a sandbox makes it hold or do is bounded here.
+//! The egress works outside the sandbox's own limits, so this module bounds the memory and work that a sandbox can
+//! cause.
 
 use crate::config::Limits;
 use crate::inbuf::InBuf;
@@ -11,19 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What each connection may hold uncounted: one read.
+/// Bytes that each connection may hold uncounted: one read.
 const FREE: usize = 8 * 1024;
-/// The kernel gives a busy socket up to this (tcp_rmem[2], tcp_wmem[2]) when nobody sets its buffers.
+/// Bytes that the kernel gives a busy socket at most (tcp_rmem[2], tcp_wmem[2]) when no program sets its buffers.
 const TUNED: usize = 8 * 1024 * 1024;
-/// Connections whose buffers the kernel tunes.
+/// Maximum number of connections whose buffers the kernel tunes.
 const MOST_TUNED: usize = 16;
-/// The least and the most of a buffer that is set.
+/// Bounds of a buffer that the egress sets, in bytes.
 const SMALLEST: usize = 16 * 1024;
 const LARGEST: usize = 256 * 1024;
-/// The longest that one refusal waits.
+/// Longest wait after one refusal, in milliseconds.
 const LONGEST_MS: u64 = 1000;
 
-/// Bytes of heads and ClientHellos that were not passed on yet, of both sides.
+/// Count of the bytes of unfinished heads and ClientHellos, of both sides.
 #[derive(Debug)]
 pub(crate) struct Heads {
     held: AtomicUsize,
@@ -35,13 +36,13 @@ impl Heads {
         Self { held: AtomicUsize::new(0), most }
     }
 
-    /// A share that holds nothing yet.
+    /// Returns a share that holds nothing yet.
     pub(crate) fn share(self: &Arc<Self>) -> Share {
         Share { heads: Arc::clone(self), counted: 0 }
     }
 }
 
-/// One connection's part; given back when it is dropped.
+/// Share of one connection; given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     heads: Arc<Heads>,
@@ -49,12 +50,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Counts the memory of `held`; whether it still fits.
+    /// Counts the memory of `held`; reports whether it still fits.
     pub(crate) fn covers(&mut self, held: &InBuf) -> bool {
         self.covers_bytes(held.capacity())
     }
 
-    /// Counts so many bytes of memory, and returns whether they still fit.
+    /// Counts so many bytes of memory, and reports whether they still fit.
     pub(crate) fn covers_bytes(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE);
         if wanted > self.counted {
@@ -75,7 +76,7 @@ impl Drop for Share {
     }
 }
 
-/// The size for the buffers of one more socket beside `open` connections; `None` leaves it to the kernel.
+/// Returns the buffer size of a further socket beside `open` connections; `None` leaves it to the kernel.
 fn buffer(limits: &Limits, open: usize) -> Option<usize> {
     let tuned = (limits.buffer_bytes / TUNED).min(MOST_TUNED);
     (open > tuned).then(|| (limits.buffer_bytes / open).clamp(SMALLEST, LARGEST))
@@ -85,7 +86,7 @@ impl Shared {
     /// Bounds the kernel's memory for `socket` where many connections are open.
     pub(crate) fn bound_buffers(&self, socket: &impl AsFd) {
         let Some(size) = buffer(&self.limits, self.clients.load(Ordering::Relaxed)) else { return };
-        // It fails only on a socket that is gone already.
+        // Setting a size fails only on a socket that is gone already.
         for set in
             [sockopt::set_socket_recv_buffer_size(socket, size), sockopt::set_socket_send_buffer_size(socket, size)]
         {
@@ -95,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Waits where a sandbox gets refused much more often than a program by mistake does.
+    /// Slows down a sandbox whose attempts are refused far more often than a mistaken program's.
     pub(crate) async fn pause_after_refusal(&self) {
         let wait = self.pace.take(self.clock.now().0, LONGEST_MS);
         if wait > 0 {

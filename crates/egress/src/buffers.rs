@@ -1,18 +1,18 @@
-//! Memory for tunnels, lent while a tunnel moves bytes.
+//! Buffers for tunnels, leased while a tunnel moves bytes.
 //!
-//! Thousands of idle tunnels must cost nothing; a busy one wants few system calls per gigabyte. So a tunnel borrows a
+//! Thousands of idle tunnels must cost nothing; a busy one wants few system calls per gigabyte. So a tunnel leases a
 //! small buffer when the kernel has bytes for it, and one of a bounded number of large ones while it keeps filling it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A small buffer.
+/// Size of a small buffer in bytes.
 pub(crate) const SMALL: usize = 16 * 1024;
-/// A large buffer.
+/// Size of a large buffer in bytes.
 pub(crate) const LARGE: usize = 256 * 1024;
-/// Large ones at one time: 8 MiB. Further busy tunnels go on with small ones.
+/// Maximum number of leased large buffers: 8 MiB. Further busy tunnels use small ones.
 const LARGE_LENT: usize = 32;
-/// How many of each are kept for the next borrower.
+/// Number of buffers of each size that are kept for reuse.
 const KEPT: usize = 4;
 
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ struct Shelf {
     large_lent: usize,
 }
 
-/// Where buffers are borrowed.
+/// Pool of buffers for all tunnels of a sandbox.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buffers(Arc<Mutex<Shelf>>);
 
 impl Buffers {
-    /// A large buffer if `busy` and one is left, else a small one.
+    /// Leases a large buffer if `busy` and one is left, otherwise a small one.
     pub(crate) fn lend(&self, busy: bool) -> Lent {
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let data = if busy && shelf.large_lent < LARGE_LENT {
@@ -40,7 +40,7 @@ impl Buffers {
     }
 }
 
-/// A borrowed buffer; it goes back by itself.
+/// Leased buffer; it returns to its pool when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lent {
     data: Box<[u8]>,

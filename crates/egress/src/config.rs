@@ -1,4 +1,4 @@
-//! What an egress is started with.
+//! Configuration with which an egress starts.
 
 use crate::approve::Approver;
 use crate::audit::Sink;
@@ -14,34 +14,34 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything but the listeners.
+/// Configuration of an egress, without its listeners.
 pub struct Config {
-    /// What may be reached.
+    /// Policy of the targets that may be reached.
     pub policy: Arc<Policy>,
     /// The clock of `policy`'s end.
     pub clock: Clock,
-    /// Who turns names into addresses.
+    /// Resolver of names to addresses.
     pub resolver: Arc<dyn Resolver>,
     /// The operator's proxy, which a policy with `upstream_proxy` needs.
     pub upstream_proxy: Option<UpstreamProxy>,
-    /// Where every attempt is recorded before it is made.
+    /// Receiver of a record of every attempt before it is made.
     pub audit: Arc<dyn Sink>,
-    /// Bounds that are no part of the policy: they keep one sandbox from using up the host.
+    /// Bounds beside the policy: they keep one sandbox from using up the host.
     pub limits: Limits,
-    /// Who says which program connected.
+    /// Finder of the program that connected.
     pub programs: Arc<dyn Programs>,
-    /// Who is asked about what a policy with `ask` does not list; without one it is denied.
+    /// Approver for attempts that a policy with `ask` does not list; without one they are denied.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Who says where a redirected connection was going.
+    /// Finder of the original destination of a redirected connection.
     pub destinations: Arc<dyn Destinations>,
-    /// Says which addresses are this host's own; `None` asks the kernel about the network of this process.
+    /// Source of this host's own addresses; `None` asks the kernel about the network of this process.
     pub own_addresses: Option<Arc<dyn OwnAddresses>>,
-    /// Threads. One serves thousands of tunnels; more help when one sandbox moves gigabytes.
+    /// Number of threads. One serves thousands of tunnels; more help when one sandbox moves gigabytes.
     pub workers: usize,
 }
 
 impl Config {
-    /// The usual: the system's resolver, no upstream proxy, no questions, one thread.
+    /// Creates the usual configuration: the system's resolver, no upstream proxy, no questions, one thread.
     pub fn new(policy: Arc<Policy>, clock: Clock, audit: Arc<dyn Sink>) -> Self {
         Self {
             policy,
@@ -59,64 +59,65 @@ impl Config {
     }
 }
 
-/// The sockets inside of the sandbox's namespace, already bound and listening; what is `None` is not served.
+/// Sockets in the sandbox's namespace, already bound and listening; a protocol with `None` is not served.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// HTTP: CONNECT and absolute-form requests.
+    /// Listener for HTTP: CONNECT and absolute-form requests.
     pub http: Option<TcpListener>,
-    /// SOCKS5.
+    /// Listener for SOCKS5.
     pub socks: Option<TcpListener>,
-    /// Redirected IPv4 connections.
+    /// Listener for redirected IPv4 connections.
     pub transparent_v4: Option<TcpListener>,
-    /// Redirected IPv6 connections.
+    /// Listener for redirected IPv6 connections.
     pub transparent_v6: Option<TcpListener>,
-    /// DNS over UDP.
+    /// Socket for DNS over UDP.
     pub dns_udp: Option<UdpSocket>,
-    /// DNS over TCP.
+    /// Listener for DNS over TCP.
     pub dns_tcp: Option<TcpListener>,
     /// Listeners that stand for ports of the host's loopback, each with that port.
     pub host_ports: Vec<(u16, TcpListener)>,
 }
 
-/// Bounds per sandbox.
+/// Bounds of one sandbox.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections from the sandbox at one time, whatever they are for. Less where descriptors are scarce.
+    /// Connections from the sandbox at one time, for any purpose. Fewer where descriptors are scarce.
     pub clients: usize,
-    /// Bytes of all heads and ClientHellos together that are not whole yet.
+    /// Bytes of all unfinished heads and ClientHellos together.
     pub heads_bytes: usize,
     /// Bytes of the kernel's buffers for all connections together, in each direction, as far as the egress sets them.
     pub buffer_bytes: usize,
-    /// Bytes of an HTTP head.
+    /// Bytes of one HTTP head.
     pub head_bytes: usize,
-    /// Bytes of a request target.
+    /// Bytes of one request target.
     pub target_bytes: usize,
-    /// Fields of an HTTP head.
+    /// Number of fields of one HTTP head.
     pub fields: usize,
-    /// From the first byte of a request, greeting, question or head of an answer to its last.
+    /// Time from the first byte of a request, greeting, question or head of an answer to its last.
     pub head_time: Duration,
-    /// A kept HTTP connection between two requests.
+    /// Idle time of a kept HTTP connection between two requests.
     pub keep_alive: Duration,
-    /// Until a ClientHello is complete.
+    /// Time until a ClientHello is complete.
     pub hello_time: Duration,
-    /// A look-up.
+    /// Time of one look-up.
     pub resolve_time: Duration,
-    /// Look-ups for connections at one time. Less where descriptors are scarce.
+    /// Look-ups for connections at one time. Fewer where descriptors are scarce.
     pub look_ups: usize,
-    /// The least time between two look-ups of one denied name in an open network. Answers that hold for less are kept so long.
+    /// Minimum time between two look-ups of one denied name in an open network. Answers that hold for less are kept so
+    /// long.
     pub follow_every: Duration,
-    /// One address that does not answer.
+    /// Time of a connection attempt to one address.
     pub connect_time: Duration,
-    /// Until the next address is tried beside a silent one (RFC 8305).
+    /// Time until the next address is tried beside a silent one (RFC 8305).
     pub connect_stagger: Duration,
-    /// A tunnel or exchange without a byte in either direction. A peer that is gone is noticed sooner, by keepalives.
+    /// Time of a tunnel or exchange without a byte in either direction. A lost peer is noticed sooner, by keepalives.
     pub idle: Duration,
-    /// The same after one direction has ended. A client that is gone looks like one that only has nothing more to say.
+    /// The same time after one direction has ended. A lost client looks like one that only has nothing more to send.
     pub half_closed: Duration,
 }
 
 impl Limits {
-    /// The limits of a sandbox that may use so much memory itself.
+    /// Returns the limits of a sandbox that may use so much memory itself.
     pub fn within(memory_bytes: u64) -> Self {
         let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
         let most = Self::default();

@@ -3,7 +3,7 @@
 use crate::resolve::ResolveError;
 use nexus_policy::net::{Cause, Denial, DenyCode, Target};
 
-/// A request that breaks the rules of its protocol.
+/// Denies a request that breaks the rules of its protocol.
 pub(crate) fn malformed(explanation: impl Into<String>) -> Denial {
     Denial {
         cause: Cause::Unreadable,
@@ -14,22 +14,22 @@ pub(crate) fn malformed(explanation: impl Into<String>) -> Denial {
     }
 }
 
-/// Nexus itself cannot do what it must; then nothing is allowed.
+/// Denies an attempt because Nexus itself failed; nothing is allowed then.
 pub(crate) fn internal(explanation: impl Into<String>) -> Denial {
     Denial { code: DenyCode::InternalError, ..malformed(explanation) }
 }
 
-/// A name whose addresses cannot be used.
+/// Denies a name whose addresses cannot be used.
 pub(crate) fn not_resolved(error: &ResolveError) -> Denial {
     Denial { cause: Cause::NotResolved, code: Cause::NotResolved.code(), ..malformed(error.to_string()) }
 }
 
-/// More at one time than this sandbox gets.
+/// Denies an attempt beyond a limit of this sandbox.
 pub(crate) fn too_many(explanation: impl Into<String>) -> Denial {
     Denial { cause: Cause::Budget, code: DenyCode::LimitExceeded, ..malformed(explanation) }
 }
 
-/// A request for another host than that of its connection, to a server that has a denied name too.
+/// Denies a request for another host than that of its connection, to a server that also has a denied name.
 pub(crate) fn names_another(target: &Target) -> Denial {
     let why = format!("the server of {target} has a denied name too, and the request is for another host");
     Denial { cause: Cause::Disagree, code: Cause::Disagree.code(), ..malformed(why) }

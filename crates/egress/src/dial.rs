@@ -1,4 +1,4 @@
-//! The only place that connects. What it takes is a `Permit`, and it connects to what the permit says.
+//! Connects to the network, as the only place that does. It takes a `Permit` and connects to the permit's route.
 //!
 //! `clippy.toml` of this crate forbids every other call that connects. A name is never looked up here: it was resolved
 //! and checked before, and a second look-up could give another address (DNS rebinding). The one exception is the
@@ -24,23 +24,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// The longest answer of an upstream proxy to CONNECT that is read.
+/// Maximum length of an upstream proxy's answer to CONNECT, in bytes.
 const UPSTREAM_HEAD: usize = 16 * 1024;
 
-/// How long a connection is silent before the server is asked, and between two such questions.
+/// Silence of a connection before the first keepalive probe, and interval between two probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Questions without an answer after which the connection has ended.
+/// Number of unanswered probes after which the connection has ended.
 const KEEP_ALIVE_TRIES: u32 = 5;
 
-/// Addresses of one attempt that are tried at the same time.
+/// Maximum number of addresses of one attempt that are tried at the same time.
 const MOST_AT_ONCE: usize = 6;
 
-/// Sockets of all attempts together that are tried beside the first of each.
+/// Maximum number of sockets of all attempts together that are tried beside the first of each.
 pub(crate) const SPARE_SOCKETS: usize = 128;
 
-/// How to connect.
+/// Settings and shared state for connecting.
 pub(crate) struct Dialer {
-    /// Has [`SPARE_SOCKETS`].
+    /// Semaphore with [`SPARE_SOCKETS`] places.
     pub(crate) spare: Arc<Semaphore>,
     pub(crate) connect_time: Duration,
     pub(crate) stagger: Duration,
@@ -49,27 +49,27 @@ pub(crate) struct Dialer {
     pub(crate) heads: Arc<Heads>,
 }
 
-/// Bytes that an upstream proxy sent and that are not counted yet.
+/// Count of the bytes that an upstream proxy sent and that the connection has not counted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Received(AtomicUsize);
 
 impl Received {
-    /// Returns how many there are. They count as counted from now on.
+    /// Returns the count and resets it to zero.
     pub(crate) fn take(&self) -> usize {
         self.0.swap(0, Ordering::AcqRel)
     }
 }
 
-/// A connection.
+/// Connection that was made.
 pub(crate) struct Dialed {
     pub(crate) stream: TcpStream,
-    /// What came behind an upstream proxy's answer already.
+    /// Bytes that came behind an upstream proxy's answer already.
     pub(crate) early: InBuf,
-    /// Present where the other end is an upstream proxy that gets whole requests and was asked for no tunnel yet.
+    /// Present if the peer is an upstream proxy that takes whole requests and was not asked for a tunnel yet.
     pub(crate) forwarding: Option<Forwarding>,
 }
 
-/// What a request for a tunnel needs.
+/// Inputs for a request for a tunnel.
 #[derive(Debug, Clone)]
 pub(crate) struct Forwarding {
     target: Target,
@@ -92,37 +92,37 @@ impl Dialed {
     }
 }
 
-/// Why there is none.
+/// Error of a connection that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    /// No address answered; the last one's reason.
+    /// No address answered; the error is that of the last one.
     #[error("{target} cannot be reached: {source}")]
     Connect {
-        /// Where to.
+        /// Target of the connection.
         target: Target,
-        /// Why.
+        /// Error of the last address.
         source: io::Error,
     },
     /// No address answered in time.
     #[error("{target} does not answer within {} s", .after.as_secs())]
     TimedOut {
-        /// Where to.
+        /// Target of the connection.
         target: Target,
-        /// How long it was tried.
+        /// Time limit that passed.
         after: Duration,
     },
     /// The operator's proxy did not connect.
     #[error("the upstream proxy does not connect to {target}: {why}")]
     Upstream {
-        /// Where to.
+        /// Target of the connection.
         target: Target,
-        /// Why.
+        /// Reason of the proxy's failure.
         why: String,
     },
 }
 
 impl Dialer {
-    /// Connects to exactly what `permit` says. `received` takes what an upstream proxy sends.
+    /// Connects to the route of `permit`. Counts the bytes of an upstream proxy in `received`.
     pub(crate) async fn dial(&self, permit: &Permit, received: &Received) -> Result<Dialed, DialError> {
         match permit.route() {
             Route::Addrs(addrs) => {
@@ -151,9 +151,9 @@ impl Dialer {
         }
     }
 
-    /// Connects to the upstream proxy and asks it for a tunnel. Where HTTP on port 80 is expected it gets whole requests, since
-    /// such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`]. A proxy with a login never gets them: it
-    /// may repeat a request in its answer, and the answer goes to the sandbox.
+    /// Connects to the upstream proxy and asks it for a tunnel. For expected HTTP on port 80 the proxy gets whole
+    /// requests, since such proxies allow tunnels to port 443 alone; see [`Dialed::ask_for_tunnel`]. A proxy with a
+    /// login never gets whole requests: it may repeat a request in its answer, and the answer goes to the sandbox.
     async fn via_proxy(&self, target: &Target, http: bool, received: &Received) -> Result<Dialed, DialError> {
         let refused = |why: String| DialError::Upstream { target: target.clone(), why };
         let Some(proxy) = &self.upstream else { return Err(refused("none is configured".into())) };
@@ -162,7 +162,7 @@ impl Dialer {
             Host::Name(name) => {
                 let found = timeout(self.connect_time, self.resolver.lookup(name)).await;
                 let found = found.map_err(|_| refused("its name is not resolved in time".into()))?;
-                // Not its name: that is the operator's.
+                // The proxy's name is left out: it belongs to the operator.
                 let found = found.map_err(|error| match error {
                     ResolveError::Failed { why, .. }
                     | ResolveError::Local { why, .. }
@@ -176,7 +176,7 @@ impl Dialer {
         if addrs.is_empty() {
             return Err(refused("its name has no address".into()));
         }
-        // The sandbox learns what failed, and not where the operator's proxy is.
+        // The sandbox learns the failure, but not the address of the operator's proxy.
         let stream = self.any_of(&addrs, &proxy.target).await.map_err(|error| match error {
             DialError::Connect { source, .. } => refused(format!("it cannot be reached: {source}")),
             DialError::TimedOut { after, .. } => refused(format!("it does not answer within {} s", after.as_secs())),
@@ -194,8 +194,8 @@ impl Dialer {
     }
 }
 
-/// Asks a silent server every minute whether it is there: address translators and load balancers forget a silent connection
-/// after 5 minutes, and the client's own keepalive ends here.
+/// Makes the kernel probe a silent server every minute: address translators and load balancers forget a silent
+/// connection after 5 minutes, and the client's own keepalive ends at the egress.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
@@ -204,8 +204,8 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Happy eyeballs without preference: each address gets a head start over the next, the first that answers wins. Where too many
-/// are silent, the one that was tried for longest is given up for the next.
+/// Connects by happy eyeballs without preference: each address gets a head start over the next, and the first to answer
+/// wins. When too many are silent, the longest try is given up for the next address.
 async fn race(addrs: &[SocketAddr], stagger: Duration, spare: &Arc<Semaphore>) -> io::Result<TcpStream> {
     let mut trying = JoinSet::new();
     let mut handles = VecDeque::new();
@@ -241,7 +241,7 @@ async fn race(addrs: &[SocketAddr], stagger: Duration, spare: &Arc<Semaphore>) -
     }
 }
 
-/// The try that began first and goes on.
+/// Returns the try that began first and still runs.
 fn oldest(handles: &mut VecDeque<AbortHandle>) -> Option<AbortHandle> {
     while let Some(handle) = handles.pop_front() {
         if !handle.is_finished() {
@@ -251,14 +251,15 @@ fn oldest(handles: &mut VecDeque<AbortHandle>) -> Option<AbortHandle> {
     None
 }
 
-/// Connects; the place is given back with the socket, or when it is connected.
+/// Connects; the place is given back when the connection is made or the try ends.
 async fn connect(address: SocketAddr, place: Option<OwnedSemaphorePermit>) -> io::Result<TcpStream> {
     let connected = TcpStream::connect(address).await;
     drop(place);
     connected
 }
 
-/// Describes the status of an answer that opens no tunnel. Only digits are repeated: the text goes inside and into the record.
+/// Describes the status of an answer that opens no tunnel. Only digits are repeated: the text goes inside and into the
+/// record.
 fn refusal(status: &[u8]) -> String {
     match str::from_utf8(status) {
         Ok(text) if text.len() == 3 && status.iter().all(u8::is_ascii_digit) => format!("it answers {text}"),
@@ -266,7 +267,7 @@ fn refusal(status: &[u8]) -> String {
     }
 }
 
-/// Sends CONNECT and reads the answer; gives back what came behind it.
+/// Sends CONNECT and reads the answer; returns the bytes that came behind it.
 async fn ask(
     stream: &mut TcpStream,
     target: &Target,
@@ -316,7 +317,8 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A port of loopback on which no connection is ever made: its queue is full.
+    /// Returns a port of loopback on which no connection is ever made, since its queue is full, and the sockets that
+    /// keep it so.
     fn silent() -> (Vec<std::os::fd::OwnedFd>, u16) {
         let kind = (AddressFamily::INET, SocketType::STREAM);
         let socket = rustix::net::socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None).unwrap();

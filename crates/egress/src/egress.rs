@@ -1,4 +1,4 @@
-//! Starting, changing and ending an egress.
+//! Starts, changes and ends an egress.
 //!
 //! ```text
 //!  start ─▶ running ─(stop, or dropped)─▶ every listener and connection closed ─▶ the thread ends
@@ -6,8 +6,8 @@
 //!             └─┘ reload: atomic
 //! ```
 //!
-//! It lives in a thread of the caller's process, so it cannot outlive it. When the thread ends, for whatever reason, the
-//! listeners are closed with it: the sandbox's connections are refused then, and there is no other way out.
+//! An egress lives in a thread of the caller's process, so it ends with the process. When the thread ends, for any
+//! reason, the listeners are closed with it: the sandbox's connections are refused then, and there is no other way out.
 
 use crate::accept::{Door, accept};
 use crate::audit::Audit;
@@ -31,61 +31,62 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
-/// Descriptors that are left to the rest of the process.
+/// Number of descriptors that are left to the rest of the process.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Sockets of one look-up: two families, each asked of two name servers at once, up to three times while the first question waits.
+/// Number of sockets of one look-up: two families, each asked of two name servers at once, up to three times while the
+/// first question waits.
 const SOCKETS_OF_A_LOOK_UP: u64 = 12;
 
-/// Of so many descriptors one look-up at one time is made.
+/// Number of descriptors for each look-up that may be made at one time.
 const LOOK_UPS_PART: u64 = 64;
 
-/// How long the end waits for what blocks a thread.
+/// Maximum time that the end waits for a blocked thread.
 const HANGING: Duration = Duration::from_secs(1);
 
-/// Why an egress does not start.
+/// Error of an egress that does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The policy wants the operator's proxy, and there is none.
     #[error("the policy sends everything through an upstream proxy, and none is configured")]
     NoUpstream,
-    /// Not even a few connections could be served.
+    /// The process may open too few descriptors for even a few connections.
     #[error("the process may open {limit} files, which is too few for an egress; raise it (ulimit -n)")]
     Descriptors {
-        /// The soft limit.
+        /// Soft limit of descriptors.
         limit: u64,
     },
-    /// Which addresses are this host's own cannot be asked.
+    /// The kernel cannot be asked for this host's own addresses.
     #[error("the kernel cannot be asked which addresses are this host's own: {source}")]
     OwnAddresses {
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// A listener cannot be used.
     #[error("the {what} listener cannot be used: {source}")]
     Listener {
-        /// Which.
+        /// Name of the listener.
         what: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The runtime or its thread.
+    /// The runtime or its thread cannot be started.
     #[error("the egress thread cannot be started: {source}")]
     Thread {
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Why an egress had not run to its stop.
+/// Error of an egress that did not run until its stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
-    /// Its thread had panicked. Everything was closed then.
+    /// The thread of the egress panicked. Everything was closed then.
     #[error("the egress thread had ended by a panic; the sandbox had no network from then on")]
     Panicked,
 }
 
-/// A running egress. Dropping it stops it.
+/// Running egress. Dropping it stops it.
 pub struct Egress {
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
@@ -93,7 +94,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Serves `listeners` in a thread of its own. Connections that queued up in their backlogs meanwhile are not lost.
+    /// Serves `listeners` in a thread of its own. Connections that queued up in their backlogs meanwhile are served.
     pub fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
         if config.policy.upstream_proxy() && config.upstream_proxy.is_none() {
             return Err(StartError::NoUpstream);
@@ -147,11 +148,12 @@ impl Egress {
         runtime.spawn(follow(Arc::clone(&shared)));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("nexus-egress".into()).spawn(move || {
-            // An error is a sender that was dropped without a word: the end as well.
+            // An error means that the sender was dropped: the end as well.
             match runtime.block_on(stopped) {
                 Ok(()) | Err(_) => {}
             }
-            // Drops every task, and with it every listener and connection. A look-up of a program may hang for good.
+            // This drops every task, and with it every listener and connection. A look-up of a program may hang for
+            // ever.
             runtime.shutdown_timeout(HANGING);
         });
         let thread = thread.map_err(|source| StartError::Thread { source })?;
@@ -159,7 +161,7 @@ impl Egress {
     }
 
     /// Puts another policy in force. Connections that it forbids are cut before this returns; new ones are decided by
-    /// it. Returns how many were cut.
+    /// it. Returns the number of cut connections.
     pub fn reload(&self, policy: Arc<Policy>) -> Result<usize, ReloadError> {
         if policy.upstream_proxy() && !self.shared.has_upstream() {
             return Err(ReloadError::NoUpstream);
@@ -169,22 +171,22 @@ impl Egress {
         Ok(cut)
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.shared.registry.policy().policy)
     }
 
-    /// What was allowed and denied so far.
+    /// Summarizes the attempts that were allowed and denied so far.
     pub fn summary(&self) -> Summary {
         self.shared.summary()
     }
 
-    /// Whether it still serves.
+    /// Reports whether the egress still serves.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Closes every listener and connection, and sums up.
+    /// Closes every listener and connection, and returns the summary.
     pub fn stop(mut self) -> Result<Summary, StopError> {
         self.end()?;
         Ok(self.shared.summary())
@@ -205,15 +207,15 @@ impl Egress {
 
 impl Drop for Egress {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop`; here it is closed in either case.
+        // A caller that wants the result calls `stop`; a drop closes everything and ignores it.
         match self.end() {
             Ok(()) | Err(StopError::Panicked) => {}
         }
     }
 }
 
-/// Returns how many clients a process with `limit` descriptors has enough for, one for the client and one for its server, and how many look-ups,
-/// beside the sockets that are tried.
+/// Returns the number of clients for which `limit` descriptors suffice, with one for the client and one for its server,
+/// and the number of look-ups, beside the sockets that are tried.
 fn affordable(limit: u64) -> Result<(usize, usize), StartError> {
     let look_ups = (limit / LOOK_UPS_PART).clamp(4, 1024);
     let kept = SPARE_DESCRIPTORS + SPARE_SOCKETS as u64 + look_ups * SOCKETS_OF_A_LOOK_UP;
@@ -240,7 +242,7 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Resul
         let Some(listener) = listener else { continue };
         let wrong = |source| StartError::Listener { what, source };
         listener.set_nonblocking(true).map_err(wrong)?;
-        // Every accepted connection has it from its listener, without a call of its own.
+        // Every accepted connection inherits this from its listener, without a call of its own.
         rustix::net::sockopt::set_tcp_nodelay(&listener, true).map_err(|error| wrong(error.into()))?;
         let at = listener.local_addr().map_err(wrong)?;
         let listener = TcpListener::from_std(listener).map_err(wrong)?;

@@ -1,11 +1,11 @@
-//! An audit log in a file.
+//! Writes the audit log to a file.
 
 use crate::audit::{AuditError, Event, Sink};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Appends lines to a file, up to a bound.
+/// Sink that appends lines to a file, up to a bound.
 ///
 /// A line that is written only in part (a disk that fills up) must not run together with the next one: a reader would
 /// lose both, and a hostile name could be placed to look like a line of its own.
@@ -21,7 +21,7 @@ struct Inner {
 }
 
 impl FileSink {
-    /// Appends to `file`, which should be opened for appending and belong to nobody else, at most `max_bytes` more.
+    /// Appends at most `max_bytes` to `file`, which should be opened for appending and have no other writer.
     pub fn new(file: File, max_bytes: u64) -> Self {
         Self { inner: Mutex::new(Inner { file, written: 0, torn: false }), max_bytes }
     }

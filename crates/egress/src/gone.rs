@@ -1,7 +1,7 @@
 //! Notices that a client has gone while nothing is read from it.
 //!
-//! A closed connection and one whose client only has nothing more to say look alike (both are a FIN), until something is sent or
-//! the kernel of the client forgets the connection: then comes a reset.
+//! A closed connection and one whose client only has nothing more to send look alike (both are a FIN), until something
+//! is sent or the kernel of the client forgets the connection: then a reset comes.
 
 use nexus_policy::net::Way as Ingress;
 use rustix::net::{RecvFlags, recv, sockopt};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// The time between two looks at a client that has sent what is not read yet.
+/// Interval between two checks of a client that has sent bytes which are not read yet.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The time between two questions whether the client's kernel still knows a half-closed connection.
+/// Interval between two probes whether the client's kernel still knows a half-closed connection.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 
-/// Waits until the client has closed its connection, or its sending half. Bytes that it sent before stay where they are.
+/// Waits until the client has closed its connection, or its sending half. Bytes that it sent before stay unread.
 pub(crate) async fn until_ended(client: &TcpStream) {
     loop {
         match client.ready(Interest::READABLE).await {
             Ok(ready) if !ready.is_read_closed() => {}
             Ok(_) | Err(_) => return,
         }
-        // Takes the readiness back where there is nothing to read.
+        // The call clears the readiness if there is nothing to read.
         let peek = || Ok(recv(client, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?.1);
         match client.try_io(Interest::READABLE, peek) {
             Ok(1..) => tokio::time::sleep(LOOK_EVERY).await,
@@ -42,8 +42,8 @@ pub(crate) async fn until_broken(client: &TcpStream) {
     }
 }
 
-/// Waits until the client does not wait any more for a connection that is being opened. Who asks a proxy for one has nothing to say
-/// before the answer; other clients may have said all that they have, and listen.
+/// Waits until the client gives up a connection that is being opened. A client that asks a proxy sends nothing before
+/// the answer; other clients may have sent everything and listen.
 pub(crate) async fn while_opening(by: Ingress, client: &TcpStream) {
     match by {
         Ingress::Connect | Ingress::Socks5 => until_ended(client).await,
@@ -51,18 +51,18 @@ pub(crate) async fn while_opening(by: Ingress, client: &TcpStream) {
     }
 }
 
-/// Waits until nothing reaches the client any more. Calls `ended` when it ends its sending half; from then on its kernel is asked
-/// whether it still knows the connection.
+/// Waits until nothing reaches the client any more. Calls `ended` when the client ends its sending half; from then on
+/// its kernel is asked whether it still knows the connection.
 pub(crate) async fn watch(client: &TcpStream, ended: impl FnOnce()) {
     until_ended(client).await;
     ended();
-    // It fails only on a socket that is gone already.
+    // The call fails only on a socket that is gone already.
     if ask(client).is_ok() {
         until_broken(client).await;
     }
 }
 
-/// Lets the kernel ask whether the other side still knows a connection that one side has ended. The questions also keep the
+/// Makes the kernel probe whether the peer still knows a connection that one side has ended. The probes also keep the
 /// connection in the kernel's table of redirected ones, which forgets a silent half-closed one after a minute.
 pub(crate) fn ask(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;

@@ -1,4 +1,4 @@
-//! What a decision was made from, for the record.
+//! Collects the inputs of a decision, for the record.
 
 use crate::audit::{Audit, AuditError, Event, EventKind};
 use crate::denials;
@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A policy in force, and whether the record has it.
+/// Policy in force, with a note whether the record has it.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
-    /// Whether some rule is for one program: asked for each connection.
+    /// True if some rule is for one program; stored, since each connection asks for it.
     names_programs: bool,
     told: Mutex<Option<Digest>>,
 }
@@ -23,12 +23,13 @@ impl InForce {
         Self { names_programs: policy.names_programs(), policy, told: Mutex::new(None) }
     }
 
-    /// Whether it matters who connects to `host`.
+    /// Reports whether the decision about `host` depends on the program that connects.
     pub(crate) fn minds_program(&self, host: &Host) -> bool {
         self.names_programs && self.policy.minds_program(host)
     }
 
-    /// The hash of the policy, after the record has the policy itself. A run that tries nothing records nothing.
+    /// Returns the hash of the policy, after the record has the policy itself. A run without attempts records no
+    /// policy.
     fn told(&self, audit: &Audit) -> Result<Digest, AuditError> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = *told {
@@ -56,23 +57,23 @@ impl Deref for InForce {
     }
 }
 
-/// The policy and what it was asked with.
+/// Policy and inputs of one decision.
 #[derive(Debug, Clone)]
 pub(crate) struct Grounds {
     pub(crate) policy: Arc<InForce>,
     pub(crate) at: Moment,
-    /// `None` where the line will not hold all that was asked with.
+    /// Question to the policy; `None` if the line will not hold all of its inputs.
     pub(crate) check: Option<Check>,
     pub(crate) resolved: Option<Vec<IpAddr>>,
     pub(crate) once: Option<AnyRule>,
-    /// Addresses that are this host's own beside those of the policy.
+    /// Addresses of this host beside those of the policy.
     pub(crate) own: Vec<IpAddr>,
-    /// What is known of denied names behind the addresses.
+    /// Known facts about denied names behind the addresses.
     pub(crate) behind: Vec<Behind>,
 }
 
 impl Grounds {
-    /// For what is decided by more than the policy.
+    /// Creates the context of a decision that depends on more than the policy.
     pub(crate) fn of(policy: Arc<InForce>, at: Moment) -> Self {
         Self { policy, at, check: None, resolved: None, once: None, own: Vec::new(), behind: Vec::new() }
     }
@@ -81,7 +82,7 @@ impl Grounds {
         Self { check: Some(check), ..self }
     }
 
-    /// The policy with the rule that somebody gave for this connection, and with what is known of its addresses.
+    /// Returns the policy with the rule that a person gave for this connection, and with the facts about its addresses.
     pub(crate) fn effective(&self) -> Result<Cow<'_, Policy>, Denial> {
         let policy: &InForce = &self.policy;
         if self.once.is_none() && self.behind.is_empty() {
@@ -107,12 +108,12 @@ impl Grounds {
         })
     }
 
-    /// Records what must not happen unrecorded.
+    /// Records an event whose action must not happen unrecorded.
     pub(crate) fn must(&self, event: &Event, audit: &Audit) -> Result<(), AuditError> {
         audit.must(&self.on(event, audit)?)
     }
 
-    /// Records a refusal, if need be without its grounds.
+    /// Records a refusal, if necessary without its inputs.
     pub(crate) fn note(&self, event: &Event, audit: &Audit) {
         match self.on(event, audit) {
             Ok(event) => audit.note(&event),

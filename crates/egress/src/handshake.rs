@@ -7,8 +7,9 @@
 //!                                             └─ anything else ─────▶ the tunnel goes on; nothing more comes in clear
 //! ```
 //!
-//! A server that got no usable key share asks for a second ClientHello. TLS forbids another name in it, but OpenSSL serves the
-//! second one. A client may send that hello before the server has asked, so it waits here for the server's answer.
+//! A server that got no usable key share asks for a second ClientHello. TLS forbids another name in it, but OpenSSL
+//! serves the second one. A client may send that hello before the server has asked, so it waits here for the server's
+//! answer.
 
 use crate::bounds::Share;
 use crate::denials;
@@ -23,17 +24,17 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Bytes of a server's answer that are kept until its random is there. A server that cuts it into more has asked for a
-/// second ClientHello, as far as the check is concerned.
+/// Maximum number of bytes of a server's answer that are kept until its random is complete. The check treats a longer
+/// answer as a request for a second ClientHello.
 const MOST_ANSWER: usize = 4 * 1024;
 
-/// The kinds of record that may come between two ClientHellos (RFC 8446, 5.1 and D.4).
+/// Kinds of record that may come between two ClientHellos (RFC 8446, 5.1 and D.4).
 const CHANGE_CIPHER: u8 = 20;
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 
-/// What the server answered to the first ClientHello, as far as it is known.
+/// Answer of the server to the first ClientHello, as far as it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     heard: Mutex<Heard>,
@@ -47,7 +48,7 @@ struct Heard {
 }
 
 impl Answer {
-    /// Takes the next bytes of the server; none are its end. The client must get them afterwards.
+    /// Takes the next bytes of the server; an empty slice is the end. The client must get them afterwards.
     pub(crate) fn hear(&self, bytes: &[u8]) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if heard.retry.is_some() {
@@ -70,7 +71,7 @@ impl Answer {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).retry
     }
 
-    /// Waits until it is known whether the server asks for a second ClientHello.
+    /// Waits until it is known whether the server asks for a second ClientHello; returns true if it does.
     async fn until_known(&self) -> bool {
         loop {
             let woken = self.wake.notified();
@@ -82,8 +83,8 @@ impl Answer {
     }
 }
 
-/// Holds the client's first bytes until they are a ClientHello that names the allowed host, or may pass without. Then passes
-/// records on until no further ClientHello can come in clear. What is left in `held` was not passed on.
+/// Holds the client's first bytes until they are a ClientHello that names the allowed host, or may pass without. Then
+/// passes records on until no further ClientHello can come in clear. The bytes left in `held` were not passed on.
 pub(crate) async fn checked(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
@@ -95,7 +96,7 @@ pub(crate) async fn checked(
     let (first, length) = next_hello(from, held, ticket, &mut share).await?;
     check_sni(&ticket.policy(), ticket.permit(), named(&first), ticket.shared.clock.now())?;
     if matches!(first, Seen::NotTls | Seen::More) {
-        // What a server may take for a hello names a host that is not seen here.
+        // A server may take these bytes for a hello and read a host that is not seen here.
         if hello::begins_as_tls(held.bytes()) {
             return Err(Stop::Denied(denials::malformed("the ClientHello is too long, too late or malformed")));
         }
@@ -119,7 +120,7 @@ pub(crate) async fn checked(
                 let (second, length) = next_hello(from, held, ticket, &mut share).await?;
                 check_second_sni(ticket.permit(), named(&first), named(&second))?;
                 pass(from, held, to, ticket, length).await?;
-                // A server asks for it once.
+                // A server asks for a second ClientHello only once.
                 return Ok(());
             }
             _ => {
@@ -138,14 +139,14 @@ fn named(seen: &Seen) -> Hello<'_> {
     }
 }
 
-/// Reads until `held` begins with a whole ClientHello, or with something else, or for too long.
+/// Reads until `held` begins with a whole ClientHello or with something else, or until the time is over.
 async fn next_hello(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
     ticket: &Ticket,
     share: &mut Share,
 ) -> Result<(Seen, usize), Stop> {
-    // Silence is not another protocol: where one may pass, what comes after the silence is looked at too.
+    // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
     let may_pass = || check_sni(&ticket.policy(), ticket.permit(), Hello::NotTls, ticket.shared.clock.now()).is_ok();
     if held.is_empty() && may_pass() && held.fill(from).await? == 0 {
         return Ok((Seen::NotTls, 0));
@@ -170,7 +171,7 @@ async fn next_hello(
     }
 }
 
-/// Reads until `held` begins with the header of a record; `None` is the end.
+/// Reads until `held` begins with the header of a record; `None` is the end of the stream.
 async fn next_record(from: &mut ReadHalf<'_>, held: &mut InBuf) -> Result<Option<(u8, usize)>, Stop> {
     loop {
         if let Some(record) = hello::record(held.bytes()) {
@@ -182,7 +183,7 @@ async fn next_record(from: &mut ReadHalf<'_>, held: &mut InBuf) -> Result<Option
     }
 }
 
-/// Passes the next `count` bytes on as they come; less where the client ends before.
+/// Passes the next `count` bytes on as they come; fewer if the client ends before.
 async fn pass(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,

@@ -1,39 +1,41 @@
-//! The server name in a ClientHello, and nothing else of TLS.
+//! Reads the server name in a ClientHello, and nothing else of TLS.
 //!
-//! The bytes are hostile: every length is checked, at most [`MOST`] are looked at, and what does not parse exactly is
-//! not TLS. Reading it is enough; nothing is decrypted. An encrypted name (ECH) is an extension like any other here:
-//! every Chromium hello carries one, real or not, and the outer name is what routes and is what was allowed.
+//! The bytes are hostile: every length is checked, at most [`MOST`] bytes are read, and a message that does not parse
+//! exactly is not TLS. Nothing is decrypted. An encrypted name (ECH) is an extension like any other here: every
+//! Chromium hello carries one, real or not, and the outer name decides the route and was allowed.
 
-/// A handshake message of more bytes is no honest ClientHello; with post-quantum keys they have about 2 KiB.
+/// Maximum length of a ClientHello in bytes; with post-quantum keys, honest ones have about 2 KiB.
 const MOST: usize = 16 * 1024;
-/// The same with its records. Each read looks at all of them again, so a hello in thousands of tiny records is refused.
+/// Maximum length with record headers. Each read parses all records again, so a hello in thousands of tiny ones is
+/// refused.
 const MOST_WIRE: usize = MOST + 4 * 1024;
 
-/// What the bytes so far are.
+/// State of the bytes that were read so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
-    /// The beginning of a ClientHello.
+    /// Beginning of a ClientHello.
     More,
-    /// A whole ClientHello with this name, as its bytes are.
+    /// Whole ClientHello with this name, byte for byte.
     Sni(Vec<u8>),
-    /// A whole ClientHello without a name.
+    /// Whole ClientHello without a name.
     NoSni,
-    /// Something else.
+    /// Bytes that are not a ClientHello.
     NotTls,
 }
 
-/// Reads the first bytes of a connection.
+/// Classifies the first bytes of a connection.
 pub fn read(bytes: &[u8]) -> Seen {
     read_measured(bytes).0
 }
 
-/// Reports whether the bytes begin with a record of TLS, as far as they go. A server may read a ClientHello behind it that is not
-/// read here, because it is too long, comes too late or stands behind a record that the server skips.
+/// Reports whether the bytes begin with a record of TLS, as far as they go. A server may read a ClientHello behind it
+/// that is not read here, because it is too long, comes too late or stands behind a record that the server skips.
 pub fn begins_as_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [20..=24] | [20..=24, 3, ..])
 }
 
-/// The same with the number of bytes that a whole ClientHello has with its records; 0 for anything else.
+/// Classifies like [`read`] and returns the number of bytes of a whole ClientHello with its records; 0 for anything
+/// else.
 pub fn read_measured(bytes: &[u8]) -> (Seen, usize) {
     match handshake(bytes) {
         Ok((message, length)) => match client_hello(&message) {
@@ -44,8 +46,9 @@ pub fn read_measured(bytes: &[u8]) -> (Seen, usize) {
     }
 }
 
-/// The first handshake message, put together from its records (RFC 8446, 5.1), without its header, and how many bytes its
-/// records have. A record that holds more than the message is refused: the rest could be a second ClientHello.
+/// Returns the first handshake message, put together from its records (RFC 8446, 5.1), without its header, and the
+/// number of bytes of its records. A record that holds more than the message is refused: the rest could be a second
+/// ClientHello.
 fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
     let total = bytes.len();
     let mut message: Vec<u8> = Vec::new();
@@ -69,7 +72,8 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
         let (kind, major, payload) = match bytes {
             [kind, major, _, high, low, rest @ ..] => {
                 let length = usize::from(*high) << 8 | usize::from(*low);
-                // An empty record is skipped, as servers do. One that is longer than the protocol has is no honest hello.
+                // An empty record is skipped, as servers do. A record longer than the protocol allows is not an honest
+                // hello.
                 if length > 16 * 1024 {
                     return Err(Seen::NotTls);
                 }
@@ -93,16 +97,16 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
     }
 }
 
-/// The random of a ServerHello that asks for a second ClientHello (RFC 8446, 4.1.3).
+/// Random of a ServerHello that asks for a second ClientHello (RFC 8446, 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What a server said first.
+/// First message of a server, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAnswer {
-    /// Too little to tell.
+    /// Too few bytes to decide.
     More,
     /// HelloRetryRequest: a second ClientHello follows in clear.
     Retry,
@@ -110,7 +114,7 @@ pub enum ServerAnswer {
     Other,
 }
 
-/// Reads the first bytes of a server's answer, as far as its random. Alerts before it are passed over.
+/// Reads the first bytes of a server's answer, up to its random. Alerts before it are skipped.
 pub fn read_answer(mut bytes: &[u8]) -> ServerAnswer {
     let mut message: Vec<u8> = Vec::new();
     loop {
@@ -128,7 +132,7 @@ pub fn read_answer(mut bytes: &[u8]) -> ServerAnswer {
                 }
                 match rest.get(length..) {
                     Some(rest) => bytes = rest,
-                    // Of the last record there is only a part.
+                    // Only a part of the last record has come.
                     None => bytes = &[],
                 }
             }
@@ -143,7 +147,7 @@ pub fn read_answer(mut bytes: &[u8]) -> ServerAnswer {
     }
 }
 
-/// The type and length of the record that begins here, once its header is whole.
+/// Returns the type and length of the record that begins here, once its header is whole.
 pub fn record(bytes: &[u8]) -> Option<(u8, usize)> {
     match bytes {
         [kind, _, _, high, low, ..] => Some((*kind, usize::from(*high) << 8 | usize::from(*low))),
@@ -151,7 +155,7 @@ pub fn record(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// A cursor that never reads past its end.
+/// Cursor that never reads past its end.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -165,7 +169,7 @@ impl<'a> Reader<'a> {
         Some(self.take(bytes)?.iter().fold(0, |value, byte| value << 8 | usize::from(*byte)))
     }
 
-    /// A vector with a length of so many bytes before it.
+    /// Reads a vector with a length of `bytes` bytes before it.
     fn vector(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(bytes)?;
         self.take(length)
@@ -194,7 +198,7 @@ fn client_hello(message: &[u8]) -> Option<Seen> {
         let kind = extensions.number(2)?;
         let content = extensions.vector(2)?;
         if kind == 0 {
-            // Two names are two answers to one question: the server might take the other one.
+            // With two names, the server might take the other one.
             if found.is_some() {
                 return None;
             }
@@ -204,7 +208,7 @@ fn client_hello(message: &[u8]) -> Option<Seen> {
     Some(found.map_or(Seen::NoSni, |name| Seen::Sni(name.to_vec())))
 }
 
-/// RFC 6066: a list, in practice of exactly one name of type 0.
+/// Reads the extension of RFC 6066: a list, in practice of exactly one name of type 0.
 fn server_name(content: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader(content);
     let mut list = Reader(reader.vector(2)?);

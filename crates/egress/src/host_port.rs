@@ -1,10 +1,10 @@
-//! Ports of the host's loopback: what comes to the listener of a port goes to that port of the host, byte for byte.
+//! Passes connections to ports of the host's loopback, byte for byte.
 //!
 //! ```text
 //!  127.0.0.1:PORT or [::1]:PORT inside ─▶ decided, recorded, counted ─▶ 127.0.0.1:PORT of the host, else [::1]:PORT
 //! ```
-//! Nothing is read of what is said, so any protocol goes through. A client that is denied, or whose service is away, gets a
-//! reset: there is no protocol in which to explain it.
+//! The egress reads nothing of the bytes, so any protocol goes through. A client that is denied, or whose service is
+//! away, gets a reset: there is no protocol in which to explain it.
 
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;

@@ -1,4 +1,4 @@
-//! The only code that dials out for a sandbox.
+//! Connects to the network for a sandbox, as the only code that does.
 //!
 //! ```text
 //!  HTTP proxy ──┐                 ┌─ check_name ─ resolve ─ check_addrs ─┐
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The listeners are made inside the sandbox's network namespace and handed out, so nothing stands between the sandbox
-//! and this code, and nothing is left to accept when it ends. [`Egress::start`] takes them; its [`Egress`] reloads,
-//! sums up and stops.
+//! and this code, and no listener is left when it ends. [`Egress::start`] takes them; its [`Egress`] reloads, sums up
+//! and stops.
 //!
 //! Every attempt is decided by `nexus_policy::net`, is written to the audit before it is dialled, and is dialled by
-//! `dial` alone, which takes nothing but a `Permit`.
+//! `dial` alone, which takes nothing except a `Permit`.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +77,7 @@ pub use upstream::{UpstreamError, UpstreamProxy};
 
 #[doc(hidden)]
 pub mod pure {
-    //! What parses hostile bytes, open to the tests of this crate.
+    //! Parsers of hostile bytes, open to the tests of this crate.
     pub use crate::dns::answer::{Question, answer, question};
     pub use crate::hello::{Seen, ServerAnswer, begins_as_tls, read as read_hello, read_answer, read_measured};
     pub use crate::http::fields::{Forwarded, request_fields, response_fields};

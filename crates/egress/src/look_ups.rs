@@ -1,4 +1,4 @@
-//! Look-ups for connections: how many at one time, how long each waits, and what an answer that is missing means.
+//! Bounds look-ups for connections in number and time, and decides about missing answers.
 //!
 //! ```text
 //!  name ─┬─ known already (hosts file, kept answers) ──────────────┬─ addresses, or "there are none" ─▶ decided
@@ -7,9 +7,10 @@
 //!                                                                  └─ an error of this host ─▶ refused
 //! ```
 //!
-//! A name that an upstream proxy looks up too is looked up here first. The program inside can make this host slow, or use its
-//! descriptors up. So silence and errors of this host are no reason to let such a name go unchecked, with one exception: behind
-//! a company's proxy a host may have no name server that answers, and a name that a rule writes out was chosen by the user.
+//! A name that an upstream proxy looks up too is looked up here first. The program inside can make this host slow, or
+//! use up its descriptors. So such a name is not let through unchecked after silence or an error of this host, with one
+//! exception: behind a company's proxy a host may have no name server that answers, and a name that a rule writes out
+//! was chosen by the user.
 
 use crate::audit::{Event, EventKind};
 use crate::denials;
@@ -24,17 +25,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// The time for which a name is looked up here that the proxy looks up too.
+/// Time limit for a look-up here of a name that the proxy looks up too.
 const LOOK_UP: Duration = Duration::from_secs(3);
-/// The time for which a name that was not answered is waited for less.
+/// Time for which a name without an answer gets a shorter limit.
 const SILENT: Duration = Duration::from_secs(30);
-/// The divisor of the time that it then gets.
+/// Divisor of the time limit for such a name.
 const SHORT: u32 = 10;
-/// Silent names that are remembered. A name that is forgotten is waited for in full.
+/// Maximum number of silent names that are remembered. A forgotten name gets the full time limit.
 const MAX_SILENT: usize = 256;
 
-/// Names that were not answered in time, each for itself: the program inside chooses names, and one that is never answered must
-/// not shorten the wait for another.
+/// Names that were not answered in time, each with its own time: the program inside chooses names, and one that is
+/// never answered must not shorten the wait for another.
 #[derive(Debug, Default)]
 pub(crate) struct Silence(Mutex<HashMap<Name, Instant>>);
 
@@ -43,13 +44,13 @@ impl Silence {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how long to wait for `name`, of at most so long.
+    /// Returns the time limit for `name`, of at most `most`.
     fn limit(&self, name: &Name, most: Duration) -> Duration {
         let silent = self.since().get(name).is_some_and(|since| since.elapsed() < SILENT);
         if silent { most / SHORT } else { most }
     }
 
-    /// Takes whether an answer came within `limit`, of at most `most`.
+    /// Records whether an answer came within `limit`, which is at most `most`.
     fn heard(&self, name: &Name, answered: bool, limit: Duration, most: Duration) {
         let mut since = self.since();
         if answered {
@@ -66,7 +67,8 @@ impl Silence {
 }
 
 impl Shared {
-    /// Counts a look-up as a connection, and its name as bytes that leave; records it where the program inside chose the name.
+    /// Counts a look-up as a connection, and its name as bytes that leave; records the name if the program inside chose
+    /// it.
     pub(crate) fn paid_look_up(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -84,18 +86,18 @@ impl Shared {
         Ok(charged)
     }
 
-    /// Looks the name up, with all others who wait for it.
+    /// Looks up the name, together with all attempts that wait for it.
     pub(crate) async fn look_up(&self, query: &NameQuery, limit: Duration) -> Found {
         if let Some(known) = self.resolver.known(query.name()) {
             return known;
         }
         let joined = self.look_ups.join(query.name(), limit);
-        // A wait that begins again because the one who looked the name up has left is no longer than one of its own.
+        // A wait can begin again because the attempt that looked up the name has left; it is no longer than an own one.
         let found = timeout(self.limits.resolve_time + limit, joined.found(|| self.look_up_alone(query, limit)));
         found.await.unwrap_or_else(|_| Err(silent(query.name())))
     }
 
-    /// Looks the name up, in one of the places for look-ups.
+    /// Looks up the name, in one of the places for look-ups.
     async fn look_up_alone(&self, query: &NameQuery, limit: Duration) -> Found {
         let name = query.name();
         let turn = async {
@@ -115,7 +117,7 @@ impl Shared {
         found.unwrap_or_else(|_| Err(silent(name)))
     }
 
-    /// The addresses of a name that the proxy looks up too, as far as this host knows them.
+    /// Returns the addresses of a name that the proxy looks up too, as far as this host knows them.
     pub(crate) async fn known_here(&self, query: &NameQuery) -> Result<Vec<IpAddr>, Denial> {
         let most = self.limits.resolve_time.min(LOOK_UP);
         let limit = self.silence.limit(query.name(), most);
@@ -129,8 +131,8 @@ fn silent(name: &Name) -> ResolveError {
     ResolveError::Silent { name: name.to_string(), why: "no answer in time".into() }
 }
 
-/// Returns the addresses of a look-up before an upstream proxy's, or refuses what could be known here and was not asked.
-/// `is_exact` tells whether a rule writes the name out.
+/// Returns the addresses of a look-up before an upstream proxy's, or refuses a name that could be known here and was
+/// not asked. `is_exact` is true if a rule writes out the name.
 pub(crate) fn unknown_here(found: Result<Resolved, ResolveError>, is_exact: bool) -> Result<Vec<IpAddr>, Denial> {
     let (addrs, missing) = match found {
         Ok(Resolved { addrs, partial, .. }) => (addrs, partial),

@@ -1,4 +1,4 @@
-//! DNS messages in and out. Pure; the bytes are hostile.
+//! Reads DNS questions and builds their answers. Pure; the bytes are hostile.
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
@@ -7,27 +7,27 @@ use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 use nexus_policy::net::{Denial, Host, HostError, Name};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How long an answer holds, in seconds: short, since a policy can change.
+/// Time to live of an answer in seconds: short, since a policy can change.
 const TTL: u32 = 30;
 /// Extended error "blocked" (RFC 8914, 4.16).
 const BLOCKED: u16 = 15;
-/// The option code of extended errors.
+/// Option code of extended errors.
 const EDE: u16 = 15;
 
-/// One question that can be decided.
+/// Question that can be decided.
 #[derive(Debug)]
 pub struct Question {
     id: u16,
     recursion_desired: bool,
     query: Query,
     edns: bool,
-    /// The asked host, or why it is none.
+    /// Asked host, or the reason why the name cannot be one.
     pub host: Result<Host, HostError>,
-    /// The name as it was asked, for the record.
+    /// Name as it was asked, for the record.
     pub text: String,
 }
 
-/// Reads a message; otherwise the answer that refuses it, or nothing for what must not be answered.
+/// Reads a message. The error is the answer that refuses it, or `None` for a message that must not be answered.
 pub fn question(bytes: &[u8]) -> Result<Question, Option<Vec<u8>>> {
     // A response must never be answered: two servers would talk to each other for ever.
     let Some(&[high, low, flags]) = bytes.first_chunk::<3>() else { return Err(None) };
@@ -56,7 +56,7 @@ pub fn question(bytes: &[u8]) -> Result<Question, Option<Vec<u8>>> {
     })
 }
 
-/// The answer: the addresses of an allowed name, or why there are none.
+/// Builds the answer: the addresses of an allowed name, or the reason of the denial. `None` if it cannot be encoded.
 pub fn answer(question: &Question, decided: Result<(Ipv4Addr, Ipv6Addr), &Denial>) -> Option<Vec<u8>> {
     let mut message = Message::response(question.id, OpCode::Query);
     message.metadata.recursion_desired = question.recursion_desired;
@@ -92,8 +92,8 @@ pub fn answer(question: &Question, decided: Result<(Ipv4Addr, Ipv6Addr), &Denial
     encode(&message)
 }
 
-/// Answers a question in a sandbox without an egress: no name exists but `localhost`. Returns also the host name that was
-/// asked for; a reverse question names nothing that somebody wants to reach.
+/// Answers a question in a sandbox without an egress: no name exists except `localhost`. Also returns the host name
+/// that was asked for; a reverse question names no host that a program wants to reach.
 pub fn without_network(bytes: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
     let question = match question(bytes) {
         Ok(question) => question,
@@ -113,7 +113,7 @@ pub fn without_network(bytes: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
     (asked, encode(&message))
 }
 
-/// Reports whether a name is the sandbox's own loopback, whoever asks (RFC 6761).
+/// Reports whether a name is the sandbox's own loopback, for every program (RFC 6761).
 pub fn is_localhost(name: &Name) -> bool {
     name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
 }

@@ -1,4 +1,4 @@
-//! DNS over UDP and TCP.
+//! Serves DNS over UDP and TCP.
 
 use super::answer::{answer, is_localhost, question};
 use crate::audit::{Event, EventKind};
@@ -12,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-/// A question is one name with a few options; the rest would be memory that a client makes the egress hold.
+/// Maximum length of a question in bytes. A question is one name with a few options; more would be memory that a client
+/// makes the egress hold.
 const LONGEST: u16 = 4096;
 
 /// Serves datagrams for ever. A datagram that cannot be answered is dropped; its sender asks again.
@@ -91,11 +92,11 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
     }
     grounds.check = Some(Check::Dns);
     if let Err(denial) = check_dns(&grounds.policy, host, grounds.at) {
-        // With somebody to ask, the question comes when the program connects; until then the name needs an address.
+        // With an approver, the question comes when the program connects; until then the name needs an address.
         if shared.approver.is_none() || !may_be_asked(&grounds.policy, host, grounds.at) {
             return Err(denial);
         }
-        // It is answered for the sake of the question that comes later.
+        // The name is answered for the sake of the later question.
         grounds.check = None;
     }
     let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };

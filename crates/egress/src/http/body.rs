@@ -1,4 +1,4 @@
-//! The bytes of a body from one side to the other.
+//! Copies the bytes of a body from one side to the other.
 
 use super::framing::{Body, ChunkEvent, Chunks};
 use super::head::HeadError;
@@ -13,16 +13,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-/// Why a body did not go through.
+/// Error of a body that did not go through.
 #[derive(Debug)]
 pub(crate) enum CopyError {
-    /// Its sender broke off.
+    /// The sender broke off.
     From,
-    /// Its receiver does not take it.
+    /// The receiver does not take the body.
     To,
-    /// It breaks the coding.
+    /// The body breaks its coding.
     Malformed(HeadError),
-    /// The budget.
+    /// The budget is used up.
     Denied(Denial),
 }
 
@@ -48,23 +48,23 @@ pub(crate) struct Way<'a, 'b> {
 }
 
 impl Way<'_, '_> {
-    /// Writes our own bytes, or bytes of a borrowed buffer.
+    /// Writes bytes that the proxy made, or bytes of a leased buffer.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.count_up(bytes.len())?;
         write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await
     }
 
-    /// Counts what goes to the network, where it is written.
+    /// Counts bytes to the network, where they are written.
     fn count_up(&self, bytes: usize) -> Result<(), CopyError> {
         if self.flow == Flow::Up { Ok(self.ticket.count(Flow::Up, bytes)?) } else { Ok(()) }
     }
 
-    /// Counts what comes from the network, where it is read: not all of it is passed on.
+    /// Counts bytes from the network, where they are read: not all of them are passed on.
     fn count_down(&self, bytes: usize) -> Result<(), CopyError> {
         if self.flow == Flow::Down { Ok(self.ticket.count(Flow::Down, bytes)?) } else { Ok(()) }
     }
 
-    /// Reads more into the held bytes; the end is an error here.
+    /// Reads more into the held bytes; the end of the stream is an error here.
     pub(crate) async fn more(&mut self) -> Result<(), CopyError> {
         match self.held.fill(self.from).await {
             Ok(0) | Err(_) => Err(CopyError::From),
@@ -110,7 +110,7 @@ impl Way<'_, '_> {
         Ok(())
     }
 
-    /// Writes held bytes.
+    /// Writes the first `count` held bytes and consumes them.
     async fn pass(&mut self, count: usize) -> Result<(), CopyError> {
         self.count_up(count)?;
         let bytes = self.held.bytes().get(..count).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Way<'_, '_> {
     }
 }
 
-/// Writes `bytes`. A server that takes nothing more does not hide that the client has gone.
+/// Writes `bytes`. If the server takes nothing more, a client that has gone is noticed all the same.
 async fn write(
     flow: Flow,
     ticket: &Ticket,

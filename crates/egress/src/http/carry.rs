@@ -1,4 +1,4 @@
-//! What is spoken on a connection that was allowed, by whatever way it came in.
+//! Finds out the protocol of an allowed connection, for every way in.
 //!
 //! ```text
 //!  CONNECT ────┐   for port 80 without TLS: await the first bytes
@@ -11,7 +11,7 @@
 //!                  for all else ────────────────────▶ tunnel (with a look at the ClientHello)
 //! ```
 //!
-//! A tunnel to port 80 that nobody looks into is domain fronting without any TLS: the `Host` header chooses among all
+//! A tunnel to port 80 that is not inspected is domain fronting without any TLS: the `Host` header chooses among all
 //! names behind the server.
 
 use super::head::is_token;
@@ -24,30 +24,31 @@ use nexus_policy::net::{Denial, check_not_http};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Bytes of a method, with what stands before it, that some servers take. The longest that is registered has 17 letters.
+/// Maximum length of a method in bytes, with the white space before it, that some servers take. The longest registered
+/// one has 17 letters.
 const LONGEST_METHOD: usize = 8 * 1024;
 
-/// What the first bytes of a client are.
+/// Kind of the first bytes of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
-    /// The beginning of a method.
+    /// Beginning of a method.
     More,
-    /// A request of HTTP/1.
+    /// Request of HTTP/1.
     Http,
-    /// A first line that some servers take for a request, with another separator than a space.
+    /// First line that some servers take for a request, with another separator than a space.
     Lenient,
-    /// Something else.
+    /// Bytes of another protocol.
     Other,
 }
 
-/// What came first on a connection.
+/// First event on a connection.
 enum First {
     Begin(Begin),
-    /// An end, and not a byte before it.
+    /// End of the stream before any byte.
     End,
-    /// Nothing more in time.
+    /// Time limit that passed before the first line was clear.
     Late,
-    /// It was cut, or its time is over.
+    /// Connection that was cut, or whose time is over.
     Over(Option<Denial>),
 }
 
@@ -57,12 +58,12 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
         let first = first(&mut stream, &mut held, &opened).await;
         let lax = check_not_http(&opened.ticket.policy(), opened.ticket.permit());
         let stop = match (first, lax) {
-            // In a box: the inside has no CONNECT, but the compiler cannot know.
+            // The box breaks a cycle of futures: the inside has no CONNECT, but the compiler cannot know.
             (First::Begin(Begin::Http), _) => return Box::pin(serve::inside(stream, held, opened)).await,
             (First::Over(why), _) => why,
             (First::End, Err(_)) => return,
             (First::Begin(Begin::More | Begin::Lenient | Begin::Other) | First::Late, Err(denial)) => Some(denial),
-            // The rest would not be seen.
+            // A tunnel from here on would hide the rest of the request.
             (First::Begin(Begin::More) | First::Late, Ok(())) => {
                 Some(denials::malformed("the method of a request did not arrive in time"))
             }
@@ -100,10 +101,10 @@ async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
     tunnel::run(ends, &opened.ticket, true).await;
 }
 
-/// Waits for the first bytes of either side. The server's are left where they are.
+/// Waits for the first bytes of either side. The server's bytes stay unread.
 async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     loop {
-        // Silence is not another protocol: where one may pass, what comes after the silence is looked at too.
+        // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
         let is_lax = check_not_http(&opened.ticket.policy(), opened.ticket.permit()).is_ok();
         if is_lax
             && held.is_empty()
@@ -113,7 +114,7 @@ async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> Fir
         }
         match first_of(stream, held, opened).await {
             First::Late if is_lax && held.is_empty() => {}
-            // The server came first, or the client ended.
+            // The server sent first, or the client ended.
             First::Begin(Begin::Other) if !held.is_empty() && begin(held.bytes()) == Begin::More => {
                 return First::Begin(Begin::More);
             }
@@ -122,12 +123,12 @@ async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> Fir
     }
 }
 
-/// Waits until the client says something or ends, which is `None`, or until something else comes first.
+/// Waits until the client sends bytes or ends, which is `None`, or until another event comes first.
 async fn silence(stream: &TcpStream, opened: &Opened) -> Option<First> {
     tokio::select! {
         biased;
         why = opened.ticket.entry.until_cut() => Some(First::Over(Some(why))),
-        // An error is found by the read that follows.
+        // The following read finds an error.
         Ok(()) | Err(_) = stream.readable() => None,
         first = of_server(opened) => Some(first),
         over = opened.ticket.until_over() => Some(First::Over(over)),
@@ -176,8 +177,8 @@ async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> 
     }
 }
 
-/// Looks for `METHOD SP`, behind empty lines and white space, which some servers pass over. `PRI` begins HTTP/2 (RFC 9113, 3.4),
-/// which is not read here. Some servers take other white space for the space, and any word for a method.
+/// Looks for `METHOD SP` behind empty lines and white space, which some servers skip. `PRI` begins HTTP/2 (RFC 9113,
+/// 3.4), which is not read here. Some servers take other white space for the space, and any word for a method.
 fn begin(bytes: &[u8]) -> Begin {
     let passed = bytes.iter().take_while(|byte| is_space(**byte)).count();
     let whole = bytes.len();
@@ -185,7 +186,7 @@ fn begin(bytes: &[u8]) -> Begin {
     let length = bytes.iter().take_while(|byte| byte.is_ascii_graphic()).count();
     let (word, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
     match rest {
-        // Servers pass over white space before a request, however much it is.
+        // Servers skip white space before a request, of any length.
         [] | [b'\r'] if whole > LONGEST_METHOD && passed > 0 => Begin::Lenient,
         [] | [b'\r'] if whole > LONGEST_METHOD => Begin::Other,
         [] | [b'\r'] => Begin::More,

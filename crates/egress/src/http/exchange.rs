@@ -1,8 +1,8 @@
-//! One request to a server and its response back.
+//! Sends one request to a server and passes its response back.
 //!
-//! The body goes up while the response is awaited, since a server may answer early, and a client that sent
-//! `Expect: 100-continue` waits for it. When the response is through before the body is, both connections end: nobody
-//! knows then where the next request would begin.
+//! The body goes up while the response is awaited, since a server may answer early, and a client that sent `Expect:
+//! 100-continue` waits for it. When the response is through before the body is, both connections end: the start of the
+//! next request is not known then.
 
 use super::body::{CopyError, Way};
 use super::fields::response_fields;
@@ -20,31 +20,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-/// Interim answers (1xx) before the answer itself, and their bytes. A server that is at work for long sends one in a while.
+/// Bounds of interim answers (1xx) before the answer itself: their number and their bytes. A server that works for long
+/// sends one now and then.
 const MAX_INTERIM: u32 = 1024;
 const MAX_INTERIM_BYTES: usize = 256 * 1024;
 
-/// What is left after an exchange.
+/// Result of an exchange.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The response is through; which connections can go on.
+    /// The response is through; the flags say which connections can go on.
     Done {
-        /// The client's.
+        /// True if the client's connection can go on.
         client: bool,
-        /// The server's.
+        /// True if the server's connection can go on.
         server: bool,
     },
-    /// A WebSocket: a tunnel from here on.
+    /// The connection is a WebSocket now, and a tunnel from here on.
     Switched,
-    /// The server closed before it said anything: perhaps a kept connection that was dead already.
+    /// The server closed before it sent a byte: perhaps a kept connection that had ended already.
     Nothing,
     /// The server's answer cannot be used, and nothing was passed on: 502.
     BadServer(String),
     /// The request's body breaks the coding, and nothing was answered: 400.
     BadBody(HeadError),
-    /// Cut by a decision before anything was answered.
+    /// A decision cut the connection before anything was answered.
     Cut(Denial),
-    /// It broke in the middle; both ends get a reset.
+    /// The exchange broke in the middle; both ends get a reset.
     Broken,
 }
 
@@ -58,7 +59,7 @@ pub(crate) async fn run(
     let Opened { ticket, dialed } = opened;
     let for_proxy = dialed.forwarding.as_ref().and_then(|_| order.head_for_proxy());
     if for_proxy.is_some() && order.method.eq_ignore_ascii_case("TRACE") {
-        // The answer is the request as the last of the proxies got it, with all that the ones before it added.
+        // The answer is the request as the last proxy got it, with everything that the ones before it added.
         return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
     }
     if for_proxy.is_none() {
@@ -71,7 +72,7 @@ pub(crate) async fn run(
             return Outcome::BadServer(error.to_string());
         }
     }
-    // Beside the head that the client's share covers.
+    // This share is beside the one that covers the client's head.
     let mut second = ticket.shared.heads.share();
     if for_proxy.as_ref().is_some_and(|head| !second.covers_bytes(head.capacity())) {
         return Outcome::Cut(denials::too_many("the sandbox has too many unfinished requests"));
@@ -92,7 +93,7 @@ pub(crate) async fn run(
     };
     let sent = AtomicBool::new(false);
     let both = async {
-        // Ends only by an error: what is left to do after the request is to notice that the client has gone.
+        // This future ends only by an error: after the request, it waits to notice that the client has gone.
         let send = async {
             let pushed = match up.write(head).await {
                 Ok(()) => up.copy(order.body, false).await,
@@ -135,7 +136,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Ends both connections so that nobody takes what came for all there is.
+/// Resets both connections, so that neither side takes an incomplete message for a whole one.
 pub(crate) fn break_off(client: &TcpStream, opened: &Opened) {
     tunnel::reset(client);
     tunnel::reset(&opened.dialed.stream);
@@ -159,7 +160,7 @@ async fn response(
             Ok(None) => {
                 before = down.held.bytes().len();
                 let time = limits.head_time;
-                // The server may take its time before the first byte.
+                // The server may take any time before the first byte.
                 begun = begun.or_else(|| (before > 0).then(Instant::now));
                 let more = match begun {
                     Some(begun) => timeout_at(begun + time, down.more()).await,
@@ -204,7 +205,7 @@ async fn response(
             Then::Tunnel => return Ok(Outcome::Switched),
             Then::Body { body, plain, client, server } => {
                 drop((plan.head, share));
-                // What it breaks off in the middle of, the client must not take for whole.
+                // If the body breaks off in the middle, the client must not take it for whole.
                 down.copy(body, plain).await?;
                 return Ok(Outcome::Done { client, server });
             }
@@ -216,7 +217,7 @@ fn unusable(answered: &AtomicBool, why: String) -> Result<Outcome, CopyError> {
     if answered.load(Ordering::Relaxed) { Err(CopyError::From) } else { Ok(Outcome::BadServer(why)) }
 }
 
-/// What to do with one response head.
+/// Head for the client and next step after one response head.
 struct Plan {
     head: Option<Vec<u8>>,
     then: Then,
@@ -258,7 +259,8 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
         Body::Length(length) => put(&mut head, b"Content-Length", length.to_string().as_bytes()),
         Body::Chunked if !plain => put(&mut head, b"Transfer-Encoding", b"chunked"),
         Body::Chunked | Body::UntilClose => {}
-        // The length that a GET would have had. An answer 204 has none (RFC 9110, 8.6), and one that is not exactly a number is left out.
+        // A GET would have had this length. An answer 204 has none (RFC 9110, 8.6), and a length that is not exactly a
+        // number is left out.
         Body::None => {
             let has_coding = response.fields.iter().any(|field| field.is("transfer-encoding"));
             if let Ok(Some(length)) = content_length(&response.fields)

@@ -1,22 +1,22 @@
-//! Which fields go on, and which belong to one connection only (RFC 9110, 7.6.1).
+//! Separates fields that are forwarded from fields of one connection only (RFC 9110, 7.6.1).
 //!
-//! Framing, `Host` and `Connection` are never copied: the proxy writes its own from what it decided. So a client cannot
-//! name `Host` in its `Connection` field to have it taken out, and no framing reaches the server that was not read here.
+//! Framing, `Host` and `Connection` are never copied: the proxy writes its own from its decision. So a client cannot
+//! name `Host` in its `Connection` field to have it removed, and no framing reaches the server that was not read here.
 
 use super::head::{Field, HeadError, Request, Response};
 
-/// What becomes of a head.
+/// Fields of a head that are forwarded, and its wishes for the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarded<'a> {
-    /// The fields that go on.
+    /// Fields to forward, in order.
     pub fields: Vec<Field<'a>>,
-    /// Whether this side asks to end the connection after this message.
+    /// True if this side asks to end the connection after this message.
     pub close: bool,
-    /// Whether a WebSocket is asked for, or agreed to.
+    /// True if a WebSocket is asked for, or agreed to.
     pub websocket: bool,
 }
 
-/// Never forwarded, whatever `Connection` says.
+/// Names of fields that are never forwarded, whatever `Connection` says.
 const OF_ONE_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -30,12 +30,12 @@ const OF_ONE_HOP: &[&str] = &[
     "http2-settings",
     "content-length",
     "host",
-    // What the proxy says of itself; a server must not be able to say it in its place.
+    // The proxy writes this field itself; a server must not be able to send it in its place.
     "x-proxy-error",
 ];
 
-/// The fields of a request that go to the server. An upgrade to anything but a WebSocket is refused: the server would
-/// speak a protocol on the connection that the proxy cannot follow (h2c smuggling).
+/// Returns the fields of a request that go to the server. Refuses an upgrade to anything except a WebSocket: the server
+/// would use a protocol on the connection that the proxy cannot follow (h2c smuggling).
 pub fn request_fields<'a>(request: &Request<'a>) -> Result<Forwarded<'a>, HeadError> {
     let forwarded = forwarded(&request.fields, request.minor);
     let asks = request.fields.iter().filter(|field| field.is("upgrade")).collect::<Vec<_>>();
@@ -47,7 +47,7 @@ pub fn request_fields<'a>(request: &Request<'a>) -> Result<Forwarded<'a>, HeadEr
     if allowed { Ok(forwarded) } else { Err(HeadError::Malformed("it asks for an upgrade other than WebSocket")) }
 }
 
-/// The fields of a response that go to the client.
+/// Returns the fields of a response that go to the client.
 pub fn response_fields<'a>(response: &Response<'a>) -> Forwarded<'a> {
     forwarded(&response.fields, response.minor)
 }

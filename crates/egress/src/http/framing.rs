@@ -1,21 +1,21 @@
-//! Where a body ends. Decided from the head alone, once, and told to the other side in our own words.
+//! Finds the end of a body, from the head alone and once; the proxy writes its own framing for the other side.
 
 use super::head::{Field, HeadError, Request, Response};
 
-/// How a body is delimited.
+/// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// There is none.
+    /// No body.
     None,
-    /// So many bytes.
+    /// Body of so many bytes.
     Length(u64),
-    /// In chunks.
+    /// Body in chunks.
     Chunked,
-    /// Until the connection ends; only for responses.
+    /// Body until the connection ends; only for responses.
     UntilClose,
 }
 
-/// The body of a request. Anything that could be read in two ways is refused (RFC 9112, 6.3).
+/// Returns the framing of a request's body. Refuses every head that could be read in two ways (RFC 9112, 6.3).
 pub fn request_body(request: &Request<'_>) -> Result<Body, HeadError> {
     let length = content_length(&request.fields)?;
     match (transfer_encoding(&request.fields)?, length) {
@@ -27,7 +27,7 @@ pub fn request_body(request: &Request<'_>) -> Result<Body, HeadError> {
     }
 }
 
-/// The body of the response to a request with `method`.
+/// Returns the framing of the response to a request with `method`.
 pub fn response_body(response: &Response<'_>, method: &str) -> Result<Body, HeadError> {
     if method == "HEAD" || matches!(response.status, 100..=199 | 204 | 304) {
         return Ok(Body::None);
@@ -43,7 +43,7 @@ pub fn response_body(response: &Response<'_>, method: &str) -> Result<Body, Head
     }
 }
 
-/// One field with digits only: no sign, no list, no repetition even of the same number.
+/// Reads `Content-Length`: one field of digits only, with no sign, no list, and no repetition even of the same number.
 pub(super) fn content_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
     let mut found = fields.iter().filter(|field| field.is("content-length"));
     let Some(field) = found.next() else { return Ok(None) };
@@ -57,7 +57,8 @@ pub(super) fn content_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadEr
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }
 
-/// Whether it is exactly `chunked`. Other codings, and lists of them, are what proxies and servers disagree about.
+/// Reports whether `Transfer-Encoding` is present; refuses any value except `chunked`. Proxies and servers disagree
+/// about other codings and lists of them.
 fn transfer_encoding(fields: &[Field<'_>]) -> Result<bool, HeadError> {
     let mut found = fields.iter().filter(|field| field.is("transfer-encoding"));
     let Some(field) = found.next() else { return Ok(false) };
@@ -67,21 +68,22 @@ fn transfer_encoding(fields: &[Field<'_>]) -> Result<bool, HeadError> {
     Ok(true)
 }
 
-/// What the bytes at the front of a chunked body are.
+/// Kind of the bytes at the front of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkEvent {
-    /// Not enough bytes to say.
+    /// More bytes are needed.
     More,
     /// So many bytes belong to the coding and are dropped.
     Skip(usize),
     /// So many bytes are content.
     Data(usize),
-    /// So many bytes belong to the coding, and the body is over.
+    /// So many bytes belong to the coding, and the body ends after them.
     End(usize),
 }
 
-/// A reader of the chunked coding: sizes of hexadecimal digits and CR LF, nothing else. Extensions are refused, since
-/// programs disagree about where they end; trailers are dropped, since a field there could be taken for one of the head.
+/// Reader of the chunked coding: sizes of hexadecimal digits and CR LF, nothing else. Extensions are refused, since
+/// programs disagree about where they end; trailers are dropped, since a field there could be taken for one of the
+/// head.
 #[derive(Debug, Clone, Default)]
 pub struct Chunks {
     left: u64,
@@ -98,11 +100,11 @@ enum State {
     Trailer,
 }
 
-/// Bytes of trailers that are read before they are too many.
+/// Maximum length of all trailers, in bytes.
 const TRAILER: usize = 8 * 1024;
 
 impl Chunks {
-    /// Looks at `bytes` and says what to do with the first of them.
+    /// Classifies the first of `bytes`, which the caller must then skip, copy or complete.
     pub fn next(&mut self, bytes: &[u8]) -> Result<ChunkEvent, HeadError> {
         match self.state {
             State::Size => self.size(bytes),

@@ -1,4 +1,4 @@
-//! The head of a request or response, read strictly (RFC 9112).
+//! Reads the head of a request or response strictly (RFC 9112).
 //!
 //! Refused, though some programs take it: a line that ends with a bare LF, a bare CR or NUL anywhere, white space
 //! before the colon or at the start of a line (obs-fold), more than one space in the first line, bytes beyond ASCII in
@@ -6,71 +6,71 @@
 
 use crate::config::Limits;
 
-/// One field: its name in lower case and its value without outer white space.
+/// Field of a head: its name, and its value without outer white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// The name as it was written.
+    /// Name as it was written.
     pub name: &'a [u8],
-    /// The value.
+    /// Value without outer white space.
     pub value: &'a [u8],
 }
 
 impl Field<'_> {
-    /// Whether it has this name, which is given in lower case.
+    /// Reports whether the field has this name, in any case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 }
 
-/// A request.
+/// Head of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The method.
+    /// Method of the request.
     pub method: &'a str,
-    /// The target.
+    /// Request target as it was written.
     pub target: &'a str,
-    /// The version after `HTTP/1.`: 0 or 1.
+    /// Minor version, after `HTTP/1.`: 0 or 1.
     pub minor: u8,
-    /// The fields in order.
+    /// Fields in order.
     pub fields: Vec<Field<'a>>,
-    /// Bytes of the whole head.
+    /// Length of the whole head in bytes.
     pub length: usize,
 }
 
-/// A response.
+/// Head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// The reason phrase.
+    /// Reason phrase.
     pub reason: &'a [u8],
-    /// The version after `HTTP/1.`: 0 or 1.
+    /// Minor version, after `HTTP/1.`: 0 or 1.
     pub minor: u8,
-    /// The fields in order.
+    /// Fields in order.
     pub fields: Vec<Field<'a>>,
-    /// Bytes of the whole head.
+    /// Length of the whole head in bytes.
     pub length: usize,
 }
 
-/// Why there is no head.
+/// Error of a head that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// Longer than allowed: 431.
+    /// The head is longer than allowed: 431.
     #[error("the head is longer than allowed")]
     TooLong,
-    /// Too many fields: 431.
+    /// The head has too many fields: 431.
     #[error("the head has more fields than allowed")]
     TooMany,
     /// The target is longer than allowed: 414.
     #[error("the request target is longer than allowed")]
     TargetTooLong,
-    /// Not HTTP/1, or in a form that programs read differently: 400.
+    /// The head is not HTTP/1, or has a form that programs read differently: 400.
     #[error("the head is malformed: {0}")]
     Malformed(&'static str),
 }
 
 impl HeadError {
-    /// The status that answers it.
+    /// Returns the status with which the proxy answers this error.
     pub fn status(self) -> u16 {
         match self {
             Self::TooLong | Self::TooMany => 431,
@@ -82,7 +82,7 @@ impl HeadError {
 
 /// Reads a request head from the start of `bytes`; `None` if it is not complete.
 ///
-/// One empty line before it is passed over: some clients write one behind a body (RFC 9112, 2.2).
+/// An empty line before it is skipped: some clients write one behind a body (RFC 9112, 2.2).
 pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Request<'a>>, HeadError> {
     let passed = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     if bytes == b"\r" {
@@ -141,7 +141,7 @@ fn minor(version: &[u8]) -> Result<u8, HeadError> {
 
 type Lines<'a> = (&'a [u8], Vec<Field<'a>>, usize);
 
-/// The first line and the fields.
+/// Reads the first line and the fields, with the length of the head; `None` if it is not complete.
 fn lines<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Lines<'a>>, HeadError> {
     let bytes = bytes.get(..limits.head_bytes + 1).unwrap_or(bytes);
     let mut first = None;
@@ -178,13 +178,13 @@ fn incomplete<'a>(bytes: &[u8], limits: &Limits) -> Result<Option<Lines<'a>>, He
     if bytes.len() > limits.head_bytes { Err(HeadError::TooLong) } else { Ok(None) }
 }
 
-/// One field line.
+/// Reads one field line.
 pub(crate) fn field(line: &[u8]) -> Result<Field<'_>, HeadError> {
     let colon = line.iter().position(|byte| *byte == b':');
     let Some((name, value)) = colon.and_then(|colon| Some((line.get(..colon)?, line.get(colon + 1..)?))) else {
         return Err(HeadError::Malformed("a field has no colon"));
     };
-    // Takes in a fold (white space first) and white space before the colon.
+    // This also refuses a fold (white space first) and white space before the colon.
     if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
         return Err(HeadError::Malformed("a field's name is no token"));
     }
@@ -194,7 +194,7 @@ pub(crate) fn field(line: &[u8]) -> Result<Field<'_>, HeadError> {
     Ok(Field { name, value: value.trim_ascii() })
 }
 
-/// RFC 9110, 5.6.2.
+/// Reports whether a byte may be in a token (RFC 9110, 5.6.2).
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -1,9 +1,10 @@
 //! HTTP/1: the proxy with CONNECT and absolute-form requests, and the inside of connections to port 80.
 //!
-//! * `head`, `framing`, `fields`: pure, strict readers. What two programs could read in two ways is refused, since a
-//!   request that the proxy and the server read differently is a way around the proxy (request smuggling).
-//! * `serve`: one client connection; `exchange`: one request on it, `body`: its bytes, `reply`: what the proxy says itself; `order`: what a request asks for.
-//! * `carry`: what becomes of a connection that was allowed by any way in: HTTP, or a tunnel.
+//! * `head`, `framing`, `fields`: pure, strict readers. A message that two programs could read in two ways is refused,
+//!   since a request that the proxy and the server read differently is a way around the proxy (request smuggling).
+//! * `serve`: one client connection; `exchange`: one request on it; `body`: its bytes; `reply`: answers of the proxy
+//!   itself; `order`: the target and head of a request.
+//! * `carry`: an allowed connection of any way in: HTTP, or a tunnel.
 
 mod body;
 pub(crate) mod carry;

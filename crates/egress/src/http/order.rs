@@ -1,4 +1,4 @@
-//! What a request asks the proxy to do. Pure.
+//! Reads what a request asks the proxy to do. Pure.
 
 use super::fields::request_fields;
 use super::framing::{Body, request_body};
@@ -7,35 +7,35 @@ use crate::denials;
 use nexus_policy::net::{self, Attempt, Denial, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host};
 use std::fmt::Write;
 
-/// A request that can be carried out, if it is allowed.
+/// Request that can be carried out, if it is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// A tunnel.
+    /// A tunnel to this target.
     Connect(Target),
-    /// One request.
+    /// A request to pass on.
     Forward(Forward),
 }
 
-/// A request that is passed on.
+/// Request that is passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Forward {
     pub(crate) target: Target,
-    /// The head for the server.
+    /// Head for the server.
     pub(crate) head: Vec<u8>,
     pub(crate) method: String,
     pub(crate) body: Body,
-    /// Whether the client's connection ends after it.
+    /// True if the client's connection ends after this request.
     pub(crate) close: bool,
     pub(crate) websocket: bool,
-    /// Whether `Host` is the target. In an open network another name may stand there.
+    /// True if `Host` is the target. In an open network another name may stand there.
     pub(crate) is_named: bool,
-    /// The client's version after `HTTP/1.`.
+    /// Minor version of the client, after `HTTP/1.`.
     pub(crate) minor: u8,
 }
 
 impl Forward {
-    /// The head for an upstream proxy, with the whole URL; `None` where the proxy has to be asked for a tunnel. It has no field
-    /// that lets the proxy answer in the server's place.
+    /// Returns the head for an upstream proxy, with the whole URL; `None` if the proxy has to be asked for a tunnel.
+    /// The head has no field that lets the proxy answer in the server's place.
     pub(crate) fn head_for_proxy(&self) -> Option<Vec<u8>> {
         if self.websocket || !self.is_named {
             return None;
@@ -53,22 +53,22 @@ impl Forward {
         Some(head)
     }
 
-    /// Whether it may be sent a second time when a kept connection turns out to be dead (RFC 9110, 9.2.2).
+    /// Reports whether the request may be sent again when a kept connection turns out to have ended (RFC 9110, 9.2.2).
     pub(crate) fn repeatable(&self) -> bool {
         self.body == Body::None && matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS")
     }
 }
 
-/// The connection inside of which a request was read: what it was allowed for is the target of all of them.
+/// Allowed connection inside of which a request was read: its target is the target of all requests.
 pub(crate) struct Inside<'a> {
     pub(crate) attempt: &'a Attempt,
-    /// Whether each request must name the target itself.
+    /// True if each request must name the target itself.
     pub(crate) must_name: bool,
     pub(crate) policy: &'a Policy,
     pub(crate) now: Moment,
 }
 
-/// A request that is answered with an error, after which the connection ends: where it stops is not known.
+/// Request that is answered with an error, after which the connection ends: the end of the request is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: u16,
@@ -86,7 +86,7 @@ impl Refused {
     }
 }
 
-/// Reads what `request` asks for, of the proxy or `inside` of a connection to its target.
+/// Reads the target and head of `request`, which was sent to the proxy or `inside` of a connection to its target.
 pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Result<Order, Refused> {
     let body = request_body(request).map_err(Refused::head)?;
     let hosts: Vec<&[u8]> = request.fields.iter().filter(|field| field.is("host")).map(|field| field.value).collect();
@@ -125,7 +125,7 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
         query => format!("/{query}"),
     };
     let mut first = String::new();
-    // Writing to a string cannot fail.
+    // A write to a string cannot fail.
     if write!(first, "{} {path} HTTP/1.{}\r\nHost: {}\r\n", request.method, request.minor, host(&named)).is_err() {
         return Err(refused(denials::internal("the request could not be written")));
     }
@@ -159,7 +159,7 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
     }))
 }
 
-/// One field line.
+/// Appends one field line.
 pub(crate) fn put(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     head.extend_from_slice(name);
     head.extend_from_slice(b": ");
@@ -167,20 +167,20 @@ pub(crate) fn put(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// The value of `Host`: without the port where it is the scheme's own, as clients write it and servers compare it.
+/// Returns the value of `Host`: without the scheme's own port, as clients write it and servers compare it.
 fn host(target: &Target) -> String {
     let text = target.to_string();
     if target.port == Port::HTTP { text.strip_suffix(":80").unwrap_or(&text).to_owned() } else { text }
 }
 
-/// Where a request goes, what its `Host` says, and the path for the server.
+/// Target of a request, the host that its `Host` names, and the path for the server.
 struct Place<'a> {
     target: Target,
     named: Target,
     path: &'a str,
 }
 
-/// A request to the proxy: the request target alone decides, and `Host` must agree.
+/// Reads a request to the proxy: the request target alone decides, and `Host` must agree.
 fn placed<'a>(text: &'a str, version: net::Request, hosts: &[&[u8]]) -> Result<Place<'a>, Denial> {
     let Some((authority, path)) = absolute(text)? else {
         return Err(denials::malformed("this is a proxy: it takes CONNECT HOST:PORT and METHOD http://HOST/"));
@@ -190,7 +190,7 @@ fn placed<'a>(text: &'a str, version: net::Request, hosts: &[&[u8]]) -> Result<P
     Ok(Place { named: target.clone(), target, path })
 }
 
-/// A request inside of a connection: the connection's target decides, and all that the request says must agree.
+/// Reads a request inside of a connection: the connection's target decides, and every name in the request must agree.
 fn placed_inside<'a>(
     request: &Request<'a>,
     inside: &Inside<'_>,
@@ -208,14 +208,14 @@ fn placed_inside<'a>(
         let why = "inside of a connection to a server the request target is a path; a proxy is asked on its own port";
         return Err(denials::malformed(why));
     };
-    // The authority stands where `Host` does, so it has to pass as one.
+    // The authority takes the place of `Host`, so it has to pass as one.
     target(authority, Some(Port::HTTP))?;
     check_http_host(allowed, net::Request::Http11, &[authority.as_bytes()])?;
     check_http_host(allowed, version, hosts)?;
     Ok(Place { target: allowed.clone(), named: allowed.clone(), path })
 }
 
-/// `http://AUTHORITY/PATH` in its two parts; `None` if it has another form.
+/// Splits `http://AUTHORITY/PATH` into its two parts; `None` if the target has another form.
 fn absolute(target: &str) -> Result<Option<(&str, &str)>, Denial> {
     let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
     let Some(rest) = scheme.and(target.get(7..)) else { return Ok(None) };
@@ -227,7 +227,7 @@ fn without_fragment(text: &str) -> Result<(), Denial> {
     if text.contains('#') { Err(denials::malformed("a request target has no fragment")) } else { Ok(()) }
 }
 
-/// The target, and never its text in a message: it may carry a password.
+/// Parses a target. No message repeats its text: it may carry a password.
 fn target(authority: &str, port: Option<Port>) -> Result<Target, Denial> {
     if authority.contains('@') {
         return Err(denials::malformed("the destination carries user information, which is not forwarded"));

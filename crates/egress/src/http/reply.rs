@@ -1,4 +1,4 @@
-//! What the proxy says itself.
+//! Builds and sends the answers of the proxy itself.
 
 use crate::dial::DialError;
 use crate::shared::Refusal;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The answer to CONNECT.
+/// Answer to CONNECT.
 pub(crate) const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// How long, and for how many bytes, a client that still sends is listened to so that it sees the answer.
+/// Time and number of bytes for which the egress reads from a client that still sends, so that it sees the answer.
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 1024 * 1024);
 
-/// An answer with one line of text. `head_only` is for HEAD requests.
+/// Builds an answer with one line of text. `head_only` is for HEAD requests.
 pub(crate) fn answer(status: u16, code: &str, text: &str, close: bool, head_only: bool) -> Vec<u8> {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let reason = match status {
@@ -42,7 +42,7 @@ pub(crate) fn answer(status: u16, code: &str, text: &str, close: bool, head_only
     bytes
 }
 
-/// The sentence about a denial, with the flag that would allow it.
+/// Returns the sentence about a denial, with the flag that would allow the attempt.
 pub(crate) fn sentence(denial: &Denial) -> String {
     match &denial.allow_with {
         Some(flag) => format!("nexus: {}; {flag} would allow it", denial.explanation),
@@ -50,12 +50,12 @@ pub(crate) fn sentence(denial: &Denial) -> String {
     }
 }
 
-/// The answer to a denial.
+/// Builds the answer to a denial.
 pub(crate) fn denied(denial: &Denial, close: bool, head_only: bool) -> Vec<u8> {
     answer(denial.http_status(), denial.code.as_str(), &sentence(denial), close, head_only)
 }
 
-/// The answer to a refusal of any kind.
+/// Builds the answer to a refusal of any kind.
 pub(crate) fn refused(refusal: &Refusal, close: bool, head_only: bool) -> Vec<u8> {
     match refusal {
         Refusal::Denied(denial) => denied(denial, close, head_only),
@@ -84,7 +84,7 @@ pub(crate) async fn last(stream: &mut TcpStream, bytes: &[u8]) {
         }
         std::io::Result::Ok(())
     };
-    // The client is gone, or does not listen: nothing more can be told to it.
+    // The client is gone or does not read: nothing more can be sent to it.
     if let Ok(Err(error)) | Err(error) = timeout(LINGER.0, said).await.map_err(std::io::Error::from) {
         drop(error);
     }

@@ -1,4 +1,4 @@
-//! One client connection on which HTTP is spoken: to the proxy, or inside of a connection to port 80.
+//! Serves one client connection with HTTP: to the proxy, or inside of a connection to port 80.
 //!
 //! ```text
 //!          ┌────────────── response through, both go on ───────────┐
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! One server connection is kept beside the client's. It is used again only for the same target, and each request on it
-//! is decided anew. Inside of a connection ([`inside`]) that target is the connection's own for every request, and the
-//! server connection that was opened for it is the first one that is kept.
+//! gets a new decision. Inside of a connection ([`inside`]) that target is the connection's own for every request, and
+//! the server connection that was opened for it is the first one that is kept.
 
 use super::carry::carry;
 use super::exchange::{self, Outcome};
@@ -54,13 +54,13 @@ pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let shared = Arc::clone(&opened.ticket.shared);
     let attempt = opened.ticket.permit().attempt().clone();
     let kept = Some(Kept { target: attempt.target.clone(), opened });
-    // Who it is was asked before the connection was made, if it mattered.
+    // The program was looked up before the connection was made, if it mattered.
     let caller = Caller::of(None);
     let client = Client { shared, stream, held, caller, fixed: Some(attempt), must_name: false, kept, share: None };
     client.requests().await;
 }
 
-/// A server connection that may be used again.
+/// Server connection that may be used again.
 struct Kept {
     target: Target,
     opened: Opened,
@@ -71,12 +71,12 @@ struct Client {
     stream: TcpStream,
     held: InBuf,
     caller: Caller,
-    /// What every request is for, inside of a connection.
+    /// Attempt of the connection, for every request inside of it.
     fixed: Option<Attempt>,
-    /// Whether a server connection was one that must name its host.
+    /// True if a server connection was one that must name its host.
     must_name: bool,
     kept: Option<Kept>,
-    /// Covers the head of the request that is served, until its answer is through.
+    /// Share that covers the head of the served request, until its answer is through.
     share: Option<Share>,
 }
 
@@ -98,7 +98,7 @@ impl Client {
         order(request, Some(&Inside { attempt, must_name, policy: &policy, now: self.shared.clock.now() }))
     }
 
-    /// Records a request that gets no further.
+    /// Records a request that goes no further.
     fn unreadable(&self, way: Way, denial: &Denial) {
         match &self.fixed {
             Some(attempt) => self.shared.denied(self.shared.next_id(), attempt, denial),
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// The next order; `None` when the connection is over, after it was told why.
+    /// Returns the next order; `None` when the connection is over. The client has its answer then.
     async fn next(&mut self) -> Option<Order> {
         self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
         self.held.rest();
@@ -159,7 +159,8 @@ impl Client {
         }
     }
 
-    /// Between two requests: a kept server connection that a new policy forbids is dropped at once, not at next use.
+    /// Waits for the next request. A kept server connection that a new policy forbids is dropped at once, not at next
+    /// use.
     async fn waited_for_a_byte(&mut self) -> bool {
         let idle = tokio::time::sleep(self.shared.limits.keep_alive);
         tokio::pin!(idle);
@@ -182,7 +183,7 @@ impl Client {
                 tunnel::reset(&kept.opened.dialed.stream);
             }
             if self.fixed.is_some() {
-                // For nothing else was the client's connection allowed.
+                // The client's connection was allowed for this target alone.
                 tunnel::reset(&self.stream);
                 return false;
             }
@@ -193,7 +194,7 @@ impl Client {
         self.fixed.clone().unwrap_or(Attempt { target, way, program: None })
     }
 
-    /// Gives back what was read, where nothing more is: the refusal may wait, and the client may not listen.
+    /// Gives back the read bytes and their share: the refusal may wait, and the client may not read.
     fn let_go(&mut self) {
         self.held = InBuf::default();
         self.share = None;
@@ -201,7 +202,7 @@ impl Client {
 
     async fn last(&mut self, bytes: &[u8]) {
         self.let_go();
-        // The server need not wait until the client has listened.
+        // The server need not wait until the client has read the answer.
         self.kept = None;
         reply::last(&mut self.stream, bytes).await;
     }
@@ -241,7 +242,7 @@ impl Client {
         tunnel::run(ends, &opened.ticket, false).await;
     }
 
-    /// One request; whether the connection goes on.
+    /// Serves one request; reports whether the connection goes on.
     async fn forward(&mut self, order: &Forward) -> bool {
         let attempt = self.attempt(order.target.clone(), Way::HttpAbsolute);
         let policy = self.shared.registry.policy();
@@ -259,7 +260,8 @@ impl Client {
         };
         if let Some(mut opened) = reused {
             match exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await {
-                // A server may close a kept connection at any time; then nothing was done, and it can be asked again.
+                // A server may close a kept connection at any time; then it did nothing, and the request can be
+                // repeated.
                 Outcome::Nothing if order.repeatable() => drop(opened),
                 outcome => return self.settle(outcome, opened, order).await,
             }
@@ -278,7 +280,7 @@ impl Client {
         }
     }
 
-    /// The kept connection if it fits, is alive, and the policy still allows it.
+    /// Returns the kept connection if it fits, is alive, and the policy still allows it.
     fn reuse(&mut self, attempt: &Attempt) -> Result<Option<Opened>, Denial> {
         let Some(Kept { target, opened }) = self.kept.take() else { return Ok(None) };
         if target != attempt.target || !alive(&opened) {
@@ -333,7 +335,7 @@ impl Client {
         false
     }
 
-    /// Answers; the connection goes on if the request had no body that would have to be read first.
+    /// Answers a refusal; the connection goes on if the request had no body that would have to be read first.
     async fn refuse(&mut self, refusal: &Refusal, order: &Forward) -> bool {
         let close = order.close || order.body != Body::None;
         if close {
@@ -354,7 +356,7 @@ fn too_many_heads() -> Refused {
     Refused { status: denial.http_status(), way: Way::HttpAbsolute, denial }
 }
 
-/// Whether a kept connection is open and silent. Bytes that nobody asked for would be taken for the next answer.
+/// Reports whether a kept connection is open and silent. Bytes without a request would be taken for the next answer.
 fn alive(opened: &Opened) -> bool {
     let mut one = [0; 1];
     let silent = opened.dialed.stream.try_read(&mut one);
