@@ -1,14 +1,14 @@
-//! Bytes that were read and not used yet.
+//! Holds bytes that were read and not used yet.
 
 use crate::config::Limits;
 use std::io;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
 
-/// How much is read at once. Idle connections hold no buffer at all: it is made when the kernel has bytes.
+/// Number of bytes that are read at once. Idle connections hold no buffer: it is made when the kernel has bytes.
 const CHUNK: usize = 4 * 1024;
 
-/// A growing buffer with a consumed front.
+/// Growing buffer with a consumed front.
 #[derive(Debug, Default)]
 pub(crate) struct InBuf {
     data: Vec<u8>,
@@ -21,7 +21,7 @@ impl InBuf {
         Self { data: Vec::with_capacity(bytes), start: 0 }
     }
 
-    /// The memory that it has.
+    /// Returns the allocated memory in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.data.capacity()
     }
@@ -30,8 +30,9 @@ impl InBuf {
         self.data.get(self.start..).unwrap_or_default()
     }
 
-    /// Whether reading a head once more can give something new, after there were `before` bytes: a line ended, or it is
-    /// the first time, or a bound was passed. A client that sends single bytes must not have all read for each of them.
+    /// Reports whether parsing a head again can give a new result, after there were `before` bytes: a line ended, or it
+    /// is the first time, or a bound was passed. A client that sends single bytes must not cause a new parse for each
+    /// of them.
     pub(crate) fn worth_reading(&self, before: usize, limits: &Limits) -> bool {
         let bytes = self.bytes();
         let passed = |bound: usize| before <= bound && bytes.len() > bound;
@@ -53,14 +54,14 @@ impl InBuf {
         }
     }
 
-    /// Gives back the memory of what was consumed.
+    /// Gives back the memory of the consumed bytes.
     pub(crate) fn shrink(&mut self) {
         self.data.drain(..self.start.min(self.data.len()));
         self.start = 0;
         self.data.shrink_to_fit();
     }
 
-    /// Everything that is left.
+    /// Takes all bytes that are left.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let mut data = std::mem::take(&mut self.data);
         data.drain(..self.start.min(data.len()));
@@ -68,14 +69,14 @@ impl InBuf {
         data
     }
 
-    /// Gives the memory back while the connection is idle.
+    /// Gives back the memory while the connection is idle.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             *self = Self::default();
         }
     }
 
-    /// Reads what is there; 0 is the end.
+    /// Reads the bytes that the kernel has, and waits for the first; returns their number, 0 at the end of the stream.
     pub(crate) async fn fill(&mut self, from: &mut ReadHalf<'_>) -> io::Result<usize> {
         from.readable().await?;
         if self.start > 0 {

@@ -5,8 +5,8 @@
 //!  any other name ─▶ its turn (pace) ─▶ a place that is not kept ─┴─▶ one look-up for all who wait for that name
 //! ```
 //!
-//! The program inside chooses the names below a wildcard, and their name servers. So these names wait for each other, and keep
-//! neither the names of the user's rules nor the host's name servers from their work.
+//! The program inside chooses the names below a wildcard, and their name servers. So these names wait for each other,
+//! and delay neither the names of the user's rules nor the host's name servers.
 
 use crate::pace::Pace;
 use crate::resolve::{ResolveError, Resolved};
@@ -16,26 +16,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
-/// The divisor of the places that gives those kept for names that a rule writes out.
+/// Divisor of the number of places: the quotient is kept for names that a rule writes out.
 const KEPT_PART: usize = 4;
 
-/// The end of one look-up.
+/// Result of one look-up.
 pub(crate) type Found = Result<Resolved, ResolveError>;
 type Key = (Name, Duration);
 
-/// The places, and the look-ups that go on.
+/// Places for look-ups, and the look-ups that run.
 #[derive(Debug)]
 pub(crate) struct LookUpPool {
     common: Semaphore,
-    /// LookUpPool that only names of rules take.
+    /// Places that only names of rules take.
     kept: Semaphore,
-    /// The turns of the other names.
+    /// Turns of the other names.
     pub(crate) pace: Pace,
     running: Mutex<HashMap<Key, Arc<OnceCell<Found>>>>,
 }
 
 impl LookUpPool {
-    /// Makes so many places.
+    /// Creates a pool with so many places.
     pub(crate) fn new(count: usize) -> Self {
         let kept = (count / KEPT_PART).max(1);
         let common = count.saturating_sub(kept).max(1);
@@ -59,7 +59,7 @@ impl LookUpPool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the look-up of `name` that may take so long, or begins it.
+    /// Joins the look-up of `name` with this time limit, or begins it.
     pub(crate) fn join(&self, name: &Name, limit: Duration) -> Joined<'_> {
         let key = (name.clone(), limit);
         let cell = Arc::clone(self.running().entry(key.clone()).or_default());
@@ -67,7 +67,7 @@ impl LookUpPool {
     }
 }
 
-/// A part in a look-up.
+/// Part in a shared look-up.
 pub(crate) struct Joined<'a> {
     pool: &'a LookUpPool,
     key: Key,
@@ -75,10 +75,10 @@ pub(crate) struct Joined<'a> {
 }
 
 impl Joined<'_> {
-    /// Waits for the end of the look-up, which the first of those who wait carries out by `look_up`; the next one where it leaves.
+    /// Waits for the end of the look-up. The first waiter carries it out by `look_up`; if it leaves, the next one does.
     pub(crate) async fn found<F: Future<Output = Found>>(self, look_up: impl FnOnce() -> F) -> Found {
         let found = self.cell.get_or_init(look_up).await.clone();
-        // What comes from now on asks again.
+        // Later attempts ask again.
         let mut running = self.pool.running();
         if running.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell)) {
             running.remove(&self.key);
@@ -91,7 +91,7 @@ impl Joined<'_> {
 impl Drop for Joined<'_> {
     fn drop(&mut self) {
         let mut running = self.pool.running();
-        // The last one: the map has one too.
+        // This is the last part: the map holds the other reference.
         if Arc::strong_count(&self.cell) <= 2
             && running.get(&self.key).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell))
         {

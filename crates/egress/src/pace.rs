@@ -1,17 +1,17 @@
-//! A pace for what a program inside can make the egress do as often as it likes.
+//! Sets a pace for actions of the egress that a program inside can cause without limit.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Turns that are taken at once, and the pace of those beyond.
+/// Number of turns that are taken at once, and pause in milliseconds between those beyond.
 pub(crate) const BURST: u64 = 256;
 pub(crate) const EACH_MS: u64 = 10;
 
-/// The time from which on the next turn is free, in milliseconds.
+/// Time from which on the next turn is free, in milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(Mutex<u64>);
 
 impl Pace {
-    /// Takes a turn and returns how long to wait for it, at most `longest` milliseconds: more turns than fit there come too early.
+    /// Takes a turn and returns its wait in milliseconds, at most `longest`: more turns than fit there come too early.
     pub(crate) fn take(&self, now: u64, longest: u64) -> u64 {
         let mut free_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = free_at.saturating_sub(now + BURST * EACH_MS).min(longest);
@@ -19,7 +19,8 @@ impl Pace {
         wait
     }
 
-    /// Takes a turn that comes within `longest` milliseconds, and returns how long to wait for it; `None` where there is none.
+    /// Takes a turn that comes within `longest` milliseconds, and returns its wait in milliseconds; `None` if no turn
+    /// comes so soon.
     pub(crate) fn take_within(&self, now: u64, longest: u64) -> Option<u64> {
         let mut free_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = free_at.saturating_sub(now + BURST * EACH_MS);

@@ -1,4 +1,4 @@
-//! Destinations that the operator's proxy gets, and the proxy itself.
+//! Checks destinations for the operator's proxy, and attempts to reach the proxy itself.
 //!
 //! ```text
 //!  permit ─┬─ the proxy's own host and port, by name or address ──────────▶ denied
@@ -8,10 +8,10 @@
 //!                                                                      └─ else ─▶ the proxy gets the name
 //! ```
 //!
-//! Who reaches the proxy itself asks it for anything, and no rule here holds. Behind a company's proxy a host often knows no name
-//! of the internet, so that a name without an address still goes there. A proxy on this host reaches this host's loopback: to
-//! that one a name that nobody here knows goes only where a rule names it, since a program inside could choose one whose
-//! name server answers the proxy alone.
+//! A program that reaches the proxy itself can ask it for any target, and no rule here holds. Behind a company's proxy
+//! a host often knows no name of the internet, so that a name without an address still goes there. A proxy on this host
+//! reaches this host's loopback: such a proxy gets a name without an address here only where a rule names it, since a
+//! program inside could choose a name whose name server answers the proxy alone.
 
 use crate::denials;
 use crate::grounds::Grounds;
@@ -25,7 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// The addresses that `permit` leads to, as far as they are known: also an address that the proxy connects to.
+/// Returns the addresses that `permit` leads to, as far as they are known: also an address that the proxy connects to.
 pub(crate) fn ends(permit: &Permit) -> Vec<SocketAddr> {
     match (permit.route(), permit.host()) {
         (Route::Addrs(addrs), _) => addrs.to_vec(),
@@ -35,7 +35,8 @@ pub(crate) fn ends(permit: &Permit) -> Vec<SocketAddr> {
 }
 
 impl Shared {
-    /// The permit for an address that was named itself, decided once more if the kernel says that it is this host.
+    /// Returns the permit for a target that is an address, after a new decision if the kernel reports it as this
+    /// host's.
     pub(crate) async fn literal(
         &self,
         attempt: &Attempt,
@@ -57,7 +58,8 @@ impl Shared {
         }
     }
 
-    /// Refuses what leads to the operator's proxy itself, or through it back to this host or to what a rule denies.
+    /// Refuses a target that leads to the operator's proxy itself, or through it back to this host or to a denied
+    /// target.
     pub(crate) async fn not_back_here(
         self: &Arc<Self>,
         permitted: Permitted,
@@ -68,7 +70,7 @@ impl Shared {
         let Some(proxy) = self.dialer.upstream.as_ref().map(|proxy| &proxy.target) else {
             return Ok((permit, charged, ttl_s));
         };
-        // The record does not hold what these are decided with.
+        // The record does not hold the inputs of these decisions.
         let of_its_own = Grounds { check: None, resolved: None, ..grounds.clone() };
         if let Err(denial) = self.apart_from(proxy, &permit, &mut charged, id, grounds).await {
             *grounds = of_its_own;
@@ -126,14 +128,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether an address is this host's own.
+    /// Reports whether an address is this host's own.
     fn is_here(&self, policy: &Policy, address: SocketAddr) -> Result<bool, Denial> {
         let loops = |form: &IpAddr| matches!(classify(*form), Some(Class::Loopback | Class::Unspecified));
         let known = forms(address.ip()).iter().any(|form| loops(form) || policy.is_own(*form));
         Ok(known || !own_among(policy, &*self.own, &[address])?.is_empty())
     }
 
-    /// The addresses of the operator's proxy.
+    /// Returns the addresses of the operator's proxy.
     async fn addresses_of(&self, proxy: &Target) -> Result<Vec<SocketAddr>, Denial> {
         let port = proxy.port.number();
         let name = match &proxy.host {
@@ -143,7 +145,7 @@ impl Shared {
         let found = timeout(self.limits.resolve_time, self.resolver.lookup(name)).await;
         let addrs = found.ok().and_then(Result::ok).map(|found| found.addrs).unwrap_or_default();
         if addrs.is_empty() {
-            // Neither its name nor its address is for the inside.
+            // Neither the name nor the address of the proxy may reach the inside.
             return Err(denials::internal("the name of the upstream proxy has no address now"));
         }
         Ok(addrs.into_iter().map(|address| SocketAddr::new(address, port)).collect())

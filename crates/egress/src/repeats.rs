@@ -1,52 +1,52 @@
-//! Refusals that are repeated: the first ones each have a line, later ones share lines with a count.
+//! Bundles repeated refusals: the first ones each have a line, later ones share lines with a count.
 //!
-//! A program that is refused tries again, some of them thousands of times in a second. Lines that differ in time and number alone
-//! say nothing new. Each [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for twice as many
-//! each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when its kind is let go, and at
-//! the end. A kind is let go when it was not used for so long and another one needs its place. Where all places are in use, further
-//! kinds share lines that name no host.
+//! A refused program tries again, sometimes thousands of times in a second. Lines that differ in time and number alone
+//! add nothing. Each [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for twice
+//! as many each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when its
+//! kind is let go, and at the end. A kind is let go when it was not used for so long and another one needs its place.
+//! Where all places are in use, further kinds share lines that name no host.
 
 use crate::audit::Event;
 use nexus_policy::net::DenyCode;
 use std::collections::HashMap;
 use std::mem;
 
-/// Identical refusals that have a line each.
+/// Number of identical refusals that have a line each.
 const WHOLE: u64 = 16;
-/// Refusals that one line stands for at most.
+/// Maximum number of refusals that one line stands for.
 const MAX_SHARED: u64 = 1 << 16;
-/// How long a count waits while the same goes on.
+/// Longest wait of a count while the same refusals go on.
 const MAX_WAIT_MS: u64 = 60_000;
-/// Kinds that are told apart at one time.
+/// Maximum number of kinds that are distinguished at one time.
 const MAX_KINDS: usize = 1024;
-/// Kinds that get [`WHOLE`] lines each; those beyond get one.
+/// Number of kinds that get [`WHOLE`] lines each; those beyond get one.
 const FULL_KINDS: usize = 256;
-/// The time between two searches for kinds to let go.
+/// Time between two searches for kinds to let go.
 const LOOK_MS: u64 = 1000;
 
-/// One kind of refusal.
+/// State of one kind of refusal.
 #[derive(Debug)]
 struct Kind {
-    /// How many more get a line each.
+    /// Number of further refusals that get a line each.
     whole: u64,
-    /// The last one and how many wait with it.
+    /// Last refusal, and the number of refusals that wait with it.
     waiting: Option<(Event, u64)>,
-    /// How many the next line stands for.
+    /// Number of refusals that the next line stands for.
     next: u64,
     written_ms: u64,
     used_ms: u64,
 }
 
-/// The kinds of refusal that were seen lately.
+/// Kinds of refusal that were seen lately.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     kinds: HashMap<String, Kind>,
-    /// When kinds to let go were last looked for.
+    /// Time of the last search for kinds to let go.
     looked_ms: u64,
 }
 
 impl Repeats {
-    /// Takes one event; returns what is to be written now. What is no refusal is never held back.
+    /// Takes an event; returns the lines to write now. An event that is not a refusal is never held back.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<Event> {
         let Some(mut key) = key(event) else { return vec![event.clone()] };
         let mut event = event.clone();
@@ -82,12 +82,12 @@ impl Repeats {
         out
     }
 
-    /// Returns the lines that wait, and forgets everything.
+    /// Returns the lines that wait, and forgets every kind.
     pub(crate) fn drain(&mut self) -> Vec<Event> {
         lines(mem::take(&mut self.kinds).into_values())
     }
 
-    /// Lets the kinds go that were not used for long, and returns their lines that wait.
+    /// Lets go the kinds that were not used for long, and returns their waiting lines.
     fn let_go(&mut self, now: u64) -> Vec<Event> {
         if now.abs_diff(self.looked_ms) < LOOK_MS {
             return Vec::new();
@@ -103,7 +103,7 @@ fn lines(kinds: impl Iterator<Item = Kind>) -> Vec<Event> {
     waiting.into_iter().map(|(event, count)| shared(event, count)).collect()
 }
 
-/// The line of a refusal for which there is no place of its own.
+/// Returns the line of a refusal for which no place is left.
 fn other(event: &Event) -> Event {
     Event {
         time_ms: event.time_ms,
@@ -118,7 +118,7 @@ fn shared(event: Event, count: u64) -> Event {
     Event { repeated: (count > 1).then_some(count), ..event }
 }
 
-/// What identical refusals have in common; `None` for everything else.
+/// Returns the common part of identical refusals; `None` for every other event.
 fn key(event: &Event) -> Option<String> {
     let is_refusal = event.code != DenyCode::Ok && event.kind_may_repeat();
     is_refusal.then(|| Event { time_ms: 0, id: 0, at: None, ..event.clone() }.line().ok()).flatten()

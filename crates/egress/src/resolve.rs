@@ -1,4 +1,5 @@
-//! Names to addresses. Always by the egress, never by the sandbox, and only for names that were allowed before.
+//! Resolves names to addresses. Always by the egress, never by the sandbox, and only for names that were allowed
+//! before.
 
 use nexus_policy::net::Name;
 use std::collections::BTreeMap;
@@ -6,65 +7,66 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 
-/// The most addresses of one family that a name may have. A program inside may choose the name, and each of its addresses is
-/// decided about, kept with the connection and recorded.
+/// Maximum number of addresses of one family that a name may have. A program inside may choose the name, and each of
+/// its addresses is decided about, kept with the connection and recorded.
 pub const MAX_ADDRESSES: usize = 64;
 
-/// The addresses of a name.
+/// Addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resolved {
-    /// In order of preference; empty is "the name has none".
+    /// Addresses in order of preference; empty if the name has none.
     pub addrs: Vec<IpAddr>,
-    /// How long they hold, in seconds.
+    /// Time to live of the addresses, in seconds.
     pub ttl_s: Option<u32>,
-    /// Why the addresses of the other family are not known. A dialler needs none of them; who lets somebody else resolve the
-    /// name does.
+    /// Error of the other family, if its addresses are not known. A dialler does not need them; a decision about a name
+    /// that a proxy resolves does.
     pub partial: Option<ResolveError>,
 }
 
-/// Why a name has no addresses.
+/// Error of a name that could not be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// The system's configuration cannot be used.
     #[error("the system's resolver configuration cannot be used: {why}")]
     Configuration {
-        /// Why.
+        /// Description of the mistake in the configuration.
         why: String,
     },
-    /// A name server refused or failed, or nobody serves names at its address.
+    /// A name server refused or failed, or no server answers at its address.
     #[error("{name} cannot be resolved: {why}")]
     Failed {
-        /// The name.
+        /// Name in canonical form.
         name: String,
-        /// Why.
+        /// Error of the name server.
         why: String,
     },
     /// This host could not ask: it has no descriptor left, for example. A program inside may be the cause.
     #[error("{name} cannot be resolved: {why}")]
     Local {
-        /// The name.
+        /// Name in canonical form.
         name: String,
-        /// Why.
+        /// Error of this host.
         why: String,
     },
-    /// No answer in time.
+    /// No answer came in time.
     #[error("{name} cannot be resolved: {why}")]
     Silent {
-        /// The name.
+        /// Name in canonical form.
         name: String,
-        /// Why.
+        /// Description of the silence.
         why: String,
     },
-    /// An answer that is too large to be used.
+    /// The answer is too large to be used.
     #[error("{name} has more than {MAX_ADDRESSES} addresses of one family, which is too many")]
     TooMany {
-        /// The name.
+        /// Name in canonical form.
         name: String,
     },
 }
 
 impl Resolved {
-    /// Refuses an answer with more than [`MAX_ADDRESSES`] of one family. It is not cut: what is left out is not decided about.
+    /// Refuses an answer with more than [`MAX_ADDRESSES`] of one family. It is not cut: omitted addresses would not be
+    /// decided about.
     pub(crate) fn bounded(self, name: &Name) -> Result<Self, ResolveError> {
         let v4 = self.addrs.iter().filter(|address| address.is_ipv4()).count();
         if v4.max(self.addrs.len() - v4) > MAX_ADDRESSES {
@@ -74,21 +76,21 @@ impl Resolved {
     }
 }
 
-/// An answer that is being waited for.
+/// Future of a resolver's answer.
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
 
-/// Answers. The egress sets the time limit.
+/// Resolver of names. The egress sets the time limit.
 pub trait Resolver: Send + Sync {
-    /// All addresses of `name`, of both families.
+    /// Returns all addresses of `name`, of both families.
     fn lookup<'a>(&'a self, name: &'a Name) -> Lookup<'a>;
 
-    /// The answer for `name` where it is known without asking a name server.
+    /// Returns the answer for `name` if it is known without a name server.
     fn known(&self, _name: &Name) -> Option<Result<Resolved, ResolveError>> {
         None
     }
 }
 
-/// Answers from a script, and remembers what it was asked.
+/// Resolver that answers from a script and remembers the names that it was asked.
 #[derive(Debug, Default)]
 pub struct Scripted {
     script: Mutex<BTreeMap<String, Vec<IpAddr>>>,
@@ -102,17 +104,17 @@ impl Scripted {
         self.script.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), addrs.to_vec());
     }
 
-    /// Lets the question for a name fail.
+    /// Makes the look-up of a name fail.
     pub fn fail(&self, name: &str, why: &str) {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), why.to_owned());
     }
 
-    /// Lets it fail no more.
+    /// Makes the look-up of a name succeed again.
     pub fn mend(&self, name: &str) {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// What was asked since the last call.
+    /// Returns the names that were asked since the last call.
     pub fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,5 @@
-//! Asks the kernel where a packet would go (RTM_GETROUTE of rtnetlink(7)), and subscribes to changes of addresses and routes.
+//! Asks the kernel for the route of a packet (RTM_GETROUTE of rtnetlink(7)), and subscribes to changes of addresses and
+//! routes.
 
 use super::OwnAddresses;
 use rustix::fd::OwnedFd;
@@ -30,12 +31,12 @@ const LOCAL: u8 = 2;
 const ANYCAST: u8 = 4;
 /// RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE.
 const CHANGES: u32 = 0x10 | 0x40 | 0x100 | 0x400;
-/// The kernel answers at once; nothing may hang for good if it does not.
+/// Time limit for an answer of the kernel. It answers at once; no thread may hang for ever if it does not.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Answers to older questions that may lie before ours.
+/// Maximum number of answers to older questions that may lie before the awaited one.
 const MOST_STALE: usize = 16;
 
-/// The routes of the network namespace in which it was made.
+/// Routes of the network namespace in which the value was made.
 #[derive(Debug)]
 pub struct KernelRoutes(Mutex<Asked>);
 
@@ -46,7 +47,7 @@ struct Asked {
 }
 
 impl KernelRoutes {
-    /// For the network of this process.
+    /// Opens the routes of this process's network.
     pub fn here() -> io::Result<Self> {
         let socket = socket(SocketFlags::CLOEXEC)?;
         rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
@@ -107,7 +108,7 @@ fn question(number: u32, to: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Whether the route leads to this host; `None` is the answer to another question.
+/// Reports whether the route leads to this host; `None` if the bytes answer another question.
 fn answer(bytes: &[u8], number: u32) -> Option<Result<bool, Errno>> {
     let u16_at = |at: usize| bytes.get(at..at + 2).and_then(|part| part.try_into().ok()).map(u16::from_ne_bytes);
     let u32_at = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
@@ -121,7 +122,7 @@ fn answer(bytes: &[u8], number: u32) -> Option<Result<bool, Errno>> {
             None => Err(Errno::PROTO),
         },
         ERROR => match u32_at(HEADER).map(|code| Errno::from_raw_os_error(0_i32.wrapping_sub_unsigned(code))) {
-            // There is no way there, or no such protocol, so no connection either.
+            // No route, or no such protocol: no connection is possible either.
             Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::AFNOSUPPORT | Errno::OPNOTSUPP) => {
                 Ok(false)
             }

@@ -1,4 +1,4 @@
-//! Which addresses are this host's own, asked at the moment of a decision.
+//! Finds this host's own addresses at the moment of a decision.
 //!
 //! ```text
 //!  address to dial ─▶ its forms (canonical, carried IPv4) ─is_own─▶ own ─▶ the policy decides with it (`Class::OwnHost`)
@@ -6,8 +6,8 @@
 //!  the kernel's notice of a change ─▶ every open connection is decided again
 //! ```
 //!
-//! A list that was read when the run began misses what comes later: a lease, a VPN, an IPv6 privacy address. It also misses
-//! whole prefixes that are routed to the host itself (AnyIP).
+//! A list that was read when the run began misses later addresses: a lease, a VPN, an IPv6 privacy address. It also
+//! misses whole prefixes that are routed to the host itself (AnyIP).
 
 mod kernel;
 mod watch;
@@ -21,16 +21,17 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Says which addresses are this host's own.
+/// Source of this host's own addresses.
 pub trait OwnAddresses: Send + Sync {
-    /// Whether a connection to `to` would end at this host. The thread that serves connections calls it and must not wait.
+    /// Reports whether a connection to `to` would end at this host. The thread that serves connections calls it, so it
+    /// must not wait.
     fn is_own(&self, to: SocketAddr) -> io::Result<bool>;
 
-    /// A non-blocking socket that can be read when an answer may have changed; `None` where answers never change.
+    /// Returns a non-blocking socket that can be read when an answer may have changed; `None` if answers never change.
     fn changes(&self) -> io::Result<Option<OwnedFd>>;
 }
 
-/// The addresses behind `to` that are this host's own and that `policy` does not know as such.
+/// Returns the addresses behind `to` that are this host's own and that `policy` does not know as such.
 ///
 /// Without an answer the attempt is denied: the address could be the host's.
 pub fn own_among(policy: &Policy, own: &dyn OwnAddresses, to: &[SocketAddr]) -> Result<Vec<IpAddr>, Denial> {

@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// The least time between two looks at all connections: a router changes thousands of routes at once.
+/// Minimum time between two checks of all connections: a router changes thousands of routes at once.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Messages that are read before the connections are looked at.
+/// Maximum number of messages that are read before the connections are checked.
 const MOST_READ: usize = 256;
 
 /// Serves the notices of `changes` until the egress ends.
@@ -30,16 +30,17 @@ pub(crate) async fn watch(shared: Weak<Shared>, changes: AsyncFd<OwnedFd>) {
 }
 
 impl Shared {
-    /// Asks about the addresses of every open connection again and cuts what may not lead there any more.
+    /// Asks about the addresses of every open connection again and cuts those that may not lead there any more.
     pub(crate) fn host_changed(&self) {
-        // First: a connection that is entered from here on sees the new number and asks again by itself.
+        // The number changes first: a connection that is entered from here on sees the new number and asks again on its
+        // own.
         self.host_changes.fetch_add(1, Ordering::AcqRel);
         for entry in self.registry.entries() {
             self.ask_again(&entry);
         }
     }
 
-    /// The same for one connection.
+    /// Asks again about the addresses of one connection, and cuts it if it may not lead there any more.
     pub(crate) fn ask_again(&self, entry: &Entry) {
         let policy = self.registry.policy();
         let decided =
@@ -50,7 +51,8 @@ impl Shared {
     }
 }
 
-/// What is said in a notice does not matter: the kernel is asked about each connection. A full queue (ENOBUFS) is a notice.
+/// Reads and drops the notices. Their content does not matter: the kernel is asked about each connection. A full queue
+/// (ENOBUFS) is a notice.
 fn drain(socket: &OwnedFd) {
     let mut space = [0; 8192];
     for _ in 0..MOST_READ {

@@ -1,4 +1,4 @@
-//! The client of one connection, looked up when a rule first asks for its program.
+//! Looks up the client of one connection when a rule first asks for its program.
 
 use super::Connection;
 use crate::shared::Shared;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-/// How long a connection waits for its turn to be looked up, and then for the answer. Beyond, its program is not known.
+/// Time limit for a turn to look up the program, and again for the answer. After it, the program is not known.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who speaks on a connection.
+/// Client of a connection, with its program once it is found.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// `None` where nobody is to be looked up any more.
+    /// Ends of the connection; `None` if the program is not looked up any more.
     connection: Option<Connection>,
-    /// What was found. That nothing was found may be another thing the next time.
+    /// Program that was found. A failure is not kept: the next look-up may succeed.
     program: OnceCell<Program>,
 }
 
 impl Caller {
-    /// Not looked up yet; without its two ends it never will be.
+    /// Creates a client that is not looked up yet; without the two ends it never will be.
     pub(crate) fn of(connection: Option<Connection>) -> Self {
         Self { connection, program: OnceCell::new() }
     }
 
-    /// The attempt, with the program where the policy minds it.
+    /// Returns the attempt, with the program if the policy depends on it.
     pub(crate) async fn complete(&self, shared: &Shared, attempt: Attempt) -> Attempt {
         if attempt.program.is_some() || !shared.registry.policy().minds_program(&attempt.target.host) {
             return attempt;
@@ -39,10 +39,10 @@ impl Caller {
         let found = self.program.get_or_try_init(|| async {
             let turn = timeout(PATIENCE, shared.looking_up.lock()).await.map_err(|_| NotKnown)?;
             let programs = Arc::clone(&shared.programs);
-            // Looking at a file of a dead file system may never come back.
+            // A look at a file of a hanging file system may never return.
             let found = timeout(PATIENCE, tokio::task::spawn_blocking(move || programs.who(connection))).await;
             drop(turn);
-            // A panic in there is no answer either.
+            // A panic in the task means that the program is not known.
             found.ok().and_then(Result::ok).flatten().ok_or(NotKnown)
         });
         found.await.ok().cloned()

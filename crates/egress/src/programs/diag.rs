@@ -1,6 +1,7 @@
-//! Asking the kernel for one TCP socket by its two ends (sock_diag(7)): its inode, by which its holders show it.
+//! Asks the kernel for one TCP socket by its two ends (sock_diag(7)): its inode, which the descriptors of its holders
+//! show.
 //!
-//! The table in `/proc/net/tcp` would tell the same, after a walk over every bucket that the host has for sockets: 10 ms
+//! The table in `/proc/net/tcp` has the same, after a walk over every bucket that the host has for sockets: 10 ms
 //! instead of 20 µs.
 
 use super::Connection;
@@ -24,14 +25,14 @@ const QUESTION: usize = 56;
 /// `struct inet_diag_msg`; attributes follow.
 const ANSWER: usize = 72;
 const TCP: u8 = 6;
-/// No cookie is asked for (INET_DIAG_NOCOOKIE, twice).
+/// Value for a question without a cookie (INET_DIAG_NOCOOKIE, twice).
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
-/// The kernel answers at once; nothing may hang for good if it does not.
+/// Time limit for an answer of the kernel. It answers at once; no thread may hang for ever if it does not.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Answers to older questions that may lie before ours.
+/// Maximum number of answers to older questions that may lie before the awaited one.
 const MOST_STALE: usize = 16;
 
-/// Asks about the sockets of the network namespace in which it was made.
+/// Questions about the sockets of the network namespace in which the socket was made.
 #[derive(Debug)]
 pub struct SockDiag {
     socket: OwnedFd,
@@ -39,13 +40,13 @@ pub struct SockDiag {
 }
 
 impl SockDiag {
-    /// With a socket that was made elsewhere.
+    /// Uses a socket that was made elsewhere.
     pub fn with(socket: OwnedFd) -> io::Result<Self> {
         rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { socket, asked: AtomicU32::new(0) })
     }
 
-    /// For the network of this process.
+    /// Opens a socket for the network of this process.
     pub fn here() -> io::Result<Self> {
         let kind = SocketType::DGRAM;
         let flags = SocketFlags::CLOEXEC;
@@ -53,7 +54,7 @@ impl SockDiag {
         Self::with(socket)
     }
 
-    /// The inode of the socket with these ends. `None` where there is none, or it is one that no process holds.
+    /// Returns the inode of the socket with these ends. `None` if no such socket exists, or no process holds it.
     pub fn inode(&self, connection: Connection) -> io::Result<Option<u64>> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         rustix::net::send(&self.socket, &question(number, connection), SendFlags::empty())?;
@@ -75,13 +76,13 @@ impl SockDiag {
     }
 }
 
-/// One answer of the kernel.
+/// Answer of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Inode(u64),
     Nothing,
     Failed(Errno),
-    /// To another question.
+    /// Answer to another question.
     Stale,
 }
 
@@ -95,13 +96,13 @@ fn question(number: u32, connection: Connection) -> Vec<u8> {
     bytes.extend([0; 4]);
     let family = if v4 { AddressFamily::INET } else { AddressFamily::INET6 };
     bytes.extend([u8::try_from(family.as_raw()).unwrap_or_default(), TCP, 0, 0]);
-    // In every state.
+    // Sockets in every state.
     bytes.extend([0xff; 4]);
     bytes.extend(connection.local.port().to_be_bytes());
     bytes.extend(connection.remote.port().to_be_bytes());
     bytes.extend(address(connection.local));
     bytes.extend(address(connection.remote));
-    // On every interface.
+    // Sockets on every interface.
     bytes.extend([0; 4]);
     bytes.extend(ANY_COOKIE);
     bytes
@@ -137,7 +138,7 @@ fn answer(bytes: &[u8], number: u32, asked: Connection) -> Said {
         return malformed;
     }
     let ports = |at: usize| bytes.get(at..at + 2).and_then(|part| part.try_into().ok()).map(u16::from_be_bytes);
-    // Where no connection has these ends, the kernel answers with whoever listens at the first.
+    // If no connection has these ends, the kernel answers with the listener at the first.
     if ports(HEADER + 4) != Some(asked.local.port()) || ports(HEADER + 6) != Some(asked.remote.port()) {
         return Said::Nothing;
     }

@@ -1,11 +1,11 @@
-//! Who connected: a question to whoever knows the sandbox's processes.
+//! Finds the program that connected, by its socket.
 //!
 //! ```text
 //!  a connection's two ends ─diag─▶ the client's socket ─processes─▶ the processes that hold it ─▶ their executable
 //! ```
 //!
-//! It is asked only for a destination that some rule for one program names, once for a connection, and for one connection
-//! at a time: however many a sandbox makes, one processor of the host is busy with finding out whose they are.
+//! The program is looked up only for a destination that some rule for one program names, once for a connection, and for
+//! one connection at a time: however many a sandbox makes, one processor of the host is busy with the search.
 
 mod caller;
 mod diag;
@@ -17,24 +17,25 @@ pub use processes::Processes;
 use nexus_policy::net::Program;
 use std::net::SocketAddr;
 
-/// A connection as its client sees it.
+/// Ends of a connection as its client sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
-    /// The client's own end.
+    /// Address of the client's own end.
     pub local: SocketAddr,
-    /// Where the client connected: a listener of the egress, or where a redirected connection was going.
+    /// Address to which the client connected: a listener of the egress, or the destination of a redirected connection.
     pub remote: SocketAddr,
 }
 
-/// Names the program behind a connection. The kernel must be asked, never the process: argv and names can be anything.
+/// Finder of the program behind a connection. It must ask the kernel, never the process: argv and names can be
+/// anything.
 ///
-/// A rule for one program narrows and helps the audit; it is no boundary (`nexus_policy::net::Program`).
+/// A rule for one program narrows and helps the audit; it is not a boundary (`nexus_policy::net::Program`).
 pub trait Programs: Send + Sync {
-    /// The program that holds the client's socket; `None` is not known. It may block for a moment.
+    /// Returns the program that holds the client's socket; `None` if it is not known. It may block for a moment.
     fn who(&self, connection: Connection) -> Option<Program>;
 }
 
-/// Nobody knows. Rules for one program then allow nothing, and deny rules for one deny all.
+/// Finder that knows no program. Rules for one program then allow nothing, and deny rules for one deny all.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unknown;
 

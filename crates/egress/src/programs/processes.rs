@@ -1,8 +1,9 @@
-//! The processes behind a `/proc`, asked for who holds a socket.
+//! Finds the processes of a `/proc` that hold a socket.
 //!
-//! All that are seen to hold it must run the same program, else nobody is named. Not seen are a socket that is on its way
-//! in a message (SCM_RIGHTS), and, where nexus is an ordinary user, what a process has open that made itself unreadable
-//! (PR_SET_DUMPABLE). Who wants to can hide a second holder there, as he can load code into an allowed program.
+//! All processes that are seen to hold it must run the same program, otherwise no program is named. Not seen are a
+//! socket that is on its way in a message (SCM_RIGHTS), and, where nexus is an ordinary user, the descriptors of a
+//! process that made itself unreadable (PR_SET_DUMPABLE). A program can hide a second holder there on purpose, as it
+//! can load code into an allowed program.
 
 use super::diag::SockDiag;
 use super::{Connection, Programs};
@@ -15,16 +16,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long one connection may keep a processor busy. A sandbox that has so much open is not looked through further. Time
+/// Processor time for the search of one connection. A sandbox with more open descriptors is not searched further. Time
 /// in which other processes had the processor does not count: a busy host must not cut the search short.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How often it is looked: a process that was forked meanwhile is not in a list that was begun before, and one that was
-/// forked holds everything until it executes another program.
+/// Number of searches: a process that was forked meanwhile is missing in a list that was begun before, and a forked
+/// process holds everything until it executes another program.
 const LOOKS: usize = 3;
-/// Between two looks.
+/// Pause between two searches.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Processes as one `/proc` shows them, and the sockets of their network.
+/// Processes of one `/proc`, and the sockets of their network.
 #[derive(Debug)]
 pub struct Processes {
     proc: OwnedFd,
@@ -34,37 +35,38 @@ pub struct Processes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Those of one sandbox. Its first process is ours; none of them can make a mount, so that a path is one file.
+    /// Processes of one sandbox. The first one belongs to Nexus; none of them can make a mount, so that a path is one
+    /// file.
     Sandbox,
-    /// Those of this host, as far as they can be read. There, a path in another mount namespace may be another file.
+    /// Processes of this host, as far as they can be read. A path in another mount namespace may be another file.
     Host,
 }
 
-/// Why nobody is named by one look.
+/// Reason why one search names no program.
 enum Look {
-    /// Nobody holds it, or two programs do: one may have been forked, and start the other, in this very moment.
+    /// No process holds the socket, or two programs do: one may have been forked, and start the other, at this moment.
     Again,
-    /// There was no time to look at all.
+    /// The processor time was used up.
     Never,
 }
 
 impl Processes {
-    /// Those of the sandbox whose `/proc` and `NETLINK_SOCK_DIAG` socket these are.
+    /// Takes the `/proc` and the `NETLINK_SOCK_DIAG` socket of a sandbox.
     pub fn of_sandbox(proc: OwnedFd, sockets: OwnedFd) -> io::Result<Self> {
         Ok(Self { proc, sockets: SockDiag::with(sockets)?, of: Whose::Sandbox })
     }
 
-    /// Those of this host, as far as this process may read them.
+    /// Opens the processes of this host, as far as this process may read them.
     pub fn of_this_host() -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
         Ok(Self { proc, sockets: SockDiag::here()?, of: Whose::Host })
     }
 
-    /// Whether the kernel answers: a program that can never be known is an error before anything runs. `listener` is
-    /// one of theirs.
+    /// Checks that the kernel answers, so that a missing answer is an error before anything runs. `listener` is one of
+    /// the network's listeners.
     pub fn check(&self, listener: SocketAddr) -> io::Result<()> {
-        // Nobody is connected to port 0, and the kernel says so unless it knows nothing of such questions.
+        // No client is connected to port 0, and the kernel reports that unless it does not support such questions.
         let nobody = SocketAddr::new(listener.ip(), 0);
         match self.sockets.inode(Connection { local: listener, remote: nobody })? {
             Some(_) => Ok(()),
@@ -72,15 +74,15 @@ impl Processes {
         }
     }
 
-    /// First by the table of each process; then by those of its threads, which can have one of their own (CLONE_FILES,
-    /// unshare(2)) or outlive the first one. Threads times descriptors can be too much to look at: who was found by then
-    /// is taken.
+    /// Searches the table of each process; then those of its threads, which can have one of their own (CLONE_FILES,
+    /// unshare(2)) or outlive the first one. Threads times descriptors can be too many to search: the program that was
+    /// found by then is taken.
     fn look(&self, socket: &str, until: Duration) -> Result<Program, Look> {
         let pids = self.numbers(".").map_err(|_| Look::Again)?;
         let pids: Vec<u32> = pids.into_iter().filter(|pid| self.of == Whose::Host || *pid != 1).collect();
         let found = self.holder(pids.iter().map(ToString::to_string), socket, None, until)?;
         if self.of == Whose::Host {
-            // There are too many threads on a host.
+            // A host has too many threads for a search.
             return found.ok_or(Look::Again);
         }
         let threads = pids.iter().flat_map(|pid| self.threads(*pid));
@@ -91,7 +93,7 @@ impl Processes {
         }
     }
 
-    /// The one program of all of `tasks` that hold the socket, and of who was `found` before.
+    /// Returns the one program of all of `tasks` that hold the socket, and of `found` from an earlier search.
     fn holder(
         &self,
         tasks: impl Iterator<Item = String>,
@@ -100,7 +102,7 @@ impl Processes {
         until: Duration,
     ) -> Result<Option<Program>, Look> {
         for task in tasks {
-            // A process that has ended meanwhile, is a zombie, or cannot be read shows nothing.
+            // A process that has ended meanwhile, is a zombie, or cannot be read shows no descriptors.
             let holds = self.holds(&task, socket, until).unwrap_or(false);
             if processor_time() >= until {
                 return Err(Look::Never);
@@ -115,18 +117,18 @@ impl Processes {
         Ok(found)
     }
 
-    /// Where the descriptors of a process's further threads are.
+    /// Returns the directories of a process's further threads.
     fn threads(&self, pid: u32) -> Vec<String> {
         let tasks = self.numbers(&format!("{pid}/task")).unwrap_or_default();
         tasks.into_iter().filter(|task| *task != pid).map(|task| format!("{pid}/task/{task}")).collect()
     }
 
-    /// To be read: what a mount is made as cannot.
+    /// Opens a directory of `/proc` for reading; the descriptor with which a mount is made cannot be read.
     fn folder(&self, path: &str) -> Result<OwnedFd, Errno> {
         openat(&self.proc, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    /// The entries of a folder that are numbers.
+    /// Returns the entries of a directory that are numbers.
     fn numbers(&self, path: &str) -> Result<Vec<u32>, Errno> {
         let mut all = Vec::new();
         for entry in Dir::new(self.folder(path)?)? {
@@ -136,7 +138,7 @@ impl Processes {
         Ok(all)
     }
 
-    /// Whether a task has the socket open, as far as there is time to look.
+    /// Reports whether a task has the socket open; false if the time is used up first.
     fn holds(&self, task: &str, socket: &str, until: Duration) -> Result<bool, Errno> {
         let open = self.folder(&format!("{task}/fd"))?;
         let mut link = Vec::with_capacity(64);
@@ -149,7 +151,7 @@ impl Processes {
             match readlinkat(&open, entry.file_name(), link) {
                 Ok(text) if text.to_bytes() == socket.as_bytes() => return Ok(true),
                 Ok(text) => link = text.into_bytes(),
-                // `.` and `..`, and what was closed meanwhile.
+                // These are `.` and `..`, and descriptors that were closed meanwhile.
                 Err(Errno::INVAL | Errno::NOENT) => link = Vec::with_capacity(64),
                 Err(error) => return Err(error),
             }
@@ -157,7 +159,7 @@ impl Processes {
         Ok(false)
     }
 
-    /// The path of its executable, as it is in its own mount namespace. A path that cannot stand in a rule is none.
+    /// Returns the path of the executable in the task's own mount namespace; `None` if the path cannot stand in a rule.
     fn program(&self, task: &str) -> Option<Program> {
         let exe = format!("{task}/exe");
         let path = readlinkat(&self.proc, exe.as_str(), Vec::new()).ok()?;
@@ -185,7 +187,7 @@ impl Programs for Processes {
             if look > 0 {
                 std::thread::sleep(PAUSE);
             }
-            // A client that has closed its end is nobody, and costs no look.
+            // A client that has closed its end has no inode, and costs no search.
             let inode = self.sockets.inode(connection).ok().flatten()?;
             match self.look(&format!("socket:[{inode}]"), until) {
                 Ok(program) => return Some(program),
