@@ -1,5 +1,6 @@
-//! How fast one thread passes 1 GiB from one TCP connection of the loopback interface to another: read and write with a
-//! buffer of 256 KiB as a busy tunnel has it, and splice(2) through a pipe of 1 MiB. In turn, medians.
+//! Measures the rate at which one thread passes 1 GiB from one TCP connection of the loopback interface to another:
+//! read and write with a buffer of 256 KiB as a busy tunnel has it, and splice(2) through a pipe of 1 MiB. In turn,
+//! medians.
 //!
 //! ```text
 //! relay_bench [ROUNDS]     prints one JSON line: {"direct":…,"copy":…,"splice":…} in bytes a second

@@ -1,4 +1,4 @@
-//! The policy in force and every open connection under it.
+//! Holds the policy in force and every open connection under it.
 //!
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
-/// What decisions about addresses count beside the policy.
+/// Facts beside the policy that decisions about addresses use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Learned {
-    /// The addresses that are this host's own beside those of the policy.
+    /// Addresses of this host beside those of the policy.
     pub(crate) own: Vec<IpAddr>,
-    /// What is known of denied names behind them.
+    /// Known facts about denied names behind the addresses.
     pub(crate) behind: Vec<Behind>,
 }
 
-/// One open connection.
+/// Open connection with its permit.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) permit: Permit,
-    /// A rule that somebody gave for this connection alone.
+    /// Rule that a person gave for this connection alone.
     pub(crate) once: Option<AnyRule>,
-    /// What was learned of its addresses last.
+    /// Latest facts about the addresses of the connection.
     learned: Mutex<Learned>,
-    /// Whether it has become a tunnel that nobody looks into.
+    /// True if the connection has become a tunnel that is not inspected.
     opaque: AtomicBool,
     why: OnceLock<Denial>,
     wake: Notify,
@@ -44,12 +44,12 @@ impl Entry {
         Self { permit, once, learned: Mutex::new(learned), opaque: AtomicBool::new(false), why, wake }
     }
 
-    /// What was learned of its addresses last.
+    /// Returns the latest facts about the addresses of the connection.
     pub(crate) fn learned(&self) -> Learned {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks what its addresses are now.
+    /// Asks for the facts about the addresses of the connection again.
     pub(crate) fn learn(&self, policy: &Policy, own: &dyn OwnAddresses, followed: &Followed) -> Result<(), Denial> {
         let addrs = ends(&self.permit);
         if !addrs.is_empty() {
@@ -60,7 +60,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether `policy` still allows it.
+    /// Checks that `policy` still allows the connection.
     pub(crate) fn judge(&self, policy: &Policy, now: Moment) -> Result<(), Denial> {
         if self.opaque.load(Ordering::Acquire) {
             check_method(policy, self.permit.target(), "", true)?;
@@ -71,25 +71,25 @@ impl Entry {
         recheck(&policy.also_own(&learned.own).also_behind(&learned.behind), &self.permit, now)
     }
 
-    /// From now on nobody sees what is done on it, which `policy`, read after this, may mind.
+    /// Marks the connection as not inspected from now on. The caller then reads the policy, which may forbid that.
     pub(crate) fn close_eyes(&self) {
         self.opaque.store(true, Ordering::Release);
     }
 
     /// Ends the connection; the first reason stays.
     pub(crate) fn cut(&self, why: Denial) {
-        // A second reason changes nothing, so that it was not taken is no failure.
+        // A second reason changes nothing, so its refusal is not a failure.
         if self.why.set(why).is_ok() {
             self.wake.notify_waiters();
         }
     }
 
-    /// Why it was cut, if it was.
+    /// Returns the reason of the cut, if the connection was cut.
     pub(crate) fn why(&self) -> Option<Denial> {
         self.why.get().cloned()
     }
 
-    /// Waits until it is cut.
+    /// Waits until the connection is cut, and returns the reason.
     pub(crate) async fn until_cut(&self) -> Denial {
         loop {
             let woken = self.wake.notified();
@@ -101,24 +101,24 @@ impl Entry {
     }
 }
 
-/// Why a policy was not taken.
+/// Error of a policy that was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
-    /// An older one, which arrived late.
+    /// The policy is older than the one in force and arrived late.
     #[error("policy {offered} is older than policy {present}, which is in force")]
     Older {
-        /// The generation in force.
+        /// Generation in force.
         present: u64,
-        /// The generation that was offered.
+        /// Generation that was offered.
         offered: u64,
     },
-    /// Two policies with one number: somebody's record is wrong.
+    /// Two different policies have the same number.
     #[error("policy {generation} is in force with other content: a changed policy needs a higher number")]
     Differs {
-        /// The generation.
+        /// Generation of both policies.
         generation: u64,
     },
-    /// It wants the operator's proxy, and there is none.
+    /// The policy wants the operator's proxy, and none is configured.
     #[error("the policy sends everything through an upstream proxy, and none is configured")]
     NoUpstream,
 }
@@ -149,7 +149,7 @@ impl Registry {
         self.inner().open.len()
     }
 
-    /// Every open connection.
+    /// Returns every open connection.
     pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
         self.inner().open.values().map(Arc::clone).collect()
     }
@@ -157,7 +157,7 @@ impl Registry {
     /// Enters a connection, unless the policy that is in force by now forbids it.
     pub(crate) fn enter(&self, id: u64, entry: Arc<Entry>, now: Moment) -> Result<(), Denial> {
         let mut inner = self.inner();
-        // A permit that was given for once has a number of its own, which a policy that came meanwhile may have too.
+        // A permit for one connection has a number of its own, which a policy that came meanwhile may have too.
         if entry.once.is_some() || inner.policy.generation() != entry.permit.generation() {
             entry.judge(&inner.policy, now)?;
         }
@@ -169,7 +169,8 @@ impl Registry {
         self.inner().open.remove(&id);
     }
 
-    /// Puts `policy` in force and cuts what it forbids. When this returns, all of those know it.
+    /// Puts `policy` in force and cuts the connections that it forbids. When this returns, all of them know it. Returns
+    /// their number.
     pub(crate) fn reload(&self, policy: Arc<Policy>, now: Moment) -> Result<usize, ReloadError> {
         let mut inner = self.inner();
         let (present, offered) = (inner.policy.generation(), policy.generation());

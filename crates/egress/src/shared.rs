@@ -1,4 +1,4 @@
-//! One sandbox's egress: the way from an attempt to an open connection, the same for every way in.
+//! Leads an attempt to an open connection, in the same steps for every way in.
 //!
 //! ```text
 //!  attempt ─▶ name ─▶ budget ─▶ audit ─▶ look-up ─▶ addresses ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
@@ -7,8 +7,9 @@
 //!              └────────────────────────────▶ Refusal::Denied
 //! ```
 //!
-//! The order is the point: nothing is resolved before the name was decided, counted and, where the program inside chose it,
-//! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet leaves.
+//! The order matters: nothing is resolved before the name was decided, counted and, where the program inside chose it,
+//! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet
+//! leaves.
 
 use crate::approve::{Answer, Approver};
 use crate::audit::{Audit, Event, EventKind};
@@ -41,7 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 
-/// What every connection of one sandbox shares.
+/// State that all connections of one sandbox share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) audit: Audit,
@@ -51,19 +52,19 @@ pub(crate) struct Shared {
     pub(crate) heads: Arc<Heads>,
     pub(crate) pace: Pace,
     pub(crate) programs: Arc<dyn Programs>,
-    /// Held by the connection whose program is being looked up.
+    /// Lock that a connection holds while its program is looked up.
     pub(crate) looking_up: tokio::sync::Mutex<()>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) destinations: Arc<dyn Destinations>,
     pub(crate) synthetic: Mutex<Synthetic>,
     pub(crate) clients: AtomicUsize,
-    /// Whether a task wakes the runtime regularly.
+    /// True if a task wakes the runtime regularly.
     pub(crate) beating: AtomicBool,
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) followed: Followed,
     pub(crate) silence: Silence,
     pub(crate) look_ups: LookUpPool,
-    /// How often addresses or routes of this host changed.
+    /// Number of times that addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) dialer: Dialer,
@@ -72,31 +73,31 @@ pub(crate) struct Shared {
     ids: AtomicU64,
 }
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The policy, a budget or the audit says no.
+    /// The policy, a budget or the audit refused the attempt.
     Denied(Denial),
-    /// It was allowed, and nobody answered.
+    /// The attempt was allowed, and no server answered.
     Unreachable(DialError),
 }
 
-/// An allowed connection that was made.
+/// Allowed connection that was made.
 pub(crate) struct Opened {
     pub(crate) ticket: Ticket,
     pub(crate) dialed: Dialed,
 }
 
-/// What will be spoken on the connection.
+/// Protocol that is expected on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
-    /// Whatever the client says.
+    /// Any protocol of the client.
     Unknown,
     /// HTTP without TLS.
     PlainHttp,
 }
 
-/// The charge for a connection that is not open yet; given back when it is dropped.
+/// Charge for a connection that is not open yet; given back when it is dropped.
 pub(crate) struct Charged(Option<Arc<Shared>>);
 
 impl Charged {
@@ -105,7 +106,7 @@ impl Charged {
         Ok(Self(Some(Arc::clone(shared))))
     }
 
-    /// A ticket gives it back from now on.
+    /// Leaves the charge to a ticket, which gives it back from now on.
     fn pass_on(mut self) {
         self.0 = None;
     }
@@ -119,22 +120,22 @@ impl Drop for Charged {
     }
 }
 
-/// A decision for the connection, with what the record wants to know.
+/// Decision for a connection, with its inputs for the record.
 struct Decided {
     permit: Permit,
-    /// Where a look-up was paid for.
+    /// Charge of a look-up, if one was paid for.
     charged: Option<Charged>,
     ttl_s: Option<u32>,
     grounds: Grounds,
 }
 
-/// A permit with its look-up and how long that holds.
+/// Permit with the charge of its look-up and the time to live of the answer in seconds.
 pub(crate) type Permitted = (Permit, Option<Charged>, Option<u32>);
 
-/// A denial, with the same.
+/// Denial with its inputs for the record.
 type Refused = (Denial, Grounds);
 
-/// The parts that are given.
+/// Parts that an egress gives to [`Shared`].
 pub(crate) struct Parts {
     pub(crate) policy: Arc<Policy>,
     pub(crate) audit: Audit,
@@ -183,7 +184,7 @@ impl Shared {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Changes with each attempt.
+    /// Returns the id that the next attempt will have; it changes with each attempt.
     pub(crate) fn latest_id(&self) -> u64 {
         self.ids.load(Ordering::Relaxed)
     }
@@ -209,18 +210,18 @@ impl Shared {
         Ok(())
     }
 
-    /// A connection ended.
+    /// Gives back the charge of a connection that ended.
     pub(crate) fn give_back(&self) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.open_connections = spent.open_connections.saturating_sub(1);
     }
 
-    /// The policy in force now, for what is decided by more than it.
+    /// Returns the context for a decision by more than the policy in force now.
     pub(crate) fn grounds(&self) -> Grounds {
         Grounds::of(self.registry.policy(), self.clock.now())
     }
 
-    /// Records a denial. It is one already, so a failing audit cannot make it worse.
+    /// Records a denial. A failing audit changes nothing, since the attempt is refused in any case.
     pub(crate) fn denied(&self, id: u64, attempt: &Attempt, denial: &Denial) {
         self.denied_on(&self.grounds(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
     }
@@ -237,7 +238,7 @@ impl Shared {
         self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);
     }
 
-    /// From an attempt to a connection, as long as the client waits for it.
+    /// Leads an attempt to a connection, as long as the client waits for it.
     pub(crate) async fn open(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -271,7 +272,7 @@ impl Shared {
         }
     }
 
-    /// Decides about one more request on a connection that exists, and records a denial.
+    /// Decides about a further request on an existing connection, and records a denial.
     pub(crate) fn again(&self, ticket: &Ticket) -> Result<(), Denial> {
         let attempt = ticket.permit().attempt();
         if let Some(why) = ticket.entry.why() {
@@ -295,7 +296,7 @@ impl Shared {
         recorded.map_err(|error| denials::internal(error.to_string()))
     }
 
-    /// Everything up to the dial. Whoever holds the ticket settles the budget by dropping it.
+    /// Carries out every step before the dial. The holder of the ticket settles the budget by dropping it.
     async fn permitted(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -352,7 +353,7 @@ impl Shared {
         }
     }
 
-    /// Decides, and asks once where the policy says that somebody may be asked.
+    /// Decides, and asks the approver once where the policy permits a question.
     async fn decide(self: &Arc<Self>, attempt: &Attempt, client: &TcpStream, id: u64) -> Result<Decided, Refused> {
         let (denial, grounds) = match self.decide_with(attempt, id, None).await {
             Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
@@ -361,7 +362,7 @@ impl Shared {
         let Some(approver) = &self.approver else { return Err((denial, grounds)) };
         let answer = tokio::select! {
             answer = approver.ask(attempt, &denial) => answer,
-            // A yes would now send a request for which nobody waits.
+            // After a yes, a request would go out for which no client waits.
             () = gone::until_ended(client) => Answer::Deny,
         };
         match answer {
@@ -384,7 +385,7 @@ impl Shared {
         };
         match asked {
             Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
-            // Not the policy's word.
+            // Such a denial is not the policy's.
             Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
                 Err((denial, Grounds { check: None, ..grounds }))
             }
@@ -392,7 +393,7 @@ impl Shared {
         }
     }
 
-    /// Leaves in `grounds` what the policy was asked with, the last time that it was asked.
+    /// Asks the policy and leaves the inputs of its last decision in `grounds`.
     async fn ask_policy(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -407,7 +408,7 @@ impl Shared {
         let is_exact = query.is_exact();
         let found = self.look_up(&query, self.limits.resolve_time).await;
         self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
-        // The policy may be another one by now.
+        // The policy may have changed meanwhile.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
         if let Err(error @ ResolveError::TooMany { .. }) = &found {
             grounds.check = None;
@@ -421,14 +422,14 @@ impl Shared {
         let decided = check_addrs(&*grounds.effective()?, query, &addrs, grounds.at);
         grounds.resolved = Some(addrs);
         match (decided, found) {
-            // The upstream proxy looks the name up. A replay does not know what was not answered.
+            // The upstream proxy looks up the name. A replay does not know that an answer is missing.
             (Ok(permit), found) if !permit.addresses_checked() => {
                 let ttl_s = found.as_ref().ok().and_then(|found| found.ttl_s);
                 unknown_here(found, is_exact).inspect_err(|_| grounds.check = None)?;
                 Ok((permit, Some(charged), ttl_s))
             }
             (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),
-            // No address is a denial by the policy too; only its sentence is better.
+            // Without an address the policy denies too; the error only has a better sentence.
             (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
                 Err(Denial { explanation: error.to_string(), ..denial })
             }

@@ -1,4 +1,4 @@
-//! The sockets of the resolver, with a count of those that this host did not give.
+//! Makes the sockets of the resolver, and counts those that this host refused.
 //!
 //! The resolver's own error for a host without descriptors is the same as for one whose name servers are away.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Makes sockets and counts the failures.
+/// Factory of sockets that counts the failures.
 #[derive(Clone, Default)]
 pub(crate) struct Sockets {
     inner: TokioRuntimeProvider,
@@ -18,7 +18,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Returns how many sockets this host did not give so far.
+    /// Returns the number of sockets that this host has refused so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Acquire)
     }

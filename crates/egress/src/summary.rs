@@ -1,64 +1,65 @@
-//! What was allowed and denied, for the end of a run.
+//! Counts allowed and denied attempts, for the end of a run.
 
 use nexus_policy::net::{Attempt, Denial, DenyCode};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Destinations that are kept apart; a sandbox that tries a million names must not fill the host's memory.
+/// Maximum number of destinations that are kept apart; a sandbox that tries a million names must not fill the host's
+/// memory.
 const MOST: usize = 1000;
 
-/// One destination that was reached.
+/// Destination that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Allowed {
-    /// The host.
+    /// Host in canonical form.
     pub host: String,
-    /// The port.
+    /// Port of the destination.
     pub port: u16,
-    /// Connections that were allowed.
+    /// Number of connections that were allowed.
     pub connections: u64,
-    /// Bytes to it.
+    /// Number of bytes to the destination.
     pub bytes_up: u64,
-    /// Bytes from it.
+    /// Number of bytes from the destination.
     pub bytes_down: u64,
 }
 
-/// One destination that was not.
+/// Destination that was refused, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Denied {
-    /// The host; empty where none could be read.
+    /// Host; empty if none could be read.
     pub host: String,
-    /// The port; 0 for a DNS question, or where none could be read.
+    /// Port; 0 for a DNS question, or if none could be read.
     pub port: u16,
-    /// Why.
+    /// Reason as a stable code.
     pub code: DenyCode,
-    /// How often.
+    /// Number of refusals.
     pub count: u64,
-    /// The flag that would allow it.
+    /// Flag that would allow the attempt.
     pub allow_with: Option<String>,
-    /// Why, as a sentence.
+    /// Reason as a sentence.
     pub explanation: String,
 }
 
-/// Everything so far.
+/// Counts of an egress so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Summary {
     /// Reached destinations, in order of host and port.
     pub allowed: Vec<Allowed>,
-    /// Refused ones, in order of host and port.
+    /// Refused destinations, in order of host and port.
     pub denied: Vec<Denied>,
-    /// Connections that were allowed, those to destinations beyond the kept ones too.
+    /// Number of allowed connections, including those to destinations beyond the kept ones.
     pub allowed_count: u64,
-    /// Attempts and questions that were denied.
+    /// Number of attempts and questions that were denied.
     pub denied_count: u64,
-    /// Whether there were more destinations than are kept.
+    /// True if there were more destinations than are kept.
     pub truncated: bool,
-    /// Bytes to the network.
+    /// Number of bytes to the network.
     pub bytes_up: u64,
-    /// Bytes to the sandbox.
+    /// Number of bytes to the sandbox.
     pub bytes_down: u64,
-    /// Events that the audit log did not take. While it takes none, nothing is connected.
+    /// Number of events that the audit log did not take. While it takes none, nothing is connected.
     pub audit_lost: u64,
-    /// Connections that are open now.
+    /// Number of connections that are open now.
     pub open: usize,
 }
 

@@ -1,15 +1,15 @@
-//! Addresses that stand for names.
+//! Maps names to addresses that stand for them.
 //!
 //! The DNS stub resolves nothing: it hands out an address per name, and the transparent listener reads the name back
-//! from it. So a program that knows no proxy still connects *by name*, which is what is decided, and the real look-up
-//! happens after the decision.
+//! from it. So a program that knows no proxy still connects *by name*, and the name is what the policy decides about;
+//! the real look-up happens after the decision.
 //!
 //! The ranges are [`SYNTHETIC_V4`] (benchmarking, RFC 2544: never routed) and [`SYNTHETIC_V6`] (unique local). They are
 //! not reachable as themselves from a sandbox with redirected TCP.
 //!
-//! The map is bounded and belongs to one sandbox. The name that was unused for longest is forgotten when there are too many, and
-//! no name by time: some programs look a name up once in their life. An address is given to another name only after the whole
-//! range was used up, so that a stale address is no name instead of another one.
+//! The map is bounded and belongs to one sandbox. The name that was unused for longest is forgotten when there are too
+//! many, and no name by time: some programs look up a name once in their life. An address is given to another name only
+//! after the whole range was used up, so that a stale address has no name rather than another one.
 
 use nexus_policy::net::Name;
 use std::collections::{BTreeMap, HashMap};
@@ -20,42 +20,42 @@ pub const SYNTHETIC_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 /// First address and prefix length of the IPv6 range; the last 32 bits count as in the IPv4 one.
 pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 0, 0, 0, 0, 0), 96);
 
-/// How many addresses the IPv4 range has; the first and last are left out.
+/// Number of addresses in the IPv4 range; the first and last are left out.
 const RANGE: u32 = 1 << 17;
-/// Names that are kept at one time.
+/// Maximum number of names that are kept at one time.
 const MOST: usize = 16 * 1024;
 
 #[derive(Debug)]
 struct Slot {
     name: Name,
-    /// Its key in the order of use.
+    /// Key of the name in the order of use.
     turn: u64,
 }
 
-/// The map.
+/// Map between names and synthetic addresses.
 #[derive(Debug, Default)]
 pub struct Synthetic {
     by_name: HashMap<Name, u32>,
     by_number: HashMap<u32, Slot>,
-    /// Which number was used when: the first is the one to forget.
+    /// Numbers in the order of their last use: the first is the one to forget.
     by_use: BTreeMap<u64, u32>,
     turns: u64,
     last: u32,
 }
 
-/// What an address is.
+/// Meaning of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// Outside of the ranges.
+    /// Address outside of the ranges.
     NotOurs,
-    /// The address of this name.
+    /// Address of this name.
     Name(Name),
-    /// In the ranges, but of no name (any more).
+    /// Address in the ranges, but of no name (any more).
     Forgotten,
 }
 
 impl Synthetic {
-    /// The addresses of a name, the same until it is forgotten.
+    /// Returns the addresses of a name, the same until it is forgotten.
     pub fn addresses(&mut self, name: &Name) -> (Ipv4Addr, Ipv6Addr) {
         if let Some(number) = self.by_name.get(name).copied() {
             self.touch(number);
@@ -67,7 +67,7 @@ impl Synthetic {
         let mut number = self.last;
         loop {
             number = if number + 1 >= RANGE - 1 { 1 } else { number + 1 };
-            // It ends: there are more numbers than names are kept.
+            // The loop ends: there are more numbers than kept names.
             if !self.by_number.contains_key(&number) {
                 break;
             }
@@ -80,7 +80,7 @@ impl Synthetic {
         of_number(number)
     }
 
-    /// The name of an address.
+    /// Returns the meaning of an address, and counts as a use of its name.
     pub fn name_of(&mut self, address: IpAddr) -> Found {
         let Some(number) = to_number(address) else { return Found::NotOurs };
         match self.by_number.get(&number) {
@@ -93,12 +93,12 @@ impl Synthetic {
         }
     }
 
-    /// How many names it holds.
+    /// Returns the number of kept names.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Whether it holds none.
+    /// Reports whether no name is kept.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The resolver of this host: `/etc/hosts` and `/etc/resolv.conf` as they are when a name is asked for.
+//! Resolves names like this host: by `/etc/hosts` and `/etc/resolv.conf` as they are at the time of the look-up.
 //!
 //! ```text
 //!  name ─▶ the files, read again when they changed ─┬─ in the hosts file ─▶ what stands there
@@ -24,23 +24,23 @@ use tokio::time::timeout;
 
 const RESOLV: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
-/// A hosts file of more bytes is an error; lists that block advertisements have about 10 MiB.
+/// Maximum size of the hosts file in bytes; lists that block advertisements have about 10 MiB.
 const MOST_HOSTS: u64 = 32 * 1024 * 1024;
-/// How often the files are looked at, at most.
+/// Minimum time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest that a family without an answer is remembered. Short: one late answer must not make a name unreachable on a
-/// host that has only that family.
+/// Maximum time for which a family without an answer is remembered. Short: one late answer must not make a name
+/// unreachable on a host that has only that family.
 const SILENT: Duration = Duration::from_secs(5);
-/// How long the other family is waited for after one has an address. Some name servers never answer one of them.
+/// Time limit for the other family after one has an address. Some name servers never answer one of them.
 const OTHER_FAMILY: Duration = Duration::from_millis(1500);
 
-/// The resolver of this host.
+/// Resolver of this host.
 #[derive(Default)]
 pub struct System {
     state: Mutex<State>,
 }
 
-/// The files as they were read last. An error is not kept: the next question reads again.
+/// Files as they were last read. An error is not kept: the next question reads again.
 #[derive(Default)]
 struct State {
     looked: Option<Instant>,
@@ -48,7 +48,8 @@ struct State {
     files: Option<Arc<Files>>,
 }
 
-/// Changes when a file does: its modification time in nanoseconds, its size and its inode; `None` where there is no file.
+/// Value that changes with a file: its modification time in seconds and nanoseconds, its size and its inode; `None` if
+/// the file does not exist.
 type Stamp = Option<(i64, i64, u64, u64)>;
 
 fn stamp(path: &str) -> Stamp {
@@ -56,7 +57,7 @@ fn stamp(path: &str) -> Stamp {
     Some((found.mtime(), found.mtime_nsec(), found.size(), found.ino()))
 }
 
-/// What the files say.
+/// Contents of the files, and a resolver made from them.
 struct Files {
     hosts: Hosts,
     resolver: hickory_resolver::Resolver<Sockets>,
@@ -70,18 +71,19 @@ impl Files {
         let builder = hickory_resolver::Resolver::builder(sockets.clone());
         let mut builder = builder.map_err(|error| error.to_string())?;
         builder.options_mut().use_hosts_file = ResolveHosts::Never;
-        // Its own cache holds whole answers, with sections that a name server fills as it likes: 2 MiB each, thousands of them.
+        // The resolver's own cache holds whole answers, with sections that a name server fills as it likes: 2 MiB each,
+        // thousands of them.
         builder.options_mut().cache_size = 0;
-        // The same for aliases, while their targets are waited for.
+        // The resolver would also keep such sections of aliases, while it waits for their targets.
         builder.options_mut().preserve_intermediates = false;
         let resolver = builder.build().map_err(|error| error.to_string())?;
         let hosts = hosts().map_err(|error| format!("{HOSTS}: {error}"))?;
         Ok(Self { hosts, resolver, sockets, answers: Answers::default() })
     }
 
-    /// The addresses of a name that stands in the hosts file, and all that it has, as with the `files dns` of
-    /// nsswitch.conf(5). The resolver's own way is to ask the name servers for the family that is not there: the answer
-    /// would then come from two sources, and wait for servers that may be out of reach.
+    /// Returns all addresses of a name in the hosts file, as with the `files dns` of nsswitch.conf(5). The resolver's
+    /// own way is to ask the name servers for a missing family: the answer would then come from two sources, and wait
+    /// for servers that may be out of reach.
     fn pinned(&self, name: &Name) -> Vec<IpAddr> {
         let Ok(name) = DnsName::from_ascii(name.fqdn()) else { return Vec::new() };
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
@@ -90,7 +92,8 @@ impl Files {
     }
 }
 
-/// A machine may have no such file. One that cannot be read could hide what the operator pinned.
+/// Reads the hosts file, which a machine may lack. An unreadable one is an error: it could hide addresses that the
+/// operator pinned.
 fn hosts() -> io::Result<Hosts> {
     let mut hosts = Hosts::default();
     match File::open(HOSTS) {
@@ -119,7 +122,7 @@ impl System {
         if let Some(files) = state.files.clone().filter(|_| fresh) {
             return Ok(files);
         }
-        // Before the files: a change while they are read is seen the next time.
+        // The stamps come before the files: a change while the files are read is seen the next time.
         let stamps = [RESOLV, HOSTS].map(stamp);
         if let Some(files) = state.files.clone().filter(|_| state.stamps == stamps) {
             state.looked = Some(Instant::now());
@@ -132,7 +135,7 @@ impl System {
     }
 }
 
-/// The answer that is kept for one family.
+/// Returns the kept answer for one family.
 fn kept(files: &Files, name: &Name, kind: RecordType) -> Option<Result<Family, ResolveError>> {
     let kept = files.answers.get(name, kind, Instant::now())?;
     Some(if kept.silent { Err(silent(name)) } else { Ok(kept) })
@@ -148,7 +151,7 @@ async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, 
         return kept;
     }
     let refused = files.sockets.refused();
-    // With the trailing dot no search domain is appended: that would be another name than the allowed one.
+    // With the trailing dot no search domain is appended: the result would be another name than the allowed one.
     let family = match files.resolver.lookup(name.fqdn(), kind).await {
         Ok(found) => {
             let addrs = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
@@ -166,12 +169,12 @@ async fn family(files: &Files, name: &Name, kind: RecordType) -> Result<Family, 
     Ok(family)
 }
 
-/// Tells an error of a name server from one of this host and from silence. `lacked` tells whether this host refused a socket
-/// meanwhile.
+/// Distinguishes an error of a name server from one of this host and from silence. `lacked` is true if this host
+/// refused a socket meanwhile.
 fn unanswered(name: &Name, error: &NetError, lacked: bool) -> ResolveError {
     let (name, why) = (name.to_string(), error.to_string());
     match error {
-        // An answer, if not a good one.
+        // This is an answer, although not a good one.
         NetError::Dns(_) | NetError::Proto(_) => ResolveError::Failed { name, why },
         _ if lacked => ResolveError::Local { name, why: "this machine gives the resolver no socket".to_owned() },
         NetError::Timeout => ResolveError::Silent { name, why },
@@ -182,7 +185,8 @@ fn unanswered(name: &Name, error: &NetError, lacked: bool) -> ResolveError {
     }
 }
 
-/// Both answers, or one with an address where the other does not come in time after it. What was not answered is not dialled.
+/// Waits for both answers, or for one with an address if the other does not come in time after it. A family without an
+/// answer is not dialled.
 async fn either<T>(
     one: impl Future<Output = T>,
     other: impl Future<Output = T>,
@@ -221,7 +225,7 @@ fn together(answers: [Result<Family, ResolveError>; 2]) -> Result<Resolved, Reso
                 until = ends.into_iter().chain(until).min();
                 found.addrs.extend(family.addrs);
             }
-            // The other family would be decided about without these.
+            // The addresses of the other family would be decided about without these.
             Err(error @ ResolveError::TooMany { .. }) => return Err(error),
             Err(error) => failed = Some(error),
         }

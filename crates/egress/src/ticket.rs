@@ -1,4 +1,4 @@
-//! An open connection's place in the books: counts while it lives, settles when it is dropped.
+//! Accounts for an open connection: counts while it lives, settles when it is dropped.
 
 use crate::audit::{Event, EventKind};
 use crate::dial::{DialError, Received};
@@ -11,16 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// To the network.
+    /// Bytes to the network.
     Up,
-    /// To the sandbox.
+    /// Bytes to the sandbox.
     Down,
 }
 
-/// Held by whoever serves the connection. However that ends, the drop writes the last line and gives back.
+/// Account of a connection, held by the task that serves it. Its drop always writes the last line and gives the charge
+/// back.
 pub(crate) struct Ticket {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<Entry>,
@@ -30,9 +31,9 @@ pub(crate) struct Ticket {
     down: AtomicU64,
     last: AtomicU64,
     half_closed: AtomicBool,
-    /// The address that answered.
+    /// Address that answered.
     pub(crate) dialed: OnceLock<IpAddr>,
-    /// The bytes of an upstream proxy's answers that are not counted yet.
+    /// Bytes of an upstream proxy's answers that are not counted yet.
     pub(crate) received: Received,
 }
 
@@ -57,12 +58,13 @@ impl Ticket {
         &self.entry.permit
     }
 
-    /// Reports whether the connection must name exactly its host: the same server has a denied name too, perhaps since later.
+    /// Reports whether the connection must name exactly its host: the same server has a denied name too, perhaps only
+    /// since the connection began.
     pub(crate) fn must_name(&self) -> bool {
         self.permit().must_name() || !self.entry.learned().behind.is_empty()
     }
 
-    /// The policy in force, for decisions while the connection is open.
+    /// Returns the policy in force, for decisions while the connection is open.
     pub(crate) fn policy(&self) -> Arc<InForce> {
         self.shared.registry.policy()
     }
@@ -73,7 +75,7 @@ impl Ticket {
         self.shared.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });
     }
 
-    /// Counts bytes before they are passed on; over the budget they are not.
+    /// Counts bytes before they are passed on; over the budget they are not passed on.
     pub(crate) fn count(&self, flow: Flow, bytes: usize) -> Result<(), Denial> {
         let bytes = bytes as u64;
         let (charge, counter) = match flow {
@@ -86,30 +88,31 @@ impl Ticket {
         Ok(())
     }
 
-    /// Counts what an upstream proxy answered. Over the budget the connection is cut.
+    /// Counts the bytes that an upstream proxy answered. Over the budget the connection is cut.
     pub(crate) fn count_received(&self) -> Result<(), Denial> {
         let counted = self.count(Flow::Down, self.received.take());
         counted.inspect_err(|why| self.entry.cut(why.clone()))
     }
 
-    /// One direction has ended; whether the other one had before.
+    /// Records that one direction has ended; reports whether the other one had ended before.
     pub(crate) fn half_close(&self) -> bool {
         self.half_closed.swap(true, Ordering::Relaxed)
     }
 
-    /// Marks the connection as half-closed: the client says nothing more.
+    /// Marks the connection as half-closed: the client sends nothing more.
     pub(crate) fn client_ended(&self) {
         self.half_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the connection was silent for too long (`None` where one direction had ended) or the policy's time is over.
+    /// Waits until the connection was silent for too long (`None` if one direction had ended) or the policy's time is
+    /// over.
     pub(crate) async fn until_over(&self) -> Option<Denial> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (whole, half) = (ms(self.shared.limits.idle), ms(self.shared.limits.half_closed));
         loop {
             let idle = if self.half_closed.load(Ordering::Relaxed) { half.min(whole) } else { whole };
             let now = self.shared.clock.now();
-            // That of the policy in force: a later one may end sooner, or later.
+            // The end is that of the policy in force: a later policy may end sooner, or later.
             let expires = self.policy().expires();
             if expires.is_some_and(|end| now >= end) {
                 return nexus_policy::net::recheck(&self.policy(), self.permit(), now)
@@ -126,7 +129,7 @@ impl Ticket {
                     ))
                 });
             }
-            // It may be half-closed meanwhile, so it is looked at that often.
+            // The connection may be half-closed meanwhile, so the loop checks at that interval.
             let wake = expires.map_or(silent, |end| end.min(silent)).min(now.plus_ms(half));
             tokio::time::sleep(self.shared.clock.until(wake).max(Duration::from_millis(1))).await;
         }
@@ -135,7 +138,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Where asking the proxy was broken off. It is over the budget at worst, and the connection ends in any case.
+        // The question to the proxy may have been broken off. At worst the bytes exceed the budget, and the connection
+        // ends in any case.
         match self.count(Flow::Down, self.received.take()) {
             Ok(()) | Err(_) => {}
         }

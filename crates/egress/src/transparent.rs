@@ -1,8 +1,8 @@
-//! Redirected TCP: programs that know nothing of a proxy.
+//! Serves redirected TCP, for programs that know nothing of a proxy.
 //!
-//! The kernel says where a connection was going (`SO_ORIGINAL_DST`). A synthetic address (`synthetic`) is decided as
-//! the name that the DNS stub gave it for; any other one as the address that it is. There is nobody to explain a denial
-//! to, so it is a reset; the reason is in the audit and in the summary.
+//! The kernel knows the original destination of a connection (`SO_ORIGINAL_DST`). A synthetic address (`synthetic`) is
+//! decided as the name that the DNS stub gave it for; any other address as itself. The client's protocol cannot carry
+//! the reason of a denial, so it gets a reset; the reason is in the audit and in the summary.
 
 use crate::denials;
 use crate::http::carry::carry;
@@ -19,13 +19,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, PoisonError};
 use tokio::net::TcpStream;
 
-/// Says where a redirected connection was going.
+/// Finder of the original destination of a redirected connection.
 pub trait Destinations: Send + Sync {
-    /// The original destination of an accepted connection. `v6` tells by which listener it came.
+    /// Returns the original destination of an accepted connection. `v6` is true if it came by the IPv6 listener.
     fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr>;
 }
 
-/// The kernel's connection tracking.
+/// Finder that asks the kernel's connection tracking.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Kernel;
 
@@ -58,10 +58,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     }
 }
 
-/// What was meant, and where the client connected.
+/// Returns the target that the client meant, and the address to which it connected.
 fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, SocketAddr), Denial> {
     use std::os::fd::AsFd;
-    // Without the kernel's word the destination is not known, and nothing else may stand in for it.
+    // Without the kernel's answer the destination is not known, and nothing else may stand in for it.
     let address = shared.destinations.of(stream.as_fd(), v6).map_err(|error| {
         denials::internal(format!("the destination of a redirected connection is unknown: {error}"))
     })?;
@@ -69,7 +69,7 @@ fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, Sock
     Ok((meant(shared, target)?, address))
 }
 
-/// The name that a synthetic address was given out for, by whichever way it comes back; anything else as it is.
+/// Returns the name for which a synthetic address was given out, in every way in; any other target unchanged.
 pub(crate) fn meant(shared: &Shared, target: Target) -> Result<Target, Denial> {
     let Host::Address(ip) = target.host else { return Ok(target) };
     let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip);

@@ -1,4 +1,4 @@
-//! Bytes in both directions until both ends are done, or something ends it.
+//! Passes bytes in both directions until both ends are done, or something ends the tunnel.
 //!
 //! ```text
 //!  client ──(each ClientHello: held until its name was checked)──▶ upstream   counted, within the budget
@@ -7,7 +7,7 @@
 //!     cut (reload, expiry, budget, TLS name) ──▶ both get a reset
 //! ```
 //!
-//! The upstream's bytes flow while the hello is awaited, so that protocols in which the server speaks first do not
+//! The upstream's bytes flow while the hello is awaited, so that protocols in which the server sends first do not
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
 use crate::buffers::SMALL;
@@ -23,10 +23,10 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-/// Reads that filled a small buffer in a row before a large one is worth it.
+/// Number of reads in a row that filled a small buffer before a large one is worth it.
 const BUSY: u32 = 4;
 
-/// Two connected ends, with what was read from each and not used. What the upstream sent is counted already.
+/// Two connected ends, with the bytes that were read from each and not used. The upstream's bytes are counted already.
 pub(crate) struct Ends<'a> {
     pub(crate) client: &'a mut TcpStream,
     pub(crate) upstream: &'a mut TcpStream,
@@ -34,9 +34,9 @@ pub(crate) struct Ends<'a> {
     pub(crate) from_upstream: InBuf,
 }
 
-/// Why a tunnel was ended before its ends were done.
+/// Reason why a tunnel was ended before its ends were done.
 pub(crate) enum Stop {
-    /// By a decision.
+    /// A decision ended it.
     Denied(Denial),
     /// One end broke, or was silent for too long.
     Broken,
@@ -54,10 +54,11 @@ impl From<Denial> for Stop {
     }
 }
 
-/// Runs a tunnel to its end; see `http::carry` for what never gets here. `inspect` looks at the ClientHello where the permit expects one.
+/// Runs a tunnel to its end; `http::carry` keeps other connections away. `inspect` checks the ClientHello if the permit
+/// expects one.
 pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
     let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
-    // First the mark, then the policy: a reload sees one, or this sees the other.
+    // The mark comes before the policy: either a reload sees the mark, or this function sees the new policy.
     ticket.entry.close_eyes();
     let policy = ticket.policy();
     if policy.generation() != ticket.permit().generation()
@@ -100,9 +101,9 @@ pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
     }
 }
 
-/// Makes the close that follows a reset: the other side must not take a cut stream for a finished one.
+/// Makes the following close a reset: the other side must not take a cut stream for a finished one.
 pub(crate) fn reset(stream: &TcpStream) {
-    // It fails only on a socket that is gone already, and the close follows in any case.
+    // The call fails only on a socket that is gone already, and the close follows in any case.
     if let Err(error) = stream.set_zero_linger() {
         drop(error);
     }
@@ -129,14 +130,14 @@ async fn one_way(
     let mut full = 0;
     loop {
         from.readable().await?;
-        // Borrowed only now: an idle tunnel has no buffer.
+        // The buffer is leased only now: an idle tunnel has no buffer.
         let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
         if let Some(answer) = answer {
             answer.hear(buffer.get(..count).unwrap_or_default());
         }
         if count == 0 {
-            // The second end is told by the close that follows at once.
+            // The close that follows at once reports the second end.
             if !ticket.half_close() {
                 gone::ask(from.as_ref())?;
                 to.shutdown().await?;
@@ -151,8 +152,8 @@ async fn one_way(
 
 /// Reads what `readable` promised; `None` if there is nothing after all.
 ///
-/// Nothing is also what a task gets that has worked for too long without a pause (tokio's cooperative budget). It must
-/// pause then: `readable` alone would say "now" for ever, and one busy tunnel would keep all others from running.
+/// A task that has worked for too long without a pause also gets nothing (tokio's cooperative budget). It must pause
+/// then: `readable` alone would report readiness for ever, and one busy tunnel would keep all others from running.
 pub(crate) async fn ready_bytes(from: &mut ReadHalf<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let read = std::future::poll_fn(|context| {
         let mut into = ReadBuf::new(buffer);

@@ -1,29 +1,29 @@
-//! The operator's own proxy, where the host has no other way out.
+//! Reads the address of the operator's own proxy, for a host that has no other way out.
 
 use nexus_model::bytes::base64_encode;
 use nexus_policy::net::{Target, TargetError};
 use std::fmt;
 
-/// `http://[USER:PASSWORD@]HOST:PORT`, asked with CONNECT for every destination.
+/// Address `http://[USER:PASSWORD@]HOST:PORT` of a proxy that is asked with CONNECT for every destination.
 #[derive(Clone)]
 pub struct UpstreamProxy {
     pub(crate) target: Target,
     pub(crate) authorization: Option<String>,
 }
 
-/// Why a text is no upstream proxy. It never holds the text, which may hold a password.
+/// Error of a text that is not an upstream proxy. It never holds the text, which may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// Another scheme.
+    /// The text has another scheme or form.
     #[error("the upstream proxy must be written http://[USER:PASSWORD@]HOST:PORT")]
     Form,
-    /// The host or port.
+    /// The host or port is invalid.
     #[error("the upstream proxy is no HOST:PORT: {0}")]
     Target(TargetError),
 }
 
 impl UpstreamProxy {
-    /// Reads the URL.
+    /// Reads the URL of a proxy.
     pub fn parse(text: &str) -> Result<Self, UpstreamError> {
         let rest = text.strip_prefix("http://").ok_or(UpstreamError::Form)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -38,7 +38,7 @@ impl UpstreamProxy {
         Ok(Self { target: Target::parse(host).map_err(UpstreamError::Target)?, authorization })
     }
 
-    /// Where it listens.
+    /// Returns the host and port of the proxy.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for UpstreamProxy {
     }
 }
 
-/// Decodes `%XX`; `None` where a `%` stands for itself, which says that the URL was written by hand.
+/// Decodes `%XX`; `None` if a `%` stands for itself, which suggests that the URL was written by hand.
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     let strict = text.split('%').skip(1).all(is_escape);

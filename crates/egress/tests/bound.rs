@@ -1,8 +1,8 @@
 //! The bound on connections from one sandbox, tried with many more than fit, by every way in.
 //!
-//! `NEXUS_SOAK_CLIENTS` sets how many are tried by each way (default 500; the promise is 10,000, at the bound that a run
-//! has). The clients, and the server that they reach, live in a process of their own: both ends of everything would not
-//! fit into one's descriptors.
+//! `NEXUS_SOAK_CLIENTS` sets how many are tried by each way (default 500; the promise is 10,000, at the bound that a
+//! run has). The clients, and the server that they reach, live in a process of their own: both ends of everything would
+//! not fit into one's descriptors.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -187,7 +187,7 @@ impl Holder {
         Self { child, said, to }
     }
 
-    /// What it says next; it waits then.
+    /// Returns the next words of the other process, which then waits.
     fn says(&mut self) -> String {
         let mut line = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! What clients do that is harmless works, and the record says where a connection went.
+//! Harmless habits of clients work, and the record holds the address of each connection.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;

@@ -341,7 +341,7 @@ fn an_upstream_proxy_gets_the_name_and_the_record_says_so() {
     assert_eq!(direct.egress().reload(policy(PolicyInput { generation: 2, ..rules })), Err(ReloadError::NoUpstream));
 }
 
-/// Vector H11.
+/// Tests vector H11 of `nexus_policy::net::vectors`.
 #[test]
 fn a_name_server_that_fails_is_told_by_every_way_and_nothing_is_dialled() {
     let target = server("127.0.0.1:0", echo);

@@ -1,4 +1,4 @@
-//! What a sandbox makes the egress hold or do is bounded for all of its connections together.
+//! The memory and work that a sandbox causes in the egress are bounded for all of its connections together.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;

@@ -1,5 +1,5 @@
-//! What changes between two steps of one attempt: another policy during a look-up and during the recording, and an audit
-//! log that takes nothing after the budget was charged.
+//! Changes between two steps of one attempt: another policy during a look-up and during the recording, and an audit log
+//! that takes nothing after the budget was charged.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;

@@ -1,4 +1,5 @@
-//! What is this host's own is asked of the kernel for each connection, and again when addresses or routes change.
+//! The egress asks the kernel for this host's own addresses at each connection, and again when addresses or routes
+//! change.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -23,14 +24,14 @@ fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// Whether the kernel delivers what is sent to this address to this host.
+/// Reports whether the kernel delivers packets for this address to this host.
 fn is_local(address: Ipv6Addr) -> bool {
     let output = Command::new("ip").args(["-6", "route", "show", "table", "local"]).output().unwrap();
     let wanted = format!("local {address} ");
     String::from_utf8(output.stdout).unwrap().lines().any(|line| line.starts_with(&wanted))
 }
 
-/// Everything is open, and the kernel is asked.
+/// Creates a world in which everything is open, and the kernel is asked.
 fn open_world(rules: &[&str]) -> World {
     let mode = Some(NetMode::Unrestricted);
     let world = World::with(PolicyInput { mode, ..input(rules) }, |config| config.own_addresses = None);
@@ -39,7 +40,7 @@ fn open_world(rules: &[&str]) -> World {
     world
 }
 
-/// The code with which each way in refuses both addresses.
+/// Checks that every way in refuses both addresses with this code.
 fn is_refused(world: &World, port: u16, code: DenyCode) {
     for authority in
         [format!("{V4}:{port}"), format!("[{V6}]:{port}"), format!("v4.test:{port}"), format!("v6.test:{port}")]
@@ -61,7 +62,7 @@ fn is_refused(world: &World, port: u16, code: DenyCode) {
     }
 }
 
-/// The record alone says the same once more.
+/// Checks that a replay of the record alone gives the same decisions.
 fn replays(world: &World) {
     let mut replay = Replay::default();
     let lines = world.events.lines();

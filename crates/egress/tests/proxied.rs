@@ -1,4 +1,5 @@
-//! What an upstream proxy never gets: its own address, this host, and its login in a request whose answer goes inside.
+//! Requests that an upstream proxy never gets: for its own address, for this host, or with its login if the answer goes
+//! inside.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -118,7 +119,7 @@ fn repeating_proxy() -> SocketAddr {
     })
 }
 
-/// What the inside gets back for a request on port 80 through a proxy at `url`.
+/// Returns the answer that the inside gets for a request on port 80 through a proxy at `url`.
 fn told_by_proxy(url: &str, request: &str) -> (u16, String) {
     let rules = PolicyInput { upstream_proxy: true, ..input(&["one.test:80"]) };
     let world = World::with(rules, |config| config.upstream_proxy = Some(UpstreamProxy::parse(url).unwrap()));
@@ -212,7 +213,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// How long a look-up takes, more than a tenth of how long it may take.
+/// Duration of a look-up: more than a tenth of its limit.
 const SLOW: Duration = Duration::from_millis(800);
 const LIMIT: Duration = Duration::from_secs(3);
 

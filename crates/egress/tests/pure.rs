@@ -1,4 +1,4 @@
-//! What parses hostile bytes: never a panic, never an answer that another reader would not give.
+//! Parsers of hostile bytes: never a panic, never an answer that another reader would not give.
 //!
 //! `NEXUS_SOAK_CASES` sets the number of random cases (default 256).
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]

@@ -1,4 +1,4 @@
-//! The record of a run, decided once more from nothing but itself.
+//! The record of a run, decided again from nothing except itself.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -170,7 +170,7 @@ fn an_altered_record_does_not_come_out() {
     assert!(matches!(replay(&record[1..])[0], Err(ReplayError::NoPolicy)));
 }
 
-/// Takes everything but policies until it is told otherwise.
+/// Sink that takes everything except policies until it is set to take them.
 #[derive(Default)]
 struct NoPolicies {
     takes: AtomicBool,

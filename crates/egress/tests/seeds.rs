@@ -1,4 +1,4 @@
-//! What the fuzzer starts from, and what it found: see the package `fuzz`.
+//! Runs the seeds of the fuzzer and the inputs that it found: see the package `fuzz`.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "../../../fuzz/src/dns.rs"]

@@ -1,7 +1,7 @@
 //! The resolver of this host, with a real name server behind `/etc/resolv.conf`.
 //!
-//! Each test is run once more in mount and network namespaces of its own: there `/etc/resolv.conf` and `/etc/hosts` are
-//! the test's, the name server is on loopback, and every address is local.
+//! Each test is run again in mount and network namespaces of its own: there `/etc/resolv.conf` and `/etc/hosts` are the
+//! test's, the name server is on loopback, and every address is local.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 use support::process::resident_kib;
 use support::{World, again, echo, eventually, field, input, server, tunnel};
 
-/// What a patient host has: longer than any of these tests may take.
+/// Configuration of a patient host: its time-out is longer than any of these tests may take.
 const PATIENT: &str = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:3 timeout:60 attempts:2\n";
 const BRIEF: &str = "nameserver 127.0.0.1\nsearch corp.test\noptions ndots:3 timeout:1 attempts:1\n";
-/// With a comment in Latin-1, which is no UTF-8.
+/// Hosts file with a comment in Latin-1, which is not UTF-8.
 const HOSTS: &[u8] = b"127.0.0.1 localhost\n# caf\xe9\n10.9.8.7 pinned.test\n93.184.216.50 both.test.pinned.test\n\
     10.9.8.8 Two.Test other.test # and.test\nfd00::8 two.test\nfd00::9 quiet.test\n";
 
-/// Like [`support::outside_of_netns`], with these files in `/etc`.
+/// Works like [`support::outside_of_netns`], with these files in `/etc`.
 fn outside(resolv: &str) -> bool {
     if again::is_inner() {
         return false;
@@ -356,7 +356,8 @@ fn a_private_address_behind_an_alias_or_beside_a_public_one_is_never_dialled() {
     let also = [format!("v4.test:{port}"), format!("good.test:{port}")];
     let rules: Vec<&str> = rules.into_iter().chain(also.iter().map(String::as_str)).collect();
     let world = World::with(input(&rules), |config| config.resolver = Arc::new(System::default()));
-    // In the same answer; by a second question; one of several; in the other family; in another form; in the hosts file.
+    // The address comes in the same answer, by a second question, as one of several, in the other family, in another
+    // form, or from the hosts file.
     for name in ["alias.test", "far.test", "mixed.test", "six.test", "mapped.test", "pinned.test"] {
         let (code, head, body) = tunnel(world.http, &format!("{name}:443")).unwrap_err();
         let body = String::from_utf8(body).unwrap();

@@ -12,12 +12,12 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use support::{World, connect, enter, field, outside_of_netns, read_all, read_head, status};
 
-/// What came out of an attempt.
+/// Result of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Got {
-    /// The server that answered saw this as its own address.
+    /// Address of the server that answered, as the server saw it.
     Reached(SocketAddr),
-    /// Refused, as the way in tells it.
+    /// Refusal in the form of the way in.
     Refused(String),
 }
 

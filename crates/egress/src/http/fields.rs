@@ -5,7 +5,7 @@
 
 use super::head::{Field, HeadError, Request, Response};
 
-/// Fields of a head that are forwarded, and its wishes for the connection.
+/// Fields of a head that are forwarded, and what the head asks for its connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarded<'a> {
     /// Fields to forward, in order.

@@ -5,7 +5,7 @@ use super::head::{Field, HeadError, Request, Response};
 /// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// No body.
+    /// Message without a body.
     None,
     /// Body of so many bytes.
     Length(u64),

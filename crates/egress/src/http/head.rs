@@ -40,9 +40,9 @@ pub struct Request<'a> {
 /// Head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Status code.
+    /// Status code of the response.
     pub status: u16,
-    /// Reason phrase.
+    /// Reason phrase as bytes.
     pub reason: &'a [u8],
     /// Minor version, after `HTTP/1.`: 0 or 1.
     pub minor: u8,

@@ -11,9 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// NLM_F_REQUEST.
+/// Flag NLM_F_REQUEST of linux/netlink.h.
 const REQUEST: u16 = 1;
-/// NLMSG_ERROR.
+/// Message type NLMSG_ERROR of linux/netlink.h.
 const ERROR: u16 = 2;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;

@@ -1,7 +1,7 @@
 //! Finds this host's own addresses at the moment of a decision.
 //!
 //! ```text
-//!  address to dial ─▶ its forms (canonical, carried IPv4) ─is_own─▶ own ─▶ the policy decides with it (`Class::OwnHost`)
+//!  address to dial ─▶ its forms (canonical, carried IPv4) ─is_own─▶ own ─▶ the policy decides (`Class::OwnHost`)
 //!                                                              └─▶ no answer ─▶ denied
 //!  the kernel's notice of a change ─▶ every open connection is decided again
 //! ```

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
 const BY_FAMILY: u16 = 20;
-/// NLM_F_REQUEST.
+/// Flag NLM_F_REQUEST of linux/netlink.h.
 const REQUEST: u16 = 1;
-/// NLMSG_ERROR.
+/// Message type NLMSG_ERROR of linux/netlink.h.
 const ERROR: u16 = 2;
 const HEADER: usize = 16;
 /// `struct inet_diag_req_v2` of linux/inet_diag.h.

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Processor time for the search of one connection. A sandbox with more open descriptors is not searched further. Time
 /// in which other processes had the processor does not count: a busy host must not cut the search short.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Number of searches: a process that was forked meanwhile is missing in a list that was begun before, and a forked
+/// Number of searches: a process that was forked meanwhile is missing in a list of earlier processes, and a forked
 /// process holds everything until it executes another program.
 const LOOKS: usize = 3;
 /// Pause between two searches.

@@ -1,31 +1,31 @@
-//! The two messages of a SOCKS5 client. Pure; the bytes are hostile.
+//! Reads the two messages of a SOCKS5 client. Pure; the bytes are hostile.
 
 use nexus_policy::net::{Host, HostError, Port, Target, TargetError};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the bytes so far are.
+/// State of the bytes that were read so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<T> {
-    /// Not enough of them.
+    /// More bytes are needed.
     More,
-    /// A message and its length.
+    /// Whole message and its length.
     Done(T, usize),
 }
 
-/// How a client begins.
+/// First message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
-    /// SOCKS5, and it takes no authentication. The listener is the sandbox's own, so there is nobody else to keep out.
+    /// SOCKS5 without authentication. The listener is the sandbox's own, so there is no other client to keep out.
     Open,
-    /// SOCKS5, but it insists on some authentication.
+    /// SOCKS5 with only other kinds of authentication.
     OnlyOther,
     /// SOCKS4, which has no names, or only in a dialect.
     Version4,
-    /// Something else.
+    /// Bytes of another protocol.
     NotSocks,
 }
 
-/// Reads the greeting.
+/// Reads the greeting of a client.
 pub fn greeting(bytes: &[u8]) -> Step<Greeting> {
     match bytes {
         [] | [5] => Step::More,
@@ -39,22 +39,22 @@ pub fn greeting(bytes: &[u8]) -> Step<Greeting> {
     }
 }
 
-/// What a client wants.
+/// Request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// A connection.
+    /// Request for a connection.
     Connect(Target),
-    /// A connection to something that is no target.
+    /// Request for a connection to an invalid target.
     Unreadable(TargetError),
     /// BIND, UDP ASSOCIATE or another command: reply 7.
     NotSupported,
-    /// An unknown kind of address: reply 8.
+    /// Request with an unknown kind of address: reply 8.
     AddressType,
-    /// Not a request: reply 1.
+    /// Malformed request: reply 1.
     Malformed,
 }
 
-/// Reads the request.
+/// Reads the request of a client.
 pub fn request(bytes: &[u8]) -> Step<Command> {
     let [5, command, reserved, kind, rest @ ..] = bytes else {
         let prefix = bytes.len() < 4 && bytes.first().is_none_or(|version| *version == 5);

@@ -1,4 +1,4 @@
-//! One client connection to the SOCKS5 proxy: greeting, request, reply, tunnel.
+//! Serves one client connection to the SOCKS5 proxy: greeting, request, reply, tunnel.
 
 use super::frame::{Command, Greeting, Step, greeting, request};
 use crate::denials;
@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Serves `stream` to its end. What goes wrong on the client's own connection concerns nobody else.
+/// Serves `stream` to its end. An error of the client's own connection concerns no other connection.
 pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection: Connection) {
     let mut held = InBuf::default();
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
@@ -33,7 +33,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
     }
 }
 
-/// Greeting and request; `None` after a greeting that was refused.
+/// Reads greeting and request; `None` after a greeting that was refused.
 async fn negotiate(shared: &Shared, stream: &mut TcpStream, held: &mut InBuf) -> io::Result<Option<Command>> {
     let begun = step(stream, held, greeting).await?;
     let refusal: Option<(&[u8], &str)> = match begun {
@@ -66,7 +66,7 @@ async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> St
     }
 }
 
-/// The connection, or the code of the reply that says why there is none.
+/// Opens the connection, or returns the code of the reply with the reason.
 async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream: &TcpStream) -> Result<Opened, u8> {
     let unreadable = |denial: Denial, code: u8| {
         shared.unreadable(Way::Socks5, &denial);
@@ -100,7 +100,7 @@ async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream:
     })
 }
 
-/// A reply; the bound address is of no use to the client and tells about the host, so it is zero.
+/// Builds a reply; the bound address is of no use to the client and reveals the host, so it is zero.
 fn reply(code: u8) -> [u8; 10] {
     [5, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }

@@ -1,25 +1,25 @@
-//! Runs a test once more in namespaces of its own. The test's name comes from its thread and never from a literal, and
-//! the inner run counts only if exactly one test ran in it and passed: a renamed test cannot become an empty one.
+//! Runs a test again in namespaces of its own. The test's name comes from its thread and never from a literal, and the
+//! inner run counts only if exactly one test ran in it and passed: a renamed test cannot become an empty one.
 
 use std::process::Command;
 
-/// Tells the inner run which network namespace it must not be in.
+/// Variable that names the network namespace in which the inner run must not be.
 const OUTER: &str = "NEXUS_TEST_OUTER_NETNS";
 
-/// The commands of a shell that make every address local.
+/// Commands of a shell that make every address local.
 pub const ALL_LOCAL: &str =
     "ip link set lo up && ip route add local default dev lo && ip -6 route add local default dev lo";
 
-/// Says whether this is the inner run of [`passes_again`].
+/// Reports whether this is the inner run of [`passes_again`].
 pub fn is_inner() -> bool {
     let Ok(outer) = std::env::var(OUTER) else { return false };
-    // Also refuses a value that somebody set by hand: the test would then run in the network of the machine.
+    // This also refuses a value that a person set by hand: the test would then run in the network of the machine.
     assert!(outer.starts_with("net:["), "{OUTER} is {outer}; unset it");
     assert_ne!(outer, own_network(), "the inner run is in the network namespace of the outer one");
     true
 }
 
-/// Runs the test of this thread once more. `command` ends with words that start a program in new namespaces; the test
+/// Runs the test of this thread again. `command` ends with words that start a program in new namespaces; the test
 /// program and its arguments are added.
 pub fn passes_again(command: &mut Command) {
     let thread = std::thread::current();
@@ -36,7 +36,7 @@ pub fn passes_again(command: &mut Command) {
     assert!(one_passed(&out), "{name}: its inner run did not run exactly one test");
 }
 
-/// Whether the output of a test program says that one test ran in it and passed.
+/// Reports whether the output of a test program shows that one test ran in it and passed.
 pub fn one_passed(output: &str) -> bool {
     let mut results = output.lines().filter(|line| line.starts_with("test result: "));
     let one = results.next().is_some_and(|line| line.starts_with("test result: ok. 1 passed; 0 failed; 0 ignored;"));

@@ -1,10 +1,10 @@
-//! What a TLS client says first.
+//! Makes the first message of a TLS client.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::sync::Arc;
 
-/// A real ClientHello; `fragment` splits it into records of so many bytes.
+/// Returns a real ClientHello; `fragment` splits it into records of so many bytes.
 pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
     let mut client = client(name, fragment);
     let mut bytes = Vec::new();
@@ -14,7 +14,7 @@ pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
     bytes
 }
 
-/// A client that is about to say it.
+/// Creates a client that is about to send its ClientHello.
 pub fn client(name: &str, fragment: Option<usize>) -> ClientConnection {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)

@@ -25,11 +25,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// Time limit for anything that a test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs the test of this thread once more in a network namespace of its own, and says whether this is the outer process,
-/// which then has nothing more to do.
+/// Runs the test of this thread again in a network namespace of its own. Returns true in the outer process, which then
+/// has nothing more to do.
 pub fn outside_of_netns() -> bool {
     if again::is_inner() {
         return false;
@@ -39,7 +39,7 @@ pub fn outside_of_netns() -> bool {
     true
 }
 
-/// The same with the addresses of loopback alone, which the test adds to.
+/// Works like [`outside_of_netns`] with the addresses of loopback alone, which the test adds to.
 pub fn outside_of_small_netns() -> bool {
     if again::is_inner() {
         return false;

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// One question.
+/// Question that the name server got.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Asked {
     pub tcp: bool,
 }
 
-/// It ends with the test's process.
+/// Name server that ends with the test's process.
 pub struct NameServer(Arc<Mutex<Vec<Asked>>>);
 
 enum Said {
@@ -54,7 +54,7 @@ impl NameServer {
         Self(asked)
     }
 
-    /// What was asked since the last call, in order of name and kind.
+    /// Returns the questions since the last call, in order of name and kind.
     pub fn take(&self) -> Vec<Asked> {
         let mut asked = std::mem::take(&mut *self.0.lock().unwrap());
         asked.sort_unstable();
