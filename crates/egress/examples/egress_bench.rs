@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! egress_bench serve               an egress alone; prints its HTTP proxy's address, ends with its input
-//! egress_bench target              a server: answers "x" to each byte, or 1 GiB to "B"; prints its port, ends with its input
+//! egress_bench target              server: "x" for each byte, or 1 GiB for "B"; prints its port; ends with its input
 //! egress_bench load PORT direct    measures that server without a proxy, and prints one JSON line
 //! egress_bench load PORT env       the same through the proxy that HTTP_PROXY names
 //! egress_bench load PORT ADDRESS   the same through this proxy
@@ -10,8 +10,8 @@
 //!
 //! The three parts are processes of their own, so that another proxy can stand in the middle and so that `load` can run
 //! inside of a sandbox. Client and server have one thread each and wait for many connections at once: with a thread for
-//! each connection they, and not the proxy, would be what is measured. `NEXUS_BENCH_SECONDS` (default 2) is the time for
-//! each measure, `NEXUS_BENCH_WORKERS` (default 1) the threads of the egress.
+//! each connection they, and not the proxy, would be measured. `NEXUS_BENCH_SECONDS` (default 2) is the time for each
+//! measurement in seconds, `NEXUS_BENCH_WORKERS` (default 1) the number of threads of the egress.
 #![allow(clippy::unwrap_used, reason = "a measurement that goes wrong must end")]
 #![allow(clippy::disallowed_methods, reason = "it is the client, and clients connect")]
 
@@ -144,8 +144,8 @@ async fn ask(stream: &mut TcpStream) {
     stream.read_exact(&mut [0]).await.unwrap();
 }
 
-/// Asks on all connections for a while, on each with a new one for each question or with the same one; gives back how
-/// many answers came in a second, and the time of each.
+/// Asks on all connections for a while, on each with a new connection for each question or with the same one; returns
+/// the number of answers in a second, and the time of each.
 async fn measured(port: u16, proxy: Option<SocketAddr>, keep: bool) -> (f64, Vec<Duration>) {
     let time = Duration::from_secs(setting("NEXUS_BENCH_SECONDS", 2));
     let start = Instant::now();

@@ -14,7 +14,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-/// Passes bytes on from the first to the second until there are no more.
+/// Function that passes bytes from the first connection to the second until the end of the stream.
 type Relay = fn(&TcpStream, &TcpStream);
 
 const TOTAL: usize = 1 << 30;
@@ -43,7 +43,7 @@ fn median(mut rates: Vec<f64>) -> u64 {
     rate
 }
 
-/// Bytes a second from a writing thread to a reading one.
+/// Returns the rate from a writing thread to a reading one, in bytes a second.
 fn speed(relay: Option<Relay>) -> f64 {
     let (mut writer, mut reader) = match relay {
         None => pair(),

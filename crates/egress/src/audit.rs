@@ -97,7 +97,7 @@ pub struct Event {
     /// Rule that a person gave for this connection alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub once: Option<AnyRule>,
-    /// Addresses among them that the kernel reported as this host's own, beside those of the policy.
+    /// Addresses of this attempt that the kernel reported as this host's own, beside those of the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<IpAddr>,
     /// Known facts about denied names behind the addresses, where everything else is open.
@@ -231,7 +231,7 @@ pub enum AuditError {
 
 /// Receiver of events. It is called on the thread that serves connections, so it must not wait for long.
 pub trait Sink: Send + Sync {
-    /// Records one event, or returns an error if it did not.
+    /// Records one event, or returns the reason of the failure.
     fn record(&self, event: &Event) -> Result<(), AuditError>;
 }
 

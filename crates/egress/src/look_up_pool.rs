@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  a name that a rule writes out ─▶ any place ────────────────────┐
-//!  any other name ─▶ its turn (pace) ─▶ a place that is not kept ─┴─▶ one look-up for all who wait for that name
+//!  any other name ─▶ its turn (pace) ─▶ a place that is not kept ─┴─▶ one look-up for all that wait for that name
 //! ```
 //!
 //! The program inside chooses the names below a wildcard, and their name servers. So these names wait for each other,

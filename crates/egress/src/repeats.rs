@@ -1,10 +1,10 @@
 //! Bundles repeated refusals: the first ones each have a line, later ones share lines with a count.
 //!
 //! A refused program tries again, sometimes thousands of times in a second. Lines that differ in time and number alone
-//! add nothing. Each [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for twice
-//! as many each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when its
-//! kind is let go, and at the end. A kind is let go when it was not used for so long and another one needs its place.
-//! Where all places are in use, further kinds share lines that name no host.
+//! add nothing. The first [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for
+//! twice as many each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when
+//! its kind is let go, and at the end. A kind is let go when it was not used for so long and another one needs its
+//! place. Where all places are in use, further kinds share lines that name no host.
 
 use crate::audit::Event;
 use nexus_policy::net::DenyCode;

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{World, connect, enter, eventually, field, hello, outside_of_netns, read_all, read_head, status};
 
-/// All that any server saw, one entry for each request and each other thing said.
+/// Record of the servers: an entry for each request and for each piece of other bytes.
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// A server on every port of the table: answers requests, echoes all else.
+/// Starts a server on every port of the table, which answers requests and echoes everything else.
 fn servers() -> Seen {
     let seen = Seen::default();
     for port in [80, 443, 8080] {
@@ -58,7 +58,7 @@ fn text(ask: &Ask, target: &str) -> String {
     format!("{} {target} HTTP/1.1\r\n{hosts}{upgrade}\r\n", ask.method)
 }
 
-/// Sends each request and reads its answer; the code of the last one.
+/// Sends each request and reads its answer; returns the code of the last one.
 fn asked(stream: &mut TcpStream, asks: &[Ask], target: impl Fn(&Ask) -> String) -> String {
     for (at, ask) in asks.iter().enumerate() {
         // A denied redirection is a reset.
@@ -88,7 +88,7 @@ fn asked(stream: &mut TcpStream, asks: &[Ask], target: impl Fn(&Ask) -> String) 
     "OK".into()
 }
 
-/// Says what the case says on an open connection.
+/// Sends the bytes of the case on an open connection.
 fn said(mut stream: TcpStream, says: Says) -> String {
     let bytes = match says {
         Says::Sni(name) => hello(name, None),
@@ -119,8 +119,8 @@ fn decisive(event: &Event) -> bool {
     matches!(event.event, EventKind::Deny | EventKind::Cut)
 }
 
-/// Holds what came out, what the server saw and what was recorded against the table. Where there is no answer to read a
-/// code from, the record has it.
+/// Compares the result, the server's record and the audit with the table. Where no answer carries a code, the audit has
+/// it.
 fn judge(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code: DenyCode) {
     let what = format!("{way}: {case:?}");
     let mut codes = vec![code.as_str().to_owned()];

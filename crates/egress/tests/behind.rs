@@ -226,7 +226,8 @@ fn a_name_that_is_asked_for_often_leaves_the_others_alone() {
     drop(world);
 }
 
-/// Answers one name for no time and one for long, and counts.
+/// Resolver with an answer that ends at once for one name, a failure for one, and a long-lived answer for the others.
+/// It counts the look-ups.
 #[derive(Default)]
 struct Counting(std::sync::Mutex<Vec<String>>);
 
@@ -250,7 +251,7 @@ impl nexus_egress::Resolver for Counting {
     }
 }
 
-/// Answers with one address and later with another one, for a second each.
+/// Resolver that answers with one address and later with another one, for a second each.
 #[derive(Default)]
 struct Moving(std::sync::atomic::AtomicBool);
 

@@ -19,10 +19,10 @@ use support::{PATIENCE, World, eventually, field, host_port, input, read_head, s
 
 const NAME: &str = "each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_serves_at_once";
 
-/// Sooner than any time limit of the egress below ends something.
+/// Time limit for a refusal; shorter than every time limit of the egress below.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Clients beyond the bound that are there at the same time and say nothing.
+/// Number of clients beyond the bound that stay at the same time and send nothing.
 const HEAP: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +50,13 @@ impl Door {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// With an answer that says why.
+    /// The client got an answer with the reason.
     Told,
-    /// The connection is ended: the way in has no words for it.
+    /// The connection ended without an answer: the protocol has none for this.
     Ended,
 }
 
-/// A connection that is served to the first byte of its answer, or how it was refused.
+/// Opens a connection and reads the first byte of its answer, or returns the kind of the refusal.
 fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> {
     let mut stream = try_connect(at).map_err(|error| ended(&error))?;
     match door {
@@ -91,14 +91,14 @@ fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> 
     Ok(stream)
 }
 
-/// Not by a time-out: a client that has to wait was not refused at once.
+/// Checks that the error is not a time-out: a client that has to wait was not refused at once.
 fn ended(error: &std::io::Error) -> Refused {
     let kinds = [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe];
     assert!(kinds.contains(&error.kind()), "{error}");
     Refused::Ended
 }
 
-/// Says one byte to each connection and ends it when its client does.
+/// Starts a server that sends one byte to each connection and ends it when its client does.
 fn greeting_server(port: u16) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -119,7 +119,7 @@ fn greeting_server(port: u16) {
     });
 }
 
-/// The other process. Between its words it waits for a line.
+/// Holds connections in the other process, which waits for a line after each message.
 fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
     let say = |words: String| {
         println!("\nsays {words}");
@@ -165,7 +165,7 @@ fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
     drop((held, again));
 }
 
-/// The other process, as this one sees it.
+/// Handle of the other process.
 struct Holder {
     child: Child,
     said: BufReader<ChildStdout>,

@@ -1,4 +1,4 @@
-//! The DNS stub, and redirected connections with the kernel's word for where they were going.
+//! The DNS stub, and redirected connections whose destination the kernel reports.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -21,7 +21,7 @@ fn query(name: &str, kind: RecordType) -> Message {
     message
 }
 
-/// Sends bytes and a good question after them, so that "no answer" needs no waiting.
+/// Sends bytes and a good question after them, so that a missing answer is noticed without waiting.
 fn raw(world: &World, bytes: &[u8]) -> Option<Message> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
@@ -133,7 +133,8 @@ fn questions_count_as_requests() {
     assert_eq!(raw(&world, &bytes).unwrap().metadata.response_code, ResponseCode::NXDomain);
 }
 
-/// `nft` sends what goes to the synthetic range and to one literal to the transparent listener, as the jail does.
+/// Makes `nft` send connections to the synthetic range and to one literal to the transparent listener, as a sandbox
+/// does.
 fn redirect(world: &World) {
     let rules = format!(
         "add table ip t; add chain ip t out {{ type nat hook output priority -100; }}; \

@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{World, connect, enter, eventually, input, read_head, server};
 
-/// A server that reads a head, then nothing, and never answers. It tells the head, and then the end of its connection.
+/// Starts a server that reads a head, then nothing, and never answers. It reports the head, and then the end of the
+/// connection.
 fn hanging() -> (SocketAddr, Receiver<()>) {
     let (send, told) = channel();
     let at = server("127.0.0.1:0", move |mut stream: TcpStream| {
@@ -65,7 +66,7 @@ fn an_exchange_ends_when_its_client_has_gone() {
     }
 }
 
-/// A resolver that never answers, and counts those who wait for it.
+/// Resolver that never answers, and counts the look-ups that wait for it.
 #[derive(Default)]
 struct Silent(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! The HTTP proxy: what is refused, what is stripped, and that the harmless twin of each works.
+//! The HTTP proxy refuses and strips parts of requests, and the harmless twin of each works.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{World, connect, eventually, field, input, read_all, read_head, response, server, status, tunnel};
 
-/// An HTTP server that answers every request with `ok` and tells the heads that it saw.
+/// Starts an HTTP server that answers every request with `ok` and reports the heads that it saw.
 fn web() -> (SocketAddr, Receiver<String>) {
     let (seen, heads) = channel();
     let address = server("127.0.0.1:0", move |mut stream| {
@@ -39,7 +39,7 @@ fn web() -> (SocketAddr, Receiver<String>) {
     (address, heads)
 }
 
-/// An egress that reaches `server` as `web.test`, and one more name that leads nowhere allowed.
+/// Creates a world with `server` as `web.test`, and with another allowed name that leads nowhere.
 fn world(server: SocketAddr) -> World {
     world_with(server, Limits::default(), Budget::default())
 }

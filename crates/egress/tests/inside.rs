@@ -1,4 +1,4 @@
-//! HTTP inside of connections to port 80: by whatever way they came in, each request is read and decided.
+//! HTTP inside of connections to port 80: each request is read and decided, for every way in.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -16,8 +16,8 @@ use support::{
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// An HTTP server on port 80 that answers each request with its path, and tells the heads that it saw. It ends the
-/// connection after `/last`.
+/// Starts an HTTP server on port 80 that answers each request with its path, and reports the heads that it saw. It ends
+/// the connection after `/last`.
 fn web() -> Receiver<String> {
     let (seen, heads) = channel();
     server("127.0.0.1:80", move |mut stream| {

@@ -168,7 +168,7 @@ fn an_idle_tunnel_ends_and_a_busy_one_does_not() {
     assert_eq!(cut.explanation.as_deref(), Some("nothing came or went for 0 s"));
 }
 
-/// The kernel's table shows the timer of each connection: 02 is a keepalive.
+/// Reads the timers in the kernel's table of connections: 02 is a keepalive.
 #[test]
 fn a_silent_connection_is_kept_alive_towards_the_server() {
     let upstream = server("127.0.0.1:0", echo);
@@ -299,7 +299,7 @@ fn a_stop_closes_every_listener_and_connection() {
     assert_eq!(closes, 20);
 }
 
-/// A proxy that knows one name and checks the password.
+/// Starts a proxy that knows one name and checks the password.
 fn proxy_of(upstream: SocketAddr) -> SocketAddr {
     server("127.0.0.1:0", move |mut stream| {
         let head = read_head(&mut stream);
@@ -385,7 +385,7 @@ fn where_the_operators_proxy_is_stays_outside_also_when_its_name_is_not_found() 
     assert!(!format!("{head}{body}").contains("corp"), "{head}{body}");
 }
 
-/// Answers once with a rule, then never again.
+/// Approver that answers once with a rule, then denies.
 struct Once {
     rule: String,
     asked: AtomicUsize,

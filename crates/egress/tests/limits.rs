@@ -94,7 +94,7 @@ fn unfinished_heads_of_answers_share_the_same_budget() {
     eventually("all of them over", || closed.load(Ordering::Relaxed) == CLIENTS);
 }
 
-/// An open network in which `serve` answers every request, and its address.
+/// Creates an open network in which `serve` answers every request, and returns the server's address.
 fn answered_by(serve: fn(TcpStream), limits: Limits) -> (World, std::net::SocketAddr) {
     let upstream = server("127.0.0.1:0", serve);
     let rules = PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["+127.0.0.1:1-65535"]) };

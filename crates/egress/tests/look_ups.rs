@@ -14,7 +14,8 @@ use tokio::sync::watch;
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Answers names below `silent.test` and `late.test` when the gate opens, `kept.test` from memory, and every other at once.
+/// Resolver that answers names below `silent.test` and `late.test` when the gate opens, `kept.test` from memory, and
+/// every other at once.
 struct Gate {
     open: watch::Sender<bool>,
     asked: AtomicUsize,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use support::{Memory, World, echo, eventually, field, input, policy, server, tunnel};
 
-/// Puts a policy in force once, when a step of the egress asks for it.
+/// Policy that is put in force once, when a step of the egress asks for it.
 #[derive(Default)]
 struct Swap {
     egress: OnceLock<Arc<Egress>>,
@@ -36,7 +36,7 @@ impl Swap {
     }
 }
 
-/// Resolves every name to one address, and puts the next policy in force on the way.
+/// Resolver that gives every name one address, and puts the next policy in force meanwhile.
 struct SwapInLookup(Arc<Swap>, IpAddr);
 
 impl Resolver for SwapInLookup {
@@ -48,7 +48,7 @@ impl Resolver for SwapInLookup {
     }
 }
 
-/// Records in memory, and puts the next policy in force while it records an allowance.
+/// Sink that records in memory, and puts the next policy in force while it records an allowance.
 struct SwapInRecord(Arc<Swap>, Arc<Memory>);
 
 impl Sink for SwapInRecord {
@@ -60,7 +60,7 @@ impl Sink for SwapInRecord {
     }
 }
 
-/// An egress that the steps above can reach, and the record.
+/// Egress that the steps above can reach, with its record.
 struct Scene {
     swap: Arc<Swap>,
     http: SocketAddr,
@@ -84,7 +84,7 @@ fn scene(first: PolicyInput, upstream: SocketAddr, in_lookup: bool) -> Scene {
     Scene { swap, http: world.http, events, egress }
 }
 
-/// A server that counts who connects.
+/// Starts a server that counts its connections.
 fn counting() -> (SocketAddr, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);

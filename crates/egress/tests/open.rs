@@ -1,5 +1,5 @@
-//! Networks in which a connection may name no host (an open one, or `missing_sni = "allow"`): one that names another host than the
-//! allowed one is refused however oddly or late it begins.
+//! Networks in which a connection may name no host (an open one, or `missing_sni = "allow"`): a connection that names
+//! another host than the allowed one is refused however oddly or late it begins.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -15,7 +15,7 @@ use support::{World, eventually, hello, input, outside_of_netns, server, tunnel}
 
 const HELLO_TIME: Duration = Duration::from_millis(100);
 
-/// Both kinds of such a network: an allowlist by the operator's setting, and an open one with a denied name.
+/// Creates both kinds of such a network: an allowlist by the operator's setting, and an open one with a denied name.
 fn worlds() -> [World; 2] {
     let inputs = [
         PolicyInput { missing_sni: Some(MissingSni::Allow), ..input(&["+web.test:80,443"]) },
@@ -32,7 +32,7 @@ fn worlds() -> [World; 2] {
     })
 }
 
-/// A server on `port` that echoes, and tells each thing that it got.
+/// Starts a server on `port` that echoes, and reports each piece that it got.
 fn listening(port: u16) -> Receiver<Vec<u8>> {
     let (send, got) = channel();
     server(("127.0.0.1", port), move |mut stream: TcpStream| {
@@ -45,11 +45,11 @@ fn listening(port: u16) -> Receiver<Vec<u8>> {
     got
 }
 
-/// Says `bytes` after `before`; returns what came back and whether it was refused.
+/// Waits for `before`, sends `bytes`, and reports whether they were refused, that is, not echoed.
 fn refused(world: &World, authority: &str, before: Duration, bytes: &[u8]) -> bool {
     world.events.take();
     let mut client = tunnel(world.http, authority).unwrap();
-    // Longer only makes the failure surer.
+    // A longer wait only makes the failure more certain.
     std::thread::sleep(before);
     client.write_all(bytes).unwrap();
     let mut back = vec![0; bytes.len()];

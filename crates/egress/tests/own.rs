@@ -127,7 +127,7 @@ fn the_kernel_tells_when_addresses_or_routes_change() {
     }
 }
 
-/// A host whose addresses a test sets.
+/// Source of own addresses that a test sets.
 struct Scripted {
     own: AtomicBool,
     broken: AtomicBool,

@@ -1,4 +1,4 @@
-//! When the egress asks for a connection's program, with what, and what becomes of the answer.
+//! The egress asks for a connection's program at the right time and with the right ends, and uses the answer.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::{World, connect, echo, enter, input, response, server, status, try_connect, tunnel};
 
-/// Answers one thing and remembers what it was asked.
+/// Finder that gives one answer and remembers the connections that it was asked about.
 #[derive(Default)]
 struct Told {
     answer: Mutex<Option<String>>,

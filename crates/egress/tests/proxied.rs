@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::{World, connect, input, read_head, response, server, tunnel};
 
-/// Says that 11.22.33.44 is this host.
+/// Source of own addresses with 11.22.33.44 alone.
 struct OneAddress;
 
 impl OwnAddresses for OneAddress {
@@ -27,7 +27,7 @@ impl OwnAddresses for OneAddress {
     }
 }
 
-/// An open network by a proxy that connects anybody to a server, and the connections that the proxy was asked for.
+/// Creates an open network behind `proxy`, with the rules `more`.
 fn open_by_proxy(proxy: &str, more: &[&str]) -> World {
     let mode = Some(nexus_model::capability::NetMode::Unrestricted);
     let rules = PolicyInput { upstream_proxy: true, mode, ..input(more) };
@@ -110,7 +110,7 @@ fn the_upstream_proxy_itself_is_no_destination() {
     assert_eq!(denied, 9);
 }
 
-/// A proxy whose errors repeat the head that it got, as squid's pages do.
+/// Starts a proxy whose errors repeat the head that it got, as squid's pages do.
 fn repeating_proxy() -> SocketAddr {
     server("127.0.0.1:0", |mut stream| {
         let head = read_head(&mut stream);
@@ -168,7 +168,7 @@ fn connect_in_another_case_is_not_passed_on() {
     }
 }
 
-/// Answers as the first label of a name says.
+/// Resolver whose answer depends on the first label of the name. It counts the look-ups at one time.
 #[derive(Default)]
 struct Labelled {
     at_once: AtomicUsize,
@@ -204,7 +204,7 @@ impl Resolver for Labelled {
     }
 }
 
-/// Counts one look-up less when it is over, or is given up.
+/// Guard of a look-up: subtracts it from the count when it ends or is given up.
 struct Over<'a>(&'a AtomicUsize);
 
 impl Drop for Over<'_> {

@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(read, written);
     }
 
-    /// `allowed(parse(x)) => dialled == parsed`, for the bytes of SOCKS: what is read is what was written.
+    /// Checks `allowed(parse(x)) => dialled == parsed` for the bytes of SOCKS: the reader returns the written target.
     #[test]
     fn a_socks_request_is_read_as_it_was_written(name in "[a-z][a-z0-9]{0,20}\\.test", port in 1_u16.., split in 0_usize..20) {
         let mut bytes = vec![5, 1, 0, 3, u8::try_from(name.len()).unwrap()];
@@ -195,7 +195,7 @@ proptest! {
         prop_assert_eq!(&wire[at..], b"next");
     }
 
-    /// Whatever is asked in whatever order, an address never stands for another name than the one it was given for,
+    /// Checks that an address never stands for another name than the one it was given for, in any order of questions,
     /// unless the whole range was used in between.
     #[test]
     fn a_synthetic_address_stands_for_one_name(asks in proptest::collection::vec(0_u32..300, 1..400)) {

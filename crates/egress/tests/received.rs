@@ -1,4 +1,5 @@
-//! Answers of servers: the bytes that the egress drops count like those that it passes on, and a length without a body is a number.
+//! Answers of servers: the bytes that the egress drops count like those that it passes on, and a length without a body
+//! is a number.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -9,7 +10,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use support::{World, connect, eventually, field, input, read_all, read_head, response, server, tunnel};
 
-/// A server that answers each request with `said`, and an egress with this budget for what comes from it.
+/// Creates a server that answers each request with `said`, and a world with this budget for the bytes from it.
 fn world(said: Vec<u8>, bytes_down: u64) -> (World, SocketAddr) {
     let at = server("127.0.0.1:0", move |mut stream: TcpStream| {
         read_head(&mut stream);
@@ -30,7 +31,7 @@ fn ask(world: &World, at: SocketAddr, minor: u8) -> TcpStream {
     client
 }
 
-/// Returns the bytes that came by the record, when the connection has ended.
+/// Waits for the end of the connection and returns the number of bytes from the server that the record has.
 fn received(world: &World) -> u64 {
     let ends = |event: &nexus_egress::Event| matches!(event.event, EventKind::Close | EventKind::Cut);
     eventually("the end in the record", || world.events.all().iter().any(ends));

@@ -18,7 +18,7 @@ use support::{
     World, connect, enter, eventually, input, policy, read_all, read_head, response, server, status, tunnel,
 };
 
-/// Says yes to `once.test`, for one connection, and no to all else.
+/// Approver that allows `once.test`, for one connection, and denies everything else.
 struct Once(String);
 
 impl Approver for Once {
@@ -34,7 +34,7 @@ impl Approver for Once {
     }
 }
 
-/// A run with decisions of every kind, under two policies; its record.
+/// Makes a run with decisions of every kind, under two policies; returns its record.
 fn record() -> Vec<Value> {
     let web = server("127.0.0.1:0", |mut stream| {
         while !read_head(&mut stream).is_empty() {

@@ -17,7 +17,7 @@ use support::{World, connect, echo, eventually, input, tunnel};
 
 const NAME: &str = "idle_tunnels_and_slow_clients_keep_nobody_waiting";
 
-/// The other process: opens tunnels and slow heads, says so, and holds them until its input ends.
+/// Opens tunnels and slow heads in the other process, reports them, and holds them until its input ends.
 fn hold(proxy: SocketAddr, authority: &str, tunnels: usize) {
     let held: Vec<TcpStream> = (0..tunnels).map(|_| tunnel(proxy, authority).unwrap()).collect();
     let slow: Vec<TcpStream> = (0..tunnels / 10)
@@ -80,7 +80,7 @@ fn idle_tunnels_and_slow_clients_keep_nobody_waiting() {
     eventually("the end of all", || world.egress().summary().open == 0);
 }
 
-/// Holds its connections without a thread for each.
+/// Starts a server that holds its connections without a thread for each.
 fn holding_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! SOCKS5: what is refused, with the reply that says so.
+//! SOCKS5: refusals, each with the reply that gives the reason.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;

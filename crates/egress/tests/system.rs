@@ -44,7 +44,7 @@ fn outside(resolv: &str) -> bool {
     true
 }
 
-/// The same with an `/etc` that holds `resolv.conf` alone and that the test may change.
+/// Works like [`outside`] with an `/etc` that holds `resolv.conf` alone and that the test may change.
 fn outside_with_own_etc() -> bool {
     if again::is_inner() {
         return false;
@@ -57,7 +57,7 @@ fn outside_with_own_etc() -> bool {
     true
 }
 
-/// One resolver that is asked by several tasks in turn, as an egress does.
+/// Resolver that several tasks ask in turn, as an egress does.
 struct Host {
     system: System,
     runtime: tokio::runtime::Runtime,

@@ -75,8 +75,8 @@ fn the_tls_name_must_be_the_allowed_host() {
     is_cut(&world, client);
 }
 
-/// HelloRetryRequest for the group secp384r1, which a client of rustls has and sent no share of. `session` is what the
-/// ClientHello has.
+/// Builds a HelloRetryRequest for the group secp384r1, which a client of rustls has and sent no share of. `session` is
+/// the session of the ClientHello.
 fn retry(session: &[u8]) -> Vec<u8> {
     let random = [
         0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
@@ -99,7 +99,7 @@ fn record(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A server that asks for a second hello and sends every record on that it gets, and an empty one at the end.
+/// Starts a server that asks for a second hello and reports every record that it gets, and an empty one at the end.
 fn retrying(answer: fn(&[u8]) -> Vec<u8>) -> Receiver<Vec<u8>> {
     let (send, records) = channel();
     server("127.0.0.1:443", move |mut stream| {
@@ -119,7 +119,7 @@ fn retrying(answer: fn(&[u8]) -> Vec<u8>) -> Receiver<Vec<u8>> {
     records
 }
 
-/// A second hello comes after these, or at once.
+/// Bytes that come before a second hello; the first entry is none.
 const BETWEEN: &[&[u8]] =
     &[b"", b"\x14\x03\x03\x00\x01\x01", b"\x17\x03\x03\x00\x02xy", b"\x15\x03\x03\x00\x02\x01\x00"];
 

@@ -35,7 +35,7 @@ fn expected(case: &Case) -> Result<Vec<SocketAddr>, DenyCode> {
     }
 }
 
-/// The address that the host of a case is.
+/// Returns the address of a case whose host is one.
 fn literal(case: &Case) -> Option<IpAddr> {
     let bare = case.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     match Host::parse(bare.filter(|bare| bare.contains(':')).unwrap_or(case.host)) {
@@ -52,7 +52,7 @@ fn world(case: &Case) -> World {
     world
 }
 
-/// A server on every address that says which one was dialled.
+/// Starts a server on every address, which answers with the address that was dialled.
 fn servers() {
     for port in [80, 443, 5432, 6379] {
         support::server(("::", port), |mut stream: TcpStream| {
@@ -106,7 +106,7 @@ fn by_transparent(world: &World, to: SocketAddr) -> Got {
     enter::by_transparent(world, to).map_or_else(Got::Refused, ask)
 }
 
-/// Holds what came out, what was recorded, and what the resolver was asked against the table.
+/// Compares the result, the record and the questions to the resolver with the table.
 fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCode) -> String) {
     let what = format!("{} by {way}: {:?} with {:?}", case.id, case.authority(), case.answers);
     let asked = world.take_asked();
@@ -122,7 +122,7 @@ fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCod
         let wanted: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).collect();
         assert_eq!(decided.addresses, wanted, "{what}");
     }
-    // The record alone says the same once more.
+    // A replay of the record alone gives the same decision.
     let mut replay = Replay::default();
     let replayed: Vec<Replayed> = world.events.lines().iter().map(|line| replay.line(line).unwrap()).collect();
     let readable = expected(case).err() != Some(DenyCode::InvalidDestination);
@@ -131,7 +131,8 @@ fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCod
     assert_eq!(asked.len(), usize::from(resolves), "{what}: the resolver was asked {asked:?}");
 }
 
-/// The stub gives names addresses of this range (RFC 2544). By CONNECT and SOCKS such an address is its name, or none.
+/// Reports whether the host is in the range that the stub gives to names (RFC 2544). By CONNECT and SOCKS such an
+/// address is its name, or none.
 fn is_of_the_stub(case: &Case) -> bool {
     case.host.starts_with("198.18.") || case.host.starts_with("198.19.")
 }

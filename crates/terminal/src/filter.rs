@@ -3,7 +3,7 @@
 //! ```text
 //!  text ──▶ copied as it is ──────────────────────────────┐
 //!    │ ESC                                                ▼
-//!    └──▶ parser, byte by byte ─▶ allowed? written anew ─▶ out       until the parser is back at text
+//!    └──▶ parser, byte by byte ─▶ allowed? written again ▶ out       until the parser is back at text
 //! ```
 //! Nothing of a sequence passes as it came: what is allowed is written again from its parts, so that a terminal and
 //! this parser cannot see two different things in the same bytes. What is not allowed is dropped without a trace.

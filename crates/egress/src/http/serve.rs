@@ -5,7 +5,7 @@
 //!          ▼                                                       │
 //!  await a head ─▶ order ─┬─ CONNECT ─▶ open ─▶ 200 ─▶ carry ─▶ end
 //!   │ 408 431 414 400     │ (to the proxy only)                    │
-//!   ▼                     └─ request ──▶ decide anew ─▶ exchange ──┴─ 101 ─▶ tunnel ─▶ end
+//!   ▼                     └─ request ──▶ decide ──────▶ exchange ──┴─ 101 ─▶ tunnel ─▶ end
 //!  end                                     │ 403 429 …
 //!                                          ▼ await the next head if the body was empty, else end
 //! ```

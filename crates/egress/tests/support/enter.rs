@@ -6,7 +6,7 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
-/// The code of a refusal.
+/// Opens a tunnel by CONNECT. The error is the code of a refusal.
 pub fn by_connect(world: &World, authority: &str) -> Result<TcpStream, String> {
     let mut stream = connect(world.http);
     stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
@@ -17,7 +17,7 @@ pub fn by_connect(world: &World, authority: &str) -> Result<TcpStream, String> {
     }
 }
 
-/// The number of a refusal's reply.
+/// Opens a connection by SOCKS5. The error is the number of a refusal's reply.
 pub fn by_socks(world: &World, kind: u8, host: &[u8], port: u16) -> Result<TcpStream, String> {
     let mut stream = connect(world.socks);
     let mut request = vec![5, 1, 0, 5, 1, 0, kind];
@@ -33,13 +33,14 @@ pub fn by_socks(world: &World, kind: u8, host: &[u8], port: u16) -> Result<TcpSt
     if reply[3] == 0 { Ok(stream) } else { Err(reply[3].to_string()) }
 }
 
-/// A denial is a reset, which may be there before `connect` returns, or only when something is sent.
+/// Opens a redirected connection. A denial is a reset, which may come before `connect` returns, or only after bytes
+/// were sent.
 pub fn by_transparent(world: &World, to: SocketAddr) -> Result<TcpStream, String> {
     world.redirected.to(to);
     try_connect(world.transparent).map_err(|_| "reset".into())
 }
 
-/// The synthetic address, or the response code.
+/// Asks the DNS stub for a name; returns the synthetic address, or the response code.
 pub fn by_dns(world: &World, name: &Name) -> Result<IpAddr, ResponseCode> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
     message.queries.push(Query::query(name.clone(), RecordType::A));

@@ -58,7 +58,7 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Events in memory, without the policies; the lines have all. Can be made to fail.
+/// Sink that keeps events in memory, without those of policies; the lines have all. It can be made to fail.
 #[derive(Default)]
 pub struct Memory {
     events: Mutex<Vec<Event>>,
@@ -101,7 +101,7 @@ impl Sink for Memory {
     }
 }
 
-/// Says of every redirected connection that it was going to one place.
+/// Source of destinations that gives one address for every redirected connection.
 #[derive(Default)]
 pub struct Redirected(Mutex<Option<SocketAddr>>);
 
@@ -117,7 +117,8 @@ impl Destinations for Redirected {
     }
 }
 
-/// A host that has no addresses: in the namespaces of these tests every address is local, and stands for a foreign one.
+/// Source of own addresses that has none: in the namespaces of these tests every address is local, and stands for a
+/// foreign one.
 #[derive(Clone, Copy)]
 pub struct NoHost;
 
@@ -131,7 +132,7 @@ impl OwnAddresses for NoHost {
     }
 }
 
-/// Rules as flags: `allow`, `-deny`, `+private`.
+/// Builds a policy from rules as flags: `allow`, `-deny`, `+private`.
 pub fn input(rules: &[&str]) -> PolicyInput {
     let mut input = PolicyInput { generation: 1, ..PolicyInput::default() };
     for rule in rules {
@@ -145,7 +146,7 @@ pub fn input(rules: &[&str]) -> PolicyInput {
     input
 }
 
-/// `--allow-host-port` for this port.
+/// Builds `--allow-host-port` for this port.
 pub fn host_port(port: u16) -> HostPort {
     HostPort { port: Port::new(port).unwrap(), source: Source::flag(port.to_string()) }
 }
@@ -154,7 +155,7 @@ pub fn policy(input: PolicyInput) -> Arc<Policy> {
     Arc::new(Policy::build(input).unwrap())
 }
 
-/// An egress with every listener on loopback.
+/// Egress with every listener on loopback.
 pub struct World {
     pub egress: Option<Egress>,
     pub http: SocketAddr,
@@ -162,7 +163,7 @@ pub struct World {
     pub transparent: SocketAddr,
     pub dns_udp: SocketAddr,
     pub dns_tcp: SocketAddr,
-    /// The listener of each open port of the host's loopback.
+    /// Addresses of the listeners of open ports of the host's loopback, each with that port.
     pub host_ports: Vec<(u16, SocketAddr)>,
     pub resolver: Arc<Scripted>,
     pub events: Arc<Memory>,
@@ -222,13 +223,13 @@ impl World {
         self.egress.as_ref().unwrap()
     }
 
-    /// Answers so for every name but denied ones, which have no address.
+    /// Sets this answer for every name except denied ones, which have no address.
     pub fn answer_all(&self, addrs: &[std::net::IpAddr]) {
         self.egress().policy().followed().for_each(|name| self.resolver.set(name.as_str(), &[]));
         self.resolver.set("*", addrs);
     }
 
-    /// Names that were looked up for connections.
+    /// Takes the names that were looked up for connections.
     pub fn take_asked(&self) -> Vec<String> {
         let policy = self.egress().policy();
         let is_followed = |asked: &String| policy.followed().any(|name| name.as_str() == asked);
@@ -240,7 +241,7 @@ pub fn connect(to: SocketAddr) -> TcpStream {
     try_connect(to).unwrap()
 }
 
-/// Like [`connect`], where the other end may reset at once.
+/// Connects like [`connect`], but the other end may reset at once.
 pub fn try_connect(to: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -249,7 +250,7 @@ pub fn try_connect(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads to the end of a head and gives it back as text.
+/// Reads to the end of a head and returns it as text.
 pub fn read_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     let mut one = [0];
@@ -264,7 +265,7 @@ pub fn read_head(stream: &mut impl Read) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// Everything until the end; a reset is `None`.
+/// Reads everything until the end; a reset is `None`.
 pub fn read_all(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
@@ -285,7 +286,7 @@ pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// One response with its body (by Content-Length).
+/// Reads one response with its body (by Content-Length).
 pub fn response(stream: &mut impl Read) -> (u16, String, Vec<u8>) {
     let head = read_head(stream);
     let length = field(&head, "content-length").map_or(0, |length| length.parse().unwrap());
@@ -294,7 +295,7 @@ pub fn response(stream: &mut impl Read) -> (u16, String, Vec<u8>) {
     (status(&head), head, body)
 }
 
-/// A tunnel by CONNECT, or the answer that refuses it.
+/// Opens a tunnel by CONNECT, or returns the answer that refuses it.
 pub fn tunnel(proxy: SocketAddr, authority: &str) -> Result<TcpStream, (u16, String, Vec<u8>)> {
     let mut stream = connect(proxy);
     stream.write_all(format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n").as_bytes()).unwrap();
@@ -308,7 +309,7 @@ pub fn tunnel(proxy: SocketAddr, authority: &str) -> Result<TcpStream, (u16, Str
     Err((status(&head), head, body))
 }
 
-/// A server that treats each connection with `serve`, in a thread each. It ends with the test process.
+/// Starts a server that treats each connection with `serve`, in a thread each. It ends with the test process.
 pub fn server(at: impl std::net::ToSocketAddrs, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind(at).unwrap();
     let address = listener.local_addr().unwrap();

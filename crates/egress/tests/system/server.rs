@@ -21,10 +21,10 @@ pub struct NameServer(Arc<Mutex<Vec<Asked>>>);
 
 enum Said {
     Records(Vec<Record>),
-    /// The same, and there would be more over TCP.
+    /// Records, with a flag that more of them are available over TCP.
     Truncated(Vec<Record>),
     Code(ResponseCode),
-    /// The first records, and the others beside them in a section that answers nothing.
+    /// Records of the answer, and others beside them in a section that answers nothing.
     Laden(Vec<Record>, Vec<Record>),
     Garbage,
     Nothing,
