@@ -1,8 +1,8 @@
 //! Sends one request to a server and passes its response back.
 //!
-//! The body goes up while the response is awaited, since a server may answer early, and a client that sent `Expect:
-//! 100-continue` waits for it. When the response is through before the body is, both connections end: the start of the
-//! next request is not known then.
+//! The body goes up while the response is awaited, since a server may answer early, and a client that sent
+//! `Expect: 100-continue` waits for it. When the response is through before the body is, both connections end: the
+//! start of the next request is not known then.
 
 use super::body::{CopyError, Way};
 use super::fields::response_fields;
