@@ -85,8 +85,9 @@ pub fn misplaced(documents: &[Document]) -> Vec<String> {
             .filter_map(|line| line.strip_prefix("| ")?.get(..5))
             .filter(|id| id.starts_with("S-"))
             .collect();
-        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] > pair[1]) {
-            errors.push(format!("{}: {} stands before {}", page.name, pair[0], pair[1]));
+        if let Some((first, second)) = numbers.iter().zip(numbers.iter().skip(1)).find(|(first, second)| first > second)
+        {
+            errors.push(format!("{}: {first} stands before {second}", page.name));
         }
         let link = format!("]({}) | ", page.name);
         let rows: Vec<&str> = table.text.lines().filter_map(|line| Some(line.split_once(&link)?.1)).collect();
