@@ -167,6 +167,7 @@ impl Rules<'_> {
             return Err(format!("what a person wrote to {EDITED} is gone, it is {now}"));
         }
         let Versions { old, new, .. } = self.versions;
+        let found = &without_kept_beside(found, old);
         if self.same(found, old) || self.same(found, new) {
             return Ok(());
         }
@@ -177,6 +178,18 @@ impl Rules<'_> {
         let nearest = [old, new].map(|version| difference(found, version)).into_iter().min_by_key(String::len);
         Err(format!("the workspace is half old and half new: {}", nearest.unwrap_or_default()))
     }
+}
+
+/// Leaves out old versions that lie beside the new one under a name that says so: what came out of the workspace and could not
+/// be removed. One that differs from the old version stays in the tree.
+fn without_kept_beside(found: &Tree, old: &Tree) -> Tree {
+    let mut tree = found.clone();
+    tree.retain(|name, entry| {
+        let Some((stem, rest)) = name.split_once(".nexus-conflict-") else { return true };
+        let below = rest.split_once('/').map_or(String::new(), |(_, below)| format!("/{below}"));
+        old.get(&format!("{stem}{below}")) != Some(entry)
+    });
+    tree
 }
 
 /// Returns the tree as if the paths that wait and are still old were new.
@@ -200,6 +213,15 @@ fn with_kept_back(found: &Tree, old: &Tree, new: &Tree, waiting: &BTreeSet<Strin
 mod tests {
     use super::*;
     use crate::tree::Entry;
+
+    #[test]
+    fn an_old_version_beside_the_new_one_is_no_half() {
+        let old = tree(&[("gone/a", "old"), ("f", "old")]);
+        let kept = tree(&[("f", "new"), ("gone.nexus-conflict-12ab/a", "old"), ("f.nexus-conflict-12ab", "old")]);
+        assert_eq!(without_kept_beside(&kept, &old), tree(&[("f", "new")]));
+        let other = tree(&[("f.nexus-conflict-12ab", "half"), ("new.nexus-conflict-12ab", "old")]);
+        assert_eq!(without_kept_beside(&other, &old), other);
+    }
 
     fn tree(files: &[(&str, &str)]) -> Tree {
         files
