@@ -1,6 +1,6 @@
 //! Causes of denials: one table from cause to code, HTTP status and SOCKS reply.
 
-use super::ranges::Class;
+use crate::net::rules::ranges::Class;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,12 +1,12 @@
 //! `nexus net check`: the decision about one target, reported in full. It asks the same functions as a connection does.
 
-use super::cause::DenyCode;
-use super::decide::{check_addrs, check_name};
-use super::methods::Methods;
-use super::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
-use super::policy::Policy;
-use super::ranges::{Class, classify};
-use super::target::{Host, Target};
+use crate::net::cause::DenyCode;
+use crate::net::decide::{check_addrs, check_name};
+use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
+use crate::net::policy::Policy;
+use crate::net::policy::methods::Methods;
+use crate::net::rules::ranges::{Class, classify};
+use crate::net::rules::target::{Host, Target};
 use serde::Serialize;
 use std::net::IpAddr;
 
@@ -94,7 +94,7 @@ fn dialled(permit: &Permit) -> Vec<IpAddr> {
 fn allowed(policy: &Policy, permit: &Permit) -> String {
     let by = match permit.rule() {
         Some(rule) => format!("the rule {} allows {}", rule.source, permit.target()),
-        None => format!("the mode {} allows {}", super::mode_name(policy.mode), permit.target()),
+        None => format!("the mode {} allows {}", crate::net::policy::mode_name(policy.mode), permit.target()),
     };
     let by = match policy.methods() {
         Methods::Any => by,

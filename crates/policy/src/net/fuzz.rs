@@ -1,13 +1,13 @@
 //! Properties of the parsers over arbitrary bytes, as plain functions: any fuzzer can drive them, and the tests of this
 //! crate do so with random bytes and with mutated cases of the attack table. Each panics where a property fails.
 
-use super::decide::{check_addrs, check_name};
-use super::packages::{self, Client, Needs};
-use super::permit::{Attempt, Moment, Next, Route, RuleRef, Way};
-use super::policy::{Policy, PolicyInput};
-use super::rule::{Source, parse_allow, parse_allow_private, parse_deny, parse_range};
-use super::target::{Host, Target};
-use super::vectors;
+use crate::net::decide::{check_addrs, check_name};
+use crate::net::packages::{self, Client, Needs};
+use crate::net::permit::{Attempt, Moment, Next, Route, RuleRef, Way};
+use crate::net::policy::{Policy, PolicyInput};
+use crate::net::rules::rule::{Source, parse_allow, parse_allow_private, parse_deny, parse_range};
+use crate::net::rules::target::{Host, Target};
+use crate::net::vectors;
 use nexus_model::capability::NetMode;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -7,69 +7,59 @@
 //!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
 //! * [`Budget`]: how much. [`Replay`]: all of it again, from a record.
 //!
+//! ```text
+//!  rules/: names, addresses, ports, rules ◀── policy/: Policy, its ceilings and limits ◀── decide/: the decision
+//!     ▲                                          ▲                                            ▲
+//!     └────────────── document/: YAML and JSON ──┘          explain, replay, vectors, fuzz ───┘
+//! ```
+//!
 //! Nothing here looks at a clock, a file or the network: `now` and addresses are arguments.
 
-mod agree;
-mod behind;
-mod budget;
-mod bypass;
-mod capability;
 mod cause;
-mod ceiling;
 mod decide;
 mod document;
 mod explain;
 #[doc(hidden)]
 pub mod fuzz;
-mod groups;
-mod host_port;
-mod item;
-mod listed;
-mod literal;
-mod methods;
-mod name;
 pub mod packages;
-mod pattern;
 mod permit;
 mod policy;
-mod ports;
-mod preset;
-mod proxied;
-mod ranges;
 mod replay;
-mod rule;
-mod rule_set;
-mod speech;
-mod target;
+mod rules;
 #[doc(hidden)]
 pub mod vectors;
-mod who;
 
-pub use agree::{Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni};
-pub use behind::Behind;
-pub use budget::{Budget, Charge, Spent};
-pub use bypass::Bypass;
-pub use capability::{CapabilityError, from_capability};
 pub use cause::{Cause, DenyCode};
+pub use decide::agree::{
+    Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni,
+};
+pub use decide::methods::check_method;
+pub use decide::proxied::{check_proxied, first_asked, the_proxy_itself};
 pub use decide::{check_addrs, check_dns, check_name, may_be_asked, recheck};
-pub use document::{DocumentError, DocumentTests, NetDocument};
+pub use document::capability::{CapabilityError, from_capability};
+pub use document::error::DocumentError;
+pub use document::item::{FullItem, Item, PortsItem};
+pub use document::preset::{ApprovalReason, Baseline, approval_reasons, expand};
+pub use document::{DocumentTests, NetDocument};
 pub use explain::{AddressTold, Decision, Explanation, explain, explain_attempt};
-pub use groups::{Groups, builtin_groups, read_groups};
-pub use host_port::{HostPort, HostPortError, is_loopback, parse_host_port, private_flag};
-pub use ipnet::IpNet;
-pub use item::{FullItem, Item, PortsItem};
-pub use methods::{Methods, check_method};
-pub use name::{HostError, Name};
-pub use pattern::{Pattern, PatternError};
+pub use ipnet::{IpNet, Ipv6Net};
 pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};
-pub use policy::{MissingSni, Narrower, Policy, PolicyError, PolicyInput, mode_name};
-pub use ports::{Ports, PortsError};
-pub use preset::{ApprovalReason, Baseline, approval_reasons, expand};
-pub use proxied::{check_proxied, first_asked, the_proxy_itself};
-pub use ranges::{Class, classify, forms};
+pub use policy::behind::Behind;
+pub use policy::budget::{Budget, Charge, Spent};
+pub use policy::methods::Methods;
+pub use policy::narrower::{MissingSni, Narrower};
+pub use policy::nat64::{DISCOVERY_NAME, nat64_prefixes};
+pub use policy::{Policy, PolicyError, PolicyInput, mode_name};
 pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
-pub use rule::{
+pub use rules::bypass::Bypass;
+pub use rules::groups::{Groups, builtin_groups, read_groups};
+pub use rules::host_port::{HostPort, HostPortError, is_loopback, parse_host_port, private_flag};
+pub use rules::name::{HostError, Name};
+pub use rules::pattern::{Pattern, PatternError};
+pub use rules::ports::{Ports, PortsError};
+pub use rules::ranges::{Class, classify, forms};
+pub use rules::rule::{
     AddressRule, AnyRule, Origin, Program, Rule, RuleError, RuleFault, Source, parse_allow, parse_allow_private,
     parse_deny, parse_range,
 };
-pub use target::{Host, Port, Target, TargetError};
+pub use rules::target::{Host, Port, Target, TargetError};

@@ -1,8 +1,8 @@
 //! Permission as a value: what only the decision can make, and what the dialler asks for.
 
-use super::cause::{Cause, DenyCode};
-use super::rule::{Program, Rule, Source};
-use super::target::{Host, Target};
+use crate::net::cause::{Cause, DenyCode};
+use crate::net::rules::rule::{Program, Rule, Source};
+use crate::net::rules::target::{Host, Target};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -56,7 +56,7 @@ pub struct RuleRef {
 }
 
 impl RuleRef {
-    pub(super) fn of(rule: &Rule) -> Self {
+    pub(in crate::net) fn of(rule: &Rule) -> Self {
         let by = rule.program.as_ref().map(|program| format!("@{}", program.0)).unwrap_or_default();
         Self { source: rule.source.clone(), text: rule.place() + &by }
     }
@@ -79,15 +79,15 @@ pub struct Denial {
 }
 
 impl Denial {
-    pub(super) fn new(cause: Cause, explanation: impl Into<String>) -> Self {
+    pub(in crate::net) fn new(cause: Cause, explanation: impl Into<String>) -> Self {
         Self { cause, code: cause.code(), rule: None, explanation: explanation.into(), allow_with: None }
     }
 
-    pub(super) fn by(self, rule: RuleRef) -> Self {
+    pub(in crate::net) fn by(self, rule: RuleRef) -> Self {
         Self { rule: Some(Box::new(rule)), ..self }
     }
 
-    pub(super) fn allow_with(self, flag: impl Into<String>) -> Self {
+    pub(in crate::net) fn allow_with(self, flag: impl Into<String>) -> Self {
         Self { allow_with: Some(flag.into()), ..self }
     }
 
@@ -109,7 +109,7 @@ impl Denial {
 
 /// View that the policy alone gives the egress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Shows {
+pub(in crate::net) enum Shows {
     /// The egress sees neither names nor requests.
     #[default]
     Nothing,
@@ -120,7 +120,7 @@ pub(super) enum Shows {
 }
 
 impl Shows {
-    pub(super) fn of(tls: bool, http: bool) -> Self {
+    pub(in crate::net) fn of(tls: bool, http: bool) -> Self {
         match (tls, http) {
             (true, _) => Self::Name,
             (false, true) => Self::Requests,
@@ -131,32 +131,32 @@ impl Shows {
 
 /// Grounds on which a name or address was let through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Basis {
-    pub(super) rule: Option<RuleRef>,
-    pub(super) private: bool,
-    pub(super) tls: bool,
+pub(in crate::net) struct Grant {
+    pub(in crate::net) rule: Option<RuleRef>,
+    pub(in crate::net) private: bool,
+    pub(in crate::net) tls: bool,
     /// True if HTTP without TLS is expected.
-    pub(super) http: bool,
+    pub(in crate::net) http: bool,
     /// The view of the egress by the demands of the policy alone, apart from its ceilings: a demand of a ceiling opens
     /// nothing.
-    pub(super) shows: Shows,
+    pub(in crate::net) shows: Shows,
     /// True if the connection must name its host, since the same server has a denied name too.
-    pub(super) must_name: bool,
+    pub(in crate::net) must_name: bool,
     /// True if a ceiling refuses the connection where it does not begin with TLS or HTTP as expected.
-    pub(super) refuse_unnamed: bool,
+    pub(in crate::net) refuse_unnamed: bool,
 }
 
 /// A name that may be resolved. Only [`super::check_name`] makes one, so no name is resolved before it is allowed.
 #[derive(Debug)]
 pub struct NameQuery {
-    pub(super) attempt: Attempt,
-    pub(super) name: super::name::Name,
-    pub(super) exact: bool,
+    pub(in crate::net) attempt: Attempt,
+    pub(in crate::net) name: super::rules::name::Name,
+    pub(in crate::net) exact: bool,
 }
 
 impl NameQuery {
     /// Returns the name to ask the resolver for; see [`super::Name::fqdn`].
-    pub fn name(&self) -> &super::name::Name {
+    pub fn name(&self) -> &super::rules::name::Name {
         &self.name
     }
 
@@ -193,11 +193,11 @@ pub enum Route<'a> {
 /// Permission to dial. Its fields are private and no function outside of this module's parent makes one.
 #[derive(Debug)]
 pub struct Permit {
-    pub(super) attempt: Attempt,
-    pub(super) addrs: Option<Vec<SocketAddr>>,
-    pub(super) basis: Basis,
-    pub(super) generation: u64,
-    pub(super) expires: Option<Moment>,
+    pub(in crate::net) attempt: Attempt,
+    pub(in crate::net) addrs: Option<Vec<SocketAddr>>,
+    pub(in crate::net) basis: Grant,
+    pub(in crate::net) generation: u64,
+    pub(in crate::net) expires: Option<Moment>,
 }
 
 impl Permit {

@@ -8,20 +8,21 @@
 //! A policy holds rules and where they were written, and no credentials: not the upstream proxy's address, and of a
 //! client's settings only hosts. A policy that was read from a record decides here and nowhere else.
 
-use super::behind::Behind;
-use super::budget::Budget;
-use super::bypass::Bypass;
-use super::cause::DenyCode;
-use super::ceiling::Ceiling;
-use super::decide::{check_addrs, check_dns, check_name, recheck};
-use super::host_port::HostPort;
-use super::methods::Methods;
-use super::permit::{Attempt, Basis, Denial, Moment, Next, Permit, Route, RuleRef, Way};
-use super::policy::{MissingSni, Policy, PolicyError};
-use super::rule::{AddressRule, AnyRule, Program};
-use super::rule_set::RuleSet;
-use super::target::{Host, Port, Target, TargetError};
-use ipnet::IpNet;
+use crate::net::cause::DenyCode;
+use crate::net::decide::{check_addrs, check_dns, check_name, recheck};
+use crate::net::permit::{Attempt, Denial, Grant, Moment, Next, Permit, Route, RuleRef, Way};
+use crate::net::policy::behind::Behind;
+use crate::net::policy::budget::Budget;
+use crate::net::policy::ceiling::Ceiling;
+use crate::net::policy::methods::Methods;
+use crate::net::policy::narrower::MissingSni;
+use crate::net::policy::{Policy, PolicyError};
+use crate::net::rules::bypass::Bypass;
+use crate::net::rules::host_port::HostPort;
+use crate::net::rules::rule::{AddressRule, AnyRule, Program};
+use crate::net::rules::rule_set::RuleSet;
+use crate::net::rules::target::{Host, Port, Target, TargetError};
+use ipnet::{IpNet, Ipv6Net};
 use nexus_model::capability::NetMode;
 use nexus_model::{Digest, canonical};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ struct Form {
     /// The servers behind denied names that one decision adds; a recorded policy has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     behind: Vec<Behind>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    nat64: BTreeSet<Ipv6Net>,
     own_listeners: Vec<SocketAddr>,
     generation: u64,
 }
@@ -252,7 +255,7 @@ impl Line {
     fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        let basis = Basis::default();
+        let basis = Grant::default();
         let (generation, expires) = (policy.generation, policy.expires);
         recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))

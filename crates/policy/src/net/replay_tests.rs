@@ -1,9 +1,10 @@
 //! A policy as a document and back.
 
-use super::super::policy::{Narrower, PolicyInput};
-use super::super::rule::{Rule, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
-use super::super::vectors::{AGREE, CASES, Rules};
 use super::*;
+use crate::net::policy::PolicyInput;
+use crate::net::policy::narrower::Narrower;
+use crate::net::rules::rule::{Rule, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
+use crate::net::vectors::{AGREE, CASES, Rules};
 
 fn rule(text: &str) -> Rule {
     parse_allow(text, Source::flag(text)).unwrap()

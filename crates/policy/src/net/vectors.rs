@@ -4,74 +4,19 @@
 //! absolute-form HTTP, SOCKS5, transparent TCP and DNS, with a resolver that answers [`Case::answers`]. [`CASES`] are
 //! about where a connection goes, [`AGREE`] about what is said on it.
 
+mod rules;
 mod says;
 
+use rules::OPEN;
+pub use rules::{DEFAULT, Rules};
 pub use says::{AGREE, Agree, Ask, Says};
 
-use super::cause::DenyCode;
-use super::decide::{check_addrs, check_name};
-use super::methods::Methods;
-use super::permit::{Attempt, Denial, Moment, Next, Permit, Way};
-use super::policy::{MissingSni, Policy, PolicyInput};
-use super::rule::{Origin, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
-use super::target::Target;
+use crate::net::cause::DenyCode;
+use crate::net::decide::{check_addrs, check_name};
+use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Way};
+use crate::net::rules::target::Target;
 use nexus_model::capability::NetMode;
 use std::net::IpAddr;
-
-/// Rules as a user writes them.
-#[derive(Debug, Clone, Copy)]
-pub struct Rules {
-    /// The mode of the network.
-    pub mode: NetMode,
-    /// The values of `--allow`.
-    pub allow: &'static [&'static str],
-    /// The values of `--deny`.
-    pub deny: &'static [&'static str],
-    /// The values of `--allow-private`.
-    pub allow_private: &'static [&'static str],
-    /// The operator's `trusted_ranges`.
-    pub trusted: &'static [&'static str],
-    /// Addresses of the host.
-    pub own: &'static [&'static str],
-    /// The operator's setting.
-    pub missing_sni: Option<MissingSni>,
-    /// The value of `--net-methods`.
-    pub methods: Methods,
-}
-
-impl Rules {
-    /// Returns the parts of a policy.
-    pub fn input(&self) -> Result<PolicyInput, Box<dyn std::error::Error>> {
-        let mut input = PolicyInput {
-            mode: Some(self.mode),
-            missing_sni: self.missing_sni,
-            methods: self.methods,
-            generation: 1,
-            ..PolicyInput::default()
-        };
-        for text in self.allow {
-            input.allow.push(parse_allow(text, Source::flag(*text))?);
-        }
-        for text in self.deny {
-            input.deny_any(parse_deny(text, Source::flag(*text))?);
-        }
-        for text in self.allow_private {
-            input.allow_any(parse_allow_private(text, Source { origin: Origin::Flag, ..Source::flag(*text) })?);
-        }
-        for text in self.trusted {
-            input.trusted_ranges.push(parse_range(text)?);
-        }
-        for text in self.own {
-            input.own_addresses.push(text.parse()?);
-        }
-        Ok(input)
-    }
-
-    /// Builds the policy of these rules.
-    pub fn policy(&self) -> Result<Policy, Box<dyn std::error::Error>> {
-        Ok(Policy::build(self.input()?)?)
-    }
-}
 
 /// Expected outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,18 +73,6 @@ impl Case {
     }
 }
 
-/// The default rules of section H.
-pub const DEFAULT: Rules = Rules {
-    mode: NetMode::Allowlist,
-    allow: &["example.test", "*.allowed.test"],
-    deny: &[],
-    allow_private: &[],
-    trusted: &[],
-    own: &["9.8.7.6", "192.168.77.1"],
-    missing_sni: None,
-    methods: Methods::Any,
-};
-
 /// An address of the public internet in these tests.
 pub const PUBLIC: &[&str] = &["11.22.33.44"];
 /// Two public addresses, one of each family.
@@ -147,7 +80,6 @@ pub const PUBLIC_BOTH: &[&str] = &["11.22.33.44", "2a00:aaaa::5"];
 
 const EMPTY: Rules = Rules { allow: &[], ..DEFAULT };
 const NONE: Rules = Rules { mode: NetMode::None, allow: &[], ..DEFAULT };
-const OPEN: Rules = Rules { mode: NetMode::Unrestricted, allow: &[], ..DEFAULT };
 const OPEN_DENY: Rules = Rules { deny: &["bad.test", "*.evil.test", "11.22.33.44", "2a00:bbbb::/32"], ..OPEN };
 const DENY_CASES: Rules = Rules { allow: &["*.allowed.test"], deny: &["Bad.Allowed.Test."], ..DEFAULT };
 const DENY_PORT: Rules = Rules { allow: &["example.test:80,443"], deny: &["example.test:80"], ..DEFAULT };

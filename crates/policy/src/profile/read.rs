@@ -232,7 +232,7 @@ fn variable(text: &str) -> Result<(), String> {
 fn host_path(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix('~').unwrap_or(text);
     if rest != text && rest.is_empty() {
-        return Err("~ is the whole home folder with all its keys: name a folder in it".to_owned());
+        return Err("~ is the whole home directory with all its keys: name a directory in it".to_owned());
     }
     plain_path(text, rest)
 }
@@ -335,7 +335,7 @@ debug: true
             ("env: {set: {A: 1}}\n", "1:16", "put it in quotes"),
             ("env: {pass: [\"A=B\"]}\n", "1:14", "no name of a variable"),
             ("fs: {ro: [data]}\n", "1:11", "must begin with / or ~/"),
-            ("fs: {ro: [\"~\"]}\n", "1:11", "the whole home folder"),
+            ("fs: {ro: [\"~\"]}\n", "1:11", "the whole home directory"),
             ("fs: {ro: [/a/../b]}\n", "1:11", "has .. in it"),
             ("fs: {ro: [{dst: /a}]}\n", "1:11", "src is missing"),
             ("fs: {ro: /a}\n", "1:10", "must be a list"),

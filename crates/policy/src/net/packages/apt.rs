@@ -1,7 +1,7 @@
 //! apt: `sources.list`, `*.sources` (deb822), `apt.conf`, and logins from `auth.conf`.
 
 use super::endpoint::{Credential, Endpoint, Login, Secret};
-use super::{DefaultIndex, Needs, PackagesError};
+use super::needs::{DefaultIndex, Needs, PackagesError};
 
 /// Reads a `sources.list`: `deb [OPTIONS] URI SUITE COMPONENTS`.
 pub fn read_apt_sources(needs: &mut Needs, text: &str) -> Result<(), PackagesError> {

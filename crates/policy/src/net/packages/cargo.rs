@@ -1,7 +1,8 @@
 //! cargo: `config.toml` files, and the `config.json` of an index.
 
+use super::endpoint::Endpoint;
 use super::endpoint::{Credential, Login, Secret};
-use super::{DefaultIndex, Needs, PackagesError, Setting};
+use super::needs::{DefaultIndex, Needs, PackagesError, Setting};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
@@ -26,8 +27,8 @@ pub fn read_cargo_config(files: &[&str], environment: &BTreeMap<String, String>)
         let Some(index) = text(registry, "index", &key)? else { continue };
         index_url(&mut needs, &key, index)?;
         if let Some(token) = text(registry, "token", &format!("registries.{name}.token"))? {
-            let (endpoint, _) = super::Endpoint::parse(&key, plain(index))
-                .map_err(|why| PackagesError::Endpoint { key: key.clone(), why })?;
+            let (endpoint, _) =
+                Endpoint::parse(&key, plain(index)).map_err(|why| PackagesError::Endpoint { key: key.clone(), why })?;
             let login = Login::Token(Secret::new(token));
             needs.credentials.push(Credential { target: endpoint.target, path: endpoint.path, login });
         }

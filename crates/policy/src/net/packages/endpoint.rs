@@ -1,7 +1,7 @@
 //! A place that a client connects to, from a URL, with the login in it split off.
 
-use crate::net::name::HostError;
-use crate::net::target::{Host, Port, Target, TargetError};
+use crate::net::rules::name::HostError;
+use crate::net::rules::target::{Host, Port, Target, TargetError};
 use std::fmt;
 use url::Url;
 

@@ -1,6 +1,6 @@
 //! The INI dialect of pip (Python's configparser) and npm: sections, `key = value`, lines that go on.
 
-use super::PackagesError;
+use super::needs::PackagesError;
 
 /// One setting of an INI file.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::endpoint::{Credential, Endpoint, Login, Secret};
 use super::ini::{self, Dialect, Entry};
-use super::{DefaultIndex, Needs, PackagesError};
+use super::needs::{DefaultIndex, Needs, PackagesError};
 use std::collections::BTreeMap;
 
 /// Reads what npm would: `files` from the weakest (global) to the strongest (project), then the environment over them.

@@ -1,7 +1,7 @@
 //! pip: `pip.conf` files and `PIP_*` variables.
 
 use super::ini::{self, Dialect, Entry};
-use super::{DefaultIndex, Needs, PackagesError, Setting};
+use super::needs::{DefaultIndex, Needs, PackagesError, Setting};
 use std::collections::BTreeMap;
 
 /// Reads what pip would: `files` from the weakest (global) to the strongest, then the environment over them.

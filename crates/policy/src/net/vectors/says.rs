@@ -1,13 +1,15 @@
 //! The second table: what a client says on a connection that was allowed, and whether it agrees with it.
 
-use super::super::agree::{Hello, Request, check_inner_host, check_not_http, check_sni};
-use super::super::cause::DenyCode;
-use super::super::decide::{check_addrs, check_name};
-use super::super::methods::{Methods, check_method};
-use super::super::permit::{Attempt, Denial, Moment, Next, Permit, Way};
-use super::super::policy::{MissingSni, Policy};
-use super::super::target::Target;
-use super::{DEFAULT, OPEN, Rules};
+use super::rules::{DEFAULT, OPEN, Rules};
+use crate::net::cause::DenyCode;
+use crate::net::decide::agree::{Hello, Request, check_inner_host, check_not_http, check_sni};
+use crate::net::decide::methods::check_method;
+use crate::net::decide::{check_addrs, check_name};
+use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Way};
+use crate::net::policy::Policy;
+use crate::net::policy::methods::Methods;
+use crate::net::policy::narrower::MissingSni;
+use crate::net::rules::target::Target;
 use nexus_model::capability::NetMode;
 
 /// One HTTP request of a case.
