@@ -15,7 +15,7 @@
 use crate::config::Limits;
 use crate::resolve::{ResolveError, Resolved, Resolver};
 use crate::shared::Shared;
-use nexus_policy::net::{Attempt, Behind, Name, Policy, forms};
+use nexus_policy::net::{Attempt, Behind, Name, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,7 +112,7 @@ fn among(
     attempt: &Attempt,
     to: impl IntoIterator<Item = IpAddr>,
 ) -> Vec<Behind> {
-    let forms: Vec<IpAddr> = to.into_iter().flat_map(forms).collect();
+    let forms: Vec<IpAddr> = to.into_iter().flat_map(|address| policy.forms(address)).collect();
     let mut found = Vec::new();
     let mut unknown = None;
     for name in policy.followed().filter(|name| policy.denies(name, attempt).is_some()) {

@@ -1,6 +1,7 @@
 //! Writes the audit log to a file.
 
-use crate::audit::{AuditError, Event, Sink};
+use crate::audit::Sink;
+use crate::audit_event::{AuditError, Event};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};

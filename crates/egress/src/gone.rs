@@ -42,13 +42,33 @@ pub(crate) async fn until_broken(client: &TcpStream) {
     }
 }
 
-/// Waits until the client gives up a connection that is being opened. A client that asks a proxy sends nothing before
-/// the answer; other clients may have sent everything and listen.
-pub(crate) async fn while_opening(by: Ingress, client: &TcpStream) {
-    match by {
-        Ingress::Connect | Ingress::Socks5 => until_ended(client).await,
-        Ingress::HttpAbsolute | Ingress::Transparent | Ingress::HostPort => until_broken(client).await,
+/// Client that waits until its connection is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting<'a> {
+    pub(crate) client: &'a TcpStream,
+    /// True if bytes that the client sent behind its request were read already.
+    pub(crate) has_sent: bool,
+}
+
+impl Waiting<'_> {
+    /// Waits until the client gives up a connection that is being opened. A client that asks a proxy usually sends
+    /// nothing before the answer, and its end means that it has gone; but if it has sent bytes, it may have sent
+    /// everything and listen, as other clients do.
+    pub(crate) async fn until_gone(self, by: Ingress) {
+        let asks = matches!(by, Ingress::Connect | Ingress::Socks5);
+        if asks && !self.has_sent {
+            until_ended(self.client).await;
+            if !has_bytes(self.client) {
+                return;
+            }
+        }
+        until_broken(self.client).await;
     }
+}
+
+/// Reports whether the client has sent bytes that are not read yet.
+fn has_bytes(client: &TcpStream) -> bool {
+    matches!(recv(client, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT), Ok((_, 1..)))
 }
 
 /// Waits until nothing reaches the client any more. Calls `ended` when the client ends its sending half; from then on

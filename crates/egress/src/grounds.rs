@@ -1,6 +1,7 @@
 //! Collects the inputs of a decision, for the record.
 
-use crate::audit::{Audit, AuditError, Event, EventKind};
+use crate::audit::Audit;
+use crate::audit_event::{AuditError, Event, EventKind};
 use crate::denials;
 use nexus_model::Digest;
 use nexus_policy::net::{AnyRule, Behind, Check, Denial, Host, MOST_BYTES, Moment, Policy};

@@ -17,7 +17,7 @@ use crate::hello::{self, Seen, ServerAnswer};
 use crate::inbuf::InBuf;
 use crate::ticket::{Flow, Ticket};
 use crate::tunnel::Stop;
-use nexus_policy::net::{Hello, check_second_sni, check_sni};
+use nexus_policy::net::{Hello, Host, check_second_sni, check_sni};
 use std::sync::{Mutex, PoisonError};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -95,6 +95,9 @@ pub(crate) async fn checked(
     let mut share = ticket.shared.heads.share();
     let (first, length) = next_hello(from, held, ticket, &mut share).await?;
     check_sni(&ticket.policy(), ticket.permit(), named(&first), ticket.shared.clock.now())?;
+    if let Seen::Sni(name) = &first {
+        ticket.note_asked(Host::parse_bytes(name).ok().as_ref());
+    }
     if matches!(first, Seen::NotTls | Seen::More) {
         // A server may take these bytes for a hello and read a host that is not seen here.
         if hello::begins_as_tls(held.bytes()) {

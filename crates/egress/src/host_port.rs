@@ -6,6 +6,7 @@
 //! The egress reads nothing of the bytes, so any protocol goes through. A client that is denied, or whose service is
 //! away, gets a reset: there is no protocol in which to explain it.
 
+use crate::gone::Waiting;
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
@@ -25,9 +26,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Co
             return tunnel::reset(&stream);
         }
     };
+    let waiting = Waiting { client: &stream, has_sent: false };
     let attempt = Attempt { target, way: Way::HostPort, program: None };
     let caller = Caller::of(Some(connection));
-    match shared.open(attempt, &caller, &stream, Speech::Unknown).await {
+    match shared.open(attempt, &caller, waiting, Speech::Unknown).await {
         Ok(opened) => carry(stream, InBuf::default(), opened).await,
         Err(refusal) => {
             drop(refusal);

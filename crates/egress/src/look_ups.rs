@@ -12,7 +12,7 @@
 //! exception: behind a company's proxy a host may have no name server that answers, and a name that a rule writes out
 //! was chosen by the user.
 
-use crate::audit::{Event, EventKind};
+use crate::audit_event::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::look_up_pool::Found;
@@ -87,38 +87,40 @@ impl Shared {
     }
 
     /// Looks up the name, together with all attempts that wait for it.
-    pub(crate) async fn look_up(&self, query: &NameQuery, limit: Duration) -> Found {
-        if let Some(known) = self.resolver.known(query.name()) {
+    pub(crate) async fn look_up(self: &Arc<Self>, query: &NameQuery, limit: Duration) -> Found {
+        let name = query.name();
+        if let Some(known) = self.resolver.known(name) {
             return known;
         }
-        let joined = self.look_ups.join(query.name(), limit);
-        // A wait can begin again because the attempt that looked up the name has left; it is no longer than an own one.
-        let found = timeout(self.limits.resolve_time + limit, joined.found(|| self.look_up_alone(query, limit)));
-        found.await.unwrap_or_else(|_| Err(silent(query.name())))
+        let alone = || Arc::clone(self).look_up_alone(name.clone(), query.is_exact(), limit);
+        let found = self.look_ups.join(query, limit, alone).found().await;
+        found.unwrap_or_else(|| {
+            let why = "the look-up ended without a result".to_owned();
+            Err(ResolveError::Local { name: name.to_string(), why })
+        })
     }
 
-    /// Looks up the name, in one of the places for look-ups.
-    async fn look_up_alone(&self, query: &NameQuery, limit: Duration) -> Found {
-        let name = query.name();
+    /// Looks up the name, in one of the places for look-ups. `is_exact` is true if a rule writes out the name.
+    async fn look_up_alone(self: Arc<Self>, name: Name, is_exact: bool, limit: Duration) -> Found {
         let turn = async {
-            if !query.is_exact() {
+            if !is_exact {
                 let longest = u64::try_from(self.limits.resolve_time.as_millis()).unwrap_or(u64::MAX);
                 let wait = self.look_ups.pace.take_within(self.clock.now().0, longest)?;
                 tokio::time::sleep(Duration::from_millis(wait)).await;
             }
-            self.look_ups.take(query.is_exact()).await
+            self.look_ups.take(is_exact).await
         };
         let Ok(Some(place)) = timeout(self.limits.resolve_time, turn).await else {
             let why = "the sandbox looks up too many names at one time".to_owned();
             return Err(ResolveError::Local { name: name.to_string(), why });
         };
-        let found = timeout(limit, self.resolver.lookup(name)).await;
+        let found = timeout(limit, self.resolver.lookup(&name)).await;
         drop(place);
-        found.unwrap_or_else(|_| Err(silent(name)))
+        found.unwrap_or_else(|_| Err(silent(&name)))
     }
 
     /// Returns the addresses of a name that the proxy looks up too, as far as this host knows them.
-    pub(crate) async fn known_here(&self, query: &NameQuery) -> Result<Vec<IpAddr>, Denial> {
+    pub(crate) async fn known_here(self: &Arc<Self>, query: &NameQuery) -> Result<Vec<IpAddr>, Denial> {
         let most = self.limits.resolve_time.min(LOOK_UP);
         let limit = self.silence.limit(query.name(), most);
         let found = self.look_up(query, limit).await;

@@ -19,7 +19,7 @@ use crate::own::own_among;
 use crate::shared::{Charged, Permitted, Shared};
 use nexus_policy::net::{
     Attempt, Class, Denial, Host, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
-    first_asked, forms, the_proxy_itself,
+    first_asked, the_proxy_itself,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -38,18 +38,21 @@ impl Shared {
     /// Returns the permit for a target that is an address, after a new decision if the kernel reports it as this
     /// host's.
     pub(crate) async fn literal(
-        &self,
+        self: &Arc<Self>,
         attempt: &Attempt,
         permit: Permit,
         grounds: &mut Grounds,
     ) -> Result<Permit, Denial> {
         if let Host::Address(address) = attempt.target.host {
+            // A rule for an address is the user's own choice.
+            self.know_nat64(&[address], permit.rule().is_some()).await.inspect_err(|_| grounds.check = None)?;
             self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
             (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
             grounds.behind = self.followed.among(&grounds.policy, attempt, [address]);
         }
         grounds.own = own_among(&grounds.policy, &*self.own, &ends(&permit))?;
-        if grounds.own.is_empty() && grounds.behind.is_empty() && grounds.policy.generation() == permit.generation() {
+        let is_same = grounds.policy.generation() == permit.generation() && grounds.policy.nat64().is_empty();
+        if grounds.own.is_empty() && grounds.behind.is_empty() && is_same {
             return Ok(permit);
         }
         match check_name(&*grounds.effective()?, attempt, grounds.at)? {
@@ -114,8 +117,8 @@ impl Shared {
             here |= self.is_here(&grounds.policy, *address)?;
         }
         for end in ends.iter().filter(|_| same_port) {
-            let known = forms(end.ip());
-            let same = at.iter().any(|at| forms(at.ip()).iter().any(|form| known.contains(form)));
+            let known = grounds.policy.forms(end.ip());
+            let same = at.iter().any(|at| grounds.policy.forms(at.ip()).iter().any(|form| known.contains(form)));
             if same || (here && self.is_here(&grounds.policy, *end)?) {
                 return Err(the_proxy_itself(target));
             }
@@ -131,7 +134,7 @@ impl Shared {
     /// Reports whether an address is this host's own.
     fn is_here(&self, policy: &Policy, address: SocketAddr) -> Result<bool, Denial> {
         let loops = |form: &IpAddr| matches!(classify(*form), Some(Class::Loopback | Class::Unspecified));
-        let known = forms(address.ip()).iter().any(|form| loops(form) || policy.is_own(*form));
+        let known = policy.forms(address.ip()).iter().any(|form| loops(form) || policy.is_own(*form));
         Ok(known || !own_among(policy, &*self.own, &[address])?.is_empty())
     }
 

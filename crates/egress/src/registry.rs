@@ -7,9 +7,11 @@ use crate::behind::Followed;
 use crate::grounds::InForce;
 use crate::own::{OwnAddresses, own_among};
 use crate::proxied::ends;
-use nexus_policy::net::{AnyRule, Behind, Denial, Moment, Permit, Policy, check_method, recheck};
+use nexus_policy::net::{
+    AnyRule, Behind, Denial, Ipv6Net, Moment as MonotonicMs, Permit, Policy, check_method, recheck,
+};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -61,7 +63,7 @@ impl Entry {
     }
 
     /// Checks that `policy` still allows the connection.
-    pub(crate) fn judge(&self, policy: &Policy, now: Moment) -> Result<(), Denial> {
+    pub(crate) fn judge(&self, policy: &Policy, now: MonotonicMs) -> Result<(), Denial> {
         if self.opaque.load(Ordering::Acquire) {
             check_method(policy, self.permit.target(), "", true)?;
         }
@@ -129,6 +131,9 @@ struct Inner {
     open: HashMap<u64, Arc<Entry>>,
 }
 
+/// Maximum number of prefixes of NAT64 that are kept: those of the networks that this host joins one after the other.
+const MAX_NAT64: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Registry(Mutex<Inner>);
 
@@ -155,10 +160,11 @@ impl Registry {
     }
 
     /// Enters a connection, unless the policy that is in force by now forbids it.
-    pub(crate) fn enter(&self, id: u64, entry: Arc<Entry>, now: Moment) -> Result<(), Denial> {
+    pub(crate) fn enter(&self, id: u64, entry: Arc<Entry>, now: MonotonicMs) -> Result<(), Denial> {
         let mut inner = self.inner();
         // A permit for one connection has a number of its own, which a policy that came meanwhile may have too.
-        if entry.once.is_some() || inner.policy.generation() != entry.permit.generation() {
+        let has_learned = !inner.policy.nat64().is_empty();
+        if has_learned || entry.once.is_some() || inner.policy.generation() != entry.permit.generation() {
             entry.judge(&inner.policy, now)?;
         }
         inner.open.insert(id, entry);
@@ -171,8 +177,10 @@ impl Registry {
 
     /// Puts `policy` in force and cuts the connections that it forbids. When this returns, all of them know it. Returns
     /// their number.
-    pub(crate) fn reload(&self, policy: Arc<Policy>, now: Moment) -> Result<usize, ReloadError> {
+    pub(crate) fn reload(&self, policy: Arc<Policy>, now: MonotonicMs) -> Result<usize, ReloadError> {
         let mut inner = self.inner();
+        let nat64 = inner.policy.nat64();
+        let policy = if nat64.is_empty() { policy } else { Arc::new(policy.with_nat64(nat64.clone())) };
         let (present, offered) = (inner.policy.generation(), policy.generation());
         if offered < present {
             return Err(ReloadError::Older { present, offered });
@@ -181,14 +189,35 @@ impl Registry {
             let same = *inner.policy.policy == *policy;
             return if same { Ok(0) } else { Err(ReloadError::Differs { generation: present }) };
         }
-        inner.policy = Arc::new(InForce::new(policy));
+        Ok(inner.put(policy, now))
+    }
+
+    /// Adds prefixes of NAT64 to the policy in force and cuts what it then forbids. Known prefixes stay: an answer must
+    /// not displace them.
+    pub(crate) fn learn_nat64(&self, found: &BTreeSet<Ipv6Net>, now: MonotonicMs) {
+        let mut inner = self.inner();
+        let known = inner.policy.nat64();
+        let room = MAX_NAT64.saturating_sub(known.len());
+        let new: Vec<Ipv6Net> = found.difference(known).copied().take(room).collect();
+        if new.is_empty() {
+            return;
+        }
+        let policy = Arc::new(inner.policy.with_nat64(known.iter().copied().chain(new).collect()));
+        inner.put(policy, now);
+    }
+}
+
+impl Inner {
+    /// Puts `policy` in force; returns the number of connections that it cuts.
+    fn put(&mut self, policy: Arc<Policy>, now: MonotonicMs) -> usize {
+        self.policy = Arc::new(InForce::new(policy));
         let mut cut = 0;
-        for entry in inner.open.values() {
-            if let Err(why) = entry.judge(&inner.policy, now) {
+        for entry in self.open.values() {
+            if let Err(why) = entry.judge(&self.policy, now) {
                 entry.cut(why);
                 cut += 1;
             }
         }
-        Ok(cut)
+        cut
     }
 }

@@ -6,7 +6,7 @@
 //! its kind is let go, and at the end. A kind is let go when it was not used for so long and another one needs its
 //! place. Where all places are in use, further kinds share lines that name no host.
 
-use crate::audit::Event;
+use crate::audit_event::Event;
 use nexus_policy::net::DenyCode;
 use std::collections::HashMap;
 use std::mem;
@@ -127,7 +127,7 @@ fn key(event: &Event) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::EventKind;
+    use crate::audit_event::EventKind;
 
     fn refusal(host: &str, id: u64, time_ms: u64) -> Event {
         Event { host: host.into(), code: DenyCode::NotInAllowlist, time_ms, ..Event::new(EventKind::Deny, id) }

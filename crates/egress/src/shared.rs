@@ -12,7 +12,8 @@
 //! leaves.
 
 use crate::approve::{Answer, Approver};
-use crate::audit::{Audit, Event, EventKind};
+use crate::audit::Audit;
+use crate::audit_event::{Event, EventKind};
 use crate::behind::Followed;
 use crate::bounds::Heads;
 use crate::buffers::Buffers;
@@ -20,10 +21,11 @@ use crate::clock::Clock;
 use crate::config::Limits;
 use crate::denials;
 use crate::dial::{DialError, Dialed, Dialer};
-use crate::gone;
+use crate::gone::{self, Waiting};
 use crate::grounds::Grounds;
 use crate::look_up_pool::LookUpPool;
 use crate::look_ups::{Silence, unknown_here};
+use crate::nat64::Nat64;
 use crate::own::{OwnAddresses, own_among};
 use crate::pace::Pace;
 use crate::programs::{Caller, Programs};
@@ -34,8 +36,8 @@ use crate::synthetic::Synthetic;
 use crate::ticket::Ticket;
 use crate::transparent::Destinations;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Next, Permit, Policy, Route, Spent, check_addrs,
-    check_name, check_sni,
+    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Host, Next, Permit, Policy, Route, Spent,
+    check_addrs, check_name, check_sni,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) own: Arc<dyn OwnAddresses>,
     pub(crate) followed: Followed,
     pub(crate) silence: Silence,
+    pub(crate) nat64: Nat64,
     pub(crate) look_ups: LookUpPool,
     /// Number of times that addresses or routes of this host changed.
     pub(crate) host_changes: AtomicU64,
@@ -171,6 +174,7 @@ impl Shared {
             own: parts.own,
             followed: Followed::default(),
             silence: Silence::default(),
+            nat64: Nat64::default(),
             host_changes: AtomicU64::new(0),
             resolver: parts.resolver,
             dialer: parts.dialer,
@@ -243,14 +247,14 @@ impl Shared {
         self: &Arc<Self>,
         attempt: Attempt,
         caller: &Caller,
-        client: &TcpStream,
+        waiting: Waiting<'_>,
         speech: Speech,
     ) -> Result<Opened, Refusal> {
         let way = attempt.way;
         tokio::select! {
             biased;
-            opened = self.open_for(attempt, caller, client, speech) => opened,
-            () = gone::while_opening(way, client) => Err(Refusal::Denied(denials::malformed("the client closed its connection"))),
+            opened = self.open_for(attempt, caller, waiting.client, speech) => opened,
+            () = waiting.until_gone(way) => Err(Refusal::Denied(denials::malformed("the client closed its connection"))),
         }
     }
 
@@ -272,8 +276,9 @@ impl Shared {
         }
     }
 
-    /// Decides about a further request on an existing connection, and records a denial.
-    pub(crate) fn again(&self, ticket: &Ticket) -> Result<(), Denial> {
+    /// Decides about a further request on an existing connection, and records a denial. `asked` is another host that
+    /// the request names.
+    pub(crate) fn again(&self, ticket: &Ticket, asked: Option<&Host>) -> Result<(), Denial> {
         let attempt = ticket.permit().attempt();
         if let Some(why) = ticket.entry.why() {
             self.denied(self.next_id(), attempt, &why);
@@ -292,7 +297,9 @@ impl Shared {
             self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
             return Err(denial);
         }
-        let recorded = grounds.must(&event(EventKind::Request, ticket.id), &self.audit);
+        let asked = asked.map(Host::to_string).into_iter().collect();
+        let request = Event { asked, ..event(EventKind::Request, ticket.id) };
+        let recorded = grounds.must(&request, &self.audit);
         recorded.map_err(|error| denials::internal(error.to_string()))
     }
 
@@ -407,6 +414,8 @@ impl Shared {
         let charged = self.paid_look_up(attempt, id, &query, grounds)?;
         let is_exact = query.is_exact();
         let found = self.look_up(&query, self.limits.resolve_time).await;
+        let found_here = found.as_ref().map(|found| found.addrs.as_slice()).unwrap_or_default();
+        self.know_nat64(found_here, is_exact).await.inspect_err(|_| grounds.check = None)?;
         self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
         // The policy may have changed meanwhile.
         (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());

@@ -1,15 +1,18 @@
 //! Accounts for an open connection: counts while it lives, settles when it is dropped.
 
-use crate::audit::{Event, EventKind};
+use crate::audit_event::{Event, EventKind};
 use crate::dial::{DialError, Received};
 use crate::grounds::InForce;
 use crate::registry::Entry;
 use crate::shared::Shared;
-use nexus_policy::net::{Charge, Denial, DenyCode, Moment, Permit};
+use nexus_policy::net::{Charge, Denial, DenyCode, Host, Moment, Permit};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+/// Maximum number of other hosts in the last line of a connection.
+const MAX_ASKED: usize = 8;
 
 /// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) struct Ticket {
     half_closed: AtomicBool,
     /// Address that answered.
     pub(crate) dialed: OnceLock<IpAddr>,
+    /// Other hosts that the connection named and that were let through.
+    asked: Mutex<Vec<String>>,
     /// Bytes of an upstream proxy's answers that are not counted yet.
     pub(crate) received: Received,
 }
@@ -50,6 +55,7 @@ impl Ticket {
             last: AtomicU64::new(begun.0),
             half_closed: AtomicBool::new(false),
             dialed: OnceLock::new(),
+            asked: Mutex::default(),
             received: Received::default(),
         }
     }
@@ -73,6 +79,15 @@ impl Ticket {
     pub(crate) fn failed(&self, error: &DialError) {
         let event = Event::of(EventKind::Fail, self.id, self.permit().attempt());
         self.shared.audit.note(&Event { code: DenyCode::Other, explanation: Some(error.to_string()), ..event });
+    }
+
+    /// Notes the host that the connection named and that was let through, for the record.
+    pub(crate) fn note_asked(&self, host: Option<&Host>) {
+        let Some(host) = host.filter(|host| **host != self.permit().target().host) else { return };
+        let (host, mut asked) = (host.to_string(), self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        if asked.len() < MAX_ASKED && !asked.contains(&host) {
+            asked.push(host);
+        }
     }
 
     /// Counts bytes before they are passed on; over the budget they are not passed on.
@@ -158,7 +173,9 @@ impl Drop for Ticket {
         if let Some(why) = &cut {
             event = event.denied(why);
         }
+        let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         let event = Event {
+            asked,
             dialed: self.dialed.get().copied(),
             bytes_up: Some(up),
             bytes_down: Some(down),

@@ -5,6 +5,7 @@
 //! the reason of a denial, so it gets a reset; the reason is in the audit and in the summary.
 
 use crate::denials;
+use crate::gone::Waiting;
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
@@ -49,8 +50,9 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
         }
     };
     let caller = Caller::of(Some(Connection { local: peer, remote }));
+    let waiting = Waiting { client: &stream, has_sent: false };
     let attempt = Attempt { target, way: Way::Transparent, program: None };
-    if let Ok(opened) = shared.open(attempt, &caller, &stream, Speech::Unknown).await {
+    if let Ok(opened) = shared.open(attempt, &caller, waiting, Speech::Unknown).await {
         carry(stream, InBuf::default(), opened).await;
     } else {
         shared.pause_after_refusal().await;

@@ -3,15 +3,16 @@
 
 mod support;
 
-use nexus_egress::{Limits, Lookup, Resolver};
+use nexus_egress::{Limits, Lookup, ResolveError, Resolved, Resolver};
 use nexus_policy::net::Name;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{World, connect, enter, eventually, input, read_head, server};
+use tokio::sync::watch;
 
 /// Starts a server that reads a head, then nothing, and never answers. It reports the head, and then the end of the
 /// connection.
@@ -106,6 +107,11 @@ fn a_look_up_ends_when_its_client_has_gone() {
         client.write_all(b"\x05\x01\x00\x05\x01\x00\x03\x08web.test\x01\xbb").unwrap();
         client
     };
+    let with_bytes = || {
+        let mut client = connect(world.http);
+        client.write_all(b"CONNECT web.test:443 HTTP/1.1\r\n\r\nQUIT\r\n").unwrap();
+        client
+    };
     let by_request = || {
         let mut client = connect(world.http);
         client.write_all(b"GET http://web.test:443/ HTTP/1.1\r\nHost: web.test:443\r\n\r\n").unwrap();
@@ -121,6 +127,7 @@ fn a_look_up_ends_when_its_client_has_gone() {
         (&by_connect as &dyn Fn() -> TcpStream, drop as fn(TcpStream)),
         (&by_connect, reset),
         (&by_socks, drop),
+        (&with_bytes, reset),
         (&by_request, reset),
         (&redirected, reset),
     ] {
@@ -130,4 +137,66 @@ fn a_look_up_ends_when_its_client_has_gone() {
         eventually("the end of the look-up", || waiting() == 0);
     }
     assert!(world.egress().summary().allowed.is_empty());
+}
+
+/// Resolver that answers when the gate opens, and counts the attempts that came to their look-up.
+struct Gate {
+    open: watch::Sender<bool>,
+    came: AtomicUsize,
+}
+
+impl Resolver for Gate {
+    fn lookup<'a>(&'a self, _name: &'a Name) -> Lookup<'a> {
+        Box::pin(async move {
+            self.open.subscribe().wait_for(|open| *open).await.unwrap();
+            Ok(Resolved { addrs: vec![Ipv4Addr::LOCALHOST.into()], ..Resolved::default() })
+        })
+    }
+
+    fn known(&self, _name: &Name) -> Option<Result<Resolved, ResolveError>> {
+        self.came.fetch_add(1, Ordering::SeqCst);
+        None
+    }
+}
+
+#[test]
+fn a_client_that_sends_all_at_once_and_listens_is_served() {
+    let gate = Arc::new(Gate { open: watch::channel(false).0, came: AtomicUsize::new(0) });
+    let at = server("127.0.0.1:0", |mut stream: TcpStream| {
+        let got = support::read_all(&mut stream).unwrap();
+        stream.write_all(&[b"got ", &got[..]].concat()).unwrap();
+    });
+    let port = at.port();
+    let world = World::with(input(&[&format!("+web.test:{port}")]), |config| config.resolver = gate.clone());
+    let connect_head = format!("CONNECT web.test:{port} HTTP/1.1\r\n\r\n").into_bytes();
+    let socks = [&b"\x05\x01\x00\x05\x01\x00\x03\x08web.test"[..], &port.to_be_bytes()].concat();
+    let begin = |to, bytes: &[u8]| {
+        let mut client = connect(to);
+        client.write_all(bytes).unwrap();
+        client
+    };
+    let came = |count| eventually("the attempts", || gate.came.load(Ordering::SeqCst) == count);
+    let mut clients = vec![begin(world.http, &connect_head), begin(world.socks, &socks)];
+    came(2);
+    // These bytes come when the request was read; those of the other clients are read with the request.
+    for client in &mut clients {
+        client.write_all(b"QUIT").unwrap();
+    }
+    clients.push(begin(world.http, &[&connect_head, &b"QUIT"[..]].concat()));
+    clients.push(begin(world.socks, &[&socks, &b"QUIT"[..]].concat()));
+    came(4);
+    for client in &clients {
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    // A client without bytes behind its request, which ends after the others, is taken for one that has gone.
+    let mut gone = begin(world.http, &connect_head);
+    gone.shutdown(Shutdown::Write).unwrap();
+    assert!(read_head(&mut gone).starts_with("HTTP/1.1 400"));
+    // Unread bytes are checked once in a second. A longer wait only makes the failure more certain.
+    std::thread::sleep(Duration::from_millis(1500));
+    gate.open.send(true).unwrap();
+    for mut client in clients {
+        let got = support::read_all(&mut client).unwrap();
+        assert!(got.ends_with(b"got QUIT"), "{}", String::from_utf8_lossy(&got));
+    }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use nexus_egress::{Limits, Lookup, ResolveError, Resolved, Resolver};
 use nexus_policy::net::Name;
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,11 +20,18 @@ struct Gate {
     open: watch::Sender<bool>,
     asked: AtomicUsize,
     waiting: AtomicUsize,
+    /// Number of attempts that came to their look-up, which each asks for a known answer first.
+    came: AtomicUsize,
 }
 
 impl Gate {
     fn new() -> Arc<Self> {
-        Arc::new(Self { open: watch::channel(false).0, asked: AtomicUsize::new(0), waiting: AtomicUsize::new(0) })
+        let [asked, waiting, came] = [(); 3].map(|()| AtomicUsize::new(0));
+        Arc::new(Self { open: watch::channel(false).0, asked, waiting, came })
+    }
+
+    fn came(&self) -> usize {
+        self.came.load(Ordering::SeqCst)
     }
 
     fn asked(&self) -> usize {
@@ -33,6 +40,22 @@ impl Gate {
 
     fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
+    }
+}
+
+/// Look-up that is counted while it waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn on(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -45,7 +68,7 @@ impl Resolver for Gate {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
             if name.as_str().ends_with("silent.test") || name.as_str().ends_with("late.test") {
-                self.waiting.fetch_add(1, Ordering::SeqCst);
+                let _waiting = Waiting::on(&self.waiting);
                 self.open.subscribe().wait_for(|open| *open).await.unwrap();
             }
             Ok(local())
@@ -53,12 +76,16 @@ impl Resolver for Gate {
     }
 
     fn known(&self, name: &Name) -> Option<Result<Resolved, ResolveError>> {
+        self.came.fetch_add(1, Ordering::SeqCst);
         (name.as_str() == "kept.test").then(|| Ok(local()))
     }
 }
 
 fn world(gate: &Arc<Gate>, port: u16, names: &[&str]) -> World {
-    let rules: Vec<String> = names.iter().map(|name| format!("+{name}:{port}")).collect();
+    with_rules(gate, &names.iter().map(|name| format!("+{name}:{port}")).collect::<Vec<_>>())
+}
+
+fn with_rules(gate: &Arc<Gate>, rules: &[String]) -> World {
     World::with(input(&rules.iter().map(String::as_str).collect::<Vec<_>>()), |config| {
         config.resolver = gate.clone();
         config.limits = Limits { look_ups: 8, resolve_time: Duration::from_secs(300), ..Limits::default() };
@@ -85,6 +112,22 @@ fn names_beneath_a_wildcard_starve_no_name_of_a_rule() {
 }
 
 #[test]
+fn a_name_of_a_rule_does_not_wait_with_a_wildcards() {
+    let (gate, port, other) = (Gate::new(), server("127.0.0.1:0", echo).port(), server("127.0.0.1:0", echo).port());
+    let rules = [format!("+*.silent.test:{port}"), format!("+*.w.test:{port}"), format!("+x.w.test:{other}")];
+    let world = with_rules(&gate, &rules);
+    let _silent: Vec<TcpStream> = (0..6).map(|n| ask(&world, &format!("n{n}.silent.test"), port)).collect();
+    eventually("all places taken", || gate.waiting() == 6);
+    // A rule writes this name out for the other port alone.
+    let mut waiting = ask(&world, "x.w.test", port);
+    eventually("the attempt at its look-up", || gate.came() == 7);
+    tunnel(world.http, &format!("x.w.test:{other}")).unwrap();
+    assert_eq!(gate.asked(), 7, "only the name of the rule was looked up");
+    gate.open.send(true).unwrap();
+    assert!(support::read_head(&mut waiting).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
 fn a_name_that_is_known_takes_no_place() {
     let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
     let names: Vec<String> = (0..9).map(|n| format!("n{n}.silent.test")).collect();
@@ -97,24 +140,54 @@ fn a_name_that_is_known_takes_no_place() {
     drop(silent);
 }
 
+/// Ends the sending half of each client, and waits for the answer that this ends its attempt.
+fn leave(clients: impl IntoIterator<Item = TcpStream>) {
+    let clients: Vec<TcpStream> = clients.into_iter().collect();
+    for client in &clients {
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for mut client in clients {
+        assert!(support::read_head(&mut client).starts_with("HTTP/1.1 400"));
+    }
+}
+
 #[test]
 fn one_look_up_serves_all_who_wait_for_a_name() {
     let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
     let world = world(&gate, port, &["late.test"]);
     let first = ask(&world, "late.test", port);
-    eventually("the first look-up", || gate.waiting() == 1);
+    eventually("the look-up", || gate.waiting() == 1);
+    let leaving: Vec<TcpStream> = (0..5).map(|_| ask(&world, "late.test", port)).collect();
     let mut clients: Vec<TcpStream> = (0..30).map(|_| ask(&world, "late.test", port)).collect();
-    // The one who looked the name up leaves: another one goes on in its place.
-    drop(first);
-    eventually("the second look-up", || gate.asked() == 2);
+    eventually("every attempt at its look-up", || gate.came() == 36);
+    // The look-up goes on for the others when the client that began it leaves.
+    leave([first]);
+    leave(leaving);
     gate.open.send(true).unwrap();
     for client in &mut clients {
         assert!(support::read_head(client).starts_with("HTTP/1.1 200"));
     }
-    assert_eq!(gate.asked(), 2);
-    // What comes later is another question.
+    assert_eq!(gate.asked(), 1, "the look-up began again");
+    // A later attempt asks another question.
     tunnel(world.http, &format!("late.test:{port}")).unwrap();
-    assert_eq!(gate.asked(), 3);
+    assert_eq!(gate.asked(), 2);
+}
+
+#[test]
+fn a_look_up_ends_with_the_last_client_that_waits_for_it() {
+    let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
+    let world = world(&gate, port, &["*.silent.test", "*.x.test"]);
+    for round in 1..=3 {
+        let twice = || (0..6).map(|n| ask(&world, &format!("n{n}.silent.test"), port)).collect::<Vec<_>>();
+        let (one, other) = (twice(), twice());
+        eventually("every attempt at its look-up", || gate.came() == 12 * round);
+        eventually("all places taken", || gate.waiting() == 6);
+        leave(one);
+        assert_eq!(gate.waiting(), 6, "other clients wait for these look-ups");
+        leave(other);
+        eventually("the end of the look-ups", || gate.waiting() == 0);
+    }
+    tunnel(world.http, &format!("a.x.test:{port}")).unwrap();
 }
 
 #[test]

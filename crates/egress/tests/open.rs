@@ -4,7 +4,7 @@
 
 mod support;
 
-use nexus_egress::{EventKind, Limits};
+use nexus_egress::{Event, EventKind, Limits};
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{MissingSni, PolicyInput};
 use std::io::{Read, Write};
@@ -110,4 +110,67 @@ fn a_late_or_oddly_begun_request_must_name_the_allowed_host() {
             assert_eq!(got.recv_timeout(support::PATIENCE).unwrap(), b"PING\r\n");
         }
     }
+}
+
+/// Waits for the last line of one connection.
+fn closed(world: &World) -> Event {
+    eventually("the end in the record", || world.events.has(EventKind::Close));
+    world.events.take().into_iter().find(|event| event.event == EventKind::Close).unwrap()
+}
+
+#[test]
+fn another_name_that_was_let_through_is_in_the_record() {
+    if outside_of_netns() {
+        return;
+    }
+    let got = listening(443);
+    server("127.0.0.1:80", |mut stream: TcpStream| {
+        while support::read_head(&mut stream).starts_with("GET") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let [_, world] = worlds();
+    for (name, asked) in [("Other.Test", &["other.test"][..]), ("web.test", &[])] {
+        let mut client = tunnel(world.http, "web.test:443").unwrap();
+        client.write_all(&hello(name, None)).unwrap();
+        got.recv_timeout(support::PATIENCE).unwrap();
+        drop(client);
+        let closed = closed(&world);
+        assert_eq!(closed.asked, asked, "{name}");
+        assert_eq!(closed.line().unwrap().contains("asked"), !asked.is_empty(), "an empty list is left out");
+    }
+    let names = ["web.test", "a.test", "A.test:80", "b.test"];
+    let mut client = tunnel(world.http, "web.test:80").unwrap();
+    for name in names {
+        write!(client, "GET / HTTP/1.1\r\nHost: {name}\r\n\r\n").unwrap();
+        assert_eq!(support::response(&mut client).0, 200);
+    }
+    let requests = || world.events.all().into_iter().filter(|event| event.event == EventKind::Request);
+    let each: Vec<Vec<String>> = requests().map(|event| event.asked).collect();
+    assert_eq!(each, [&[][..], &["a.test"], &["a.test"], &["b.test"]]);
+    // The last line has the first eight; each request has its own.
+    for number in 0..8 {
+        write!(client, "GET / HTTP/1.1\r\nHost: n{number}.test\r\n\r\n").unwrap();
+        assert_eq!(support::response(&mut client).0, 200);
+    }
+    assert_eq!(requests().next_back().unwrap().asked, ["n7.test"]);
+    drop(client);
+    let closed = closed(&world);
+    assert_eq!(closed.asked.len(), 8);
+    assert_eq!(closed.asked[..3], ["a.test", "b.test", "n0.test"]);
+}
+
+#[test]
+fn a_name_that_was_refused_is_not_in_the_list_of_the_record() {
+    if outside_of_netns() {
+        return;
+    }
+    let _got = listening(443);
+    let [_, world] = worlds();
+    let mut client = tunnel(world.http, "web.test:443").unwrap();
+    client.write_all(&hello("denied.test", None)).unwrap();
+    eventually("the cut in the record", || world.events.has(EventKind::Cut));
+    let cut = world.events.take().into_iter().find(|event| event.event == EventKind::Cut).unwrap();
+    assert_eq!(cut.asked, [""; 0]);
+    assert!(cut.explanation.unwrap().contains("denied.test"), "the reason names it");
 }

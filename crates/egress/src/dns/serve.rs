@@ -1,7 +1,7 @@
 //! Serves DNS over UDP and TCP.
 
 use super::answer::{answer, is_localhost, question};
-use crate::audit::{Event, EventKind};
+use crate::audit_event::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
 use crate::shared::Shared;

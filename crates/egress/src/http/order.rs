@@ -4,7 +4,9 @@ use super::fields::request_fields;
 use super::framing::{Body, request_body};
 use super::head::{HeadError, Request};
 use crate::denials;
-use nexus_policy::net::{self, Attempt, Denial, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host};
+use nexus_policy::net::{
+    self, Attempt, Denial, Host, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host,
+};
 use std::fmt::Write;
 
 /// Request that can be carried out, if it is allowed.
@@ -27,8 +29,8 @@ pub(crate) struct Forward {
     /// True if the client's connection ends after this request.
     pub(crate) close: bool,
     pub(crate) websocket: bool,
-    /// True if `Host` is the target. In an open network another name may stand there.
-    pub(crate) is_named: bool,
+    /// Host that `Host` names, if it is not the target. In an open network another name may stand there.
+    pub(crate) asked: Option<Host>,
     /// Minor version of the client, after `HTTP/1.`.
     pub(crate) minor: u8,
 }
@@ -37,7 +39,7 @@ impl Forward {
     /// Returns the head for an upstream proxy, with the whole URL; `None` if the proxy has to be asked for a tunnel.
     /// The head has no field that lets the proxy answer in the server's place.
     pub(crate) fn head_for_proxy(&self) -> Option<Vec<u8>> {
-        if self.websocket || !self.is_named {
+        if self.websocket || self.asked.is_some() {
             return None;
         }
         let mut parts = self.head.splitn(3, |byte| *byte == b' ');
@@ -146,9 +148,9 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
         put(&mut head, b"Upgrade", b"websocket");
     }
     head.extend_from_slice(b"\r\n");
-    let is_named = named == target;
+    let asked = (named != target).then_some(named.host);
     Ok(Order::Forward(Forward {
-        is_named,
+        asked,
         target,
         head,
         method: request.method.to_owned(),

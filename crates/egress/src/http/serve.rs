@@ -22,12 +22,13 @@ use super::order::{Forward, Inside, Order, Refused, order};
 use super::reply;
 use crate::bounds::Share;
 use crate::denials;
+use crate::gone::Waiting;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use crate::transparent::meant;
 use crate::tunnel::{self, Ends};
-use nexus_policy::net::{Attempt, Charge, Denial, Target, Way, check_method};
+use nexus_policy::net::{Attempt, Charge, Denial, Host, Target, Way, check_method};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -194,6 +195,10 @@ impl Client {
         self.fixed.clone().unwrap_or(Attempt { target, way, program: None })
     }
 
+    fn waiting(&self) -> Waiting<'_> {
+        Waiting { client: &self.stream, has_sent: !self.held.is_empty() }
+    }
+
     /// Gives back the read bytes and their share: the refusal may wait, and the client may not read.
     fn let_go(&mut self) {
         self.held = InBuf::default();
@@ -218,7 +223,7 @@ impl Client {
             }
         };
         let attempt = self.attempt(target, Way::Connect);
-        let opened = match self.shared.open(attempt, &self.caller, &self.stream, Speech::Unknown).await {
+        let opened = match self.shared.open(attempt, &self.caller, self.waiting(), Speech::Unknown).await {
             Ok(opened) => opened,
             Err(refusal) => {
                 self.shared.pause_after_refusal().await;
@@ -254,11 +259,13 @@ impl Client {
             self.shared.denied(self.shared.next_id(), &attempt, &denial);
             return self.refuse(&Refusal::Denied(denial), order).await;
         }
-        let reused = match self.reuse(&attempt) {
+        let asked = order.asked.as_ref();
+        let reused = match self.reuse(&attempt, asked) {
             Ok(reused) => reused,
             Err(denial) => return self.refuse(&Refusal::Denied(denial), order).await,
         };
         if let Some(mut opened) = reused {
+            opened.ticket.note_asked(asked);
             match exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await {
                 // A server may close a kept connection at any time; then it did nothing, and the request can be
                 // repeated.
@@ -266,13 +273,14 @@ impl Client {
                 outcome => return self.settle(outcome, opened, order).await,
             }
         }
-        match self.shared.open(attempt, &self.caller, &self.stream, Speech::PlainHttp).await {
-            Ok(opened) if opened.ticket.must_name() && !order.is_named => {
+        match self.shared.open(attempt, &self.caller, self.waiting(), Speech::PlainHttp).await {
+            Ok(opened) if opened.ticket.must_name() && asked.is_some() => {
                 let denial = denials::names_another(&order.target);
                 self.shared.denied(self.shared.next_id(), opened.ticket.permit().attempt(), &denial);
                 self.refuse(&Refusal::Denied(denial), order).await
             }
             Ok(mut opened) => {
+                opened.ticket.note_asked(asked);
                 let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
                 self.settle(outcome, opened, order).await
             }
@@ -281,12 +289,12 @@ impl Client {
     }
 
     /// Returns the kept connection if it fits, is alive, and the policy still allows it.
-    fn reuse(&mut self, attempt: &Attempt) -> Result<Option<Opened>, Denial> {
+    fn reuse(&mut self, attempt: &Attempt, asked: Option<&Host>) -> Result<Option<Opened>, Denial> {
         let Some(Kept { target, opened }) = self.kept.take() else { return Ok(None) };
         if target != attempt.target || !alive(&opened) {
             return Ok(None);
         }
-        match self.shared.again(&opened.ticket) {
+        match self.shared.again(&opened.ticket, asked) {
             Ok(()) => Ok(Some(opened)),
             Err(denial) => Err(denial),
         }

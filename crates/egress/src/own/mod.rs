@@ -16,7 +16,7 @@ pub use kernel::KernelRoutes;
 pub(crate) use watch::watch;
 
 use crate::denials;
-use nexus_policy::net::{Denial, Policy, forms};
+use nexus_policy::net::{Denial, Policy};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +37,7 @@ pub trait OwnAddresses: Send + Sync {
 pub fn own_among(policy: &Policy, own: &dyn OwnAddresses, to: &[SocketAddr]) -> Result<Vec<IpAddr>, Denial> {
     let mut found = Vec::new();
     for address in to {
-        for form in forms(address.ip()) {
+        for form in policy.forms(address.ip()) {
             if policy.is_own(form) || found.contains(&form) {
                 continue;
             }

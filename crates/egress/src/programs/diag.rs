@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
@@ -37,13 +38,16 @@ const MOST_STALE: usize = 16;
 pub struct SockDiag {
     socket: OwnedFd,
     asked: AtomicU32,
+    /// Is held from a question to its answer: another thread would take the answer for a stale one. A
+    /// look-up whose client has gone may still ask while the next one does.
+    turn: Mutex<()>,
 }
 
 impl SockDiag {
     /// Uses a socket that was made elsewhere.
     pub fn with(socket: OwnedFd) -> io::Result<Self> {
         rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
-        Ok(Self { socket, asked: AtomicU32::new(0) })
+        Ok(Self { socket, asked: AtomicU32::new(0), turn: Mutex::default() })
     }
 
     /// Opens a socket for the network of this process.
@@ -56,6 +60,7 @@ impl SockDiag {
 
     /// Returns the inode of the socket with these ends. `None` if no such socket exists, or no process holds it.
     pub fn inode(&self, connection: Connection) -> io::Result<Option<u64>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         rustix::net::send(&self.socket, &question(number, connection), SendFlags::empty())?;
         for _ in 0..MOST_STALE {
@@ -181,6 +186,21 @@ mod tests {
             drop(client);
             assert_eq!(diag.inode(Connection { local, remote }).unwrap(), None, "{listen}: closed, and nobody's");
         }
+    }
+
+    /// As when the client of a look-up has gone and the next look-up begins.
+    #[test]
+    fn threads_that_ask_at_one_time_get_their_own_answers() {
+        let diag = SockDiag::here().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, local) = listener.accept().unwrap();
+        let remote = server.local_addr().unwrap();
+        std::thread::scope(|scope| {
+            let ask = || (0..500).all(|_| diag.inode(Connection { local, remote }).unwrap() == Some(inode(&client)));
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            assert!(all.into_iter().all(|one| one.join().unwrap()));
+        });
     }
 
     #[test]

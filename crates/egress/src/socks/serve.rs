@@ -3,6 +3,7 @@
 use super::frame::{Command, Greeting, Step, greeting, request};
 use crate::denials;
 use crate::dial::DialError;
+use crate::gone::Waiting;
 use crate::http::carry::carry;
 use crate::inbuf::InBuf;
 use crate::programs::{Caller, Connection};
@@ -20,7 +21,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
     let mut held = InBuf::default();
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
-    match opened(&shared, command, &Caller::of(Some(connection)), &stream).await {
+    let waiting = Waiting { client: &stream, has_sent: !held.is_empty() };
+    match opened(&shared, command, &Caller::of(Some(connection)), waiting).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
                 carry(stream, held, opened).await;
@@ -67,7 +69,7 @@ async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> St
 }
 
 /// Opens the connection, or returns the code of the reply with the reason.
-async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream: &TcpStream) -> Result<Opened, u8> {
+async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, waiting: Waiting<'_>) -> Result<Opened, u8> {
     let unreadable = |denial: Denial, code: u8| {
         shared.unreadable(Way::Socks5, &denial);
         code
@@ -88,7 +90,7 @@ async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, stream:
         unreadable(denial, code)
     })?;
     let attempt = Attempt { target, way: Way::Socks5, program: None };
-    shared.open(attempt, caller, stream, Speech::Unknown).await.map_err(|refusal| match refusal {
+    shared.open(attempt, caller, waiting, Speech::Unknown).await.map_err(|refusal| match refusal {
         Refusal::Denied(denial) => denial.socks_reply(),
         Refusal::Unreachable(DialError::TimedOut { .. }) => 4,
         Refusal::Unreachable(DialError::Connect { source, .. }) => match source.kind() {
