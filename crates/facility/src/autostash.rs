@@ -14,34 +14,10 @@ use crate::fold::fold;
 use crate::meta::EntryType;
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State};
+use crate::stash::{Holds, NAMED, Stash};
 use crate::tree::{LayerTree, Node, Role};
-use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::os::fd::AsFd as _;
-
-/// Stashes that one command names.
-const NAMED: usize = 5;
-
-/// A commit with uncommitted changes that git took out of a working tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stash {
-    /// The file of the git directory that names it, or named it.
-    pub path: ByteText,
-    /// Its object id.
-    pub commit: String,
-}
-
-impl std::fmt::Display for Stash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (path, commit) = (self.path.as_path().display(), &self.commit);
-        write!(
-            f,
-            "The run says in {path} that git took uncommitted changes out of the working tree into the commit {commit}. If \
-             some of yours are missing: git stash show -p --include-untracked {commit} shows all that it has, and git \
-             stash apply {commit} brings all of that back"
-        )
-    }
-}
 
 /// Tells whether a path is that of a file that names such a commit.
 pub(crate) fn is_named_by(path: &[u8]) -> bool {
@@ -53,6 +29,12 @@ pub(crate) fn is_named_by(path: &[u8]) -> bool {
     }
 }
 
+/// Returns the git directory of a file that names such a commit.
+pub(crate) fn git_dir(path: &[u8]) -> &[u8] {
+    let parent = split(path).0;
+    if is_of_rebase(parent) { split(parent).0 } else { parent }
+}
+
 /// Tells whether a path is that of a directory in which `git rebase` keeps its state.
 fn is_of_rebase(path: &[u8]) -> bool {
     matches!(fold(split(path).1).as_ref(), b"rebase-merge" | b"rebase-apply")
@@ -62,7 +44,7 @@ fn is_of_rebase(path: &[u8]) -> bool {
 pub(crate) fn read(tree: &Workspace, path: &[u8]) -> Option<Stash> {
     let (parent, name) = split(path);
     let text = tree.dir(parent).and_then(|dir| read_small(dir.as_fd(), name)).ok()??;
-    commit_of(&text).map(|commit| Stash { path: ByteText(path.to_vec()), commit })
+    commit_of(&text).map(|commit| Stash::new(path, Holds::Stash(commit)))
 }
 
 fn commit_of(text: &[u8]) -> Option<String> {
@@ -88,7 +70,7 @@ pub(crate) fn note_stashes(tree: &LayerTree, plan: &mut CommitPlan, upper: &Work
             State::Commit if node.role != Role::Entry => gone(base, node),
             State::Park | State::Commit | State::Nothing => None,
         };
-        found.extend(stash.filter(|_| found.len() < NAMED).filter(|stash: &Stash| seen.insert(stash.commit.clone())));
+        found.extend(stash.filter(|_| found.len() < NAMED).filter(|stash: &Stash| seen.insert(stash.holds.clone())));
     }
     plan.tail.extend(notes);
     found

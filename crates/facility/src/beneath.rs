@@ -204,6 +204,14 @@ pub(crate) fn is_other_mount(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
 }
 
+/// Reports whether an error means that this user can reach nothing at a place.
+pub(crate) fn is_no_way(error: &io::Error) -> bool {
+    is_gone(error)
+        || is_other_mount(error)
+        || error.kind() == io::ErrorKind::PermissionDenied
+        || [Errno::LOOP, Errno::NAMETOOLONG].iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
+
 pub(crate) fn open_dir(root: BorrowedFd<'_>, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;

@@ -30,6 +30,7 @@ use self::pieces::{Finder, Piece, Pieces, Taker};
 use self::reading::{Content, Reading};
 use crate::beneath::Workspace;
 use crate::commit::ops::Op;
+use crate::git_objects;
 use crate::meta::EntryType;
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State};
@@ -133,7 +134,8 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
     }
     let mut beginning = Vec::new();
     reading.each(&new, 0..SAMPLE.min(new.all().end), |block| beginning.extend_from_slice(block))?;
-    if is_encoded(&beginning) {
+    // An object has its content compressed, however little that is.
+    if is_encoded(&beginning) || git_objects::stays(&reading.tree.nodes[at].path.0) {
         return Ok(true);
     }
     if gone.least_vague.is_some_and(|least| (changed.end - changed.start).saturating_mul(PART) >= least) {

@@ -8,6 +8,8 @@
 //!                                               in the workspace: stays, or its removal waits    ──▶ waits
 //! ```
 //!
+//! One that a person locked (`git worktree lock`) counts as there: it may be on a drive that is not mounted.
+//!
 //! Of a working tree outside, a run has nothing to write either: what it writes there is for another working tree that
 //! it made in the place of the one that it did not see. So everything in `worktrees/NAME` waits then.
 
@@ -46,7 +48,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             None => {}
         }
     }
-    judge_outside(walk, tree);
+    hold_kept(walk, tree);
     if going.is_empty() {
         return Ok(());
     }
@@ -78,29 +80,84 @@ pub(crate) fn shown(place: &[u8]) -> std::borrow::Cow<'_, str> {
     if place.is_empty() { "another place".into() } else { String::from_utf8_lossy(place) }
 }
 
-/// Holds back all changes in the directories of working trees outside of the workspace.
-fn judge_outside(walk: &Walk<'_>, tree: &mut LayerTree) {
-    // The working tree of each entry whose directory, or a directory around it, is that of one outside.
-    let mut places: Vec<Option<Rc<str>>> = vec![None];
-    let mut looked = 0;
+/// Holds back all changes in the directories of working trees that stay as they are: those outside of the workspace, and
+/// those inside that the layer takes away or replaces without an accept.
+fn hold_kept(walk: &Walk<'_>, tree: &mut LayerTree) {
+    let kept = kept(walk, tree);
+    if kept.is_empty() {
+        return;
+    }
+    // The reason of each entry whose directory, or a directory around it, is that of such a working tree.
+    let mut reasons: Vec<Option<Rc<(String, bool)>>> = vec![None];
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
-        let mut place = places[node.parent].clone();
-        if let Lower::Merged(found) = &node.rare.lower
-            && matches!(part_of(&found.at.0), Some(Part::One))
-        {
-            looked += 1;
-            let found = if looked <= MOST { outside(walk.base, &found.at.0) } else { Some(Vec::new()) };
-            place = found.map(|place| Rc::from(shown(&place)));
-        }
-        places.push(place.clone());
-        let Some(place) = place else { continue };
+        let reason = kept.get(&at).cloned().or_else(|| reasons[node.parent].clone());
+        reasons.push(reason.clone());
+        let Some(reason) = reason else { continue };
         let is_held = matches!(node.rare.verdict, Some(Verdict::Park(_)));
-        if !is_held && !is_nothing(tree, node) {
-            let why = format!("belongs to the working tree at {place}, which the run did not see");
-            tree.nodes[at].rare.verdict = Some(Verdict::Park(why));
+        if (!is_held || reason.1) && !is_nothing(tree, node) {
+            let rare = &mut tree.nodes[at].rare;
+            rare.verdict = Some(Verdict::Park(reason.0.clone()));
+            rare.in_unit = reason.1;
         }
     }
+}
+
+/// Returns the directories `worktrees/NAME` of the working trees that stay, with the reason why their entries wait and
+/// whether no accept brings a part of them.
+fn kept(walk: &Walk<'_>, tree: &LayerTree) -> HashMap<usize, Rc<(String, bool)>> {
+    let (mut found, mut by_path) = (HashMap::new(), HashMap::new());
+    let all = (1..tree.nodes.len()).filter_map(|at| match &tree.nodes[at].rare.lower {
+        Lower::Merged(found) if matches!(part_of(&found.at.0), Some(Part::One)) => Some((at, found)),
+        _ => None,
+    });
+    for (looked, (at, directory)) in all.enumerate() {
+        let place = if looked < MOST { outside(walk.base, &directory.at.0) } else { Some(Vec::new()) };
+        if let Some(place) = place {
+            let why = format!("belongs to the working tree at {}, which the run did not see", shown(&place));
+            found.insert(at, Rc::new((why, false)));
+            continue;
+        }
+        if by_path.is_empty() {
+            by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
+        }
+        if let Some(place) = replaced_inside(walk, tree, &by_path, &directory.at.0) {
+            let why = format!(
+                "belongs to the working tree at {}, whose own change waits or was rejected: accept that first",
+                shown(&place)
+            );
+            found.insert(at, Rc::new((why, true)));
+        }
+    }
+    found
+}
+
+/// Returns the working tree in the workspace that needs `worktrees/NAME`, which is `directory` of the workspace, as it is:
+/// the layer takes it away, moves it, changes the file by which it is found, or has another place in `gitdir`, and it stays.
+fn replaced_inside(
+    walk: &Walk<'_>,
+    tree: &LayerTree,
+    by_path: &HashMap<&[u8], usize>,
+    directory: &[u8],
+) -> Option<Vec<u8>> {
+    let Named::At(file) = named(walk.base, directory) else { return None };
+    let path = inside(walk.base, &file)?;
+    let is_there = !matches!(walk.base.stat(path), Ok(None));
+    if !is_there || goes_unasked(walk, tree, by_path, path) {
+        return None;
+    }
+    let is_changed = |path: &[u8]| by_path.get(path).is_some_and(|at| !tree.nodes[*at].same_content);
+    let mut above = path;
+    let is_taken = loop {
+        match by_path.get(above).map(|at| &tree.nodes[*at]) {
+            Some(node) => {
+                break node.role != Role::Entry || old_place(node).is_some() || above == path && is_changed(path);
+            }
+            None if above.is_empty() => break false,
+            None => above = split(above).0,
+        }
+    };
+    (is_taken || is_changed(&join(directory, b"gitdir"))).then(|| split(&file).0.to_vec())
 }
 
 /// Returns the working tree outside of the workspace that needs `worktrees/NAME`, which is `directory` of the
@@ -109,8 +166,16 @@ pub(crate) fn outside(base: &Workspace, directory: &[u8]) -> Option<Vec<u8>> {
     match named(base, directory) {
         Named::Nothing => None,
         Named::Unknown => Some(Vec::new()),
-        Named::At(file) => (inside(base, &file).is_none() && is_there(&file)).then(|| split(&file).0.to_vec()),
+        Named::At(file) => {
+            let is_needed = inside(base, &file).is_none() && (is_there(&file) || is_locked(base, directory));
+            is_needed.then(|| split(&file).0.to_vec())
+        }
     }
+}
+
+/// Reports whether a person locked a working tree, which may be on a drive that is not mounted (`git worktree lock`).
+fn is_locked(base: &Workspace, directory: &[u8]) -> bool {
+    !matches!(base.stat(&join(directory, b"locked")), Ok(None))
 }
 
 /// Returns the place from which a layer takes an entry of the workspace away.
@@ -202,8 +267,11 @@ fn needed_by(walk: &Walk<'_>, tree: &LayerTree, by_path: &HashMap<&[u8], usize>,
         Named::At(file) => file,
     };
     let is_needed = match inside(walk.base, &file) {
-        None => is_there(&file),
-        Some(path) => !matches!(walk.base.stat(path), Ok(None)) && !goes_unasked(walk, tree, by_path, path),
+        None => is_there(&file) || is_locked(walk.base, directory),
+        Some(path) => {
+            let is_there = !matches!(walk.base.stat(path), Ok(None)) || is_locked(walk.base, directory);
+            is_there && !goes_unasked(walk, tree, by_path, path)
+        }
     };
     is_needed.then(|| split(&file).0.to_vec())
 }
@@ -214,13 +282,27 @@ fn goes_unasked(walk: &Walk<'_>, tree: &LayerTree, by_path: &HashMap<&[u8], usiz
     loop {
         if let Some(node) = by_path.get(at).map(|node| &tree.nodes[*node]) {
             let is_held = || hold(node, walk.rules).is_some_and(|hold| !hold.is_accepted(walk.rules, node));
-            return node.role != Role::Entry && walk.rules.is_chosen(&node.path.0) && !is_held();
+            let moved = tree.nodes.iter().find(|one| {
+                node.claimed && matches!(&one.rare.lower, Lower::Moved(found) if *found.at.0 == *node.path.0)
+            });
+            let moves = moved.is_none_or(|one| {
+                let is_held = hold(one, walk.rules).is_some_and(|hold| !hold.is_accepted(walk.rules, one));
+                walk.rules.is_chosen(&one.path.0) && !is_held
+            });
+            return node.role != Role::Entry && moves && walk.rules.is_chosen(&node.path.0) && !is_held();
         }
         if at.is_empty() {
             return false;
         }
         at = split(at).0;
     }
+}
+
+/// Returns the path in the workspace that a `.git` file in the directory `place` of the workspace names.
+pub(crate) fn place_named(base: &Workspace, place: &[u8], text: &[u8]) -> Option<Vec<u8>> {
+    let from = [base.path().as_os_str().as_bytes(), b"/", place].concat();
+    let named = absolute(&from, text.strip_prefix(b"gitdir:")?.trim_ascii())?;
+    inside(base, &named).map(<[u8]>::to_vec)
 }
 
 /// Returns an absolute path without `.` and `..`; `None` for one that leads above the root.

@@ -2,6 +2,11 @@
 //! fuzzer, and the tests of this crate call them with every seed. Each panics where a property fails.
 
 use crate::git_index;
+use crate::git_packs::inflate::Inflater;
+use crate::git_packs::object_id::{Format, Hasher, Kind};
+use crate::git_packs::pack_index::PackIndex;
+use crate::git_packs::problem::Budget;
+use crate::git_packs::{loose, pack};
 use crate::git_refs::{RefFile, inside_git, is_head, is_symbolic, ref_file, target};
 
 /// An index: what is understood names no entry that leads out of the working tree or into a git directory, and an index hides
@@ -9,7 +14,7 @@ use crate::git_refs::{RefFile, inside_git, is_head, is_symbolic, ref_file, targe
 pub fn git_index(data: &[u8]) {
     for id in [20, 32] {
         let mut names = Vec::new();
-        let is_good = git_index::look(data, id, &mut |entry| names.push(entry.name.to_vec()));
+        let is_good = git_index::inspect(data, id, &mut |entry| names.push(entry.name.to_vec()));
         assert_eq!(git_index::problem(data, id).is_none(), is_good == Some(true));
         if is_good != Some(true) {
             continue;
@@ -22,7 +27,7 @@ pub fn git_index(data: &[u8]) {
     }
     let mut all = std::collections::HashSet::new();
     for id in [20, 32] {
-        git_index::look(data, id, &mut |entry| {
+        git_index::inspect(data, id, &mut |entry| {
             all.insert(entry.name.to_vec());
         });
     }
@@ -55,4 +60,55 @@ pub fn git_refs(data: &[u8]) {
     for name in crate::branches::refs(Some(data)) {
         assert!(!name.contains(&b'\n'));
     }
+}
+
+/// Bytes that the readers of objects may use for one input.
+const OBJECT_BYTES: u64 = 4 << 20;
+
+/// A pack and its index: the length of the index in four bytes, the index, the pack. Each whole object of a verified pack has
+/// the hash that the index says, by a reader that takes the stream at once. The same bytes are read as a loose object.
+pub fn git_packs(data: &[u8]) {
+    for format in [Format::Sha1, Format::Sha256] {
+        loose_object(data, format);
+        let Some((length, rest)) = data.split_first_chunk::<4>() else { continue };
+        let Some((index, pack)) = rest.split_at_checked(u32::from_be_bytes(*length) as usize) else { continue };
+        let Some(index) = PackIndex::parse(index.to_vec(), format) else { continue };
+        for at in 0..index.count().min(1000) {
+            let found = index.find(index.id(at));
+            assert!(found.is_none_or(|found| index.id(found) == index.id(at)));
+        }
+        if pack::verify(pack, pack.len() as u64, &index, &Budget::of(OBJECT_BYTES)).is_err() {
+            continue;
+        }
+        for at in 0..index.count() {
+            assert_eq!(index.find(index.id(at)), Some(at));
+            let Some(object) = index.offset(at).and_then(|offset| pack.get(offset as usize..)) else {
+                panic!("an object of a verified pack lies outside of it");
+            };
+            let kind = match object[0] >> 4 & 7 {
+                1 => Kind::Commit,
+                2 => Kind::Tree,
+                3 => Kind::Blob,
+                4 => Kind::Tag,
+                _ => continue,
+            };
+            let header = object.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+            let whole = miniz_oxide::inflate::decompress_to_vec_zlib(&object[header..]).unwrap_or_default();
+            assert!(is_it(format, kind, &whole, index.id(at)), "a verified object has another hash");
+        }
+    }
+}
+
+fn is_it(format: Format, kind: Kind, content: &[u8], id: &[u8]) -> bool {
+    let mut hasher = Hasher::new(format, kind, content.len() as u64);
+    hasher.update(content);
+    hasher.is(id)
+}
+
+/// No object is verified under the id of another one.
+fn loose_object(data: &[u8], format: Format) {
+    let budget = Budget::of(OBJECT_BYTES);
+    let id = vec![1; format.id_length()];
+    let result = loose::verify(data, data.len() as u64, (format, &id), &mut Inflater::new(&budget));
+    assert!(result.is_err(), "an object is verified under an id that is not its own");
 }

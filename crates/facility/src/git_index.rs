@@ -4,12 +4,15 @@
 //! `.git/hooks`, `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says,
 //! without git's leniency: what it does not understand is held back.
 
+pub(crate) mod damage;
 pub(crate) mod flags;
 pub mod in_place;
 mod lengths;
+pub(crate) mod meaning;
 mod sha1;
 mod stat_data;
 
+pub(crate) use self::lengths::lengths_by as id_lengths;
 use self::lengths::{Lengths, said_lengths};
 use self::stat_data::Settled;
 use crate::beneath::{Doing as _, IoFailure, join, names, open_file, split};
@@ -55,6 +58,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         }
         let dir = dirs.get(parent).doing("open", parent)?;
         let mut settled = Settled::AsItIs;
+        let mut compared = None;
         let why = match read(dir, name, &reads).doing("read", &one.path.0)? {
             Content::Other => None,
             Content::Closed => Some("a git index that cannot be read"),
@@ -66,6 +70,9 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
                 let counts = |length: usize, why: &str| said.contains(&length) || why == NAMES;
                 let problem = |length| problem(&bytes, length).filter(|why| counts(length, why));
                 let before = before(walk, tree, one.parent)?;
+                if let Some(covered) = one.covers.as_ref().filter(|old| old.meta.kind == EntryType::File) {
+                    compared = Some(meaning::compare(walk, covered, &bytes)?);
+                }
                 settled = stat_data::settled(&bytes, &before, fold(name).as_ref() != b"index");
                 let hides = || flags::hide_more(&bytes, &before).then_some(flags::HIDES);
                 [SHORT, LONG].into_iter().find_map(problem).or_else(hides)
@@ -84,6 +91,10 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         }
         if instead.is_some() {
             rare.instead = instead;
+        }
+        if let Some(compared) = compared {
+            (rare.same_entries, rare.refreshed) = (compared.is_same, compared.is_refreshed);
+            tree.indexes.extend(compared.note);
         }
     }
     Ok(())
@@ -164,7 +175,7 @@ const NAMES: &str = "a git index with names that no working tree may have";
 
 /// Returns why an index may not come unasked. Pure.
 pub(crate) fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
-    match look(bytes, id, &mut |_| {}) {
+    match inspect(bytes, id, &mut |_| {}) {
         Some(true) => None,
         Some(false) => Some(NAMES),
         None => Some(UNKNOWN),
@@ -240,7 +251,7 @@ pub(crate) struct Entry<'a> {
 
 /// Reports whether all names of an index are such as a tree can have; `None` for an index that git or this reader does
 /// not know. Gives each entry to `seen`.
-pub(crate) fn look(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
+pub(crate) fn inspect(bytes: &[u8], id: usize, seen: &mut dyn FnMut(&Entry<'_>)) -> Option<bool> {
     let end = bytes.len().checked_sub(id)?;
     let mut reader = Reader { bytes: &bytes[..end], at: 0 };
     if reader.take(4)? != MAGIC {

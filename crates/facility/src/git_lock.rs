@@ -59,7 +59,11 @@ pub(crate) fn find(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailur
 fn is_there(dirs: &mut LastDir<'_>, lock: &[u8]) -> Result<bool, IoFailure> {
     let (parent, name) = split(lock);
     match dirs.get(parent) {
-        Ok(dir) => Ok(stat_if_there(dir, name).doing("look at", lock)?.is_some()),
+        Ok(dir) => match stat_if_there(dir, name) {
+            // git makes no lock whose name is too long for the file system.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()) => Ok(false),
+            other => Ok(other.doing("look at", lock)?.is_some()),
+        },
         // A new or moved git directory, or a link: no git of the host works in it at this place.
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(false),

@@ -120,7 +120,7 @@ fn is_pointer(below: &[&[u8]]) -> bool {
 }
 
 /// Tells whether only git has such a path below a directory `objects`: a repository may have any name.
-fn has_shape(below: &[&[u8]]) -> bool {
+pub(crate) fn has_shape(below: &[&[u8]]) -> bool {
     match below {
         [directory, object] => {
             let is_object =
@@ -143,7 +143,7 @@ fn is_shared_index(name: &[u8]) -> bool {
     name.strip_prefix(b"sharedindex.").is_some_and(|sum| matches!(sum.len(), 40 | 64) && is_hex(sum))
 }
 
-fn is_hex(name: &[u8]) -> bool {
+pub(crate) fn is_hex(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_hexdigit)
 }
 

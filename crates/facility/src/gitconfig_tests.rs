@@ -221,19 +221,25 @@ fn what_hides_changes_from_people_or_hooks_waits() {
         // A hook of the user's own may hold in every repository.
         assert_eq!((fresh(bad).len(), fresh(good).len()), (1, 0), "new: {bad}");
     }
-    for text in [
-        "[core]\nfileMode = false",
-        "[core]\nsymlinks = false",
-        "[core]\nignoreCase = true",
-        "[core]\nprecomposeUnicode = true",
-        "[core]\nautocrlf = input",
-        "[core]\neol = lf",
-        "[core]\nsafecrlf = warn",
+    for (inert, hiding) in [
+        ("fileMode = true", "fileMode = false"),
+        ("fileMode", "fileMode = no"),
+        ("symlinks = true", "symlinks = false"),
+        ("symlinks", "symlinks = "),
+        ("ignoreCase = false", "ignoreCase = true"),
+        ("ignoreCase = off", "ignoreCase"),
+        ("autocrlf = false", "autocrlf = input"),
+        ("autocrlf = false", "autocrlf = true"),
+        ("eol = lf", "eol = crlf"),
+        ("precomposeUnicode = true", "checkStat = minimal"),
+        ("safecrlf = warn", "trustctime = false"),
     ] {
-        assert_eq!(
-            (diff("[core]\nbare = false\n", &format!("[core]\nbare = false\n{text}")).len(), fresh(text).len()),
-            (1, 0)
-        );
+        for text in [inert, hiding] {
+            let later = format!("[core]\nbare = false\n[core]\n{text}");
+            assert_eq!(diff("[core]\nbare = false\n", &later).len(), 1, "in a repository that was there: {text}");
+        }
+        assert_eq!(fresh(&format!("[core]\n{inert}")), [""; 0], "{inert}");
+        assert_eq!(fresh(&format!("[core]\n{hiding}")).len(), 1, "{hiding}");
     }
 }
 

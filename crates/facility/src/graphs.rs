@@ -1,8 +1,8 @@
-//! Leaves out the commit graphs of git that a run wrote.
+//! Leaves out the commit graphs and multi-pack indexes of git that a run wrote.
 //!
 //! git believes a commit graph which tree a commit has: one that says something else hides changed files from `git status` and
 //! `git diff`. It is a cache, without which git works, and which `git gc` makes again. So the workspace keeps its own, without asking
-//! for an accept.
+//! for an accept. The same goes for a multi-pack index, by which git finds an object in a pack: it says what an id stands for.
 
 use crate::bare;
 use crate::beneath::{IoFailure, split};
@@ -13,7 +13,7 @@ use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 
 /// Says why a graph waits that cannot be left out.
-const GRAPH: &str = "a commit graph of git, which can hide changes";
+const GRAPH: &str = "a commit graph or multi-pack index of git, which can hide changes";
 /// Says why a directory waits in which there may be graphs.
 const MOVED: &str = "a directory that becomes a part of git's";
 
@@ -28,14 +28,17 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -
             (EntryType::Directory, Lower::Moved(_)) => Verdict::Park(MOVED.to_owned()),
             (EntryType::File, _) if depth > 2 => {
                 let covers_other = one.covers.as_ref().is_some_and(|old| old.meta.kind != EntryType::File);
-                if covers_other || one.group().is_some() { Verdict::Park(GRAPH.to_owned()) } else { Verdict::LeaveOut }
+                let is_shared = one.group().is_some();
+                // `git clone` within the workspace shares the file with the new repository.
+                if is_shared && is_below_packs(&one.path.0) && lower_path(&tree.nodes[above(tree, at, depth)]).is_none()
+                {
+                    continue;
+                }
+                if covers_other || is_shared { Verdict::Park(GRAPH.to_owned()) } else { Verdict::LeaveOut }
             }
             _ => continue,
         };
-        let mut top = at;
-        for _ in 0..depth {
-            top = tree.nodes[top].parent;
-        }
+        let top = above(tree, at, depth);
         let is_of_git = inside_git(&one.path.0).is_some()
             || bare.contains(&top)
             || lower_path(&tree.nodes[top]).map_or(Ok(false), |base| bare::is_one(walk.base, base))?;
@@ -49,7 +52,21 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -
     Ok(())
 }
 
-/// Tells how far below its git directory a graph lies, or a directory on the way to the graphs.
+/// Returns the directory so many levels above an entry.
+fn above(tree: &LayerTree, at: usize, levels: usize) -> usize {
+    (0..levels).fold(at, |at, _| tree.nodes[at].parent)
+}
+
+/// Tells whether a path is that of a multi-pack index: it lies among the packs.
+fn is_below_packs(path: &[u8]) -> bool {
+    let (parent, name) = split(path);
+    fold(name).starts_with(MULTI) || fold(split(parent).1).starts_with(MULTI)
+}
+
+/// The beginning of the names of multi-pack indexes, their bitmaps, and the directory of those that are split.
+const MULTI: &[u8] = b"multi-pack-index";
+
+/// Tells how far below its git directory a graph or a multi-pack index lies, or a directory on the way to these and to objects.
 fn depth(path: &[u8]) -> Option<usize> {
     let mut names = Vec::new();
     let mut rest = path;
@@ -60,9 +77,11 @@ fn depth(path: &[u8]) -> Option<usize> {
     }
     let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
     match names.as_slice() {
-        [_, b"commit-graphs", b"info", b"objects"] => Some(4),
+        [_, b"commit-graphs", b"info", b"objects"] | [_, b"multi-pack-index.d", b"pack", b"objects"] => Some(4),
         [b"commit-graph" | b"commit-graphs", b"info", b"objects", ..] => Some(3),
-        [b"info", b"objects", ..] => Some(2),
+        [multi, b"pack", b"objects", ..] if multi.starts_with(MULTI) => Some(3),
+        [b"info" | b"pack", b"objects", ..] => Some(2),
+        [two, b"objects", ..] if two.len() == 2 && two.iter().all(u8::is_ascii_hexdigit) => Some(2),
         [b"objects", ..] => Some(1),
         _ => None,
     }
@@ -81,6 +100,15 @@ mod tests {
             (".git/objects/info/commit-graphs/graph-1.graph", Some(4)),
             ("objects/info/commit-graphs", Some(3)),
             ("a.git/objects/info", Some(2)),
+            (".git/objects/pack/multi-pack-index", Some(3)),
+            (".git/objects/pack/Multi-Pack-Index-12.bitmap", Some(3)),
+            ("b.git/objects/pack/multi-pack-index.d", Some(3)),
+            ("b.git/objects/pack/multi-pack-index.d/multi-pack-index-chain", Some(4)),
+            (".git/objects/pack", Some(2)),
+            (".git/objects/ab", Some(2)),
+            (".git/objects/pack/pack-1.idx", None),
+            (".git/objects/ab/cd", None),
+            ("pack/multi-pack-index", None),
             ("a.git/objects", Some(1)),
             (".git/objects/info/packs", None),
             (".git/info/commit-graph", None),

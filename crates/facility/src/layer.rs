@@ -7,11 +7,11 @@
 //! ```
 //! The directory is locked (flock) while a process holds a [`Layer`], so that a recovery does not take a running one.
 
+pub(crate) mod index_notes;
 mod locked;
 mod reading;
 
 pub(crate) use self::locked::Locked;
-use crate::autostash::Stash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::decide::{Needs, survey};
@@ -25,6 +25,7 @@ use crate::commit::stage::remove_slots;
 use crate::commit::steps::IN_MEMORY;
 use crate::faults::{Comparison, Faults, Step};
 use crate::identity::Home;
+use crate::layer::index_notes::write_notes;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::close_again;
 use crate::origin::with_stamps_of_a_way_back;
@@ -34,6 +35,7 @@ use crate::recorded::Recorded;
 use crate::report::Report;
 use crate::spare::{self, Spares};
 use crate::started::{self, Clocks, Started};
+use crate::stash::Stash;
 use crate::sync::sync_tree;
 use crate::top::Top;
 use crate::tree::{LayerTree, Own, Role};
@@ -441,6 +443,7 @@ impl Layer {
 
     /// Parks the layer with these changes, and returns them.
     fn write_parked(&self, tree: LayerTree, rules: &Rules, report: &Report) -> Result<Vec<Change>, IoFailure> {
+        write_notes(&self.root, &tree, &self.faults)?;
         self.park_as(report.written(&tree, rules))?;
         if report.len() <= IN_MEMORY {
             return Ok(report.lines(&tree, rules).collect());

@@ -18,7 +18,7 @@
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the
 //!   report).
 //! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `copies`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`,
+//!   `copies`, `databases`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`,
 //!   [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
@@ -41,6 +41,7 @@ mod compare;
 mod copies;
 mod copy;
 mod copy_trees;
+mod databases;
 pub mod diff;
 mod empty;
 mod errors;
@@ -50,17 +51,22 @@ mod fold;
 mod further_trees;
 #[doc(hidden)]
 pub mod fuzz;
+mod git_damage;
 mod git_index;
 mod git_lock;
 mod git_names;
 mod git_objects;
+mod git_packs;
 mod git_refs;
 pub mod gitconfig;
 pub mod going;
 mod graphs;
+mod halves;
 mod hardlinks;
 pub mod identity;
 mod in_the_way;
+mod incomplete;
+mod index_notes;
 pub mod layer;
 mod leads;
 mod led_to;
@@ -74,6 +80,7 @@ mod names;
 mod names_list;
 mod names_table;
 mod nested;
+mod object_steps;
 mod opened;
 pub mod origin;
 mod orphans;
@@ -84,10 +91,12 @@ pub(crate) mod own;
 mod part;
 pub mod plan;
 pub mod protected;
+mod reading;
 mod reads;
 mod recorded;
 mod refs_by_content;
 mod remove;
+mod replaced;
 mod report;
 mod rest;
 mod scan;
@@ -97,20 +106,22 @@ pub(crate) mod shared_path;
 pub(crate) mod sources;
 pub mod spare;
 pub mod started;
+mod stash;
 pub mod state_file;
 mod submodules;
 mod sync;
+mod tie;
 pub mod top;
 pub mod tree;
 mod unmade;
 mod unmarked;
 mod upper;
 mod verdict;
+mod waiting_refs;
 mod walk;
 mod with_index;
 mod xattr;
 
-pub use autostash::Stash;
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{
@@ -138,3 +149,4 @@ pub use reads::Reads;
 pub use refs_by_content::stands_for_another;
 pub use spare::Spares;
 pub use started::Started;
+pub use stash::{Holds, Stash};

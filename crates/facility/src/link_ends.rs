@@ -5,7 +5,8 @@
 //! where they lead.
 
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, split};
+pub(crate) use crate::beneath::is_no_way;
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::link_steps::{Links, MAX_PATH, Steps, TOO_LONG, Target, Way, is_too_long};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
@@ -14,7 +15,6 @@ use crate::walk::{LastDir, Walk, lower_path};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -128,14 +128,6 @@ pub(crate) fn link(base: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoF
         Err(error) if is_no_way(&error.into()) => Ok(None),
         Err(error) => Err(error).doing("read the link", path),
     }
-}
-
-/// Reports whether an error means that this user can reach nothing at a place.
-pub(crate) fn is_no_way(error: &io::Error) -> bool {
-    is_gone(error)
-        || is_other_mount(error)
-        || error.kind() == io::ErrorKind::PermissionDenied
-        || [Errno::LOOP, Errno::NAMETOOLONG].iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
 /// Tells where links lead.

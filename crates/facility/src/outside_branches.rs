@@ -1,6 +1,6 @@
 //! Holds back the branches of working trees outside of the workspace (`git worktree add`).
 //!
-//! Where such a branch changed or went, `git status` in that working tree would show what no one did there, and the
+//! If such a branch changed or went, `git status` in that working tree would show what no one did there, and the
 //! next commit of the user would undo what the run committed. A run does not see the working tree, and git keeps its
 //! branch from others.
 

@@ -227,7 +227,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             if !own_mount(&covered.meta) {
                 add(&covered.at.0, Outside::Blocked);
             }
-            if tree.is_fresh(covered) {
+            if tree.is_fresh(covered) && !node.rare.refreshed {
                 add(&covered.at.0, Outside::Changed);
             }
         }

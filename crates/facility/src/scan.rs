@@ -95,6 +95,8 @@ impl Scanner<'_> {
                     // A link may lead to where it will be.
                     let why = "a git repository without the name .git that moves".to_owned();
                     result.protected = Some((SharedPath::from(at.clone()).text(), why));
+                } else if result.protected.is_none() && crate::replaced::is_separate(self.base, &at)? {
+                    result.protected = Some((SharedPath::from(at.clone()).text(), GOES.to_owned()));
                 }
             }
             for name in all {

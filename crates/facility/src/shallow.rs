@@ -8,6 +8,7 @@ use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::facts::Version;
 use crate::fold::fold;
 use crate::git_names::SHALLOW;
+use crate::halves::{NEEDS_OBJECTS, comes, refuse};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
@@ -35,8 +36,14 @@ impl Walk<'_> {
                 longer.push(at);
             }
         }
-        for at in longer.into_iter().filter(|at| is_fetched(tree, tree.nodes[*at].parent)).collect::<Vec<_>>() {
-            tree.nodes[at].rare.verdict = Some(Verdict::Commit);
+        for at in longer {
+            let objects = new_objects(tree, tree.nodes[at].parent);
+            if objects.iter().any(|object| !comes(self.rules, &tree.nodes[*object])) {
+                // By the name of the file, or with what is protected.
+                refuse(self.rules, &mut tree.nodes[at], NEEDS_OBJECTS);
+            } else if !objects.is_empty() && notes_fetch(tree, tree.nodes[at].parent) {
+                tree.nodes[at].rare.verdict = Some(Verdict::Commit);
+            }
         }
         if cut.is_empty() {
             return Ok(());
@@ -73,16 +80,22 @@ impl Walk<'_> {
     }
 }
 
-/// Tells whether a layer brings objects to a git directory and notes a fetch there, as `git fetch --unshallow` does.
-/// Without the objects git would take the repository for damaged.
-fn is_fetched(tree: &LayerTree, git_dir: usize) -> bool {
-    let top = &*tree.nodes[git_dir].path.0;
-    let (mut has_objects, mut has_fetched) = (false, false);
-    for node in tree.nodes.iter().skip(1).filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
-        has_fetched |= node.parent == git_dir && split(&node.path.0).1 == b"FETCH_HEAD" && !node.same_content;
-        has_objects |= node.covers.is_none() && is_beneath(&node.path.0, &join(top, b"objects"));
-    }
-    has_objects && has_fetched
+/// Returns the objects that a layer brings to a git directory, as `git fetch --unshallow` does. Without them git would
+/// take the repository for damaged.
+fn new_objects(tree: &LayerTree, git_dir: usize) -> Vec<usize> {
+    let objects = join(&tree.nodes[git_dir].path.0, b"objects");
+    let is_one = |node: &Node| is_file(node) && node.covers.is_none() && is_beneath(&node.path.0, &objects);
+    (1..tree.nodes.len()).filter(|at| is_one(&tree.nodes[*at])).collect()
+}
+
+/// Reports whether a layer notes a fetch in a git directory.
+fn notes_fetch(tree: &LayerTree, git_dir: usize) -> bool {
+    let is_note = |node: &Node| is_file(node) && node.parent == git_dir && split(&node.path.0).1 == b"FETCH_HEAD";
+    tree.nodes.iter().skip(1).any(|node| is_note(node) && !node.same_content)
+}
+
+fn is_file(node: &Node) -> bool {
+    node.role == Role::Entry && node.meta.kind == EntryType::File
 }
 
 fn adds(new: &Version, old: &Version) -> bool {

@@ -6,9 +6,9 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, split};
 use crate::compare::same_bytes;
-use crate::hardlinks::Tie;
 use crate::marks::{LayerMode, Marks, Origin, attr, read};
 use crate::meta::{EntryType, Meta, stat};
+use crate::tie::Tie;
 use crate::tree::{Found, Group, LayerTree, Role, Source};
 use crate::walk::{Walk, WalkError, origin_inode};
 use crate::xattr;

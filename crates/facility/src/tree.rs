@@ -3,13 +3,13 @@
 //! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a
 //! pointer, and a path is in memory once.
 
-use crate::hardlinks::Tie;
-use crate::marks::{LayerMode, Marks};
+use crate::index_notes::IndexNote;
+use crate::marks::{LayerMode, Marks, Origin};
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 pub use crate::own::Own;
 pub(crate) use crate::own::is_fresh;
 pub use crate::shared_path::SharedPath;
-use crate::walk::origin_inode;
+use crate::tie::Tie;
 use nexus_model::ByteText;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -140,6 +140,22 @@ impl Node {
     }
 }
 
+/// The inode of the file that an entry was copied up from.
+pub(crate) fn origin_inode(node: &Node) -> Option<u64> {
+    match node.marks.origin {
+        Some(Origin::Inode(ino)) if node.role == Role::Entry && node.meta.kind != EntryType::Directory => Some(ino),
+        _ => None,
+    }
+}
+
+/// The directory of the workspace whose entries a directory's entries stand for.
+pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
+    match &node.rare.lower {
+        Lower::Merged(found) | Lower::Moved(found) => Some(&found.at.0),
+        Lower::None | Lower::Missing => None,
+    }
+}
+
 /// The details that only few entries have; the empty ones take no memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rare(Option<Box<Details>>);
@@ -163,6 +179,16 @@ pub struct Details {
     pub scan: Option<Scan>,
     /// It lies in a directory of the workspace that this user cannot enter: what it covers is not known.
     pub unseen: bool,
+    /// A new directory in the place of an old one, which it continues without the names that are gone.
+    pub replaced: bool,
+    /// An index of git with the entries of the one that it covers.
+    pub same_entries: bool,
+    /// It covers an index of git that changed outside and says the same as before.
+    pub refreshed: bool,
+    /// It waits together with other entries, and no accept brings it without them.
+    pub in_unit: bool,
+    /// The reason why no accept may bring the entry, in a layer that is a part of what the run wrote.
+    pub never: Option<&'static str>,
 }
 
 impl Deref for Rare {
@@ -177,6 +203,11 @@ impl Deref for Rare {
             instead: None,
             scan: None,
             unseen: false,
+            replaced: false,
+            same_entries: false,
+            refreshed: false,
+            in_unit: false,
+            never: None,
         };
         self.0.as_deref().unwrap_or(NONE)
     }
@@ -279,10 +310,12 @@ pub struct LayerTree {
     pub top_conflict: bool,
     /// Names that belong together.
     pub groups: Vec<Group>,
-    /// By node: the lock file by which a git of the host holds the entry's place.
+    /// By node: the file by which another process holds the entry's place: a lock of git, or the log of a database.
     pub locks: HashMap<usize, ByteText>,
     /// Files of the workspace by inode, as far as the layer has them under another name too.
     pub inodes: Inodes,
+    /// Meanings of the indexes that the layer replaces when the run began, as far as it is known.
+    pub indexes: Vec<IndexNote>,
     /// When the layer was made.
     pub started: FsTime,
     /// Entries that an earlier commit of this layer wrote itself, sorted by path: not a conflict.

@@ -1,6 +1,7 @@
 //! Decides on single entries of a layer: does one change anything, how is it reported, does it need an accept. Pure.
 
 use crate::changes::{Change, ChangeKind};
+use crate::databases::IN_HALVES;
 use crate::git_objects;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
@@ -107,6 +108,17 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
     if node.rare.unseen {
         return Some(Hold::Never(crate::closed::UNSEEN.to_owned()));
     }
+    if let Some(why) = node.rare.never {
+        return Some(Hold::Never(why.to_owned()));
+    }
+    if let Some(Verdict::Park(why)) = &node.rare.verdict
+        && [NEEDS_SHALLOW, IN_HALVES].contains(&why.as_str())
+    {
+        return Some(Hold::Never(why.clone()));
+    }
+    if let (true, Some(Verdict::Park(why))) = (node.rare.in_unit, &node.rare.verdict) {
+        return Some(Hold::Never(why.clone()));
+    }
     if node.role == Role::Entry {
         if node.meta.kind == EntryType::Device {
             return Some(Hold::Never("device node".to_owned()));
@@ -117,9 +129,6 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         if node.marks.forged {
             return exact("attributes that the next layer would obey");
         }
-    }
-    if node.rare.verdict.as_ref().is_some_and(|verdict| matches!(verdict, Verdict::Park(why) if why == NEEDS_SHALLOW)) {
-        return Some(Hold::Never(NEEDS_SHALLOW.to_owned()));
     }
     let class = rules.class(&node.path.0);
     let by_name = match (&class, node.role) {

@@ -15,14 +15,15 @@ use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
 };
 use crate::compare::{base_attrs, compare};
-use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Origin, Redirect, attr, read};
+use crate::index_notes::IndexNote;
+use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
 use crate::protected::Rules;
 use crate::reads::Reads;
-use crate::scan::Scanner;
 use crate::top::{Top, TopAttrs};
-use crate::tree::{Found, Inodes, LayerTree, Lower, Node, Own, Rare, Role, SharedPath};
+use crate::tree::{Found, Lower, Node, Own, Rare, Role, SharedPath};
+pub(crate) use crate::tree::{lower_path, origin_inode};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -58,6 +59,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) top: Option<(&'a Top, TopAttrs)>,
     pub(crate) ours: &'a [Own],
     pub(crate) rules: &'a Rules,
+    /// Meanings of the indexes of the workspace when the run began, as far as it was noted.
+    pub(crate) indexes: &'a [IndexNote],
     /// The bytes of git's files that may still be read.
     pub(crate) reads: Reads,
     /// The upper directory holds a part of a layer that was in memory.
@@ -103,73 +106,9 @@ fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -
 }
 
 impl Walk<'_> {
-    /// Reads the whole layer.
-    pub(crate) fn read(&self) -> Result<LayerTree, WalkError> {
-        let (mut opened, mut notes) = (Vec::new(), Notes::new(self.root));
-        let result = self.read_with(&mut opened, &mut notes);
-        // Directories that kept us out were opened up for the reading; their recorded modes are the old ones.
-        for (path, mode) in opened.iter().rev() {
-            let dir = self.upper.dir(path).doing("open", path)?;
-            crate::beneath::chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
-        }
-        notes.close()?;
-        result
-    }
-
-    fn read_with(&self, opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> Result<LayerTree, WalkError> {
-        let mut nodes = self.collect(opened, notes)?;
-        let mut claimed = self.continue_lower(&mut nodes)?;
-        self.imply(&mut nodes, &mut claimed)?;
-        self.cover(&mut nodes, &claimed)?;
-        if self.is_part {
-            // The deletion of the file that overlay copied was not saved: the copy is a new file.
-            let elsewhere =
-                nodes.iter_mut().filter(|one| one.covers.is_none() && one.meta.kind != EntryType::Directory);
-            elsewhere.for_each(|one| one.marks.origin = None);
-        }
-        let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
-        let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
-        let top_conflict = self.own_attrs(&mut nodes[0])?;
-        let mut tree = LayerTree {
-            nodes,
-            top_conflict,
-            groups: Vec::new(),
-            locks: HashMap::new(),
-            inodes: Inodes::default(),
-            started: self.started,
-            ours: self.ours.to_vec(),
-            same_mount,
-            mode: self.mode,
-            mount: Some(base_root.mount),
-            is_each_copy_marked: self.mode == LayerMode::Root && self.index.is_some(),
-            takes_last_name: false,
-        };
-        self.scan(&mut tree, &claimed)?;
-        crate::shared::group(self, &mut tree)?;
-        self.judge(&mut tree)?;
-        crate::link_ends::judge(self, &mut tree)?;
-        let bare = crate::bare::judge(self, &mut tree)?;
-        let mut new = crate::nested::judge(self, &mut tree, &bare)?;
-        new.extend(crate::led_to::hold_back(self, &mut tree)?);
-        crate::between::judge(self, &mut tree, &new)?;
-        crate::further_trees::judge(self, &mut tree)?;
-        crate::unmade::judge(self, &mut tree)?;
-        crate::graphs::hold_back(self, &mut tree, &bare)?;
-        crate::git_objects::hold_back(self, &mut tree)?;
-        crate::closed::judge(self, &mut tree)?;
-        crate::git_index::judge(self, &mut tree)?;
-        crate::with_index::judge(self, &mut tree)?;
-        crate::outside_branches::judge(self, &mut tree)?;
-        crate::in_the_way::judge(self.rules, &mut tree);
-        self.judge_shallow(&mut tree)?;
-        crate::hardlinks::tie(self, &mut tree)?;
-        crate::git_lock::find(self, &mut tree)?;
-        Ok(tree)
-    }
-
     /// Makes the root say what becomes of the workspace's own directory. Returns whether its attributes changed
     /// outside, too.
-    fn own_attrs(&self, root: &mut Node) -> Result<bool, WalkError> {
+    pub(crate) fn own_attrs(&self, root: &mut Node) -> Result<bool, WalkError> {
         let now = TopAttrs::read(self.mode, self.base.fd()).doing("look at", b"")?;
         let change = self.top.as_ref().and_then(|(start, upper)| start.change(self.mode, upper, &now));
         let is_conflict = change.as_ref().is_some_and(|change| change.is_conflict);
@@ -185,7 +124,11 @@ impl Walk<'_> {
         Ok(is_conflict)
     }
 
-    fn collect(&self, opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> Result<Vec<Node>, WalkError> {
+    pub(crate) fn collect(
+        &self,
+        opened: &mut Vec<(Vec<u8>, u32)>,
+        notes: &mut Notes<'_>,
+    ) -> Result<Vec<Node>, WalkError> {
         let root = stat(self.upper.fd(), b"").doing("look at", b"")?;
         let mut nodes = vec![node(0, SharedPath::from(Vec::new()), root, Marks::default(), Role::Entry)];
         let mut stack = vec![0];
@@ -239,11 +182,15 @@ impl Walk<'_> {
             }
         }
         attrs.sort();
+        if self.is_part {
+            // The rest of the rename, or of what came in the place of a directory, may be missing.
+            (marks.opaque, marks.redirect) = (false, None);
+        }
         Ok((marks, attrs))
     }
 
     /// Sets [`Node::lower`] as overlay does. Returns the directories that were renamed.
-    fn continue_lower(&self, nodes: &mut [Node]) -> Result<HashSet<Vec<u8>>, WalkError> {
+    pub(crate) fn continue_lower(&self, nodes: &mut [Node]) -> Result<HashSet<Vec<u8>>, WalkError> {
         let mut claimed = HashSet::new();
         let mut used = HashSet::new();
         nodes[0].rare.lower = self.lower_dir(b"")?.map_or(Lower::Missing, |found| Lower::Merged(Box::new(found)));
@@ -331,7 +278,7 @@ impl Walk<'_> {
     }
 
     /// Turns a new directory over an old one into the old one without the names that are gone.
-    fn imply(&self, nodes: &mut Vec<Node>, claimed: &mut HashSet<Vec<u8>>) -> Result<(), WalkError> {
+    pub(crate) fn imply(&self, nodes: &mut Vec<Node>, claimed: &mut HashSet<Vec<u8>>) -> Result<(), WalkError> {
         let mut children: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
         let mut implied = Vec::new();
         let count = nodes.len();
@@ -362,6 +309,7 @@ impl Walk<'_> {
                 other => other.doing("open", &place)?,
             };
             nodes[at].rare.lower = Lower::Merged(Box::new(found));
+            nodes[at].rare.replaced = true;
             if children.is_empty() {
                 for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
                     debug_assert!(one.parent < child, "a directory comes before its entries");
@@ -382,7 +330,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn cover(&self, nodes: &mut [Node], claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
+    pub(crate) fn cover(&self, nodes: &mut [Node], claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
         let mut base_dirs = LastDir::new(self.base);
         let mut upper_dirs = LastDir::new(self.upper);
         let mut budget = crate::compare::BUDGET;
@@ -431,76 +379,6 @@ impl Walk<'_> {
             nodes[at].covers = Some(Box::new(Found { at: place, meta }));
         }
         Ok(())
-    }
-
-    fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
-        // The file that an entry covers needs no search.
-        let elsewhere = tree.nodes.iter().filter(|node| !node.is_own_version());
-        let mut wanted: HashSet<u64> = elsewhere.filter_map(origin_inode).collect();
-        wanted.extend(crate::shared::index_origins(self)?);
-        for (at, one) in tree.nodes.iter().enumerate() {
-            if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory)
-                && wanted.contains(&found.meta.id.ino)
-            {
-                tree.inodes.cover(found.meta.id.ino, at);
-            }
-        }
-        wanted.retain(|ino| !tree.inodes.has(*ino));
-        let scanner = Scanner {
-            base: self.base,
-            rules: self.rules,
-            started: self.started,
-            ours: self.ours,
-            claimed,
-            wanted: &wanted,
-            budget: crate::scan::Budget::default(),
-            ends: crate::link_ends::Ends::new(self.rules, self.base.path()),
-            links: crate::link_steps::Links::new(|path| crate::link_ends::link(self.base, path)),
-        };
-        for one in &mut tree.nodes {
-            let whole = match (&one.rare.lower, &one.covers) {
-                (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
-                (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
-                    Some((found, one.path.0.clone()))
-                }
-                _ => None,
-            };
-            if let Some((found, place)) = whole {
-                one.rare.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
-            }
-            // A moved directory may also cover another one that goes away.
-            if let (Lower::Moved(_), Some(found), false) = (&one.rare.lower, &one.covers, one.claimed)
-                && found.meta.kind == EntryType::Directory
-            {
-                let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
-                if let Some(scan) = &mut one.rare.scan {
-                    scan.changed.extend(more.changed);
-                    scan.protected = scan.protected.take().or(more.protected);
-                    scan.holds.extend(more.holds);
-                }
-            }
-        }
-        for found in tree.nodes.iter().filter_map(|node| node.covers.as_ref()) {
-            tree.inodes.name(&found.meta);
-        }
-        tree.takes_last_name = tree.inodes.takes_last_name();
-        Ok(())
-    }
-}
-
-/// The inode of the file that an entry was copied up from.
-pub(crate) fn origin_inode(node: &Node) -> Option<u64> {
-    match node.marks.origin {
-        Some(Origin::Inode(ino)) if node.role == Role::Entry && node.meta.kind != EntryType::Directory => Some(ino),
-        _ => None,
-    }
-}
-
-/// The directory of the workspace whose entries a directory's entries stand for.
-pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
-    match &node.rare.lower {
-        Lower::Merged(found) | Lower::Moved(found) => Some(&found.at.0),
-        Lower::None | Lower::Missing => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Holds `HEAD` and its branch back together with the index of their working tree.
 //!
-//! Where the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next
+//! If the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next
 //! commit of the user would delete it. Other branches come: they fit no index.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
@@ -8,29 +8,39 @@ use crate::facts::{Version, read_small};
 use crate::fold::fold;
 use crate::git_names::PACKED;
 use crate::git_refs::target;
+use crate::halves::comes;
 use crate::link_ends::is_no_way;
-use crate::protected::Class;
+use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
+use crate::verdict::is_nothing;
 use crate::walk::{Walk, lower_path};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
-const WHY: &str = "fits only the git index that waits";
+/// Says that `HEAD` or a branch waits for the index, without which no accept brings it.
+const NEEDS_INDEX: &str = "needs the index of its git directory, which waits or was rejected: accept that file first. To have it without, reject the index and accept this path by its name";
 
-/// Parks what belongs to the indexes that wait.
+/// Parks what belongs to the indexes that do not come: they wait, were rejected, or were not chosen.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut waiting: HashSet<Vec<u8>> = HashSet::new();
     let mut packed: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut rejected: Vec<Vec<u8>> = Vec::new();
     for node in tree.nodes.iter().skip(1) {
         let path = &node.path.0;
-        let waits = matches!(node.rare.verdict, Some(Verdict::Park(_)));
-        let comes = walk.rules.is_chosen(path) && walk.rules.accepts_protected(path);
-        if !waits || comes || node.role != Role::Entry || fold(split(path).1).as_ref() != b"index" {
+        if comes(walk.rules, node)
+            || node.rare.same_entries
+            || is_nothing(tree, node)
+            || node.role != Role::Entry
+            || fold(split(path).1).as_ref() != b"index"
+        {
             continue;
         }
         // A new repository has no branch that the user works on.
         let parent = &tree.nodes[node.parent];
         let Some(base) = lower_path(parent) else { continue };
+        if walk.rules.except.iter().any(|one| is_beneath(path, &one.0)) {
+            rejected.push(parent.path.0.to_vec());
+        }
         waiting.extend([b"HEAD".as_slice(), b"logs/HEAD"].map(|name| join(&parent.path.0, name)));
         let Some(branch) = branch(walk.base, base)? else { continue };
         let (common, old_common) = (common(&parent.path.0), common(base));
@@ -56,12 +66,23 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         }
     }
     for at in found {
-        let verdict = &mut tree.nodes[at].rare.verdict;
-        if !matches!(verdict, Some(Verdict::Park(_))) {
-            *verdict = Some(Verdict::Park(WHY.to_owned()));
+        let path = &*tree.nodes[at].path.0;
+        // What the user did not choose, or did not accept, stays for that reason alone.
+        let waits =
+            matches!(tree.nodes[at].rare.verdict, Some(Verdict::Park(_))) && !walk.rules.accepts_protected(path);
+        if walk.rules.is_chosen(path) && !waits && !is_wanted_alone(walk.rules, path, &rejected) {
+            let rare = &mut tree.nodes[at].rare;
+            rare.verdict = Some(Verdict::Park(NEEDS_INDEX.to_owned()));
+            rare.in_unit = true;
         }
     }
     Ok(())
+}
+
+/// Reports whether the user named exactly this path, and rejected the index of a git directory around it.
+fn is_wanted_alone(rules: &Rules, path: &[u8], rejected: &[Vec<u8>]) -> bool {
+    rules.named.iter().any(|named| named.0 == path)
+        && rejected.iter().any(|git_dir| is_beneath(path, git_dir) || is_beneath(path, common(git_dir)))
 }
 
 /// Returns the git directory that has the branches of one: a further working tree shares those of its repository.

@@ -1,4 +1,4 @@
-//! What only git's files lead to outlives a run: with the real git.
+//! Commits, stashes and working trees to which only git's files lead outlive a run: with the real git.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "this is a test")]
 
@@ -9,17 +9,16 @@ mod repository;
 use common::Scene;
 use nexus_facility::protected::Class;
 use nexus_facility::{Committed, Host, Layer, LayerMode, Reach, Rules};
-use repository::{accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, waits_after};
+use repository::{
+    accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, scene_with_work, waits_after,
+};
 use std::fs;
 use std::path::Path;
 
 /// A clone with a branch `other` that conflicts with `main`, and an edit that nobody committed.
 fn edited_scene() -> Scene {
-    let scene = cloned_scene();
+    let scene = scene_with_work();
     let ws = scene.ws();
-    fs::write(ws.join("work"), "base\n").unwrap();
-    git(&ws, &["add", "."]);
-    git(&ws, &["commit", "-q", "-m", "work"]);
     for branch in ["other", "main"] {
         git(&ws, &["checkout", "-q", "-B", branch, "main"]);
         fs::write(ws.join("f"), branch).unwrap();
@@ -40,14 +39,15 @@ fn edits_that_git_stashes_by_itself_stay_reachable() {
         assert!(result.conflicts.is_empty(), "{work}: {result:?}");
         assert_eq!(fs::read_to_string(ws.join("work")).unwrap(), "base\n", "{work}");
         let [stash] = &result.stashes[..] else { panic!("{work}: {result:?}") };
-        assert!(git(&ws, &["show", &format!("{}:work", stash.commit)]).contains("an edit of the user"));
+        let commit = stash.commit().unwrap();
+        assert!(git(&ws, &["show", &format!("{commit}:work")]).contains("an edit of the user"));
         let left = layer.discard().unwrap().expect("the layer has a last copy");
         let said = left.to_string();
-        assert!(said.contains(&format!("git stash apply {}", stash.commit)), "{work}: {said}");
+        assert!(said.contains(&format!("git stash apply {commit}")), "{work}: {said}");
         let named = left.at.as_path().join("upper").join(stash.path.as_path());
-        assert!(fs::read_to_string(named).unwrap().contains(&stash.commit), "{work}");
+        assert!(fs::read_to_string(named).unwrap().contains(commit), "{work}");
         git(&ws, &["checkout", "-q", "-f", "main"]);
-        git(&ws, &["stash", "apply", &stash.commit]);
+        git(&ws, &["stash", "apply", commit]);
         assert!(fs::read_to_string(ws.join("work")).unwrap().contains("an edit of the user"), "{work}");
     }
 }
@@ -60,7 +60,7 @@ fn the_commit_is_named_when_its_file_goes_away() {
         let layer = run_git(&scene, &[&[begin, end]]);
         let result = commit_by(&scene, &layer, &Rules::default());
         assert_eq!((parked(&result), result.stashes.len()), (vec![], 1), "{begin} {end}: {result:?}");
-        let shown = git(&scene.ws(), &["show", &format!("{}:work", result.stashes[0].commit)]);
+        let shown = git(&scene.ws(), &["show", &format!("{}:work", result.stashes[0].commit().unwrap())]);
         assert!(shown.contains("an edit of the user"), "{begin} {end}: {shown}");
     }
 }
@@ -122,6 +122,25 @@ fn a_further_working_tree_that_is_gone_is_pruned() {
     assert_eq!(pruned(&scene, ".git/worktrees/wt"), []);
 }
 
+/// `git worktree lock` is for a working tree on a drive that is not always mounted.
+#[test]
+fn a_locked_working_tree_counts_as_there() {
+    for (is_locked, path) in [(true, ".git/worktrees"), (true, ".git/worktrees/wt"), (false, ".git/worktrees/wt")] {
+        let scene = cloned_scene();
+        let wt = scene.path("wt");
+        git(&scene.ws(), &["worktree", "add", "-q", "--detach", "../wt"]);
+        git(&wt, &["commit", "-q", "--allow-empty", "-m", "detached"]);
+        if is_locked {
+            git(&scene.ws(), &["worktree", "lock", "../wt"]);
+        }
+        fs::rename(&wt, scene.path("away")).unwrap();
+        let waits = pruned(&scene, path);
+        fs::rename(scene.path("away"), &wt).unwrap();
+        assert_eq!(waits.iter().any(|(waits, _)| waits == path), is_locked, "{path}: {waits:?}");
+        assert_eq!(git(&wt, &["log", "--oneline"]).contains("detached"), is_locked, "{path}");
+    }
+}
+
 /// The removal of its working tree waits, as the `.git` in it is protected.
 #[test]
 fn a_working_tree_and_its_git_directory_wait_together() {
@@ -172,6 +191,106 @@ fn the_branch_waits_with_an_index_that_waits() {
     assert!(git(&scene.ws(), &["log", "--oneline"]).contains("of the run"));
     // The twin: another branch comes.
     assert_eq!(waits_after(&[&hide, &["branch", "-q", "aside"], &["tag", "v1"]]), [".git/index"]);
+}
+
+/// A run whose commit changes `f` and adds `h`, and what waits of it.
+fn of_run(is_flagged: bool, rules: &Rules) -> (Scene, Committed) {
+    let scene = cloned_scene();
+    let layer = run_with(&scene, |upper| {
+        fs::write(upper.join("f"), "of the run").unwrap();
+        fs::write(upper.join("h"), "of the run").unwrap();
+        git(upper, &["add", "."]);
+        git(upper, &["commit", "-q", "-m", "of the run"]);
+        if is_flagged {
+            git(upper, &["update-index", "--skip-worktree", "src/f"]);
+        }
+    });
+    // The run does not touch it.
+    fs::remove_file(layer.upper().join("src/f")).unwrap();
+    let result = commit_by(&scene, &layer, rules);
+    (scene, result)
+}
+
+fn has_commit(scene: &Scene) -> bool {
+    git(&scene.ws(), &["log", "--oneline"]).contains("of the run")
+}
+
+/// Writes the index again, as `git status` does after each change of a file's times, and editors by themselves. git
+/// compares whole seconds.
+fn refresh(scene: &Scene, date: &str) {
+    let index = scene.ws().join(".git/index");
+    let before = fs::read(&index).unwrap();
+    let touched = std::process::Command::new("touch").args(["-d", date]).arg(scene.ws().join("src/f")).status();
+    assert!(touched.unwrap().success());
+    let told = git(&scene.ws(), &["status"]);
+    assert!(fs::read(&index).unwrap() != before, "{told}");
+}
+
+#[test]
+fn a_refreshed_index_is_no_conflict() {
+    const BRANCH: &str = ".git/refs/heads/main";
+    let all = Rules { accept_protected: true, ..Rules::default() };
+    let nothing = Rules { only: Some(vec![]), ..Rules::default() };
+    for (is_flagged, rules) in [(true, Rules::default()), (false, nothing)] {
+        let (scene, result) = of_run(is_flagged, &rules);
+        assert!(parked(&result).contains(&BRANCH.to_owned()) && !has_commit(&scene), "{result:?}");
+        refresh(&scene, "2020-01-01");
+        let left = accept(&scene, &named(&["f"]));
+        assert_eq!(left.conflicts, []);
+        refresh(&scene, "2021-01-01");
+        let left = accept(&scene, &all);
+        assert_eq!((parked(&left), left.conflicts.len()), (vec![], 0), "{left:?}");
+        assert!(has_commit(&scene));
+        assert_eq!(git(&scene.ws(), &["status", "--short"]), "");
+    }
+    // The twin: what the user staged is no stat data.
+    for change in [&["add", "mine"][..], &["update-index", "--chmod=+x", "f"], &["rm", "-q", "--cached", "f"]] {
+        let (scene, _) = of_run(true, &Rules::default());
+        fs::write(scene.ws().join("mine"), "of the user").unwrap();
+        git(&scene.ws(), change);
+        let staged = git(&scene.ws(), &["diff", "--cached"]);
+        let left = accept(&scene, &all);
+        assert_eq!(left.conflicts.len(), 1, "{left:?}");
+        assert_eq!(left.conflicts[0].path.0, b".git/index");
+        assert_eq!(git(&scene.ws(), &["diff", "--cached"]), staged);
+    }
+}
+
+/// With the branch alone, the next commit of the user would delete `h` and undo `f`.
+#[test]
+fn no_accept_brings_a_branch_without_its_index() {
+    const BRANCH: &str = ".git/refs/heads/main";
+    let except = || vec![".git/index".into()];
+    let all = || Rules { accept_protected: true, ..Rules::default() };
+    let nothing = Rules { only: Some(vec![]), ..Rules::default() };
+    for (is_flagged, rules) in [(true, Rules::default()), (false, nothing)] {
+        for accepted in [
+            Rules { except: except(), ..Rules::default() },
+            Rules { except: except(), ..all() },
+            named(&[BRANCH, ".git/objects"]),
+            named(&[".git/HEAD", ".git/refs", ".git/logs", ".git/objects"]),
+        ] {
+            let (scene, _) = of_run(is_flagged, &rules);
+            let left = accept(&scene, &accepted);
+            let held = left.parked.iter().find(|one| one.path.0 == BRANCH.as_bytes()).unwrap();
+            let why = held.protected.as_deref().unwrap_or_default();
+            assert!(why.contains("accept that file first"), "{accepted:?}: {held:?}");
+            assert!(!has_commit(&scene), "{accepted:?}");
+            // With the index it comes.
+            assert_eq!(parked(&accept(&scene, &all())), [""; 0]);
+            assert!(has_commit(&scene) && git(&scene.ws(), &["status", "--short"]).is_empty());
+        }
+        // The user rejected the one and named the other.
+        let (scene, _) = of_run(is_flagged, &rules);
+        drop(accept(&scene, &named(&[".git/objects"])));
+        let left = accept(&scene, &Rules { except: except(), ..named(&[BRANCH]) });
+        assert!(has_commit(&scene), "{left:?}");
+    }
+    // The twin: without a change of the index nothing needs it.
+    let scene = cloned_scene();
+    let layer = run_git(&scene, &[&["commit", "-q", "--allow-empty", "-m", "of the run"]]);
+    let result = commit_by(&scene, &layer, &Rules { except: except(), ..Rules::default() });
+    assert!(has_commit(&scene) && result.conflicts.is_empty(), "{result:?}");
 }
 
 /// The remote gets two more commits, and the run fetches the last of them without its parents.
@@ -260,7 +379,7 @@ fn a_history_that_is_fetched_to_its_end_comes_unasked() {
     }
 }
 
-/// What was not looked at may hold a repository, and the reason does not say that it does.
+/// A directory that was not looked through may hold a repository, and the reason does not say that it does.
 #[test]
 fn a_link_to_too_large_a_directory_says_so() {
     for (count, waits) in [(10, false), (20_001, true)] {
@@ -400,5 +519,65 @@ fn ordinary_work_beside_a_working_tree_outside_is_quiet() {
     }
     let work: [&[&str]; 3] = [&["worktree", "prune"], &["branch", "-D", "aside"], &["gc", "-q"]];
     let result = commit_by(&scene, &run_git(&scene, &work), &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+}
+
+/// Work of a run in a copy of the workspace.
+type Work<'a> = &'a dyn Fn(&Path, &Path);
+
+/// The working tree waits, as its `.git` is protected, and what git has of it stays with it.
+#[test]
+fn a_working_tree_inside_that_waits_keeps_its_git_directory() {
+    let moved = |upper: &Path, ws: &Path| {
+        fs::rename(upper.join("wt"), upper.join("wt2")).unwrap();
+        fs::write(upper.join(".git/worktrees/wt/gitdir"), format!("{}/wt2/.git\n", ws.display())).unwrap();
+    };
+    let another = |upper: &Path, ws: &Path| {
+        remove(&upper.join("wt"));
+        remove(&upper.join(".git/worktrees/wt"));
+        git(upper, &["worktree", "add", "-q", "o/wt", "mine"]);
+        for (file, text) in [(".git/worktrees/wt/gitdir", "o/wt/.git\n"), ("o/wt/.git", ".git/worktrees/wt\n")] {
+            let first = if file.ends_with("gitdir") { "" } else { "gitdir: " };
+            fs::write(upper.join(file), format!("{first}{}/{text}", ws.display())).unwrap();
+        }
+    };
+    let elsewhere = |upper: &Path, _: &Path| fs::write(upper.join(".git/worktrees/wt/gitdir"), "/nowhere\n").unwrap();
+    let works: [Work; 3] = [&moved, &another, &elsewhere];
+    for (number, work) in works.into_iter().enumerate() {
+        let scene = cloned_scene();
+        let (ws, wt) = (scene.ws(), scene.ws().join("wt"));
+        git(&ws, &["worktree", "add", "-q", "--detach", wt.to_str().unwrap()]);
+        git(&wt, &["commit", "-q", "--allow-empty", "-m", "of the user"]);
+        fs::write(wt.join("staged"), "staged").unwrap();
+        git(&wt, &["add", "staged"]);
+        let layer = run_with(&scene, |upper| {
+            work(upper, &ws);
+            fs::write(upper.join("z"), "z").unwrap();
+        });
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(result.conflicts.is_empty() && ws.join("z").exists(), "{number}: {result:?}");
+        let waits = parked(&result);
+        assert!(waits.iter().any(|path| path.starts_with(".git/worktrees/wt")), "{number}: {waits:?}");
+        let rejected = Rules { accept_protected: true, except: vec!["wt".into()], ..Rules::default() };
+        drop(layer);
+        for rules in [named(&[".git/worktrees/wt"]), rejected] {
+            if number < 2 {
+                accept(&scene, &rules);
+            }
+            git(&ws, &["worktree", "prune"]);
+            assert!(git(&wt, &["log", "--oneline", "-1"]).contains("of the user"), "{number}: {waits:?}");
+            assert_eq!(git(&wt, &["status", "--short"]), "A  staged\n", "{number}");
+        }
+    }
+    // The twin: work in the working tree comes.
+    let scene = cloned_scene();
+    git(&scene.ws(), &["worktree", "add", "-q", "--detach", scene.ws().join("wt").to_str().unwrap()]);
+    let layer = run_with(&scene, |upper| {
+        let id = git(upper, &["rev-parse", "HEAD"]);
+        fs::write(upper.join(".git/worktrees/wt/ORIG_HEAD"), id).unwrap();
+        fs::write(upper.join(".git/worktrees/wt/HEAD"), "ref: refs/heads/mine\n").unwrap();
+        fs::write(upper.join("wt/f"), "of the run").unwrap();
+    });
+    let result = commit_by(&scene, &layer, &Rules::default());
     assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
 }

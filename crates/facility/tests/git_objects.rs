@@ -1,4 +1,4 @@
-//! What git never changes once it is there stays as it is: objects, packs and shared indexes.
+//! Objects, packs and shared indexes, which git never changes, stay as they are.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "this is a test")]
 
@@ -85,6 +85,31 @@ fn packs_of_the_same_name_come_and_stay_without_a_word() {
     assert_whole(&scene.ws());
 }
 
+/// With the bitmap of a history that was cut off, git takes commits of the user for ones that no name leads to.
+#[test]
+fn a_bitmap_that_a_run_wrote_does_not_come() {
+    let scene = cloned_scene();
+    for number in 2..=5 {
+        git(&scene.ws(), &["commit", "-q", "--allow-empty", "-m", &number.to_string()]);
+    }
+    let layer = run_with(&scene, |upper| {
+        // A pack without a new object is left out as a whole.
+        git(upper, &["commit", "-q", "--allow-empty", "-m", "of the run"]);
+        let head = git(upper, &["rev-parse", "HEAD"]);
+        fs::write(upper.join(".git/shallow"), head).unwrap();
+        git(upper, &["repack", "-q", "-a", "-d", "-b"]);
+        fs::remove_file(upper.join(".git/shallow")).unwrap();
+        let made = files(&upper.join(".git/objects/pack"));
+        assert!(made.iter().any(|file| file.extension().is_some_and(|kind| kind == "bitmap")), "{made:?}");
+    });
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    let now = files(&scene.ws().join(".git/objects"));
+    assert!(!now.iter().any(|file| file.extension().is_some_and(|kind| kind == "bitmap")), "{now:?}");
+    assert_eq!(git(&scene.ws(), &["rev-list", "--all", "--count", "--use-bitmap-index"]), "6\n");
+    assert_whole(&scene.ws());
+}
+
 fn dir(path: &str) -> Op {
     Op::Mkdir(b(path))
 }
@@ -146,9 +171,8 @@ fn nothing_takes_the_place_of_an_object_of_git() {
         }
         // The twins: new objects, a list that git makes again, and a branch of such a name.
         let branch = format!("{at}/refs/heads/objects/pack");
-        let id = "2".repeat(40);
+        let id = format!("ab{LOOSE}");
         for (file, text) in [
-            (format!("{at}/objects/ab/{}", LOOSE.replace('0', "f")), "new"),
             (format!("{at}/objects/pack/pack-2.pack"), "new"),
             (format!("{at}/objects/info/packs"), "new"),
             (branch.clone(), &id),
@@ -156,6 +180,9 @@ fn nothing_takes_the_place_of_an_object_of_git() {
             assert_eq!(after(&[write(&file, text)], &file), (vec![], Some(text.to_owned())));
         }
         assert_eq!(after(&[Op::Remove(b(&branch))], &branch), (vec![], None));
+        // What is no object by its content does not become one.
+        let broken = format!("{at}/objects/ab/{}", LOOSE.replace('0', "f"));
+        assert_eq!(after(&[write(&broken, "new")], &broken), (vec![broken.clone()], None));
     }
 }
 

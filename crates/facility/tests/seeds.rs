@@ -25,6 +25,7 @@ fn every_seed_of_the_git_configurations_holds_its_properties() {
 fn every_seed_of_the_files_of_git_holds_its_properties() {
     seeds::each("git_index", nexus_facility::fuzz::git_index);
     seeds::each("git_refs", nexus_facility::fuzz::git_refs);
+    seeds::each("git_packs", nexus_facility::fuzz::git_packs);
 }
 
 /// As `git config --list -z` writes it.

@@ -14,11 +14,12 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `sources` keeps back what holds a last copy, `stop` has the reasons, `trace` follows the times of directories.
+//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
 mod look;
+mod objects;
 mod put;
 mod side;
 mod sources;
@@ -88,6 +89,8 @@ pub(crate) struct Apply<'a> {
     kept_paths: HashSet<Vec<u8>>,
     /// The steps that are not carried out either, since what they take away has its only copy in the layer.
     awaited: HashSet<ByteText>,
+    /// Git directories with an object that was kept back.
+    without_objects: HashSet<Vec<u8>>,
     kept: Vec<KeptBack>,
     unwatched: u64,
     left_at: Vec<(ByteText, FsTime)>,
@@ -162,6 +165,7 @@ impl<'a> Apply<'a> {
             returned: Vec::new(),
             kept_paths: HashSet::new(),
             awaited: HashSet::new(),
+            without_objects: HashSet::new(),
             kept: Vec::new(),
             unwatched: 0,
             left_at: Vec::new(),
@@ -182,7 +186,8 @@ impl<'a> Apply<'a> {
             self.faults.action();
             self.renamed.extend(renamed(op));
             let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));
-            if !below && self.is_awaited(op) && !self.is_carried_out(op) {
+            let waits = |apply: &Self| apply.is_awaited(op) && !apply.is_carried_out(op);
+            if !below && (waits(self) || self.misses_objects(op)) {
                 self.kept_paths.extend(op.path().map(|path| path.0.clone()));
                 below = true;
             }
@@ -299,6 +304,7 @@ impl<'a> Apply<'a> {
         let subtree = is_directory(op);
         let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
         self.wait(op, in_layer);
+        self.note_object(op);
         let conflict = match returned {
             Returned::Beside(at) => {
                 Some(Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) })
@@ -339,6 +345,7 @@ impl<'a> Apply<'a> {
         // A renamed directory and a directory's attributes are no entries of the layer at this path.
         let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
         self.wait(op, in_layer);
+        self.note_object(op);
         self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree, arrived: false });
     }
 

@@ -19,6 +19,7 @@ use crate::commit::writers::OpenElsewhere;
 use crate::faults::Step;
 use crate::identity::Home;
 use crate::layer::Layer;
+use crate::layer::index_notes::write_notes;
 use crate::meta::FileId;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
@@ -181,6 +182,9 @@ impl Layer {
             top: self.top.clone(),
             ours: self.ours.clone(),
         };
+        if plan.parked.len() != 0 {
+            write_notes(&self.root, &tree, &self.faults)?;
+        }
         let parked = plan.parked.written(&tree, rules);
         let header = header.with_lists(parked, plan.committed.written(&tree, rules));
         let mut writing = Writing::begin(&self.root, &header)?;

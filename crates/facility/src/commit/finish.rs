@@ -13,7 +13,7 @@ use crate::commit::journal::{
 };
 use crate::commit::leftover::{Leftover, found_in_workspace, set_aside, set_aside_in_workspace};
 use crate::commit::marks_back;
-use crate::commit::only_copies;
+use crate::commit::only_copies::{self, Stays};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
@@ -309,13 +309,13 @@ pub(crate) fn remove_layer(
     faults.check(Step::Discard).doing("remove", b"")?;
     let why = match only_copies::why_it_stays(root)? {
         // An error about it is no reason to remove anything.
-        None if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(WHY.to_owned()),
+        None if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(Stays::because(WHY)),
         why => why,
     };
     if let Some(why) = why {
         faults.action();
         let place = set_layer_aside(layers, root, run, faults)?;
-        return Ok(Some(Leftover::new(&place, None, why)));
+        return Ok(Some(Leftover::new(&place, None, why.text(&place))));
     }
     let Err(failure) = remove_all(layers, root, run, faults).or_else(|_| remove_all(layers, root, run, faults)) else {
         return Ok(None);

@@ -5,7 +5,7 @@
 //! forgotten.
 
 use crate::autostash;
-use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath};
 use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome, read, sync_directory, write};
 use crate::commit::ops::{Op, Origin};
@@ -13,21 +13,23 @@ use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::faults::Faults;
 use crate::meta::EntryType;
+use crate::stash::{NAMED, Stash};
 use crate::upper::open_upper;
+use crate::waiting_refs;
 use crate::xattr;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// The paths, in the layer's directory.
 pub(crate) const ONLY_COPIES: &str = "only-copies.json";
 
 /// Reason for which the files stay.
 const WHY: &str = "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
-
-/// The commits with uncommitted changes that the reason names.
-const STASHES: usize = 5;
 
 /// Overlay's mark of a file that was copied up, without its prefix.
 const ORIGIN: &[u8] = b".overlay.origin";
@@ -180,9 +182,32 @@ fn is_unmarked(upper: &Workspace, path: &[u8]) -> io::Result<bool> {
     }
 }
 
+/// The reason for which a layer stays.
+pub(crate) struct Stays {
+    why: String,
+    /// Commits to name, each with the directory of the layer that has its objects.
+    stashes: Vec<(Stash, Option<Vec<u8>>)>,
+}
+
+impl Stays {
+    pub(crate) fn because(why: &str) -> Self {
+        Self { why: why.to_owned(), stashes: Vec::new() }
+    }
+
+    /// Returns the reason for people. `place` is the directory of the layer.
+    pub(crate) fn text(self, place: &Path) -> String {
+        let mut parts = vec![self.why];
+        for (stash, objects) in self.stashes {
+            let objects = objects.map(|path| place.join("upper").join(OsStr::from_bytes(&path)));
+            parts.push(Stash { objects, ..stash }.to_string());
+        }
+        parts.join(". ")
+    }
+}
+
 /// Says why a layer stays that still has one of the entries that were noted; `None` where it has none. A note that
 /// cannot be read counts as one.
-pub(crate) fn why_it_stays(root: &Workspace) -> Result<Option<String>, IoFailure> {
+pub(crate) fn why_it_stays(root: &Workspace) -> Result<Option<Stays>, IoFailure> {
     if root.stat(ONLY_COPIES.as_bytes()).doing("look at", ONLY_COPIES.as_bytes())?.is_none() {
         return Ok(None);
     }
@@ -191,15 +216,18 @@ pub(crate) fn why_it_stays(root: &Workspace) -> Result<Option<String>, IoFailure
         Err(error) if crate::beneath::is_gone(&error) => return Ok(None),
         other => Workspace::from_fd(other.doing("open", b"upper")?),
     };
-    let Ok(Some(paths)) = read::<Vec<ByteText>>(root, ONLY_COPIES) else { return Ok(Some(WHY.to_owned())) };
+    let Ok(Some(paths)) = read::<Vec<ByteText>>(root, ONLY_COPIES) else { return Ok(Some(Stays::because(WHY))) };
     let is_left =
         |path: &&ByteText| upper.stat(&path.0).map_or_else(|error| !crate::beneath::is_gone(&error), |m| m.is_some());
     let left: Vec<&ByteText> = paths.iter().filter(is_left).collect();
+    if left.is_empty() {
+        return Ok(None);
+    }
     let of_stashes = left.iter().filter(|path| autostash::is_named_by(&path.0));
-    let stashes: Vec<String> = of_stashes
-        .filter_map(|path| autostash::read(&upper, &path.0))
-        .take(STASHES)
-        .map(|stash| format!(". {stash}"))
-        .collect();
-    Ok((!left.is_empty()).then(|| format!("{WHY}{}", stashes.concat())))
+    let of_refs = waiting_refs::remembered(root);
+    let of_refs = of_refs.into_iter().filter(|one| left.iter().any(|path| is_beneath(&path.0, &one.path.0)));
+    let stashes = of_stashes.filter_map(|path| autostash::read(&upper, &path.0)).chain(of_refs).take(NAMED);
+    let with_objects = |stash: Stash| (waiting_refs::left_objects(&upper, &stash), stash);
+    let stashes = stashes.map(with_objects).map(|(objects, stash)| (stash, objects)).collect();
+    Ok(Some(Stays { why: WHY.to_owned(), stashes }))
 }

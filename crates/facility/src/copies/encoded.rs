@@ -16,12 +16,28 @@ const BEGINNINGS: &[&[u8]] = &[
 
 /// Bytes of a content that are looked at.
 pub(super) const SAMPLE: u64 = 4096;
-/// A shorter sample says nothing about how its bytes are spread.
+/// A shorter sample says nothing about how its bytes are spread, and counts as encoded unless it is text.
 const MIN_SAMPLE: usize = 512;
 
 /// Tells by the beginning of a content whether it may be encoded.
 pub(super) fn is_encoded(beginning: &[u8]) -> bool {
-    BEGINNINGS.iter().any(|magic| beginning.starts_with(magic)) || is_spread(beginning)
+    let is_binary = || !is_text(beginning);
+    BEGINNINGS.iter().any(|magic| beginning.starts_with(magic))
+        || ((beginning.len() < MIN_SAMPLE || is_zlib(beginning)) && is_binary())
+        || is_spread(beginning)
+}
+
+/// Tells whether the bytes begin a stream of zlib (RFC 1950), as the loose objects of git do.
+fn is_zlib(beginning: &[u8]) -> bool {
+    let [method, flags, ..] = beginning else { return false };
+    method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]).is_multiple_of(31)
+}
+
+/// Tells whether the bytes are text in UTF-8, which a sample may cut at its end.
+fn is_text(sample: &[u8]) -> bool {
+    let is_cut = |error: std::str::Utf8Error| error.error_len().is_none();
+    let is_printed = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace() || matches!(byte, 0x08 | 0x1b);
+    std::str::from_utf8(sample).map_or_else(is_cut, |_| true) && sample.iter().all(is_printed)
 }
 
 /// Tells whether the bytes are spread as those of compressed content: text and programs repeat few values.
@@ -59,10 +75,19 @@ mod tests {
     }
 
     #[test]
+    fn short_contents_that_are_not_text_are_encoded() {
+        // A blob of git with the text "hello\n".
+        let object = b"\x78\x01\x4b\xca\xc9\x4f\x52\x30\x63\xc8\x48\xcd\xc9\xc9\xe7\x02\0\x1d\xc5\x04\x14";
+        assert!(is_encoded(object) && is_zlib(object) && !is_zlib(b"x") && is_encoded(b"h\0e\0"));
+    }
+
+    #[test]
     fn text_and_programs_are_not() {
         let text = include_str!("encoded.rs").as_bytes();
         assert!(!is_encoded(&text[..text.len().min(4096)]));
-        assert!(!is_encoded(b"short") && !is_encoded(b""));
+        for text in ["short", "", "x^2 + 1\n", "HK, Hj\n", "\x1b[1mbold\x1b[0m", "für x\r\n"] {
+            assert!(!is_encoded(text.as_bytes()), "{text:?}");
+        }
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(!is_encoded(&program[..4096]));
     }

@@ -4,7 +4,7 @@
 //! --assume-unchanged`) or is skipped (`--skip-worktree`, which sparse checkouts set too). A file that is to be added
 //! (`git add --intent-to-add`) is shown.
 
-use super::{Entry, Index, LONG, SHORT, look};
+use super::{Entry, Index, LONG, SHORT, inspect};
 use std::collections::HashSet;
 
 /// Says that an index waits which hides changes.
@@ -43,7 +43,7 @@ pub(crate) fn hidden(bytes: &[u8]) -> Hidden {
             found.extend(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| (entry.name.to_vec(), flag)));
         };
         // Flags of what makes no sense in this length are none.
-        if look(bytes, length, &mut add).is_some() {
+        if inspect(bytes, length, &mut add).is_some() {
             all.extend(found);
         }
     }

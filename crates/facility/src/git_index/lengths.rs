@@ -108,7 +108,7 @@ fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailur
 /// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a
 /// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain
 /// SHA-1 nor plain SHA-256 may be both.
-pub(super) fn lengths_by(text: &[u8]) -> Vec<usize> {
+pub(crate) fn lengths_by(text: &[u8]) -> Vec<usize> {
     const EXTENSION: &[u8] = b"objectformat";
     let Ok(settings) = parse(text) else {
         let says = text.to_ascii_lowercase().windows(EXTENSION.len()).any(|part| part == EXTENSION);

@@ -24,14 +24,15 @@
 //!
 //! A shared index keeps its checksum, by which the index names it. `git fsck` alone verifies the checksum of an index.
 
+use super::damage::has_checksum;
 use super::sha1::sha1;
-use super::{Index, LONG, Reader, SHORT, look};
+use super::{Index, LONG, Reader, SHORT, inspect};
 use std::collections::HashSet;
 use std::ops::Range;
 
 /// Data of a file, mode and more data in an entry; its object id follows.
-const BEFORE_MODE: usize = 24;
-const AFTER_MODE: Range<usize> = 28..40;
+pub(super) const BEFORE_MODE: usize = 24;
+pub(super) const AFTER_MODE: Range<usize> = 28..40;
 const MODIFIED: Range<usize> = 8..12;
 /// Extensions with nothing that git believes about files.
 const PLAIN: &[&[u8]] = &[b"REUC", b"link", b"sdir"];
@@ -50,7 +51,7 @@ pub(super) enum Settled {
 
 /// Takes out of a new index what no index of the workspace says. Pure.
 pub(super) fn settled(new: &[u8], before: &[Index], is_shared: bool) -> Settled {
-    let makes_sense = |id: &usize| look(new, *id, &mut |_| {}) == Some(true);
+    let makes_sense = |id: &usize| inspect(new, *id, &mut |_| {}) == Some(true);
     let lengths: Vec<usize> = [SHORT, LONG].into_iter().filter(makes_sense).collect();
     match lengths[..] {
         [id] => {
@@ -71,7 +72,7 @@ fn believed(before: &[Index], id: usize) -> Known<'_> {
     let mut all = Known::new();
     for index in before {
         let mut found = Known::new();
-        let is_whole = look(&index.bytes, id, &mut |entry| {
+        let is_whole = inspect(&index.bytes, id, &mut |entry| {
             let block = index.bytes.get(entry.begin..entry.begin + AFTER_MODE.end + id);
             if let Some(block) = block.filter(|block| is_older(block, index.written)) {
                 found.insert((entry.name.to_vec(), block));
@@ -92,7 +93,7 @@ fn is_older(block: &[u8], written: i64) -> bool {
 fn rewritten(new: &[u8], id: usize, believed: &Known<'_>, is_shared: bool) -> Option<Vec<u8>> {
     let (entries, trailer) = new.split_at_checked(new.len().checked_sub(id)?)?;
     let (mut forgotten, mut end) = (Vec::new(), super::HEADER);
-    look(new, id, &mut |entry| {
+    inspect(new, id, &mut |entry| {
         end = entry.end;
         let block = &new[entry.begin..entry.begin + AFTER_MODE.end + id];
         // The name of an entry without one is in a shared index.
@@ -117,8 +118,8 @@ fn rewritten(new: &[u8], id: usize, believed: &Known<'_>, is_shared: bool) -> Op
             add(&mut out, signature, &empty)?;
         }
     }
-    // Zeros say that there is no checksum (`index.skipHash`).
-    if is_shared || trailer.iter().all(|byte| *byte == 0) {
+    // Zeros say that there is no checksum (`index.skipHash`). A wrong one says that something is damaged, and goes on to.
+    if is_shared || trailer.iter().all(|byte| *byte == 0) || !has_checksum(new, id) {
         out.extend(trailer);
     } else if id == SHORT {
         out.extend(sha1(&out));
@@ -172,7 +173,7 @@ mod tests {
             {
                 let Settled::Instead(instead) = settled(&new, &before, false) else { panic!() };
                 let mut data = Vec::new();
-                look(&instead, id, &mut |entry| {
+                inspect(&instead, id, &mut |entry| {
                     let block = &instead[entry.begin..entry.begin + AFTER_MODE.end];
                     assert_eq!(block[BEFORE_MODE..AFTER_MODE.start], 0o10_0644_u32.to_be_bytes());
                     let is_zero = block[..BEFORE_MODE].iter().chain(&block[AFTER_MODE]).all(|byte| *byte == 0);
@@ -186,12 +187,13 @@ mod tests {
 
     #[test]
     fn a_settled_index_has_its_checksum_and_a_shared_one_its_name() {
-        let new = [stamped(&[("a", 5, 1)], SHORT), vec![7; SHORT]].concat();
-        for (is_shared, id) in [(false, SHORT), (true, SHORT)] {
+        let content = stamped(&[("a", 5, 1)], SHORT);
+        let sum = sha1(&content);
+        for (is_shared, sum, is_kept) in [(false, sum, false), (true, sum, true), (false, [7; SHORT], true)] {
+            let new = [&content[..], &sum].concat();
             let Settled::Instead(instead) = settled(&new, &[], is_shared) else { panic!() };
-            let (content, trailer) = instead.split_at(instead.len() - id);
-            let wanted = if is_shared { [7; SHORT] } else { sha1(content) };
-            assert_eq!(trailer, wanted);
+            let (content, trailer) = instead.split_at(instead.len() - SHORT);
+            assert_eq!(trailer, if is_kept { sum } else { sha1(content) });
         }
         let none = index(&[("a", 5, 1)], SHORT);
         let Settled::Instead(instead) = settled(&none, &[], false) else { panic!() };

@@ -9,8 +9,8 @@
 //! Each group of settings, and why it is inert:
 //!
 //! * `user`, `author`, `committer`: text in new commits.
-//! * `core.*` as listed, and in a new repository alone what says how files are stored: describe the file system and the
-//!   format, as `git init` writes them.
+//! * `core.*` as listed, and in a new repository alone what says how files are stored, with the values that `git init` writes
+//!   on a file system of Linux.
 //! * `core.bare` in a new repository that is not named `.git`, and that says no in each new one; there also the
 //!   `core.worktree` of a submodule, when the `.git` file of that working tree names the git directory: there is no
 //!   hook or program yet that git could look for at another place.

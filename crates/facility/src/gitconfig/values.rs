@@ -75,15 +75,17 @@ pub(super) const INERT: &[(&str, &str, Value)] = &[
     ("pager", "*", Bool),
 ];
 
-/// Settings that are inert in a new repository alone. In one that has files they would hide changes from `git status`.
+/// Settings that are inert in a new repository alone, with what `git init` writes on a file system of Linux. With other values
+/// `git status` would miss changes of later runs: a file whose name differs in case from that of another one, a changed
+/// mode, a file in the place of a link, other ends of lines.
 pub(super) const INERT_WHEN_NEW: &[(&str, &str, Value)] = &[
-    ("core", "filemode", Bool),
-    ("core", "ignorecase", Bool),
-    ("core", "symlinks", Bool),
+    ("core", "filemode", Yes(&[])),
+    ("core", "ignorecase", No),
+    ("core", "symlinks", Yes(&[])),
     ("core", "precomposeunicode", Bool),
-    ("core", "autocrlf", Words(&["input"])),
+    ("core", "autocrlf", No),
     ("core", "safecrlf", Words(&["warn"])),
-    ("core", "eol", Words(&["lf", "crlf", "native"])),
+    ("core", "eol", Only(&["lf", "native"])),
 ];
 
 impl Value {

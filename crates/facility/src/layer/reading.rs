@@ -1,7 +1,6 @@
 //! Reads a layer from its directory, or from the memory that it was in.
 
 use super::{Layer, LayerMode, ReadLayerError};
-use crate::autostash::Stash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
 use crate::commit::recover::open_index;
 use crate::faults::Step;
@@ -10,12 +9,14 @@ use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::reads::Reads;
 use crate::spare::PROBE;
+use crate::stash::Stash;
 use crate::top::TopAttrs;
 use crate::tree::LayerTree;
 use crate::upper::{open_upper, reopen_upper};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 
 impl Layer {
     /// Reads the layer; `None` where nothing changed.
@@ -65,7 +66,16 @@ impl Layer {
         plan: &mut CommitPlan,
     ) -> Result<Vec<Stash>, IoFailure> {
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
-        Ok(crate::autostash::note_stashes(tree, plan, &upper, workspace))
+        let mut found = crate::autostash::note_stashes(tree, plan, &upper, workspace);
+        let of_refs = crate::waiting_refs::note_refs(tree, plan, &upper, workspace);
+        crate::waiting_refs::remember(&self.root, &of_refs, &self.faults)?;
+        found.extend(of_refs);
+        let states = plan.states.as_deref().unwrap_or_default();
+        for one in &mut found {
+            let objects = crate::waiting_refs::waiting_objects(tree, states, one);
+            one.objects = objects.map(|path| self.upper().join(std::ffi::OsStr::from_bytes(&path)));
+        }
+        Ok(found)
     }
 
     fn read_upper(
@@ -95,7 +105,8 @@ impl Layer {
         let started = self.threshold().map_err(io)?;
         let root = self.upper_fd.is_none().then_some(&*self.root);
         let (mode, ours, reads, is_part) = (self.mode, &*self.ours, Reads::default(), self.is_part);
-        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, reads, is_part };
+        let indexes = &*super::index_notes::notes(&self.root);
+        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, indexes, reads, is_part };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },

@@ -100,7 +100,7 @@ pub(super) fn nothing_is_at(error: &io::Error, real: &Path, top: &Path) -> bool 
 }
 
 /// Returns the entry of the workspace `top` on the way to `path` that its mode closes to its owner, who is this user.
-/// What belongs to another user is closed to the programs that this user starts, and no command of theirs can open it.
+/// A path of another user is closed to the programs that this user starts, and no command of theirs can open it.
 pub(super) fn closed_on_the_way(path: &Path, top: &Path) -> Option<PathBuf> {
     let mut at = path.to_owned();
     for _ in 0..LINKS {

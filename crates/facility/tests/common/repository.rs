@@ -61,6 +61,16 @@ pub fn cloned_scene() -> Scene {
     scene
 }
 
+/// A clone with the file `work` in a commit of its own.
+pub fn scene_with_work() -> Scene {
+    let scene = cloned_scene();
+    let ws = scene.ws();
+    std::fs::write(ws.join("work"), "base\n").unwrap();
+    git(&ws, &["add", "."]);
+    git(&ws, &["commit", "-q", "-m", "work"]);
+    scene
+}
+
 /// Runs git on a copy of the workspace, and makes the copy what the layer holds: as if the run had done it.
 pub fn run_git(scene: &Scene, work: &[&[&str]]) -> Layer {
     run_with(scene, |upper| {

@@ -1,0 +1,40 @@
+//! Keeps back the steps that name objects of a git directory of which one was kept back.
+
+use super::Apply;
+use crate::beneath::split;
+use crate::commit::ops::{Op, Origin};
+use crate::meta::stat_if_there;
+use crate::object_steps::{git_dir_of_names, git_dir_of_object};
+use std::os::fd::AsFd as _;
+
+impl Apply<'_> {
+    /// Notes the git directory of an object that is kept back.
+    pub(super) fn note_object(&mut self, op: &Op) {
+        let brings = matches!(op, Op::Put(_));
+        let git_dir = op.path().filter(|_| brings).and_then(|path| git_dir_of_object(&path.0));
+        self.without_objects.extend(git_dir.map(<[u8]>::to_vec));
+    }
+
+    /// Reports whether a step that was not carried out yet names objects of a git directory of which one was kept back.
+    pub(super) fn misses_objects(&self, op: &Op) -> bool {
+        if self.without_objects.is_empty() || !matches!(op, Op::Put(_) | Op::Take { .. }) {
+            return false;
+        }
+        let git_dir = op.path().and_then(|path| git_dir_of_names(&path.0));
+        git_dir.is_some_and(|git_dir| self.without_objects.contains(git_dir)) && !(self.again && self.is_done(op))
+    }
+
+    /// Reports whether an earlier pass carried out a step. What cannot be looked at was not carried out.
+    fn is_done(&self, op: &Op) -> bool {
+        let Op::Put(put) = op else { return self.is_carried_out(op) };
+        let (tree, path) = match &put.from {
+            Origin::Layer => (Some(self.upper), put.path.0.clone()),
+            Origin::Slot(slot) => (self.slots, slot.to_string().into_bytes()),
+        };
+        let (Some(tree), Some(new)) = (tree, put.new) else { return false };
+        let (parent, name) = split(&path);
+        let dir = tree.dir_by_force_if_there(parent);
+        let source = dir.and_then(|dir| dir.map_or(Ok(None), |dir| stat_if_there(dir.as_fd(), name)));
+        source.is_ok_and(|source| source.is_none_or(|source| source.id != new.id))
+    }
+}

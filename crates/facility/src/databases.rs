@@ -1,0 +1,109 @@
+//! Databases of SQLite with the log beside them.
+//!
+//! `NAME-wal` and `NAME-journal` hold pages of `NAME` (<https://www.sqlite.org/fileformat.html>, 3 and 4). SQLite applies
+//! them to whatever database lies beside them, so that a new `NAME` beside an old log is damaged at the next open.
+//!
+//! | the log in the workspace | the layer has | |
+//! |---|---|---|
+//! | changed since the start | `NAME` | conflict at the log |
+//! | as at the start, or none, and `NAME` changed since | the log | conflict at `NAME` |
+//! | as at the start, or none | `NAME` and the log | both come, or none |
+//! | as at the start, or none | `NAME` or the log alone | comes: the run saw the other one as it is |
+
+use crate::beneath::{Doing as _, IoFailure, is_gone, split};
+use crate::halves;
+use crate::meta::{EntryType, stat_if_there};
+use crate::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
+use crate::verdict::is_nothing;
+use crate::walk::{LastDir, Walk};
+use nexus_model::ByteText;
+use std::collections::HashMap;
+
+/// Endings of the files that hold pages of a database.
+const LOGS: [&[u8]; 2] = [b"-wal", b"-journal"];
+
+/// The reason why a database waits whose log was not accepted with it, or the other way round.
+pub(crate) const IN_HALVES: &str =
+    "is one database with the file -wal or -journal beside it, which was not accepted: accept both, or reject both";
+
+/// Notes in [`LayerTree::locks`] the logs that another process wrote, and parks what a commit would bring of a database
+/// without its log.
+pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut dirs = LastDir::new(walk.base);
+    let mut found = Vec::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| covers_file(node)) {
+        for end in LOGS {
+            let log = [&*node.path.0, end].concat();
+            if is_fresh(tree, &mut dirs, &log)? {
+                found.push((at, ByteText(log)));
+            }
+        }
+    }
+    // The other way round: a log of the run beside a database that another process wrote.
+    for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| is_log_of_run(tree, node)) {
+        for database in LOGS.iter().filter_map(|end| node.path.0.strip_suffix(*end)) {
+            if is_fresh(tree, &mut dirs, database)? {
+                found.push((at, ByteText(database.to_vec())));
+            }
+        }
+    }
+    tree.locks.extend(found);
+    for at in halves(walk, tree) {
+        let verdict = &mut tree.nodes[at].rare.verdict;
+        if !matches!(verdict, Some(Verdict::Park(_))) {
+            *verdict = Some(Verdict::Park(IN_HALVES.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn is_log_of_run(tree: &LayerTree, node: &Node) -> bool {
+    let is_log = LOGS.iter().any(|end| node.path.0.len() > end.len() && node.path.0.ends_with(end));
+    is_log && node.role == Role::Entry && node.meta.kind == EntryType::File && !is_nothing(tree, node)
+}
+
+fn covers_file(node: &Node) -> bool {
+    let covers = node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::File);
+    covers && !LOGS.iter().any(|end| node.path.0.ends_with(end))
+}
+
+/// Reports whether a log or a database in the workspace has content and changed since the layer was made.
+fn is_fresh(tree: &LayerTree, dirs: &mut LastDir<'_>, log: &[u8]) -> Result<bool, IoFailure> {
+    let (parent, name) = split(log);
+    let meta = match dirs.get(parent) {
+        Ok(dir) => match stat_if_there(dir, name) {
+            // No log has a name that is too long for the file system.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()) => None,
+            other => other.doing("look at", log)?,
+        },
+        Err(error) if is_gone(&error) => None,
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => None,
+        Err(error) => return Err(error).doing("open", parent),
+    };
+    let log = |meta| Found { at: SharedPath::from(log.to_vec()), meta };
+    Ok(meta.filter(|meta| meta.kind == EntryType::File && meta.size > 0).is_some_and(|meta| tree.is_fresh(&log(meta))))
+}
+
+/// Returns the databases and logs of which the user chose one without the other.
+fn halves(walk: &Walk<'_>, tree: &LayerTree) -> Vec<usize> {
+    let logs: Vec<usize> =
+        (1..tree.nodes.len()).filter(|at| LOGS.iter().any(|end| tree.nodes[*at].path.0.ends_with(end))).collect();
+    if logs.is_empty() {
+        return Vec::new();
+    }
+    let by_path: HashMap<&[u8], usize> =
+        tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
+    let mut found = Vec::new();
+    for log in logs {
+        let path = &*tree.nodes[log].path.0;
+        let bases = LOGS.iter().filter_map(|end| path.strip_suffix(*end));
+        for database in bases.filter_map(|base| by_path.get(base).copied()) {
+            let comes = |at: usize| !is_nothing(tree, &tree.nodes[at]);
+            let is_brought = |at: usize| halves::comes(walk.rules, &tree.nodes[at]);
+            if comes(log) && comes(database) && is_brought(log) != is_brought(database) {
+                found.extend([log, database].into_iter().filter(|at| is_brought(*at)));
+            }
+        }
+    }
+    found
+}

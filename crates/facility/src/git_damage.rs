@@ -1,0 +1,259 @@
+//! Holds back refs, reflogs and indexes of git that do not read as git writes them, with all that is beside them.
+//!
+//! A program that rewrites all files of a directory (`sed -i`, a change of line ends, `truncate`) rewrites those of git.
+//! Its objects stay (`git_objects`), but no name would lead to them any more:
+//!
+//! ```text
+//!  HEAD, refs/…      an object id of the repository's length, or `ref: refs/…`; the object is in the workspace or in the layer
+//!  packed-refs       each line is a header, a ref or a peeled id; in order, where the header says so
+//!  logs/…            each new line is an entry, and its object is there
+//!  index             has its magic, its checksum or zeros, and its names in order
+//!        │
+//!        └─ one of them does not ──▶ HEAD, index, refs, logs and further working trees of the git directory wait as one
+//! ```
+//!
+//! A part of them is of no use: a branch of before with a damaged index, or the reflogs of branches that stayed.
+
+mod forms;
+mod objects;
+
+use self::forms::Value;
+use self::objects::Objects;
+use crate::bare;
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
+use crate::facts::{Version, read_small};
+use crate::fold::fold;
+use crate::git_index::damage::is_damaged;
+use crate::git_index::id_lengths;
+use crate::git_names::PACKED;
+use crate::link_ends::is_no_way;
+use crate::meta::EntryType;
+use crate::nested::{by_path, has_objects};
+use crate::protected::{Class, Rules};
+use crate::reads::Reads;
+use crate::replaced::accepts_whole;
+use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
+use crate::walk::Walk;
+use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+
+/// Entries of a git directory that wait together.
+const TOGETHER: &[&[u8]] = &[b"head", b"index", b"packed-refs", b"refs", b"reftable", b"logs", b"worktrees"];
+
+/// Parks the names and the index of each repository of which a layer damages one.
+pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut reading =
+        Reading { walk, tree, reads: Reads::default(), tops: HashMap::new(), repositories: HashMap::new() };
+    let mut found: HashMap<usize, String> = HashMap::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+        let is_changed = node.role == Role::Entry && node.meta.kind == EntryType::File && !node.same_content;
+        if !is_changed || node.rare.verdict == Some(Verdict::LeaveOut) {
+            continue;
+        }
+        if let Some((top, form)) = reading.place(at)?
+            && !found.contains_key(&top)
+            && reading.is_damaged(node, top, form)?
+        {
+            found.insert(top, why(&node.path.0, &tree.nodes[top].path.0));
+        }
+    }
+    if !found.is_empty() {
+        hold(walk.rules, tree, &found);
+    }
+    Ok(())
+}
+
+fn why(file: &[u8], git_dir: &[u8]) -> String {
+    let file = String::from_utf8_lossy(file);
+    let why = format!("HEAD, the index, the refs and their logs wait together, as {file} is not as git writes it");
+    by_path(&why, if git_dir.is_empty() { b"." } else { git_dir })
+}
+
+/// A file of a git directory that git reads strictly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `HEAD`, or a ref below `refs`.
+    Ref,
+    Packed,
+    Log,
+    Index,
+}
+
+/// Returns the form of the file with these folded names in a git directory.
+fn form(names: &[&[u8]]) -> Option<Form> {
+    match names {
+        [b"head"] => Some(Form::Ref),
+        [b"packed-refs"] => Some(Form::Packed),
+        [b"index"] => Some(Form::Index),
+        // A repository with tables has a file in the place of the branches.
+        [b"refs", b"heads"] => None,
+        [b"refs", below @ .., last] if !is_other(below, last) => Some(Form::Ref),
+        [b"logs", b"head"] => Some(Form::Log),
+        [b"logs", b"refs", below @ .., last] if !is_other(below, last) => Some(Form::Log),
+        _ => None,
+    }
+}
+
+/// Reports whether a file below `refs` or `logs` is not a ref: a lock that a program left, or a file of the system.
+fn is_other(below: &[&[u8]], last: &[u8]) -> bool {
+    last.ends_with(b".lock") || below.iter().chain([&last]).any(|name| name.starts_with(b"."))
+}
+
+/// A repository of the workspace.
+struct Repository {
+    /// Bytes of an object id.
+    lengths: Vec<usize>,
+    objects: Objects,
+}
+
+/// Reads the files of git directories.
+struct Reading<'a> {
+    walk: &'a Walk<'a>,
+    tree: &'a LayerTree,
+    reads: Reads,
+    /// By directory: the git directory with the refs, if it is one of the workspace with objects.
+    tops: HashMap<usize, Option<usize>>,
+    /// By git directory.
+    repositories: HashMap<usize, Repository>,
+}
+
+impl Reading<'_> {
+    /// Returns the git directory that an entry belongs to, and the form of the file.
+    fn place(&mut self, at: usize) -> Result<Option<(usize, Form)>, IoFailure> {
+        let path = self.tree.nodes[at].path.clone();
+        let names: Vec<_> = path.0.split(|byte| *byte == b'/').map(fold).collect();
+        let names: Vec<&[u8]> = names.iter().map(AsRef::as_ref).collect();
+        for begin in 0..names.len() {
+            let Some(form) = form(&names[begin..]) else { continue };
+            let directory = (begin..names.len()).fold(at, |at, _| self.tree.nodes[at].parent);
+            if let Some(top) = self.top(directory)? {
+                return Ok(Some((top, form)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the git directory with the refs of a directory, which may be that of a further working tree.
+    fn top(&mut self, directory: usize) -> Result<Option<usize>, IoFailure> {
+        if let Some(known) = self.tops.get(&directory) {
+            return Ok(*known);
+        }
+        let parent = self.tree.nodes[directory].parent;
+        let mut found = self.is_repository(directory)?.then_some(directory);
+        if found.is_none() && fold(split(&self.tree.nodes[parent].path.0).1).as_ref() == b"worktrees" {
+            let around = self.tree.nodes[parent].parent;
+            found = self.is_repository(around)?.then_some(around);
+        }
+        self.tops.insert(directory, found);
+        Ok(found)
+    }
+
+    fn is_repository(&self, directory: usize) -> Result<bool, IoFailure> {
+        let Some(base) = lower_path(&self.tree.nodes[directory]) else { return Ok(false) };
+        Ok(bare::is_one(self.walk.base, base)? && has_objects(self.walk.base, base)?)
+    }
+
+    /// Reports whether a file is not as git writes it.
+    fn is_damaged(&mut self, node: &Node, top: usize, form: Form) -> Result<bool, IoFailure> {
+        let (parent, name) = split(&node.path.0);
+        let dir = self.walk.upper.dir(parent).doing("open", parent)?;
+        let top_node = &self.tree.nodes[top];
+        let trees = [(self.walk.upper, &*top_node.path.0), (self.walk.base, lower_path(top_node).unwrap_or_default())];
+        let repository = match self.repositories.entry(top) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(new) => {
+                let lengths = lengths(self.walk.base, trees[1].1)?;
+                new.insert(Repository { lengths, objects: Objects::of(trees) })
+            }
+        };
+        let lengths = &*repository.lengths;
+        if form == Form::Index {
+            return is_damaged(dir.as_fd(), name, lengths, &self.reads).doing("read", &node.path.0);
+        }
+        let class = Class::GitState(PACKED);
+        let Version::Bytes(new) = Version::read(dir.as_fd(), name, &class, &self.reads).doing("read", &node.path.0)?
+        else {
+            return Ok(true);
+        };
+        let old = old(self.walk.base, &self.reads, node)?;
+        let ids = match form {
+            Form::Ref => match forms::value(&new, lengths) {
+                Some(Value::Symbolic) => Some(Vec::new()),
+                Some(Value::Id(id)) => Some(vec![id]),
+                None => None,
+            },
+            Form::Packed => forms::packed(&new, &old, lengths),
+            Form::Log => forms::log(&new, &old, lengths),
+            Form::Index => Some(Vec::new()),
+        };
+        Ok(ids.is_none_or(|ids| !ids.iter().all(|id| repository.objects.has(trees, id))))
+    }
+}
+
+/// Returns the text of the file of the workspace in whose place a file comes; none of one that cannot be read.
+fn old(base: &Workspace, reads: &Reads, node: &Node) -> Result<Vec<u8>, IoFailure> {
+    let Some(old) = node.covers.as_ref().filter(|old| old.meta.kind == EntryType::File) else {
+        return Ok(Vec::new());
+    };
+    let (parent, name) = split(&old.at.0);
+    let dir = base.dir(parent).doing("open", parent)?;
+    match Version::read(dir.as_fd(), name, &Class::GitState(PACKED), reads).doing("read", &old.at.0)? {
+        Version::Bytes(text) => Ok(text),
+        Version::Absent | Version::Unreadable => Ok(Vec::new()),
+    }
+}
+
+/// Returns the bytes that an object id has in a repository of the workspace.
+fn lengths(base: &Workspace, git_dir: &[u8]) -> Result<Vec<usize>, IoFailure> {
+    match base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"config")) {
+        Ok(text) => Ok(id_lengths(text.as_deref().unwrap_or_default())),
+        Err(error) if is_no_way(&error) => Ok(id_lengths(b"")),
+        Err(error) => Err(error).doing("read", &join(git_dir, b"config")),
+    }
+}
+
+/// Holds back what waits together, unless the user accepts the git directory as a whole.
+fn hold(rules: &Rules, tree: &mut LayerTree, found: &HashMap<usize, String>) {
+    let mut tops: Vec<Option<usize>> = vec![found.contains_key(&0).then_some(0)];
+    for at in 1..tree.nodes.len() {
+        let top = if found.contains_key(&at) { Some(at) } else { tops[tree.nodes[at].parent] };
+        tops.push(top);
+        let Some((top, why)) = top.and_then(|top| Some((top, found.get(&top)?))) else { continue };
+        let (path, git_dir) = (tree.nodes[at].path.clone(), tree.nodes[top].path.clone());
+        let inside = &path.0[git_dir.0.len()..];
+        let first = inside.split(|byte| *byte == b'/').find(|name| !name.is_empty()).map(fold);
+        let is_one = first.is_some_and(|first| TOGETHER.contains(&first.as_ref()));
+        let rare = &mut tree.nodes[at].rare;
+        if is_one && rare.verdict != Some(Verdict::LeaveOut) && !accepts_whole(rules, &git_dir.0) {
+            rare.verdict = Some(Verdict::Park(why.clone()));
+            rare.in_unit = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_git_reads_strictly_are_known() {
+        let of = |path: &str| form(&path.split('/').map(str::as_bytes).collect::<Vec<_>>());
+        for (path, wanted) in [
+            ("head", Some(Form::Ref)),
+            ("refs/heads/x", Some(Form::Ref)),
+            ("refs/stash", Some(Form::Ref)),
+            ("packed-refs", Some(Form::Packed)),
+            ("logs/head", Some(Form::Log)),
+            ("logs/refs/heads/x", Some(Form::Log)),
+            ("index", Some(Form::Index)),
+            ("refs/heads", None),
+            ("refs/heads/x.lock", None),
+            ("refs/heads/.ds_store", None),
+            ("logs/x", None),
+            ("orig_head", None),
+            ("config", None),
+        ] {
+            assert_eq!(of(path), wanted, "{path}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Verifies the objects that a run adds to a repository of the workspace.
+//!
+//! git believes the index of a pack: it reads what lies at the offset that the index has for an id, and does not hash it.
+//! It reads loose files and trees in the same way. A run that adds an object under an id that the workspace has, or that a
+//! later fetch would bring, gives the user's own commits another content. So the content of each new object is compared
+//! with its id:
+//!
+//! ```text
+//!  new pack ──▶ all ids known? ──yes──▶ left out: it brings nothing, and the objects of the workspace stay
+//!                    └─no─▶ each object inflated and hashed ──fits──▶ comes
+//!                                            └─ differs, or is too large ─▶ waits, with HEAD, refs and index
+//! ```
+//!
+//! Files that git makes again (`.rev`, `.bitmap`) are left out, as multi-pack indexes are ([`crate::graphs`]).
+//! A repository that is new as a whole is not verified: the user has no commit there.
+
+mod delta;
+pub(crate) mod inflate;
+mod known;
+pub(crate) mod loose;
+pub(crate) mod object_id;
+pub(crate) mod pack;
+pub(crate) mod pack_index;
+pub(crate) mod problem;
+
+use self::inflate::Inflater;
+use self::known::{Known, open};
+use self::object_id::Format;
+use self::problem::{Budget, Problem};
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
+use crate::fold::fold;
+use crate::git_refs::inside_git;
+use crate::meta::EntryType;
+use crate::protected::Rules;
+use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+const FORGED: &str = "a git object with another content than its id says (git fsck names it)";
+const DAMAGED: &str = "a git object or pack that cannot be verified (see git fsck)";
+const TOO_LARGE: &str = "a git object or pack too large to be verified (run git fsck after an accept)";
+const APART: &str = "a git pack and its index that belong together and do not come together";
+/// Says why the references of a repository wait.
+const NEEDS: &str = "may need git objects that wait";
+
+/// The end of the name of a file of a pack.
+const PACK: &[u8] = b".pack";
+const INDEX: &[u8] = b".idx";
+/// The same of files that git makes again from these two.
+const CACHES: &[&[u8]] = &[b".rev", b".bitmap"];
+/// The same of files that say something about a pack.
+const NOTES: &[&[u8]] = &[b".mtimes", b".promisor"];
+
+/// The trees and rules of a layer that is read.
+pub(crate) struct Reading<'a> {
+    pub(crate) upper: &'a Workspace,
+    pub(crate) base: &'a Workspace,
+    pub(crate) rules: &'a Rules,
+    /// Tells whether a directory of the workspace is a repository by its entries.
+    pub(crate) is_bare: &'a dyn Fn(&[u8]) -> Result<bool, IoFailure>,
+    /// Returns the bytes that a configuration allows for an object id.
+    pub(crate) id_lengths: fn(&[u8]) -> Vec<usize>,
+    /// Reports whether the rules bring an entry.
+    pub(crate) comes: fn(&Rules, &Node) -> bool,
+}
+
+/// The files of one pack: the ends of their names, and their nodes.
+type Files = Vec<(Vec<u8>, usize)>;
+
+/// The new files of a repository's objects, as indexes of nodes.
+#[derive(Default)]
+struct New {
+    /// Loose objects with their ids.
+    loose: Vec<(usize, Vec<u8>)>,
+    /// The files of packs, by their directory and name.
+    packs: BTreeMap<(usize, Vec<u8>), Files>,
+}
+
+/// Leaves out what adds no object, and holds back what does not fit its id, with the references of its repository.
+pub(crate) fn hold_back(reading: &Reading<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    let mut all: BTreeMap<usize, New> = BTreeMap::new();
+    let mut known: HashMap<usize, bool> = HashMap::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+        let is_compared = matches!(node.rare.verdict, Some(Verdict::Park(_) | Verdict::LeaveOut));
+        if node.role != Role::Entry || node.meta.kind != EntryType::File || node.covers.is_some() || is_compared {
+            continue;
+        }
+        let Some(place) = Place::of(&node.path.0) else { continue };
+        let directory = node.parent;
+        let repository = tree.nodes[tree.nodes[directory].parent].parent;
+        let is_one = match known.get(&repository) {
+            Some(is_one) => *is_one,
+            None => is_of_workspace(reading, &tree.nodes[repository])?,
+        };
+        known.insert(repository, is_one);
+        if is_one {
+            let new = all.entry(repository).or_default();
+            match place {
+                Place::Loose(id) => new.loose.push((at, id)),
+                Place::Pack { stem, end } => new.packs.entry((directory, stem)).or_default().push((end, at)),
+            }
+        }
+    }
+    let budget = Budget::default();
+    let mut incomplete = HashSet::new();
+    for (repository, new) in all {
+        let Some(git_dir) = lower_path(&tree.nodes[repository]).map(<[u8]>::to_vec) else { continue };
+        let verdicts = verdicts(reading, tree, Known::of(reading.base, &git_dir, reading.id_lengths)?, &new, &budget)?;
+        for (at, verdict) in verdicts {
+            tree.nodes[at].rare.verdict = Some(verdict);
+        }
+        // Also what waits for its bits or attributes, or was not chosen, is missing.
+        let files = new.packs.values().flatten().map(|(_, at)| *at).chain(new.loose.iter().map(|(at, _)| *at));
+        let is_missing = |at: usize| {
+            let node = &tree.nodes[at];
+            node.rare.verdict != Some(Verdict::LeaveOut) && !(reading.comes)(reading.rules, node)
+        };
+        if files.into_iter().any(is_missing) {
+            incomplete.insert(repository);
+        }
+    }
+    hold_references(tree, &incomplete);
+    Ok(())
+}
+
+/// Parks what may name an object that waits: everything of a repository but its objects.
+fn hold_references(tree: &mut LayerTree, incomplete: &HashSet<usize>) {
+    if incomplete.is_empty() {
+        return;
+    }
+    // A directory comes before what is in it.
+    let mut inside = vec![false; tree.nodes.len()];
+    for at in 1..tree.nodes.len() {
+        let parent = tree.nodes[at].parent;
+        let is_objects = || fold(split(&tree.nodes[at].path.0).1).as_ref() == b"objects";
+        inside[at] = inside[parent] || (incomplete.contains(&parent) && !is_objects());
+        let node = &mut tree.nodes[at];
+        let is_directory = node.role == Role::Entry && node.meta.kind == EntryType::Directory;
+        if inside[at] && !is_directory && !matches!(node.rare.verdict, Some(Verdict::Park(_) | Verdict::LeaveOut)) {
+            node.rare.verdict = Some(Verdict::Park(NEEDS.to_owned()));
+        }
+    }
+}
+
+/// Tells whether a directory of the layer is a repository that the workspace has.
+fn is_of_workspace(reading: &Reading<'_>, directory: &Node) -> Result<bool, IoFailure> {
+    let Some(base) = lower_path(directory) else { return Ok(false) };
+    Ok(inside_git(&join(&directory.path.0, b"objects")).is_some() || (reading.is_bare)(base)?)
+}
+
+/// The place of a file among the objects of a repository.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Loose(Vec<u8>),
+    /// A file of a pack: its name up to the end that says what it is, and this end.
+    Pack {
+        stem: Vec<u8>,
+        end: Vec<u8>,
+    },
+}
+
+impl Place {
+    fn of(path: &[u8]) -> Option<Self> {
+        let (parent, name) = split(path);
+        let (above, directory) = split(parent);
+        if fold(split(above).1).as_ref() != b"objects" {
+            return None;
+        }
+        let directory = fold(directory);
+        if directory.as_ref() == b"pack" {
+            let end = name.iter().rposition(|byte| *byte == b'.')?;
+            return Some(Self::Pack { stem: name[..end].to_vec(), end: fold(&name[end..]).into_owned() });
+        }
+        let is_id = directory.len() == 2 && matches!(name.len(), 38 | 62);
+        is_id.then(|| bytes(&[&directory, &fold(name)[..]].concat())).flatten().map(Self::Loose)
+    }
+}
+
+/// Returns the bytes that hexadecimal digits say.
+fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    digits.chunks(2).map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?)).collect()
+}
+
+/// Returns what becomes of the new files of a repository's objects.
+fn verdicts(
+    reading: &Reading<'_>,
+    tree: &LayerTree,
+    mut known: Known<'_>,
+    new: &New,
+    budget: &Budget,
+) -> Result<Vec<(usize, Verdict)>, IoFailure> {
+    let mut found = Vec::new();
+    let wait = |why: &str| Verdict::Park(why.to_owned());
+    for ((directory, stem), files) in &new.packs {
+        let content = match known.format {
+            Some(format) => content_of(reading, tree, &mut known, format, (*directory, stem, files), budget)?,
+            None => Content::Waits(DAMAGED),
+        };
+        for (end, at) in files {
+            let is_shared = tree.nodes[*at].group().is_some();
+            let is_cache = CACHES.contains(&&end[..]);
+            let is_note = NOTES.contains(&&end[..]);
+            let verdict = match content {
+                // A file with a second name in the layer cannot be left out, and nothing compared it.
+                _ if is_shared && (is_cache || is_note) => wait(DAMAGED),
+                Content::Known if is_shared && (end == PACK || end == INDEX) => wait(DAMAGED),
+                _ if is_cache && !is_shared => Verdict::LeaveOut,
+                Content::Known if !is_shared => Verdict::LeaveOut,
+                Content::None if is_note && !is_shared => Verdict::LeaveOut,
+                Content::Waits(why) if is_cache || is_note || end == PACK || end == INDEX => wait(why),
+                Content::Waits(_) | Content::Known | Content::None | Content::New => continue,
+            };
+            found.push((*at, verdict));
+        }
+    }
+    let mut inflater = Inflater::new(budget);
+    for (at, id) in &new.loose {
+        let node = &tree.nodes[*at];
+        let verdict = match known.format {
+            Some(format) if id.len() == format.id_length() => {
+                if node.group().is_none() && known.is_packed(id)? {
+                    Some(Verdict::LeaveOut)
+                } else {
+                    let path = &node.path.0;
+                    why(&verify_loose(reading, path, (format, id), &mut inflater), path)?.map(wait)
+                }
+            }
+            // git looks for no object by such a name.
+            Some(_) => None,
+            None => Some(wait(DAMAGED)),
+        };
+        found.extend(verdict.map(|verdict| (*at, verdict)));
+    }
+    Ok(found)
+}
+
+/// The new content of a pack.
+#[derive(Debug, Clone, Copy)]
+enum Content {
+    /// Objects that fit their ids.
+    New,
+    /// Objects that the workspace has.
+    Known,
+    /// No pack and no index: other files beside a pack.
+    None,
+    Waits(&'static str),
+}
+
+/// Verifies one pack.
+fn content_of(
+    reading: &Reading<'_>,
+    tree: &LayerTree,
+    known: &mut Known<'_>,
+    format: Format,
+    (directory, stem, files): (usize, &[u8], &Files),
+    budget: &Budget,
+) -> Result<Content, IoFailure> {
+    // git reads the file with the usual spelling, so that no other one may stand for it.
+    let is_odd = |(at, (end, node)): (usize, &(Vec<u8>, usize))| {
+        !tree.nodes[*node].path.0.ends_with(end) || files[..at].iter().any(|(other, _)| other == end)
+    };
+    if files.iter().enumerate().any(is_odd) {
+        return Ok(Content::Waits(DAMAGED));
+    }
+    let file = |end: &[u8]| files.iter().find(|(one, _)| one == end).map(|(_, at)| &*tree.nodes[*at].path.0);
+    let of_base = |end: &[u8]| {
+        let base = lower_path(&tree.nodes[directory]);
+        base.map_or(Ok(None), |base| open(reading.base, &join(base, &[stem, end].concat())))
+    };
+    let (index_path, pack) = match (file(INDEX), file(PACK)) {
+        (Some(index), Some(pack)) => (index, open(reading.upper, pack)?),
+        (Some(index), None) => (index, of_base(PACK)?),
+        (None, Some(_)) if of_base(INDEX)?.is_some() => return Ok(Content::Waits(APART)),
+        // git does not read a pack without an index, and a later run has to bring the index.
+        (None, Some(_)) => return Ok(Content::New),
+        (None, None) => return Ok(Content::None),
+    };
+    let Some(pack) = pack else { return Ok(Content::Waits(APART)) };
+    let Some(file) = open(reading.upper, index_path)? else { return Ok(Content::Waits(DAMAGED)) };
+    let size = file.metadata().doing("look at", index_path)?.len();
+    if size > known.left() {
+        return Ok(Content::Waits(TOO_LARGE));
+    }
+    let Some(index) = known.index(file, format, index_path)? else { return Ok(Content::Waits(DAMAGED)) };
+    let mut is_known = true;
+    for at in 0..index.count() {
+        is_known = known.is_packed(index.id(at))? || known.is_loose(index.id(at))?;
+        if !is_known {
+            break;
+        }
+    }
+    let content = if is_known {
+        Content::Known
+    } else {
+        let length = pack.metadata().doing("look at", index_path)?.len();
+        why(&pack::verify(&pack, length, &index, budget), index_path)?.map_or(Content::New, Content::Waits)
+    };
+    known.give_back(size);
+    Ok(content)
+}
+
+fn verify_loose(
+    reading: &Reading<'_>,
+    path: &[u8],
+    id: (Format, &[u8]),
+    inflater: &mut Inflater<'_>,
+) -> Result<(), Problem> {
+    let file = open(reading.upper, path).map_err(|error| Problem::Io(error.source))?.ok_or(Problem::Damaged)?;
+    let length = file.metadata()?.len();
+    loose::verify(&file, length, id, inflater)
+}
+
+/// Returns why an object waits.
+fn why(result: &Result<(), Problem>, path: &[u8]) -> Result<Option<&'static str>, IoFailure> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(Problem::Differs) => Ok(Some(FORGED)),
+        Err(Problem::Damaged) => Ok(Some(DAMAGED)),
+        Err(Problem::TooLarge) => Ok(Some(TOO_LARGE)),
+        Err(Problem::Io(error)) => Err(std::io::Error::from(error.kind())).doing("read", path),
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads a layer: its entries, then what each of them means.
+//!
+//! ```text
+//!  upper directory ─▶ entries ─▶ what each covers ─▶ contents compared ─▶ names of one file
+//!                                                                          │
+//!                     LayerTree ◀─ databases, git's locks ◀─ verdicts ◀────┘
+//! ```
+//! The order matters: a verdict looks at those before it.
+
+use crate::beneath::{Doing as _, chmod};
+use crate::marks::LayerMode;
+use crate::meta::{EntryType, stat};
+use crate::opened::Notes;
+use crate::scan::Scanner;
+use crate::tree::{Inodes, LayerTree, Lower, origin_inode};
+use crate::walk::{Walk, WalkError};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd as _;
+
+impl Walk<'_> {
+    /// Reads the whole layer.
+    pub(crate) fn read(&self) -> Result<LayerTree, WalkError> {
+        let (mut opened, mut notes) = (Vec::new(), Notes::new(self.root));
+        let result = self.read_with(&mut opened, &mut notes);
+        // Directories that kept us out were opened up for the reading; their recorded modes are the old ones.
+        for (path, mode) in opened.iter().rev() {
+            let dir = self.upper.dir(path).doing("open", path)?;
+            chmod(dir.as_fd(), *mode).doing("set the mode of", path)?;
+        }
+        notes.close()?;
+        result
+    }
+
+    fn read_with(&self, opened: &mut Vec<(Vec<u8>, u32)>, notes: &mut Notes<'_>) -> Result<LayerTree, WalkError> {
+        let mut nodes = self.collect(opened, notes)?;
+        let mut claimed = self.continue_lower(&mut nodes)?;
+        self.imply(&mut nodes, &mut claimed)?;
+        self.cover(&mut nodes, &claimed)?;
+        if self.is_part {
+            crate::incomplete::forget_marks(&mut nodes);
+        }
+        let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
+        let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
+        let top_conflict = self.own_attrs(&mut nodes[0])?;
+        let mut tree = LayerTree {
+            nodes,
+            top_conflict,
+            groups: Vec::new(),
+            locks: HashMap::new(),
+            indexes: Vec::new(),
+            inodes: Inodes::default(),
+            started: self.started,
+            ours: self.ours.to_vec(),
+            same_mount,
+            mode: self.mode,
+            mount: Some(base_root.mount),
+            is_each_copy_marked: self.mode == LayerMode::Root && self.index.is_some(),
+            takes_last_name: false,
+        };
+        self.scan(&mut tree, &claimed)?;
+        crate::shared::group(self, &mut tree)?;
+        self.judge(&mut tree)?;
+        crate::link_ends::judge(self, &mut tree)?;
+        let bare = crate::bare::judge(self, &mut tree)?;
+        let mut new = crate::nested::judge(self, &mut tree, &bare)?;
+        new.extend(crate::led_to::hold_back(self, &mut tree)?);
+        crate::between::judge(self, &mut tree, &new)?;
+        crate::further_trees::judge(self, &mut tree)?;
+        crate::unmade::judge(self, &mut tree)?;
+        crate::graphs::hold_back(self, &mut tree, &bare)?;
+        crate::git_objects::hold_back(self, &mut tree)?;
+        crate::git_packs::hold_back(
+            &crate::git_packs::Reading {
+                upper: self.upper,
+                base: self.base,
+                rules: self.rules,
+                is_bare: &|path| crate::bare::is_one(self.base, path),
+                id_lengths: crate::git_index::id_lengths,
+                comes: crate::halves::comes,
+            },
+            &mut tree,
+        )?;
+        crate::closed::judge(self, &mut tree)?;
+        crate::git_index::judge(self, &mut tree)?;
+        crate::with_index::judge(self, &mut tree)?;
+        crate::outside_branches::judge(self, &mut tree)?;
+        crate::git_damage::hold_back(self, &mut tree)?;
+        crate::replaced::hold_back(self, &mut tree)?;
+        crate::in_the_way::judge(self.rules, &mut tree);
+        self.judge_shallow(&mut tree)?;
+        crate::halves::hold_back(self, &mut tree)?;
+        crate::hardlinks::tie(self, &mut tree)?;
+        if self.is_part {
+            crate::incomplete::hold(self, &mut tree, &bare)?;
+        }
+        crate::git_lock::find(self, &mut tree)?;
+        crate::databases::hold_back(self, &mut tree)?;
+        Ok(tree)
+    }
+
+    pub(crate) fn scan(&self, tree: &mut LayerTree, claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {
+        // The file that an entry covers needs no search.
+        let elsewhere = tree.nodes.iter().filter(|node| !node.is_own_version());
+        let mut wanted: HashSet<u64> = elsewhere.filter_map(origin_inode).collect();
+        wanted.extend(crate::shared::index_origins(self)?);
+        for (at, one) in tree.nodes.iter().enumerate() {
+            if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory)
+                && wanted.contains(&found.meta.id.ino)
+            {
+                tree.inodes.cover(found.meta.id.ino, at);
+            }
+        }
+        wanted.retain(|ino| !tree.inodes.has(*ino));
+        let scanner = Scanner {
+            base: self.base,
+            rules: self.rules,
+            started: self.started,
+            ours: self.ours,
+            claimed,
+            wanted: &wanted,
+            budget: crate::scan::Budget::default(),
+            ends: crate::link_ends::Ends::new(self.rules, self.base.path()),
+            links: crate::link_steps::Links::new(|path| crate::link_ends::link(self.base, path)),
+        };
+        for one in &mut tree.nodes {
+            let whole = match (&one.rare.lower, &one.covers) {
+                (Lower::Moved(found), _) => Some((found, one.path.0.clone())),
+                (_, Some(found)) if found.meta.kind == EntryType::Directory && !one.claimed => {
+                    Some((found, one.path.0.clone()))
+                }
+                _ => None,
+            };
+            if let Some((found, place)) = whole {
+                one.rare.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
+            }
+            // A moved directory may also cover another one that goes away.
+            if let (Lower::Moved(_), Some(found), false) = (&one.rare.lower, &one.covers, one.claimed)
+                && found.meta.kind == EntryType::Directory
+            {
+                let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
+                if let Some(scan) = &mut one.rare.scan {
+                    scan.changed.extend(more.changed);
+                    scan.protected = scan.protected.take().or(more.protected);
+                    scan.holds.extend(more.holds);
+                }
+            }
+        }
+        for found in tree.nodes.iter().filter_map(|node| node.covers.as_ref()) {
+            tree.inodes.name(&found.meta);
+        }
+        tree.takes_last_name = tree.inodes.takes_last_name();
+        Ok(())
+    }
+}

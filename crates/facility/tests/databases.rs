@@ -1,0 +1,141 @@
+//! Databases of SQLite and the logs beside them: with the real SQLite.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "this is a test")]
+
+mod common;
+#[path = "common/repository.rs"]
+mod repository;
+
+use common::Scene;
+use nexus_facility::{LayerMode, Outside, Rules};
+use repository::{commit_by, named, parked, run_with};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Executes SQL on the database `app.db` of a directory. A process that does not end cleanly leaves its log.
+fn sql(directory: &Path, statements: &str, cleanly: bool) -> String {
+    let program = "import os, sqlite3, sys
+c = sqlite3.connect('app.db', isolation_level=None)
+for one in sys.argv[1].split(';'):
+    for row in c.execute(one): print(*row, flush=True)
+if sys.argv[2] == 'kill': os._exit(0)
+c.close()";
+    let end = if cleanly { "close" } else { "kill" };
+    let output =
+        Command::new("python3").args(["-c", program, statements, end]).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A workspace with a database in WAL mode, closed cleanly.
+fn scene() -> Scene {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000) insert into t select i, hex(randomblob(20)) from n";
+    sql(&scene.ws(), &format!("pragma journal_mode=wal; create table t (i integer primary key, x); {rows}"), true);
+    assert!(!scene.ws().join("app.db-wal").exists());
+    scene
+}
+
+const OF_THE_RUN: &str = "alter table t add column y; update t set y = x; vacuum; pragma wal_checkpoint(truncate)";
+const OF_THE_HOST: &str = "update t set x = 'host' where i > 2500; insert into t (x) values ('host')";
+
+#[test]
+fn a_database_does_not_come_below_a_log_of_the_host() {
+    for cleanly in [true, false] {
+        let scene = scene();
+        let layer = run_with(&scene, |upper| {
+            sql(upper, OF_THE_RUN, true);
+        });
+        sql(&scene.ws(), OF_THE_HOST, cleanly);
+        // Its pages went into the database where the host closed it, and that is a conflict of its own.
+        assert_eq!(scene.ws().join("app.db-wal").exists(), !cleanly);
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let place = if cleanly { "app.db" } else { "app.db-wal" };
+        assert_eq!(result.conflicts.len(), 1, "{result:?}");
+        assert_eq!(
+            (result.conflicts[0].path.0.as_slice(), result.conflicts[0].outside),
+            (place.as_bytes(), Outside::Changed)
+        );
+        assert_eq!(
+            sql(&scene.ws(), "pragma integrity_check; select count(*) from t where x = 'host'", true),
+            "ok\n501\n"
+        );
+    }
+}
+
+/// The run saw the log, or made it: it belongs to its version of the database.
+#[test]
+fn a_database_comes_with_the_log_that_a_run_left() {
+    for before in [false, true] {
+        let scene = scene();
+        if before {
+            sql(&scene.ws(), "insert into t (x) values ('before')", false);
+            assert!(scene.ws().join("app.db-wal").exists());
+        }
+        let layer = run_with(&scene, |upper| {
+            sql(upper, "insert into t (x) values ('run')", false);
+        });
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert_eq!((parked(&result).len(), result.conflicts.len()), (0, 0), "{result:?}");
+        let count = "pragma integrity_check; select count(*) from t where x in ('run', 'before')";
+        assert_eq!(sql(&scene.ws(), count, true), if before { "ok\n2\n" } else { "ok\n1\n" });
+    }
+}
+
+#[test]
+fn a_database_and_its_log_are_accepted_together() {
+    for name in ["app.db", "app.db-wal"] {
+        let scene = scene();
+        let layer = run_with(&scene, |upper| {
+            sql(
+                upper,
+                "insert into t (x) values ('run'); pragma wal_checkpoint(full); insert into t (x) values ('run')",
+                false,
+            );
+        });
+        assert!(fs::metadata(layer.upper().join("app.db-wal")).unwrap().len() > 0);
+        let old = fs::read(scene.ws().join("app.db")).unwrap();
+        assert_ne!(fs::read(layer.upper().join("app.db")).unwrap(), old);
+        let result = commit_by(&scene, &layer, &named(&[name]));
+        assert!(result.changes.changes.is_empty() && parked(&result).contains(&name.to_owned()), "{name}: {result:?}");
+        assert_eq!(fs::read(scene.ws().join("app.db")).unwrap(), old);
+        let both = commit_by(&scene, &layer, &named(&["app.db", "app.db-wal"]));
+        assert_eq!(both.conflicts, [], "{both:?}");
+        assert_eq!(sql(&scene.ws(), "pragma integrity_check; select count(*) from t where x = 'run'", true), "ok\n2\n");
+    }
+}
+
+/// A run is killed at its end: the database was accepted before, and its log is left.
+#[test]
+fn a_log_does_not_come_beside_a_database_of_the_host() {
+    let scene = scene();
+    let layer = run_with(&scene, |upper| {
+        sql(upper, "insert into t (x) values ('run')", false);
+    });
+    fs::remove_file(layer.upper().join("app.db")).unwrap();
+    sql(&scene.ws(), OF_THE_HOST, true);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    let conflicts: Vec<_> = result.conflicts.iter().map(|one| one.path.0.as_slice()).collect();
+    assert_eq!(conflicts, [b"app.db"], "{result:?}");
+    assert_eq!(sql(&scene.ws(), "pragma integrity_check; select count(*) from t where x = 'host'", true), "ok\n501\n");
+}
+
+#[test]
+fn a_file_with_a_name_of_the_maximum_length_comes() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let (name, old) = ("a".repeat(255), "b".repeat(252));
+    for one in [&name, &old] {
+        fs::write(scene.ws().join(one), "old").unwrap();
+    }
+    let layer = run_with(&scene, |upper| {
+        for one in [&name, &old] {
+            fs::write(upper.join(one), "of the run").unwrap();
+        }
+    });
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result).len(), result.conflicts.len()), (0, 0), "{result:?}");
+    for one in [&name, &old] {
+        assert_eq!(fs::read_to_string(scene.ws().join(one)).unwrap(), "of the run");
+    }
+}
