@@ -8,7 +8,7 @@ use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
 use nexus_model::plan::Writes;
 use nexus_model::proof::{Expectation, ProofItem};
 use nexus_model::{ExitStatus, Guarantee, Plan};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::collections::BTreeSet;
 use std::io;
@@ -27,6 +27,8 @@ pub enum Script {
     SetUpFails,
     /// Falls silent after the first frame.
     Vanishes,
+    /// Passes output of the command on, and never reports its start.
+    SpeaksFirst,
     /// Reports the end of a command that was never asked for.
     Lies,
 }
@@ -97,10 +99,16 @@ impl Driver for Fake {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
+        let (alive, ended) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .map_err(|error| failed(error.into()))?;
         let twin = ours.try_clone().map_err(failed)?;
         self.alive().insert(handle.run_id.to_string());
         let script = self.script.clone();
-        let guest = std::thread::spawn(move || follow(&script, &Channel::new(theirs)));
+        let guest = std::thread::spawn(move || {
+            follow(&script, &Channel::new(theirs));
+            drop(alive);
+        });
         Ok(Sandbox {
             channel: Channel::new(ours),
             guarantees: self.states.clone().unwrap_or_else(|| self.claims.clone()),
@@ -110,7 +118,7 @@ impl Driver for Fake {
                 Writes::MemoryLayer { .. } => ChangeSource::Descriptor(None),
             },
             expect: expectations(),
-            process: Box::new(FakeProcess { channel: Channel::new(twin), guest: Mutex::new(Some(guest)) }),
+            process: Box::new(FakeProcess { channel: Channel::new(twin), ended, guest: Mutex::new(Some(guest)) }),
         })
     }
 
@@ -132,6 +140,8 @@ impl Driver for Fake {
 
 struct FakeProcess {
     channel: Channel,
+    /// Becomes readable when the thread of the guest ends, which holds the other end.
+    ended: OwnedFd,
     guest: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -150,7 +160,7 @@ impl SandboxProcess for FakeProcess {
     }
 
     fn ended(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Some(self.ended.as_fd())
     }
 
     fn oom_kills(&self) -> io::Result<u64> {
@@ -169,8 +179,14 @@ fn follow(script: &Script, channel: &Channel) {
     if channel.send(&first, &[]).is_err() || matches!(script, Script::SetUpFails | Script::Vanishes) {
         return;
     }
-    while let Ok((frame, _)) = channel.receive::<HostFrame>() {
+    while let Ok((frame, descriptors)) = channel.receive::<HostFrame>() {
         let answers = match frame {
+            HostFrame::Exec(_) if *script == Script::SpeaksFirst => {
+                if descriptors.get(1).is_none_or(|stdout| rustix::io::write(stdout, b"x").is_err()) {
+                    return;
+                }
+                Vec::new()
+            }
             HostFrame::Exec(request) => {
                 let started = GuestFrame::Started { exec: request.exec, proof: held(&request.proof) };
                 let words: Vec<_> = request.argv.iter().map(|word| String::from_utf8_lossy(&word.0)).collect();

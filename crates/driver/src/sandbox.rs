@@ -54,6 +54,11 @@ impl ChangeSource {
 pub trait SandboxProcess {
     /// Kills everything inside.
     fn kill(&self) -> io::Result<()>;
+    /// Kills each process inside on its own. For a sandbox that does not die of [`SandboxProcess::kill`]: a driver whose
+    /// sandbox dies with one process cannot rely on that one, which may be frozen.
+    fn kill_members(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Takes away the limits that would delay the death of what the end of the main command kills.
     fn hurry(&self) {}
     /// Releases what only the set-up needed. Call it when the sandbox stands; it may take milliseconds, which are free

@@ -35,8 +35,10 @@ impl Child {
 
     /// Waits until it has ended. The status is there only for the parent; who was handed a pidfd just learns the end.
     pub fn wait(&self) -> io::Result<Option<WaitIdStatus>> {
+        // Also for a child that sends no signal at its end.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::from_bits_retain(libc::__WALL.cast_unsigned());
         loop {
-            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), ended) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::CHILD) => return self.wait_for_end(),
                 other => return Ok(other?),

@@ -15,6 +15,8 @@ use nexus_model::plan::INNER_ID;
 
 /// First host uid of sandboxes that root starts, unless configured.
 pub const DEFAULT_UID_BASE: u32 = 1_000_000_000;
+/// Smallest first host uid that an operator may configure for them.
+pub const MIN_UID_BASE: u32 = 65_536;
 /// Number of host uids from which the sandboxes that root starts draw theirs.
 pub const UIDS: u32 = 1 << 26;
 
@@ -41,7 +43,7 @@ impl Identity {
         }
         // The last two ids mean "none" to some calls.
         let free = (u32::MAX - 1).saturating_sub(uid_base);
-        if uid_base < 65_536 || free == 0 {
+        if uid_base < MIN_UID_BASE || free == 0 {
             return Err(StepError::new(Step::Identity, format!("uid_base {uid_base} leaves no id for a sandbox")));
         }
         let id = uid_base + drawn % free.min(UIDS);

@@ -32,7 +32,7 @@ pub mod steps;
 pub mod watch;
 
 pub use descriptors::hand_on_nothing;
-pub use identity::{DEFAULT_UID_BASE, Identity};
+pub use identity::{DEFAULT_UID_BASE, Identity, MIN_UID_BASE};
 pub use inside::confinement::{MIN_ABI, landlock_abi};
 pub use launcher::launch::{Launched, host_namespaces, launch};
 pub use launcher::netpool::{Network, PoolConfig};

@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,9 +69,8 @@ impl Quotas {
         let mut inotify = Vec::new();
         for (host, own) in INOTIFY {
             // A kernel without inotify has nothing to bound.
-            if let Ok(text) = crate::creds::read_small(&format!("/proc/sys/fs/inotify/{host}"))
-                && let Ok(value) = text.trim().parse::<u64>()
-            {
+            let file = format!("/proc/sys/fs/inotify/{host}");
+            if let Some(value) = number(&file).at(Step::ResourceLimits, &file)? {
                 inotify.push((own, value.div_ceil(2)));
             }
         }
@@ -109,7 +109,8 @@ impl Quotas {
         }
         if stands(Wall::ProcessLimit) {
             // One more for PID 1, which the user did not ask for.
-            setrlimit(Resource::Nproc, fixed(u64::from(pids) + 1)).at(Step::ResourceLimits, "RLIMIT_NPROC")?;
+            let most = "RLIMIT_NPROC: --pids may be at most the hard limit of the caller (ulimit -Hu) less one";
+            setrlimit(Resource::Nproc, fixed(u64::from(pids) + 1)).at(Step::ResourceLimits, most)?;
         }
         for (resource, limit) in &self.limits {
             setrlimit(*resource, *limit).at(Step::ResourceLimits, &format!("{resource:?}"))?;
@@ -135,6 +136,15 @@ impl Quotas {
     }
 }
 
+/// Reads the number in a file; `None` where there is no such file.
+fn number(file: &str) -> io::Result<Option<u64>> {
+    match crate::creds::read_small(file) {
+        Ok(text) => text.trim().parse().map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Three quarters of what the caller may have, up to [`MAX_FILES`]; what is left is for launchers. The soft limit stays the caller's
 /// where it is lower.
 fn files_of_a_sandbox(caller: &Rlimit) -> Rlimit {
@@ -145,6 +155,15 @@ fn files_of_a_sandbox(caller: &Rlimit) -> Rlimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_that_is_absent_has_no_number() {
+        assert_eq!(number("/proc/sys/fs/inotify/no-such-file").unwrap(), None);
+        assert!(number("/proc/sys/fs/inotify/max_user_watches").unwrap().is_some());
+        for unreadable in ["/proc/self/status/x", "/proc/self", "/proc/self/stat"] {
+            assert!(number(unreadable).is_err(), "{unreadable}");
+        }
+    }
 
     #[test]
     fn a_sandbox_gets_fewer_descriptors_than_its_launcher() {

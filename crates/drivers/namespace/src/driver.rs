@@ -7,23 +7,26 @@ use crate::inventory;
 use crate::name::NAME;
 use crate::probe;
 use crate::process::NamespaceProcess;
-use crate::state::State;
+use crate::state::{State, Unusable};
 use nexus_channel::frames::GuestFrame;
 use nexus_driver::{
     ChangeSource, Channel, DestroyError, Driver, Found, Handle, InventoryError, PrepareError, ProbeReport, Sandbox,
     SetupError, StartError,
 };
 use nexus_jail::cgroup::{Group, Hierarchies, OwnGroups, Wanted};
-use nexus_jail::{DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, PoolConfig, Setup, Step, StepError};
-use nexus_model::Plan;
+use nexus_jail::{
+    DEFAULT_UID_BASE, Faults, Identity, Launched, LauncherState, MIN_UID_BASE, PoolConfig, Setup, Step, StepError,
+};
 use nexus_model::plan::Writes;
 use nexus_model::proof::Expectation;
 use nexus_model::spec::SandboxProfile;
+use nexus_model::{Plan, RunId};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Draws a random number.
 fn draw() -> Result<u32, StepError> {
@@ -32,6 +35,15 @@ fn draw() -> Result<u32, StepError> {
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| StepError::os(Step::Identity, error, "getrandom"))?;
     Ok(u32::from_ne_bytes(bytes))
+}
+
+/// A sandbox that was killed and that the kernel has not taken apart.
+#[derive(Debug)]
+pub struct Lingering {
+    /// Run of the sandbox.
+    pub run: RunId,
+    /// First process of the sandbox, as a pidfd.
+    pub process: OwnedFd,
 }
 
 /// Isolation by the kernel's namespaces, Landlock and seccomp.
@@ -135,6 +147,41 @@ impl Namespace {
         inventory::Owners { uid: self.uid, first_inner: self.uid_base }
     }
 
+    /// Kills the sandboxes of these runs and waits until all of them are gone, at most `within` for all of them together.
+    /// Returns those that are not. A sandbox is found by the id of its run where its handle cannot be read; one of another
+    /// driver is left alone.
+    pub fn end(
+        &self,
+        sandboxes: &[(RunId, Option<&Handle>)],
+        within: Duration,
+    ) -> Result<Vec<Lingering>, InventoryError> {
+        let own = self.owners();
+        let mut runs = Vec::new();
+        let mut targets = Vec::new();
+        for (run, handle) in sandboxes {
+            let first_inner = match handle.map(State::read) {
+                Some(Ok(state)) => state.first_inner.unwrap_or(own.first_inner),
+                Some(Err(Unusable::WrongDriver(_))) => continue,
+                Some(Err(Unusable::State(_))) | None => MIN_UID_BASE,
+            };
+            runs.push(*run);
+            let owners = inventory::Owners { first_inner, ..own };
+            targets.push(inventory::Target { label: nexus_jail::mark(*run), owners });
+        }
+        let left = inventory::end(&targets, within)?;
+        Ok(left.into_iter().map(|(index, process)| Lingering { run: runs[index], process }).collect())
+    }
+
+    /// Removes what the handle of a sandbox names beside its processes, once these are gone.
+    pub fn clear_away(&self, handle: &Handle) -> Result<(), DestroyError> {
+        match &State::read(handle)?.group {
+            None => Ok(()),
+            Some(group) => group
+                .remove()
+                .map_err(|source| DestroyError::Left { what: "the run's control group".to_owned(), source }),
+        }
+    }
+
     fn group(&self, plan: &Plan) -> Result<Option<Group>, PrepareError> {
         if !plan.limits.needs_cgroup() {
             return Ok(None);
@@ -199,12 +246,7 @@ impl Driver for Namespace {
         let own = self.owners();
         let owners = inventory::Owners { first_inner: state.first_inner.unwrap_or(own.first_inner), ..own };
         inventory::kill_marked(owners, &state.label)?;
-        match &state.group {
-            None => Ok(()),
-            Some(group) => group
-                .remove()
-                .map_err(|source| DestroyError::Left { what: "the run's control group".to_owned(), source }),
-        }
+        self.clear_away(handle)
     }
 }
 

@@ -1,8 +1,11 @@
 //! Leftovers of this driver on the host: the first processes of sandboxes, found by their label, and control groups.
 
+use crate::members;
 use nexus_driver::{DestroyError, Found, InventoryError};
 use nexus_jail::cgroup::Hierarchies;
-use rustix::process::{Pid, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -73,9 +76,64 @@ pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
     }
 }
 
+/// A sandbox that is to be ended.
+#[derive(Debug)]
+pub struct Target {
+    /// Name of its first process.
+    pub label: String,
+    /// Users that the process may have.
+    pub owners: Owners,
+}
+
+/// Kills these sandboxes and waits until all of them are gone, at most `within` for all of them together. Returns the
+/// first process of each that is not, with its place in `targets`; the other processes of that one are killed too.
+pub fn end(targets: &[Target], within: Duration) -> Result<Vec<(usize, OwnedFd)>, InventoryError> {
+    let mut left = Vec::new();
+    for (pid, status) in processes()? {
+        let Some(index) = target_of(&status, targets) else { continue };
+        // The number may be that of another process by now: the descriptor decides.
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        let again = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()));
+        if again.ok().and_then(|status| target_of(&status, targets)) != Some(index) {
+            continue;
+        }
+        // A process that cannot be killed is there, which the wait finds out.
+        pidfd_send_signal(&process, Signal::KILL).ok();
+        left.push((index, pid, process));
+    }
+    let deadline = Instant::now() + within;
+    while !left.is_empty() {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: i64::from(wait.subsec_nanos()) };
+        let mut list: Vec<_> = left.iter().map(|(_, _, process)| PollFd::new(process, PollFlags::IN)).collect();
+        match poll(&mut list, Some(&timeout)) {
+            Ok(0) => break,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(InventoryError { place: PathBuf::from("/proc"), source: error.into() }),
+        }
+        let mut ended = list.iter().map(|process| !process.revents().is_empty()).collect::<Vec<_>>().into_iter();
+        left.retain(|_| !ended.next().unwrap_or_default());
+    }
+    for (_, first, _) in &left {
+        // What starts processes faster than they are killed is there, and is said to be.
+        members::kill_below(*first).ok();
+    }
+    Ok(left.into_iter().map(|(index, _, process)| (index, process)).collect())
+}
+
+fn target_of(status: &str, targets: &[Target]) -> Option<usize> {
+    targets.iter().position(|target| label_of(status, target.owners) == Some(&target.label))
+}
+
 /// Returns the processes whose name is a label and that are the first of a pid namespace below ours: a name alone
 /// proves nothing, since any process can give itself one.
 fn marked(owners: Owners) -> Result<Vec<(Pid, String)>, InventoryError> {
+    let label = |(pid, status): (Pid, String)| Some((pid, label_of(&status, owners)?.to_owned()));
+    Ok(processes()?.into_iter().filter_map(label).collect())
+}
+
+/// Returns every process that /proc shows, with its `status`, whose name begins as a label does.
+fn processes() -> Result<Vec<(Pid, String)>, InventoryError> {
     let proc = PathBuf::from("/proc");
     let failed = |source| InventoryError { place: PathBuf::from("/proc"), source };
     let mut found = Vec::new();
@@ -86,8 +144,8 @@ fn marked(owners: Owners) -> Result<Vec<(Pid, String)>, InventoryError> {
         };
         // A process may end between the two reads.
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
-        if let Some(mark) = label_of(&status, owners) {
-            found.push((pid, mark.to_owned()));
+        if status.strip_prefix("Name:\t").is_some_and(|name| name.starts_with(LABEL)) {
+            found.push((pid, status));
         }
     }
     Ok(found)

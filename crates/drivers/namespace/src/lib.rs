@@ -18,12 +18,13 @@ mod inventory;
 pub mod launcher;
 #[cfg(feature = "inject")]
 mod leave_out;
+mod members;
 mod name;
 mod probe;
 mod process;
 mod state;
 
-pub use driver::Namespace;
+pub use driver::{Lingering, Namespace};
 #[cfg(feature = "inject")]
 pub use leave_out::leave_out;
 pub use name::NAME;

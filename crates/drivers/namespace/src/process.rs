@@ -1,5 +1,6 @@
 //! A running sandbox of this driver, seen from the host.
 
+use crate::members;
 use nexus_driver::SandboxProcess;
 use nexus_jail::cgroup::Group;
 use nexus_jail::clone::Child;
@@ -36,6 +37,10 @@ impl SandboxProcess for NamespaceProcess {
     fn kill(&self) -> io::Result<()> {
         self.hurry();
         self.child.kill()
+    }
+
+    fn kill_members(&self) -> io::Result<()> {
+        members::kill_below(self.child.pid)
     }
 
     fn hurry(&self) {

@@ -59,13 +59,14 @@ impl Group {
         if let Self::V2 { path } = self {
             enable_controllers(path, limits).at(Step::MakeCgroup, "controllers of the unified hierarchy")?;
         }
-        for (file, value) in self.settings(limits) {
+        for (file, value) in self.settings(limits).at(Step::MakeCgroup, "the files of the control group")? {
             std::fs::write(&file, value.as_bytes()).at(Step::MakeCgroup, &file.display().to_string())?;
         }
         Ok(())
     }
 
-    fn settings(&self, limits: &Limits) -> Vec<(PathBuf, String)> {
+    /// Returns the files to write. A file that may be absent is left out only where it is known to be.
+    fn settings(&self, limits: &Limits) -> io::Result<Vec<(PathBuf, String)>> {
         let quota = limits.cpu_millis.map(|millis| u64::from(millis) * PERIOD_US / 1000);
         let mut settings = Vec::new();
         match self {
@@ -75,7 +76,7 @@ impl Group {
                     settings.push((path.join("memory.oom.group"), "1".to_owned()));
                     // Without swap accounting the file is absent; then there is no swap to bound.
                     let swap = path.join("memory.swap.max");
-                    if swap.exists() {
+                    if swap.try_exists()? {
                         settings.push((swap, "0".to_owned()));
                     }
                 }
@@ -88,11 +89,11 @@ impl Group {
                     settings.push((directory.join("memory.limit_in_bytes"), bytes.to_string()));
                     // Buffers of TCP connections, also of those inside, are not in the other limit.
                     let tcp = directory.join("memory.kmem.tcp.limit_in_bytes");
-                    if tcp.exists() {
+                    if tcp.try_exists()? {
                         settings.push((tcp, bytes.to_string()));
                     }
                     let with_swap = directory.join("memory.memsw.limit_in_bytes");
-                    if with_swap.exists() {
+                    if with_swap.try_exists()? {
                         settings.push((with_swap, bytes.to_string()));
                     } else {
                         // Without swap accounting the limit must not be evaded into swap.
@@ -105,7 +106,7 @@ impl Group {
                 }
             }
         }
-        settings
+        Ok(settings)
     }
 
     /// Opens the directory for CLONE_INTO_CGROUP; only the unified hierarchy has it.
@@ -233,9 +234,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_left_out() {
+        let place = || PathBuf::from("/proc/self/status");
+        let groups = [Group::V2 { path: place() }, Group::V1 { memory: Some(place()), cpu: None }];
+        assert!(groups.iter().all(|group| group.settings(&limits(Some(1 << 20), None)).is_err()));
+    }
+
+    #[test]
     fn v2_writes_memory_with_group_oom_and_the_share_of_a_period() {
         let group = Group::V2 { path: PathBuf::from("/nowhere") };
-        let settings = group.settings(&limits(Some(1 << 20), Some(1500)));
+        let settings = group.settings(&limits(Some(1 << 20), Some(1500))).unwrap();
         let value = |name: &str| settings.iter().find(|(file, _)| file.ends_with(name)).map(|(_, v)| v.as_str());
         assert_eq!(value("memory.max"), Some("1048576"));
         assert_eq!(value("memory.oom.group"), Some("1"));
@@ -245,7 +253,7 @@ mod tests {
     #[test]
     fn v1_writes_each_controller_in_its_own_folder() {
         let group = Group::V1 { memory: Some("/m".into()), cpu: Some("/c".into()) };
-        let settings = group.settings(&limits(Some(4096), Some(500)));
+        let settings = group.settings(&limits(Some(4096), Some(500))).unwrap();
         assert!(settings.contains(&("/m/memory.limit_in_bytes".into(), "4096".into())));
         assert!(settings.contains(&("/c/cpu.cfs_quota_us".into(), "50000".into())));
     }
@@ -255,7 +263,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let group = Group::V1 { memory: Some(directory.path().to_owned()), cpu: None };
         let file = directory.path().join("memory.kmem.tcp.limit_in_bytes");
-        let has = || group.settings(&limits(Some(4096), None)).contains(&(file.clone(), "4096".into()));
+        let has = || group.settings(&limits(Some(4096), None)).unwrap().contains(&(file.clone(), "4096".into()));
         assert!(!has());
         std::fs::write(&file, "").unwrap();
         assert!(has());
@@ -267,7 +275,7 @@ mod tests {
         let group = Group::V1 { memory: Some(folder.path().to_owned()), cpu: None };
         let (with_swap, none) = ("memory.memsw.limit_in_bytes", "memory.swappiness");
         let value = |name: &str| {
-            let settings = group.settings(&limits(Some(4096), None));
+            let settings = group.settings(&limits(Some(4096), None)).unwrap();
             settings.into_iter().find(|(file, _)| file.ends_with(name)).map(|(_, value)| value)
         };
         assert_eq!((value(with_swap), value(none)), (None, Some("0".to_owned())));
@@ -307,7 +315,7 @@ mod tests {
     #[test]
     fn a_limit_that_nobody_asked_for_is_not_written() {
         let group = Group::V1 { memory: Some("/m".into()), cpu: Some("/c".into()) };
-        assert!(group.settings(&limits(None, None)).is_empty());
+        assert!(group.settings(&limits(None, None)).unwrap().is_empty());
     }
 
     #[test]

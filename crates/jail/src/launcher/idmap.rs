@@ -62,7 +62,8 @@ impl Maps {
 }
 
 /// Makes one. The process that it takes shares our memory and ends at once (as for vfork(2), so that no page table is
-/// copied); until it is waited for its namespace can still be opened and its maps written.
+/// copied); until it is waited for its namespace can still be opened and its maps written. It sends no signal at its end: where the
+/// caller has SIGCHLD ignored, the kernel would free its number at once, and another process could get it.
 fn make(map: Map) -> io::Result<OwnedFd> {
     let child = spawn_keeper()?;
     let opened = open_mapped(child.pid.as_raw_nonzero().get(), map);
@@ -85,7 +86,7 @@ fn spawn_keeper() -> io::Result<Child> {
     // sides at once. The kernel writes the pidfd before the child runs.
     let pid = unsafe {
         let top = stack.as_mut_ptr().byte_add(STACK).cast::<c_void>();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_NEWUSER | libc::CLONE_PIDFD | libc::SIGCHLD;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_NEWUSER | libc::CLONE_PIDFD;
         libc::clone(end_at_once, top, flags, std::ptr::null_mut(), &raw mut pidfd)
     };
     if pid < 0 {
