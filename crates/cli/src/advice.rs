@@ -5,6 +5,8 @@ use nexus_facility::top::Unfit;
 use nexus_model::plan::PlanError;
 use nexus_runner::live::ports::PublishError;
 use nexus_runner::net::record::CreateError;
+use nexus_runner::net::rules::RulesError;
+use nexus_runner::net::service::ServeError;
 use nexus_runner::plan::binds::{BindError, NoHome};
 use nexus_runner::plan::devices::{DeviceError, DeviceRefusal};
 use nexus_runner::plan::direct::DirectError;
@@ -30,7 +32,7 @@ impl From<StateDirError> for Failure {
             StateDirError::Relative { .. } => "set NEXUS_STATE_DIR to an absolute path",
             StateDirError::WithParent { .. } => "set NEXUS_STATE_DIR to the whole path without ..",
             StateDirError::NoHome | StateDirError::Unusable { .. } => {
-                "set NEXUS_STATE_DIR to a folder that you can write"
+                "set NEXUS_STATE_DIR to a directory that you can write"
             }
             StateDirError::OpenToOthers { .. } => "set NEXUS_STATE_DIR to another directory, or chmod 700 it",
         };
@@ -41,11 +43,11 @@ impl From<StateDirError> for Failure {
 impl From<WorkspaceError> for Failure {
     fn from(error: WorkspaceError) -> Self {
         let hint = match &error {
-            WorkspaceError::Unusable { .. } => "name a folder that you can read and enter with --workspace",
+            WorkspaceError::Unusable { .. } => "name a directory that you can read and enter with --workspace",
             WorkspaceError::OfSystem { .. } | WorkspaceError::InState { .. } => {
-                "name a project folder with --workspace"
+                "name a project directory with --workspace"
             }
-            WorkspaceError::Home { .. } => "name a project folder in it with --workspace",
+            WorkspaceError::Home { .. } => "name a project directory in it with --workspace",
             WorkspaceError::HoldsState { .. } => {
                 "set NEXUS_STATE_DIR to a directory outside, or name a smaller workspace"
             }
@@ -56,7 +58,7 @@ impl From<WorkspaceError> for Failure {
 
 impl From<WorkingDirectoryError> for Failure {
     fn from(error: WorkingDirectoryError) -> Self {
-        Self::refused(error.code(), error.to_string(), "name a folder inside the workspace with --cwd")
+        Self::refused(error.code(), error.to_string(), "name a directory inside the workspace with --cwd")
     }
 }
 
@@ -138,7 +140,7 @@ impl From<SiteError> for Failure {
             SiteError::State(inner) => inner.into(),
             SiteError::Workspace(inner) => inner.into(),
             SiteError::Unopened { .. } | SiteError::Unidentified { .. } => {
-                let hint = "name a folder that you can read and enter with --workspace";
+                let hint = "name a directory that you can read and enter with --workspace";
                 Self::refused(error.code(), error.to_string(), hint)
             }
         }
@@ -196,9 +198,9 @@ impl From<BindError> for Failure {
             BindError::Device(inner) => return inner.into(),
             BindError::NoHome(inner) => return inner.into(),
             BindError::Unreachable { .. } => "bind a path that exists and that you can reach",
-            BindError::OfState { .. } => "bind a smaller folder",
+            BindError::OfState { .. } => "bind a smaller directory",
             BindError::HoldsWorkspace { .. } => {
-                "bind a smaller folder, or use --direct to write the workspace without a layer"
+                "bind a smaller directory, or use --direct to write the workspace without a layer"
             }
             BindError::Guarded { .. } => {
                 "Name a smaller directory. The operator can open this one by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml."
@@ -269,7 +271,7 @@ impl From<PlanError> for Failure {
             PlanError::Reserved { .. } | PlanError::CoversWorkspace { .. } => "bind it somewhere else with SRC:DST",
             PlanError::Overlap { .. } => "give each bind its own place with SRC:DST",
             PlanError::CoveredOutside { .. } => "this should not happen; run nexus doctor",
-            PlanError::CwdOutside { .. } => "name a folder inside the workspace with --cwd",
+            PlanError::CwdOutside { .. } => "name a directory inside the workspace with --cwd",
             PlanError::EnvName { .. } => "write --env NAME=VALUE",
             PlanError::Contradiction => "use --net none, or --require net.destination_checked",
             PlanError::ZeroLimit { .. } => "leave the limit out, or make it larger",
@@ -314,6 +316,46 @@ impl From<PublishError> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         let hint = "make room there, or set NEXUS_STATE_DIR to another directory";
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<RulesError> for Failure {
+    fn from(error: RulesError) -> Self {
+        let hint = match &error {
+            RulesError::Rule { .. } => {
+                "write HOST, HOST:PORT or *.HOST:PORT, with /tcp behind the port for a host without TLS, each with @/PATH for one program alone; --allow-private takes addresses too".to_owned()
+            }
+            RulesError::Group { known, .. } => {
+                let known: Vec<&str> = known.iter().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();
+                format!("known are {}", known.join(", "))
+            }
+            RulesError::HostPort { .. } => "write one port".to_owned(),
+            RulesError::Range { .. } => "write the range as NETWORK/BITS in config.toml".to_owned(),
+            RulesError::Bypass { .. } => "write NAME, .NAME or ADDRESS/BITS in config.toml".to_owned(),
+            RulesError::Upstream { .. } => "mend the line in config.toml".to_owned(),
+            RulesError::Contradiction(_) => "use --net allowlist, or leave the rule out".to_owned(),
+        };
+        match &error {
+            // Wrong use where the user typed it, a refusal where a file says it.
+            RulesError::Rule { from, .. } | RulesError::Group { from, .. } if !from.is_flag() => {
+                Self::refused(error.code(), error.to_string(), hint)
+            }
+            RulesError::Range { .. } | RulesError::Bypass { .. } | RulesError::Upstream { .. } => {
+                Self::refused(error.code(), error.to_string(), hint)
+            }
+            _ => Self::usage(error.code(), error.to_string(), hint),
+        }
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let hint = match &error {
+            ServeError::Twice => "nothing more was run",
+            ServeError::Questions { .. } | ServeError::Egress { .. } => "nothing was run",
+            ServeError::Programs { .. } => "load its modules inet_diag and tcp_diag, or leave @/PATH out of the rules",
+        };
         Self::refused(error.code(), error.to_string(), hint)
     }
 }

@@ -255,18 +255,6 @@ pub enum Changes {
     Ask,
 }
 
-impl Changes {
-    /// As it stands on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Commit => "commit",
-            Self::Discard => "discard",
-            Self::Review => "review",
-            Self::Ask => "ask",
-        }
-    }
-}
-
 /// `nexus profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {

@@ -30,6 +30,12 @@ impl Failure {
 }
 
 impl Failure {
+    /// Adds a failure that came while clearing up.
+    pub fn and_then(mut self, second: &Self) -> Self {
+        self.message = format!("{}; and then: {}", self.message, second.message);
+        self
+    }
+
     /// Returns the message, followed by the hint if there is one.
     pub fn text(&self) -> String {
         let end = if self.message.ends_with('?') { "" } else { "." };

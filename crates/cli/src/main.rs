@@ -23,6 +23,7 @@ mod host;
 mod log;
 mod manual;
 mod net;
+mod notices;
 mod profile;
 mod receipt;
 mod request;
@@ -31,6 +32,7 @@ mod session;
 mod terminal;
 
 use clap::Parser;
+use nexus_runner::change_text;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -3,15 +3,20 @@
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::profile::{Found, Resolution, Source};
+use crate::terminal::raw::{self, USUAL_SIZE};
+use nexus_driver::frames::TerminalSize;
 use nexus_model::ByteText;
-use nexus_model::network::Network as NetworkKind;
+use nexus_model::limits::DEFAULT_GRACE_MS;
 use nexus_model::plan::Access;
 use nexus_policy::profile::{Origin, Sourced};
 use nexus_runner::plan::environment::{PassedCredential, passed_credential};
-use nexus_runner::request::{BindRequest, RunRequest, Shows, ToolBind, ToolSource, Tools, VariableRequest, WriteMode};
+use nexus_runner::request::{
+    BindRequest, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
+};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The variable of the caller that makes a credential a warning instead of a refusal, for one version.
 const SETTING: &str = "NEXUS_ENV_SECRET";
@@ -35,17 +40,18 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         tools: tools(&resolution.found),
         writes,
         required: args.require.iter().copied().collect(),
-        network: network(resolution),
+        network: resolution.network.clone(),
+        changes: crate::run::changes_of(&resolution.grants, args),
+        names_readers: args.verbose,
+        grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
+        streams: Streams { terminal: terminal(args), input: args.stdin },
+        profiles: resolution.documents.clone(),
     })
 }
 
-/// Returns the kind of network. The host inspects the sandbox's processes only if a rule is for one program.
-fn network(resolution: &Resolution) -> NetworkKind {
-    match &resolution.network {
-        None => NetworkKind::None,
-        Some(network) if network.policy.names_programs() => NetworkKind::EgressByProgram,
-        Some(_) => NetworkKind::Egress,
-    }
+/// Returns the size of the command's own terminal.
+fn terminal(args: &RunArgs) -> Option<TerminalSize> {
+    args.tty.then(|| if args.detach { USUAL_SIZE } else { raw::size() })
 }
 
 /// Reads the flags for host paths: `--ro SRC[:DST]`, `--rw SRC[:DST]`, `--device PATH` and `--allow-socket PATH`.
@@ -144,7 +150,7 @@ pub fn check_passed(name: &ByteText, value: &ByteText) -> Result<(), Failure> {
 pub fn warn(passed: &[PassedCredential]) {
     for one in passed {
         let name = one.name.as_os_str().display();
-        crate::run::tell(&format!("{one}. A later version refuses this: write --env-secret {name}."));
+        crate::notices::tell(&format!("{one}. A later version refuses this: write --env-secret {name}."));
     }
 }
 

@@ -109,16 +109,16 @@ fn a_folder_that_cannot_be_a_workspace_is_refused() {
         refuses(&bench, &[workspace, missing.as_os_str()], 125, "No such file");
         refuses(&bench, &[workspace, file.as_os_str()], 125, "Not a directory");
         refuses(&bench, &[workspace, OsStr::new("")], 2, "a value is required");
-        refuses(&bench, &[workspace, bench.home.as_os_str()], 125, "is your home folder");
-        refuses(&bench, &[workspace, link.as_os_str()], 125, "is your home folder");
+        refuses(&bench, &[workspace, bench.home.as_os_str()], 125, "is your home directory");
+        refuses(&bench, &[workspace, link.as_os_str()], 125, "is your home directory");
         // The other way round: HOME is the link.
         let output =
             bench.nexus(["run"]).arg(workspace).arg(&bench.home).args(RUN).env("HOME", &link).output().unwrap();
-        assert_refused(&bench, &output, 125, "is your home folder", "HOME is a link");
+        assert_refused(&bench, &output, 125, "is your home directory", "HOME is a link");
         assert!(!bench.home.join("ran").exists());
         // The current folder counts when none is named.
         let output = bench.nexus(["run"]).args(RUN).current_dir(&bench.home).output().unwrap();
-        assert_refused(&bench, &output, 125, "is your home folder", "HOME is the current folder");
+        assert_refused(&bench, &output, 125, "is your home directory", "HOME is the current folder");
         let output = bench.nexus(["run"]).args(RUN).current_dir("/").output().unwrap();
         assert_refused(&bench, &output, 125, "it belongs to the system", "the current folder is /");
         // Root can read everything.

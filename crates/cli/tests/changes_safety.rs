@@ -405,7 +405,7 @@ fn a_part_of_a_layer_in_memory_is_never_accepted_as_a_whole() {
         let large = "precious\n".repeat(40_000);
         bench.write("a", &large);
         bench.write("old/x", "x");
-        let script = "cp a b; mv a c; echo new > small; mv old/x x; rm -r old; echo last > z";
+        let script = "cp a b; mv a c; mkdir a; echo new > a/n; echo new > small; mv old/x x; rm -r old; echo last > z";
         let child = start(&bench, &bench.workspace, &["--changes", "commit", "--disk", "32M"], script);
         limit_files(&bench, child.id(), 100_000);
         let output = end(child);
@@ -417,18 +417,24 @@ fn a_part_of_a_layer_in_memory_is_never_accepted_as_a_whole() {
         let shown = stdout(&bench.run(["changes", "show"]));
         assert!(shown.contains("only a part of them could be copied"), "{}: {shown}", bench.who());
         let changes: Vec<_> = shown.lines().filter(|line| line.as_bytes().get(1) == Some(&b' ')).collect();
-        assert_eq!(changes, ["A small  4 B", "A x  1 B", "A z  5 B"], "{}", bench.who());
+        let new = ["A a/n  4 B", "A small  4 B", "A x  1 B", "A z  5 B"];
+        assert!(changes[0].starts_with("T a") && changes[0].contains("only a part"), "{}: {changes:?}", bench.who());
+        assert_eq!(changes[1..], new, "{}", bench.who());
         for words in [&["changes", "accept"][..], &["changes", "accept", "--protected"], &["changes", "accept", "."]] {
             let output = bench.run(words);
             assert_eq!(output.status.code(), Some(125), "{} {words:?}: {}", bench.who(), stdout(&output));
             assert!(stderr(&output).contains("only a part of them"), "{}: {}", bench.who(), stderr(&output));
         }
+        let output = bench.run(["changes", "accept", "a", "a/n"]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stdout(&output));
+        assert!(stderr(&output).contains("copy it by hand"), "{}: {}", bench.who(), stderr(&output));
         let output = bench.run(["changes", "accept", "small", "x", "z"]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
         for (file, text) in [("a", large.as_str()), ("old/x", "x"), ("small", "new\n"), ("x", "x"), ("z", "last\n")] {
             assert_eq!(read(&bench.workspace.join(file)), text, "{}: {file}", bench.who());
         }
         assert!(!bench.workspace.join("b").exists() && !bench.workspace.join("c").exists(), "{}", bench.who());
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0), "{}", bench.who());
         assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
     }
 }

@@ -88,7 +88,7 @@ fn manual_pages_that_cannot_be_written_are_a_failure_that_says_where() {
             let output = bench.run(["man", folder]);
             let told = stderr(&output);
             assert_eq!((output.status.code(), told.lines().count()), (Some(125), 1), "{folder}: {told}");
-            assert!(told.contains(at) && told.contains("a folder that you can write"), "{told}");
+            assert!(told.contains(at) && told.contains("a directory that you can write"), "{told}");
         }
         let left = names(&bench.workspace.join("full"));
         assert!(left.iter().all(|name| name.ends_with(".1")), "{left:?}");

@@ -542,6 +542,13 @@ fn a_copy_of_the_receipt_goes_where_it_was_asked_and_never_into_the_workspace() 
         let target = bench.home.join("copy.json");
         let (_, path) = run(&bench, &["--receipt", target.to_str().unwrap(), "--", "true"]);
         assert_eq!(fs::read(&target).unwrap(), fs::read(path).unwrap());
+        // A run that ends with an error has a receipt as well: its command ran.
+        let failed = bench.home.join("failed.json");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let words = ["run", "--receipt", failed.to_str().unwrap(), "--", "echo", "x"];
+        let status = bench.nexus(words).stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(125));
+        assert!(payload(&fs::read(&failed).unwrap())["request"].is_object());
         let inside = bench.workspace.join("copy.json");
         let output = bench.run(["run", "--receipt", inside.to_str().unwrap(), "--", "touch", "ran"]);
         assert_eq!(output.status.code(), Some(125));

@@ -1,11 +1,14 @@
 //! Asks for one run, as plain data: from flags, from a directive, or from a client of an interface.
 
+use crate::net::network::RunNetwork;
+use nexus_driver::frames::TerminalSize;
 use nexus_model::plan::Access;
 use nexus_model::{ByteText, Guarantee};
-use nexus_policy::profile::{Grants, Origin, Sourced};
+use nexus_policy::profile::{Grants, Origin, ProfileName, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A host path that is to be shown inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,8 +109,43 @@ pub enum WriteMode {
     },
 }
 
+/// The wanted outcome of the changes of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeMode {
+    /// Into the workspace, when the command has ended.
+    Commit,
+    /// Nowhere: they are thrown away.
+    Discard,
+    /// In the layer, until a person accepts them.
+    Review,
+    /// As the user answers at the end.
+    Ask,
+}
+
+impl ChangeMode {
+    /// Returns its name in flags and receipts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Discard => "discard",
+            Self::Review => "review",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+/// The streams of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Streams {
+    /// The size of the command's own terminal; `None` gives pipes to the command.
+    pub terminal: Option<TerminalSize>,
+    /// Passes standard input on; a command with a terminal always gets it.
+    pub input: bool,
+}
+
 /// Asks for one run.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RunRequest {
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
@@ -131,6 +169,16 @@ pub struct RunRequest {
     pub writes: WriteMode,
     /// Guarantees without which nothing is run.
     pub required: BTreeSet<Guarantee>,
-    /// The kind of network.
-    pub network: nexus_model::network::Network,
+    /// The network and its policy, if the run has one.
+    pub network: Option<RunNetwork>,
+    /// The wanted outcome of the changes.
+    pub changes: ChangeMode,
+    /// Names the files that a commit replaces while programs read them.
+    pub names_readers: bool,
+    /// The time from SIGTERM to SIGKILL.
+    pub grace: Duration,
+    /// The streams of the command.
+    pub streams: Streams,
+    /// The documents that said what the run may do.
+    pub profiles: Vec<ProfileName>,
 }

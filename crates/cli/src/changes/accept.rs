@@ -3,20 +3,24 @@
 //! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of
 //! everything, or of a directory, must not bring a git hook along unseen.
 
-use super::{Pending, State, patch, paths, recover, rejected, show, waiting};
+use super::{Pending, State, patch, paths, recover, rejected, waiting};
 use crate::args::AcceptArgs;
+use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Ending, Interrupted};
-use nexus_facility::{Change, CommitError, Committed, Conflict, Outside, Rules};
+use crate::run::recover::{Direction, Interrupted};
+use nexus_facility::{Change, CommitError, Committed, Conflict, Rules};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
+use std::path::Path;
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
+    run::recover::refuse_left(&places, args.run)?;
     let interrupted = run::recover::interrupted(&places, &run::driver())?;
+    run::recover::refuse_left(&places, args.run)?;
     let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
     if one.state == State::Interrupted {
         if !args.paths.is_empty() || args.patch {
@@ -48,7 +52,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         && let Err(error) = record.remove()
     {
         if let Err(failure) = &done {
-            run::tell(&failure.text());
+            crate::notices::tell(&failure.text());
         }
         return Err(Failure::refused("state_dir", format!("the record of the accept: {error}"), ""));
     }
@@ -69,7 +73,7 @@ fn only_a_part(run: &str) -> Failure {
 /// Resumes an interrupted commit. If the commit was being taken back, finishes that and returns a failure, because
 /// nothing was accepted.
 fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
-    if one.ending != Ending::Back {
+    if one.ending != Direction::Back {
         return recover::finish(places, one).map(|()| String::new());
     }
     // The answer is a failure.
@@ -96,15 +100,17 @@ fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText])
 pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
     let run = &pending.one.run;
     match error {
-        CommitError::Interrupted { .. } => {
-            Failure::refused(run::INTERRUPTED, run::chain(error), run::unsaid::go_on(&pending.places, run))
-        }
+        CommitError::Interrupted { .. } => Failure::refused(
+            run::INTERRUPTED,
+            nexus_runner::causes::chain(error),
+            run::unsaid::go_on(&pending.places, run),
+        ),
         CommitError::Altered { .. } => {
             let hint = format!("nothing was changed. Look at the changes again: nexus changes show --run {run}");
-            Failure::refused("commit", run::chain(error), hint)
+            Failure::refused("commit", nexus_runner::causes::chain(error), hint)
         }
         CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
-            Failure::refused("commit", run::chain(error), "nothing was changed")
+            Failure::refused("commit", nexus_runner::causes::chain(error), "nothing was changed")
         }
     }
 }
@@ -116,6 +122,7 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
         pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, pending))?
     };
     let text = told(&committed)?;
+    let in_part = pending.one.is_part.then(|| pending.layer.upper());
     if committed.changes.changes.is_empty() {
         let is_unnamed = |change: &Change| change.protected.is_some() && !rules.accepts_protected(&change.path.0);
         let by_name = committed.parked.iter().any(|change| rules.is_chosen(&change.path.0) && is_unnamed(change));
@@ -130,14 +137,16 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
             )
         } else if let Some((path, why)) = held_for_ever(&committed, rules) {
             let hint = "what waits can be accepted once nothing holds it back: nexus changes show names what does";
-            (format!("nothing was accepted: {path} is held back ({why})"), hint)
+            let by_hand = in_part.map(|upper| format!("what was saved is in {}: copy it by hand", upper.display()));
+            let message = format!("nothing was accepted: {path} is held back ({why})");
+            return Err(Failure::refused("protected", message, by_hand.unwrap_or_else(|| hint.to_owned())));
         } else {
             let hint = "accept or reject everything: nexus changes accept --protected";
             ("nothing was accepted: the changes hang together and cannot be taken apart".to_owned(), hint)
         };
         return Err(Failure::refused("protected", message, hint));
     }
-    Ok(text + &held_back(&committed, rules))
+    Ok(text + &held_back(&committed, rules, in_part.as_deref()))
 }
 
 /// A path that was chosen, and what holds it back although it was accepted.
@@ -158,8 +167,9 @@ fn names(committed: &Committed, rules: &Rules) -> String {
 /// Names that a message lists.
 const LISTED: usize = 20;
 
-/// Lists the chosen changes that still wait because they are protected.
-fn held_back(committed: &Committed, rules: &Rules) -> String {
+/// Lists the chosen changes that still wait because they are protected. `in_part` is the directory with what was saved of a
+/// layer of which there is only a part.
+fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> String {
     let chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
     let mut lines: Vec<String> = chosen
         .filter_map(|change| Some((change.path.as_path(), change.protected.as_ref()?)))
@@ -174,21 +184,28 @@ fn held_back(committed: &Committed, rules: &Rules) -> String {
         lines.push(format!("held back {more} more\n"));
     }
     lines.push("Look at them (nexus changes diff), then name each path itself or add --protected.\n".to_owned());
+    if let Some(upper) = in_part {
+        let line = format!("What no accept brings can be copied by hand from {}.", upper.display());
+        lines.push(one_line(&line) + "\n");
+    }
     lines.concat()
 }
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
     if let Some(line) = run::unwatched_line(committed.unwatched) {
-        run::tell(&line);
+        crate::notices::tell(&line);
     }
-    let accepted =
-        committed.changes.changes.iter().map(|change| one_line(&format!("accepted {}", show::line(change))) + "\n");
+    let accepted = committed
+        .changes
+        .changes
+        .iter()
+        .map(|change| one_line(&format!("accepted {}", change_text::line(change))) + "\n");
     let accepted: String = accepted.collect();
-    run::tell_leftovers(&committed.left);
-    run::tell_stashes(&committed.stashes);
+    crate::notices::tell_leftovers(&committed.left);
+    crate::notices::tell_stashes(&committed.stashes);
     let Some(first) = committed.conflicts.first() else { return Ok(accepted) };
-    let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), happened(one));
+    let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), change_text::happened(one));
     let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
     let names = names.join(", ");
     let hint = format!(
@@ -199,24 +216,10 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         format!("nothing was accepted: since the run {names}")
     } else {
         // The answer is a failure, which is one line; what was accepted all the same is told before it.
-        accepted.lines().for_each(run::tell);
+        accepted.lines().for_each(crate::notices::tell);
         format!("not everything was accepted: {names}")
     };
     Err(Failure::refused("conflict", message, hint))
-}
-
-/// Describes what happened to a path in conflict, and where its other version is.
-pub fn happened(conflict: &Conflict) -> String {
-    let what = match conflict.outside {
-        Outside::Changed => "changed outside",
-        Outside::Vanished => "was removed outside",
-        Outside::Replaced => "was replaced outside by another directory",
-        Outside::Open => "is open for writing in another program",
-        Outside::Blocked => "cannot be changed",
-    };
-    let detail = conflict.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-    let beside = conflict.beside.as_ref().map(|path| format!("; the other version is {}", path.as_path().display()));
-    format!("{what}{detail}{}", beside.unwrap_or_default())
 }
 
 /// Describes to the user how many changes still wait for a decision.

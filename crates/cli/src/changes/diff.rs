@@ -3,7 +3,6 @@
 use super::{Pending, paths};
 use crate::args::DiffArgs;
 use crate::failure::Failure;
-use crate::run;
 use nexus_facility::diff::{DiffOptions, RenderOptions};
 use nexus_facility::{Layer, Rules, Workspace};
 use nexus_terminal::visible::escaped;
@@ -20,7 +19,7 @@ pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
     let diff = pending
         .layer
         .diff(&pending.workspace, &rules, &DiffOptions::default())
-        .map_err(|error| Failure::refused("diff", run::chain(&error), ""))?;
+        .map_err(|error| Failure::refused("diff", nexus_runner::causes::chain(&error), ""))?;
     if args.json {
         let document = serde_json::json!({"run_id": pending.one.run, "diff": diff});
         return Ok(format!("{document}\n").into_bytes());
@@ -49,7 +48,8 @@ pub fn visible(bytes: &[u8]) -> Vec<u8> {
 
 /// Renders the diff of a layer that has just been settled, for the user.
 pub fn of_layer(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Result<Vec<u8>, String> {
-    let diff = layer.diff(workspace, rules, &DiffOptions::default()).map_err(|error| run::chain(&error))?;
+    let diff =
+        layer.diff(workspace, rules, &DiffOptions::default()).map_err(|error| nexus_runner::causes::chain(&error))?;
     Ok(visible(&diff.render(&RenderOptions::default()).bytes))
 }
 

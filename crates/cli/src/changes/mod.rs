@@ -23,7 +23,7 @@ mod waiting;
 use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Ending, Interrupted};
+use crate::run::recover::{Direction, Interrupted};
 use nexus_driver::Handle;
 use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
@@ -34,9 +34,7 @@ use nexus_runner::state::note;
 use nexus_runner::state::record::{Content, Record};
 use waiting::{State, Waiting};
 
-pub use accept::happened;
 pub use diff::of_layer as diff_of_layer;
-pub use show::line;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &ChangesArgs) -> u8 {
@@ -116,11 +114,11 @@ struct Pending {
 impl Pending {
     /// Opens a run that waits, and the very directory that it worked on.
     fn of(places: StateDir, one: Waiting) -> Result<Self, Failure> {
-        let refused = |error: &dyn std::error::Error| Failure::refused("layer", run::chain(error), "");
+        let refused = |error: &dyn std::error::Error| Failure::refused("layer", nexus_runner::causes::chain(error), "");
         match one.state {
             State::Waiting => {}
             State::Interrupted => {
-                let is_back = one.interrupted(&places).ending == Ending::Back;
+                let is_back = one.interrupted(&places).ending == Direction::Back;
                 let what = if is_back { "goes on with taking it back" } else { "finishes it" };
                 let hint = format!("nexus changes recover --run {} {what}", one.run);
                 let message = format!("the commit of the run {} was interrupted", one.run);
@@ -149,9 +147,9 @@ impl Pending {
         layer.set_faults(run::faults());
         layer.set_home(one.workspace.as_path().into(), id);
         // What is shown is what an accept finds: a layer that its run could not park may still be written.
-        layer
-            .part()
-            .map_err(|error| Failure::refused("layer", run::chain(&error), "make room in the state directory"))?;
+        layer.part().map_err(|error| {
+            Failure::refused("layer", nexus_runner::causes::chain(&error), "make room in the state directory")
+        })?;
         let rules = protect::rules(&crate::host::here(), &one.note.protect, &layer, &workspace, &one.workspace)?;
         let rules = Rules { except: rejected::read(layer.root())?, ..rules };
         Ok(Self { places, one, layer, workspace, rules })
@@ -159,7 +157,10 @@ impl Pending {
 
     /// Opens the run that was named, or the latest one of the directory that the caller stands in, for reading.
     fn to_look_at(run: Option<RunId>) -> Result<Self, Failure> {
-        let (places, interrupted) = places()?;
+        let places = crate::host::ready_state_dir()?;
+        run::recover::refuse_left(&places, run)?;
+        let interrupted = run::recover::look(&places, &run::driver())?;
+        run::recover::refuse_left(&places, run)?;
         let one = waiting::latest(waiting::all(&places, &interrupted)?, run)?;
         Self::of(places, one)
     }
@@ -167,7 +168,7 @@ impl Pending {
     /// Returns all changes of the layer, also the rejected ones.
     fn everything(&self) -> Result<Vec<nexus_facility::Change>, Failure> {
         let set = self.layer.changes(&self.workspace, &self.rules);
-        set.map(|set| set.changes).map_err(|error| Failure::refused("layer", run::chain(&error), ""))
+        set.map(|set| set.changes).map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))
     }
 
     /// Returns the changes that wait, without the rejected ones.

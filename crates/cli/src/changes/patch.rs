@@ -4,7 +4,8 @@
 //! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's
 //! last hunk was answered, and each file is one commit.
 
-use super::{Pending, accept, diff, paths, show};
+use super::{Pending, accept, diff, paths};
+use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
 use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
@@ -19,7 +20,7 @@ pub fn command(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let diff = pending
         .layer
         .diff(&pending.workspace, rules, &options)
-        .map_err(|error| Failure::refused("diff", run::chain(&error), ""))?;
+        .map_err(|error| Failure::refused("diff", nexus_runner::causes::chain(&error), ""))?;
     let changes = pending.changes()?;
     let mut input = std::io::stdin().lock();
     let mut text = String::new();
@@ -49,7 +50,7 @@ pub fn command(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
 }
 
 fn whole_question(change: &Change) -> Vec<u8> {
-    let line = one_line(&show::line(change));
+    let line = one_line(&change_text::line(change));
     format!("--- {line}\n(accepted or left as a whole, with everything in it)\naccept? [y,n,a,d,q] ").into_bytes()
 }
 
@@ -154,7 +155,11 @@ fn carry_out(
             .accept_hunks(&pending.workspace, &Rules { named: vec![file.path.clone()], ..rules.clone() }, &choice)
             .map_err(|error| match &error {
                 AcceptError::Commit(error) => accept::failed(error, pending),
-                _ => Failure::refused("accept", run::chain(&error), "accept the path as a whole, or not at all"),
+                _ => Failure::refused(
+                    "accept",
+                    nexus_runner::causes::chain(&error),
+                    "accept the path as a whole, or not at all",
+                ),
             })?
     };
     accept::told(&committed)?;

@@ -30,7 +30,7 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     }
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else { return Ok(String::new()) };
-    failures.for_each(|failure| run::tell(&failure.text()));
+    failures.for_each(|failure| crate::notices::tell(&failure.text()));
     Err(first)
 }
 

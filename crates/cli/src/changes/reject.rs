@@ -3,10 +3,11 @@
 use super::take_back::{TakenBack, take_back};
 use super::{Pending, State, accept, paths, rejected, say, waiting};
 use crate::failure::Failure;
+use crate::run;
 use crate::run::recover::{Interrupted, is_busy, patiently};
-use crate::run::{self, chain};
 use nexus_facility::{Abandoned, RecoverError, Rules};
 use nexus_model::RunId;
+use nexus_runner::causes::chain;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note;
 use nexus_runner::state::record::{Content, Record};
@@ -70,7 +71,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
 fn tell_staging(of: &Interrupted) -> Result<(), String> {
     let directory = of.directory.as_ref().and_then(|(path, folder)| folder.open_at(path).ok());
     let found = directory.map_or(Ok(Vec::new()), |directory| nexus_facility::found_staging(&of.run, &directory));
-    run::tell_leftovers(&found.map_err(|error| chain(&error))?);
+    crate::notices::tell_leftovers(&found.map_err(|error| chain(&error))?);
     Ok(())
 }
 
@@ -93,7 +94,7 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     let record = record(places, of);
     let abandon = || nexus_facility::abandon(&places.layers, run, || note::mark_gone(&layer));
     match patiently(abandon, is_busy) {
-        Ok(Abandoned::Removed(left)) => run::tell_leftovers(left.iter()),
+        Ok(Abandoned::Removed(left)) => crate::notices::tell_leftovers(left.iter()),
         other => {
             // Nothing was removed, and an interrupted commit keeps its own record.
             record.map_or(Ok(()), Record::remove).map_err(|error| failed(error.to_string()))?;

@@ -8,10 +8,11 @@
 //! Until it is taken back, the layer of an interrupted commit has the only copy of what the commit displaced.
 
 use crate::failure::{Failure, one_line};
+use crate::run;
 use crate::run::recover::{Interrupted, is_busy, patiently};
 use crate::run::unsaid::KEPT;
-use crate::run::{self, chain};
 use nexus_facility::{Conflict, RecoverError, Stage, Workspace};
+use nexus_runner::causes::chain;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::{DirectoryId, OpenSameError};
@@ -55,8 +56,8 @@ pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result
         Err(RecoverError::Applied { .. }) => match nexus_facility::recover(layers, run, &directory) {
             Ok(recovered) => {
                 // The answer is a failure; what was done, and where versions are, is told before it.
-                for line in run::recover::told(run, &path, &recovered) {
-                    run::tell(&line);
+                for line in run::recover::report_lines(run, &path, &recovered) {
+                    crate::notices::tell(&line);
                 }
                 run::recover::forget(places, run).map_err(|why| failed(run, &why))?;
                 let message = format!("the commit of the run {run} had been applied already, and is finished now");

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, one_line};
 use crate::receipt::utc;
-use crate::run::{self, recover::Interrupted};
+use crate::run::recover::Interrupted;
 use nexus_facility::going::GOING;
 use nexus_facility::is_whole_copy;
 use nexus_model::{ByteText, RunId};
@@ -113,7 +113,7 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
             (Ok(None), Ok(Some(note))) => (note, State::Going),
             (Ok(None), Ok(None)) => continue,
             (Err(error), _) | (Ok(None), Err(error)) => {
-                run::tell(&one_line(&format!(
+                crate::notices::tell(&one_line(&format!(
                     "What is known of the run {run} cannot be read: {error}. Its files are in {}; nexus changes reject \
                      --run {run} removes them.",
                     path.join("upper").display()
@@ -165,7 +165,7 @@ pub fn latest(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure>
     if !others.is_empty() {
         let what = if others.len() == 1 { "Another run waits" } else { "Other runs wait" };
         let line = format!("{what} for this directory: {}. --run ID chooses one.", others.join("; "));
-        run::tell(&one_line(&line));
+        crate::notices::tell(&one_line(&line));
     }
     Ok(latest)
 }

@@ -45,7 +45,7 @@ struct Trial {
 
 /// Starts a sandbox for real, in a directory of its own: what a probe says counts less than one that started.
 ///
-/// Whether a sandbox starts depends on the file system of the workspace, too (tmpfs takes no id-mapped mounts before
+/// A sandbox starts or not by the file system of the workspace, too (tmpfs takes no id-mapped mounts before
 /// Linux 6.3). So if the directory for temporary files will not do, the parent of the state directory is tried.
 fn trial() -> Result<Trial, String> {
     let first = match trial_below(&std::env::temp_dir()) {

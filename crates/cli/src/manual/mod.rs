@@ -45,7 +45,7 @@ fn first() -> Result<Vec<u8>, Failure> {
 fn write_all(folder: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |path: &Path, error: io::Error| {
         let message = format!("{} could not be written: {error}", path.display());
-        Failure::refused("man", message, "name a folder that you can write")
+        Failure::refused("man", message, "name a directory that you can write")
     };
     let pages = all()?;
     fs::create_dir_all(folder).map_err(|error| refuse(folder, error))?;

@@ -12,10 +12,15 @@
 //! so that no answer to the one is taken for the other. A destination that the user refused, or a question that got
 //! no answer, is not asked about again in this run.
 
-use super::{rules, saved};
+use super::saved;
+use crate::failure::Failure;
 use crate::terminal::{Hold, Taken};
 use nexus_egress::{Answer, Approver, Asked, Egress};
 use nexus_policy::net::{AnyRule, Attempt, Denial, Program};
+use nexus_runner::net::network::RunNetwork;
+use nexus_runner::net::rules;
+use nexus_runner::net::service::{CallerSide, Questions as AskedBeside, QuestionsPanicked};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -108,7 +113,7 @@ pub struct Asker {
 }
 
 /// Opens the terminal, before the sandbox exists.
-pub fn terminal() -> io::Result<File> {
+fn terminal() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/tty")
 }
 
@@ -137,18 +142,71 @@ impl Asker {
     }
 
     /// Ends a question that is open, and the thread; call it before the egress ends.
-    pub fn end(self) -> Result<(), Panicked> {
+    pub fn end(self) -> Result<(), QuestionsPanicked> {
         self.hold.end();
         // Where nobody receives it the thread has ended, and joining tells how.
         self.questions.send(None).ok();
-        self.thread.join().map_err(|_| Panicked)
+        self.thread.join().map_err(|_| QuestionsPanicked)
     }
 }
 
-/// Error: the thread that asks ended in a panic.
-#[derive(Debug, thiserror::Error)]
-#[error("the questions ended by a panic; everything that would have been asked was denied from then on")]
-pub struct Panicked;
+/// The questions of a run, before and while they are asked.
+struct Asking {
+    /// The inputs of the thread; `None` once it was started.
+    start: Option<(File, Duration, Arc<Hold>)>,
+    asker: Option<Asker>,
+}
+
+impl AskedBeside for Asking {
+    fn start(&mut self) -> io::Result<Arc<dyn Approver>> {
+        let (terminal, timeout, hold) = self.start.take().ok_or(io::ErrorKind::Unsupported)?;
+        let (asker, questions) = Asker::start(terminal, timeout, hold)?;
+        self.asker = Some(asker);
+        Ok(questions)
+    }
+
+    fn attach(&self, egress: &Arc<Egress>) {
+        if let Some(asker) = &self.asker {
+            asker.attach(egress);
+        }
+    }
+
+    fn end(self: Box<Self>) -> Result<(), QuestionsPanicked> {
+        self.asker.map_or(Ok(()), Asker::end)
+    }
+}
+
+/// Returns the part of this process in the network of a run; `hold` is there when questions are asked.
+pub fn side(network: Option<&RunNetwork>, hold: Option<&Arc<Hold>>) -> Result<CallerSide, Failure> {
+    let asked = network.and_then(|network| network.ask).zip(hold);
+    let asking = asked.map(|(timeout, hold)| -> Result<Box<dyn AskedBeside>, Failure> {
+        let terminal = terminal().map_err(|error| {
+            let message = format!("--ask has no terminal to ask on: {error}");
+            Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
+        })?;
+        Ok(Box::new(Asking { start: Some((terminal, timeout, Arc::clone(hold))), asker: None }))
+    });
+    Ok(CallerSide { questions: asking.transpose()?, before_serving: raise_descriptors })
+}
+
+/// Makes the agreement between the terminal and the questions of a run that has some.
+pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> {
+    let asks = network.is_some_and(|network| network.ask.is_some());
+    asks.then(|| Hold::new().map(Arc::new)).transpose().map_err(|error| {
+        let message = format!("the questions of --ask cannot be prepared: {error}");
+        Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
+    })
+}
+
+/// Raises the limit of descriptors, since every tunnel needs two. The sandbox exists already, so that its commands
+/// keep the caller's limit.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        // If it cannot be raised, the egress counts what there is and serves as many.
+        Ok(()) | Err(_) => {}
+    }
+}
 
 /// Answer to a question, or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

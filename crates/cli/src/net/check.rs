@@ -2,8 +2,6 @@
 
 use super::args::{CheckArgs, RuleArgs};
 use super::host_port::refuse_loopback_rules;
-use super::network::Network;
-use super::rules;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::profile::Resolution;
@@ -13,6 +11,8 @@ use nexus_policy::net::{
     Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
 };
 use nexus_policy::profile::NetGrants;
+use nexus_runner::net::network::RunNetwork;
+use nexus_runner::net::rules;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
 }
 
 /// Returns the network that `nexus run` would have with these rules, and what they grant.
-pub fn resolved(rules: &RuleArgs) -> Result<(Option<Network>, NetGrants), Failure> {
+pub fn resolved(rules: &RuleArgs) -> Result<(Option<RunNetwork>, NetGrants), Failure> {
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(rules.workspace.as_deref(), &places)?;
     let args = RunArgs::of_rules(rules);

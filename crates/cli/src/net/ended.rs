@@ -1,92 +1,35 @@
-//! Summarizes the network of a run that has ended.
+//! Says what was blocked in the network of a run that has ended.
 
-use nexus_egress::{Denied, Summary};
-use nexus_model::Digest;
+use nexus_egress::Denied;
 use nexus_policy::net::DenyCode;
-use nexus_receipt::{Egress, StreamDigest};
-use serde_json::{Value, json};
+use nexus_runner::net::ended::NetworkEnd;
 
 /// Blocked destinations that are listed.
 const MOST_SHOWN: usize = 20;
 
-/// The network of a run that has ended.
-#[derive(Debug, Default)]
-pub struct Ended {
-    /// The destinations that were reached and those that were denied.
-    pub summary: Summary,
-    /// A problem with the network's service or record; `None` if there was none.
-    pub problem: Option<String>,
-    /// Notes about the rules for the user.
-    pub notes: Vec<String>,
-    /// The closed record.
-    pub record: Option<StreamDigest>,
-}
-
-impl Ended {
-    /// Lines for a person: what was blocked, each with the flag that would allow it.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.problem.iter().chain(&self.notes).cloned().collect();
-        let blocked = blocked(&self.summary.denied);
-        lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
-        // The summary is cut for allowed destinations, too; then nothing blocked is missing.
-        let is_cut = self.summary.truncated && !blocked.is_empty();
-        if blocked.len() > MOST_SHOWN || is_cut {
-            let more = blocked.len().saturating_sub(MOST_SHOWN);
-            let more = if more == 0 {
-                "perhaps others".to_owned()
-            } else if is_cut {
-                format!("more than {more} more")
-            } else {
-                format!("{more} more")
-            };
-            lines.push(format!("blocked: … and {more} (nexus net log)"));
-        }
-        if self.summary.audit_lost > 0 {
-            let lost = self.summary.audit_lost;
-            lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
-        }
-        lines
+/// Lines for a person: what was blocked, each with the flag that would allow it.
+pub fn lines(ended: &NetworkEnd) -> Vec<String> {
+    let mut lines: Vec<String> = ended.problem.iter().chain(&ended.notes).cloned().collect();
+    let blocked = blocked(&ended.summary.denied);
+    lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
+    // The summary is cut for allowed destinations, too; then nothing blocked is missing.
+    let is_cut = ended.summary.truncated && !blocked.is_empty();
+    if blocked.len() > MOST_SHOWN || is_cut {
+        let more = blocked.len().saturating_sub(MOST_SHOWN);
+        let more = if more == 0 {
+            "perhaps others".to_owned()
+        } else if is_cut {
+            format!("more than {more} more")
+        } else {
+            format!("{more} more")
+        };
+        lines.push(format!("blocked: … and {more} (nexus net log)"));
     }
-
-    /// Returns the part of `--json` about the network.
-    pub fn json(&self) -> Value {
-        let Summary { allowed, denied, bytes_up, bytes_down, truncated, audit_lost, .. } = &self.summary;
-        let allowed: Vec<_> = allowed
-            .iter()
-            .map(|one| {
-                json!({
-                    "host": one.host, "port": one.port, "connections": one.connections,
-                    "bytes_in": one.bytes_down, "bytes_out": one.bytes_up,
-                })
-            })
-            .collect();
-        let denied: Vec<_> = denied
-            .iter()
-            .map(|one| {
-                json!({
-                    "host": one.host, "port": one.port, "code": one.code, "allow_with": one.allow_with,
-                    "count": one.count, "explanation": one.explanation,
-                })
-            })
-            .collect();
-        json!({
-            "allowed": allowed, "denied": denied, "bytes_in": bytes_down, "bytes_out": bytes_up,
-            "truncated": truncated, "unrecorded": audit_lost, "problem": self.problem,
-            "notes": self.notes,
-        })
+    if ended.summary.audit_lost > 0 {
+        let lost = ended.summary.audit_lost;
+        lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
     }
-
-    /// Returns the part of the receipt about the network; `None` when the summary has no hash.
-    pub fn receipt(&self) -> Option<Egress> {
-        Some(Egress {
-            allowed: self.summary.allowed_count,
-            denied: self.summary.denied_count,
-            bytes_in: self.summary.bytes_down,
-            bytes_out: self.summary.bytes_up,
-            hash: Digest::of_json(&self.json())?,
-            record: self.record,
-        })
-    }
+    lines
 }
 
 /// Returns one entry for each flag that would help, and one for each destination that no flag opens. A name that was
@@ -128,6 +71,7 @@ fn line(denied: &Denied) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nexus_egress::Summary;
 
     fn denied(host: &str, port: u16, code: DenyCode, flag: Option<&str>) -> Denied {
         let allow_with = flag.map(str::to_owned);
@@ -135,7 +79,7 @@ mod tests {
     }
 
     fn told(denied: Vec<Denied>) -> Vec<String> {
-        Ended { summary: Summary { denied, ..Summary::default() }, ..Ended::default() }.lines()
+        lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() })
     }
 
     #[test]
@@ -160,7 +104,8 @@ mod tests {
     #[test]
     fn a_summary_that_is_cut_counts_no_block_that_is_not_known() {
         let cut = |denied: Vec<Denied>| {
-            Ended { summary: Summary { denied, truncated: true, ..Summary::default() }, ..Ended::default() }.lines()
+            let summary = Summary { denied, truncated: true, ..Summary::default() };
+            lines(&NetworkEnd { summary, ..NetworkEnd::default() })
         };
         assert_eq!(cut(Vec::new()), [""; 0], "many allowed destinations, and nothing blocked");
         let one = cut(vec![denied("a.test", 443, DenyCode::NotInAllowlist, None)]);

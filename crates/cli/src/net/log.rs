@@ -33,6 +33,8 @@ struct Line {
     #[serde(default)]
     addresses: Vec<String>,
     #[serde(default)]
+    asked: Vec<String>,
+    #[serde(default)]
     dialed: Option<String>,
     #[serde(default)]
     bytes_up: Option<u64>,
@@ -112,6 +114,9 @@ fn told(text: &str) -> String {
     if !line.addresses.is_empty() {
         parts.push(format!("→ {}", line.addresses.join(" ")));
     }
+    if !line.asked.is_empty() {
+        parts.push(format!("naming {}", line.asked.join(" ")));
+    }
     parts.extend(line.dialed.map(|address| format!("at {address}")));
     if let (Some(up), Some(down)) = (line.bytes_up, line.bytes_down) {
         parts.push(format!("{up} B out, {down} B in"));
@@ -120,4 +125,19 @@ fn told(text: &str) -> String {
     parts.extend(line.repeated.map(|times| format!("{times} times")));
     parts.extend(line.explanation.map(|why| format!("({why})")));
     one_line(&parts.join("  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_shows_the_other_hosts_that_were_asked_for() {
+        let line = |more: &str| {
+            let text = r#"{"v":1,"time_ms":0,"event":"close","id":1,"host":"a.test","port":443,"code":"OK""#;
+            told(&format!("{text}{more}}}\n"))
+        };
+        assert!(line(r#","asked":["b.test","c.test"]"#).ends_with("a.test:443  naming b.test c.test"));
+        assert!(line("").ends_with("a.test:443"), "a line of a version before");
+    }
 }

@@ -1,12 +1,9 @@
-//! The network of a run: what it may reach, who serves it, and what is reported about it.
+//! The network of a run: what its user grants and asks, and what the user reads about it. The engine serves it.
 //!
 //! ```text
-//!  flags, profiles ─▶ grants (`profile`), [egress], clients' settings ─▶ Network (policy)   before the sandbox exists
-//!                                            │ prepare: the audit file
-//!  guest: Listeners ───────────────────────▶ Service ─ serve ─▶ egress thread
-//!                                            │ finish, after everything inside is dead
-//!                                            ▼
-//!                                          Ended ─▶ summary on stderr, --json, receipt
+//!  flags, profiles ─▶ grants (`profile`), [egress], clients' settings ─▶ `network` ─▶ the engine's `RunNetwork`
+//!  `ask`: questions on the terminal ◀─▶ the engine's `Service`
+//!  the engine's `NetworkEnd` ─▶ `ended`: lines on stderr
 //! ```
 //! The egress is a thread of the process that holds the sandbox, started after the clone: whatever ends that process
 //! ends both, and the listeners are closed by the kernel. Nothing can be left that accepts.
@@ -21,15 +18,12 @@ mod listening;
 mod log;
 mod network;
 mod proxy;
-mod rules;
 mod saved;
-mod service;
 
 pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
-pub use ask::is_possible as can_ask;
+pub use ask::{hold as question_hold, is_possible as can_ask, side as caller_side};
 pub use command::command;
-pub use ended::Ended;
+pub use ended::lines as ended_lines;
 pub use host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
-pub use network::Network;
+pub use network::{of as network, told as network_rules};
 pub use saved::NAME as ASKED;
-pub use service::Service;

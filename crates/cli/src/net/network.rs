@@ -1,163 +1,119 @@
-//! Decides what a run may reach, before anything of the run exists.
+//! Decides what a run may reach, from flags, profiles and settings.
 
 use super::args::NetFlags;
-use super::{host_port, rules};
+use super::host_port;
 use crate::failure::Failure;
 use crate::profile::{Found, caller};
-use crate::terminal::Hold;
 use nexus_egress::UpstreamProxy;
-use nexus_policy::net::{Groups, Pattern, Policy, Rule, RuleError, builtin_groups, mode_name};
+use nexus_policy::net::{Budget, Pattern, Policy, Rule, RuleError, builtin_groups};
 use nexus_policy::profile::{Grants, NetGrants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
 use nexus_profiles::clients;
-use nexus_receipt::{Bounded, Network as InForce};
-use nexus_runner::net::{addresses, variables};
-use std::net::{IpAddr, SocketAddr};
+use nexus_runner::net::network::RunNetwork;
+use nexus_runner::net::{addresses, rules, variables};
+use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Default time for which a question waits for its answer.
 const ASK_TIME: Duration = Duration::from_secs(60);
 
-/// The network of one run.
-pub struct Network {
-    /// The destinations that may be reached.
-    pub policy: Policy,
-    /// The operator's proxy.
-    pub upstream: Option<UpstreamProxy>,
-    /// The time for which a question waits, when questions are asked.
-    pub ask: Option<Duration>,
-    /// Keeps the command's output off the terminal while a question is open; present when questions are asked.
-    pub hold: Option<Arc<Hold>>,
-    /// Notes for the user, shown at the end of the run.
-    pub notes: Vec<String>,
-    /// The groups that are in use, with their rules.
-    pub groups: Groups,
+/// Reads what there is to read; `None` where the run has no network. What clients need inside goes to `found`.
+pub fn of(
+    grants: &Grants,
+    flags: &NetFlags,
+    settings: &EgressSettings,
+    workspace: &Path,
+    found: &mut Found,
+) -> Result<Option<RunNetwork>, Failure> {
+    refuse_lost_host_ports(flags, &grants.net)?;
+    let upstream = rules::upstream(settings)?;
+    let ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
+    host_port::refuse_port_of_proxy(&ports, upstream.as_ref().map(UpstreamProxy::target), own_addresses)?;
+    if grants.net.effective_mode() == NetMode::None {
+        refuse_rules_without_network(flags)?;
+        if grants.net.host_ports.is_empty() {
+            return Ok(None);
+        }
+    } else {
+        let from = grants.net.mode_from().cloned().unwrap_or(Origin::Standard);
+        variables::add(&mut found.env, &from);
+    }
+    if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
+        let message = format!(
+            "The operator allows at most --net {} ({}), and this run asks for {}.",
+            most.value.word(),
+            most.from,
+            grants.net.effective_mode().word()
+        );
+        return Err(Failure::refused("net", message, "Name the destinations, or ask the operator"));
+    }
+    if let Some(most) = settings.max_mode.as_ref().filter(|most| most.value == NetMode::None)
+        && !grants.net.host_ports.is_empty()
+    {
+        let message =
+            format!("The operator allows no network ({}), and a port of the host's loopback is one.", most.from);
+        return Err(Failure::refused("net", message, "Leave --allow-host-port out, or ask the operator"));
+    }
+    let mut notes = host_port::notes(&grants.net);
+    let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
+    clients::read(&grants.net.groups, &caller(), workspace, &mut groups, found, &mut notes)?;
+    let policy = rules::policy(rules::Sources {
+        grants: &grants.net,
+        budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
+        asks: flags.ask,
+        settings,
+        groups: &groups,
+        own_addresses: own_addresses()?,
+    })?;
+    notes.extend(closed_by_name_alone(&policy));
+    let [_, wanted, _] = grants.net.lists();
+    groups.retain(|name, _| wanted.iter().any(|group| group.value == *name));
+    let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
+    Ok(Some(RunNetwork { policy, upstream, ask, notes, groups }))
 }
 
-impl Network {
-    /// Reads what there is to read; `None` where the run has no network. What clients need inside goes to `found`.
-    pub fn of(
-        grants: &Grants,
-        flags: &NetFlags,
-        settings: &EgressSettings,
-        workspace: &Path,
-        found: &mut Found,
-    ) -> Result<Option<Self>, Failure> {
-        refuse_lost_host_ports(flags, &grants.net)?;
-        let upstream = rules::upstream(settings)?;
-        let ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
-        host_port::refuse_port_of_proxy(&ports, upstream.as_ref().map(UpstreamProxy::target), own_addresses)?;
-        if grants.net.effective_mode() == NetMode::None {
-            refuse_rules_without_network(flags)?;
-            if grants.net.host_ports.is_empty() {
-                return Ok(None);
-            }
-        } else {
-            let from = grants.net.mode_from().cloned().unwrap_or(Origin::Standard);
-            variables::add(&mut found.env, &from);
-        }
-        if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
-            let message = format!(
-                "The operator allows at most --net {} ({}), and this run asks for {}.",
-                most.value.word(),
-                most.from,
-                grants.net.effective_mode().word()
-            );
-            return Err(Failure::refused("net", message, "Name the destinations, or ask the operator"));
-        }
-        if let Some(most) = settings.max_mode.as_ref().filter(|most| most.value == NetMode::None)
-            && !grants.net.host_ports.is_empty()
-        {
-            let message =
-                format!("The operator allows no network ({}), and a port of the host's loopback is one.", most.from);
-            return Err(Failure::refused("net", message, "Leave --allow-host-port out, or ask the operator"));
-        }
-        let mut notes = host_port::notes(&grants.net);
-        let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;
-        clients::read(&grants.net.groups, &caller(), workspace, &mut groups, found, &mut notes)?;
-        let policy = rules::policy(rules::Sources {
-            grants: &grants.net,
-            flags,
-            settings,
-            groups: &groups,
-            own_addresses: own_addresses()?,
-        })?;
-        notes.extend(closed_by_name_alone(&policy));
-        let [_, wanted, _] = grants.net.lists();
-        groups.retain(|name, _| wanted.iter().any(|group| group.value == *name));
-        let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
-        let hold = ask.map(|_| Hold::new().map(Arc::new)).transpose().map_err(|error| {
-            let message = format!("the questions of --ask cannot be prepared: {error}");
-            Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
-        })?;
-        Ok(Some(Self { policy, upstream, ask, hold, notes, groups }))
-    }
-
-    /// Returns this network for an egress that listens on this host, with a generation of its own.
-    pub fn on_this_host(self, listeners: &[SocketAddr], generation: u64) -> Result<Self, Failure> {
-        let policy = self.policy.on_host(&own_addresses()?, listeners).numbered(generation);
-        Ok(Self { policy, ..self })
-    }
-}
-
-impl Network {
-    /// Returns the network in the form of a receipt.
-    pub fn for_receipt(&self) -> InForce {
-        InForce {
-            mode: mode_name(self.policy.mode()).to_owned(),
-            rules: Bounded::whole(self.policy.listed()),
-            policy: self.policy.recorded().map(|(hash, _)| hash),
-            upstream: self.upstream.is_some(),
-            ask: self.ask.is_some(),
+/// Lists the rules that count beside the lists of profiles and flags, each with its origin, for `nexus explain`.
+pub fn told(network: &RunNetwork, settings: &EgressSettings) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for (name, rules) in &network.groups {
+        for rule in rules {
+            let from = rule.source.file.clone().unwrap_or_default();
+            rows.push((format!("{name}: {}:{}", rule.pattern, rule.ports), from));
         }
     }
-
-    /// Lists the rules that count beside the lists of profiles and flags, each with its origin, for `nexus explain`.
-    pub fn told(&self, settings: &EgressSettings) -> Vec<(String, String)> {
-        let mut rows = Vec::new();
-        for (name, rules) in &self.groups {
-            for rule in rules {
-                let from = rule.source.file.clone().unwrap_or_default();
-                rows.push((format!("{name}: {}:{}", rule.pattern, rule.ports), from));
-            }
-        }
-        for rule in &settings.deny {
-            rows.push((format!("never {}", rule.value), rule.from.to_string()));
-        }
-        for range in &settings.trusted_ranges {
-            rows.push((format!("names may lead into {}", range.value), range.from.to_string()));
-        }
-        if let Some(proxy) = &settings.upstream_proxy {
-            // Its address may hold a password.
-            rows.push((
-                "everything but private destinations goes through an upstream proxy".to_owned(),
-                proxy.from.to_string(),
-            ));
-            let direct = settings.upstream_bypass.iter();
-            rows.extend(direct.map(|entry| (format!("{} goes around it", entry.value), entry.from.to_string())));
-        }
-        if let Some(missing) = &settings.allow_missing_sni {
-            let word = if missing.value { "allowed" } else { "refused" };
-            rows.push((
-                format!("TLS without a server name, and other than HTTP on port 80, is {word}"),
-                missing.from.to_string(),
-            ));
-        }
-        let budget = self.policy.budget();
-        rows.extend(
-            budget.bytes_total.map(|bytes| (format!("at most {bytes} bytes"), "--max-egress-bytes".to_owned())),
-        );
-        rows.extend(
-            budget.connections.map(|most| (format!("at most {most} connections"), "--max-connections".to_owned())),
-        );
-        rows.extend(self.ask.map(|time| {
+    for rule in &settings.deny {
+        rows.push((format!("never {}", rule.value), rule.from.to_string()));
+    }
+    for range in &settings.trusted_ranges {
+        rows.push((format!("names may lead into {}", range.value), range.from.to_string()));
+    }
+    if let Some(proxy) = &settings.upstream_proxy {
+        // Its address may hold a password.
+        rows.push((
+            "everything but private destinations goes through an upstream proxy".to_owned(),
+            proxy.from.to_string(),
+        ));
+        let direct = settings.upstream_bypass.iter();
+        rows.extend(direct.map(|entry| (format!("{} goes around it", entry.value), entry.from.to_string())));
+    }
+    if let Some(missing) = &settings.allow_missing_sni {
+        let word = if missing.value { "allowed" } else { "refused" };
+        rows.push((
+            format!("TLS without a server name, and other than HTTP on port 80, is {word}"),
+            missing.from.to_string(),
+        ));
+    }
+    let budget = network.policy.budget();
+    rows.extend(budget.bytes_total.map(|bytes| (format!("at most {bytes} bytes"), "--max-egress-bytes".to_owned())));
+    rows.extend(budget.connections.map(|most| (format!("at most {most} connections"), "--max-connections".to_owned())));
+    rows.extend(
+        network.ask.map(|time| {
             (format!("what is not listed is asked about, for {} s each", time.as_secs()), "--ask".to_owned())
-        }));
-        rows.extend(self.notes.iter().map(|note| (note.clone(), String::new())));
-        rows
-    }
+        }),
+    );
+    rows.extend(network.notes.iter().map(|note| (note.clone(), String::new())));
+    rows
 }
 
 /// Says which denials of an open network do not hold the servers behind their names.
@@ -183,7 +139,8 @@ fn closed_by_name_alone(policy: &Policy) -> Option<String> {
     ))
 }
 
-fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
+/// Returns the addresses of this host.
+pub fn own_addresses() -> Result<Vec<IpAddr>, Failure> {
     addresses::addresses().map_err(|error| {
         let message = format!("the addresses of this host cannot be read: {error}");
         Failure::refused("net", message, "without them the host could not be kept out of reach; mount /proc")

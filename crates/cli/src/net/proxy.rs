@@ -5,16 +5,17 @@
 
 use super::args::ProxyArgs;
 use super::check::resolved;
-use super::ended::Ended;
-use super::network::Network;
-use super::service;
+use super::ended;
+use super::network::own_addresses;
 use crate::failure::{Failure, one_line};
 use crate::profile::NO_SUCH_PROFILE;
 use crate::run::{self, Signals};
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
-use nexus_runner::net::record;
+use nexus_runner::net::ended::NetworkEnd;
+use nexus_runner::net::network::RunNetwork;
+use nexus_runner::net::{record, service};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -58,8 +59,8 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
             config.programs = Arc::new(processes);
             None
         }
-        Err(failure) if config.policy.names_programs() => return Err(failure),
-        Err(failure) => Some(failure.text()),
+        Err(error) if config.policy.names_programs() => return Err(error.into()),
+        Err(error) => Some(Failure::from(error).text()),
     };
     let listeners = Listeners { http: Some(listener), socks, ..Listeners::default() };
     let egress = Egress::start(config, listeners)
@@ -77,11 +78,13 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         reload(args, &own, generation, &egress, unknown.as_deref());
     }
     let ended = match egress.stop() {
-        Ok(summary) => Ended { summary, ..Ended::default() },
-        Err(error) => Ended { problem: Some(error.to_string()), ..Ended::default() },
+        Ok(summary) => NetworkEnd { summary, ..NetworkEnd::default() },
+        Err(error) => NetworkEnd { problem: Some(error.to_string()), ..NetworkEnd::default() },
     };
     record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
-    ended.lines().iter().for_each(|line| say(line));
+    for line in ended::lines(&ended) {
+        say(&line);
+    }
     if record::place(&places, id).exists() {
         say(&format!("the record is nexus net log {id}"));
     }
@@ -130,8 +133,9 @@ fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress
 }
 
 /// `None` where nothing is allowed.
-fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Option<Network>, Failure> {
-    resolved(&args.rules)?.0.map(|network| network.on_this_host(own, generation)).transpose()
+fn read(args: &ProxyArgs, own: &[SocketAddr], generation: u64) -> Result<Option<RunNetwork>, Failure> {
+    let Some(network) = resolved(&args.rules)?.0 else { return Ok(None) };
+    Ok(Some(network.on_host(&own_addresses()?, own, generation)))
 }
 
 fn nothing(generation: u64) -> Arc<Policy> {

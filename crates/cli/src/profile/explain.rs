@@ -12,6 +12,7 @@ use nexus_runner::plan::binds::{self, Place};
 use nexus_runner::plan::environment::{self, Variable};
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
+use nexus_runner::request::ChangeMode;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -65,10 +66,10 @@ fn changes(grants: &Grants, args: &RunArgs) -> &'static str {
         return "written straight into the workspace";
     }
     match run::changes_of(grants, args) {
-        crate::args::Changes::Commit => ChangesMode::Commit.word(),
-        crate::args::Changes::Discard => ChangesMode::Discard.word(),
-        crate::args::Changes::Review => ChangesMode::Review.word(),
-        crate::args::Changes::Ask => ChangesMode::Ask.word(),
+        ChangeMode::Commit => ChangesMode::Commit.word(),
+        ChangeMode::Discard => ChangesMode::Discard.word(),
+        ChangeMode::Review => ChangesMode::Review.word(),
+        ChangeMode::Ask => ChangesMode::Ask.word(),
     }
 }
 
@@ -121,7 +122,7 @@ impl Explained {
         out.text.push_str(&calls(grants));
         out.text.push_str(&network(grants));
         if let Some(network) = &self.resolution.network {
-            for (what, from) in network.told(&self.resolution.settings.egress) {
+            for (what, from) in crate::net::network_rules(network, &self.resolution.settings.egress) {
                 out.row(&what, &from);
             }
         }
@@ -168,7 +169,7 @@ impl Explained {
         document["paths"] = paths.into();
         document["environment"] = variables.into();
         if let Some(network) = &self.resolution.network {
-            let rows = network.told(&self.resolution.settings.egress);
+            let rows = crate::net::network_rules(network, &self.resolution.settings.egress);
             document["network"]["also"] =
                 rows.into_iter().map(|(what, from)| json!({"what": what, "from": from})).collect();
         }

@@ -27,13 +27,14 @@ pub use trust_command::{trust, untrust};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::net::{ASKED, Network};
+use crate::net::{self, ASKED};
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
 use nexus_profiles::{ProfileStore, library, settings, toolchains, workspace_file};
+use nexus_runner::net::network::RunNetwork;
 use nexus_runner::state::directory::StateDir;
 use std::path::Path;
 
@@ -59,7 +60,7 @@ pub struct Resolution {
     /// The workspace's file.
     pub file: FileState,
     /// The destinations that may be reached, where there is a network.
-    pub network: Option<Network>,
+    pub network: Option<RunNetwork>,
     /// Every document that applied, the workspace's own last, as the receipt names it.
     pub documents: Vec<ProfileName>,
 }
@@ -104,13 +105,14 @@ impl Resolution {
             }
         };
         ceilings(&mut grants, &settings)?;
+        lower_pids(&mut grants);
         grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
         let mut found = toolchains::find(&grants, &caller, workspace);
         // One that only took away granted nothing, and yet the run was another without it.
         let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
         let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
-        let network = Network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
+        let network = net::network(&grants, &args.net, &settings.egress, workspace, &mut found)?;
         Ok(Self { grants, found, settings, file: state, network, documents })
     }
 
@@ -131,6 +133,15 @@ fn granted(documents: &[Loaded]) -> Grants {
         grants.add(loaded);
     }
     grants
+}
+
+/// Lowers the number of processes to what the caller may have, unless a flag chose it. The first process of a run counts, too.
+fn lower_pids(grants: &mut Grants) {
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
+    let chosen = grants.limits.get_mut(&LimitKind::Pids).filter(|pids| !matches!(pids.from, Origin::Flag(_)));
+    if let (Some(hard), Some(pids)) = (hard, chosen) {
+        pids.value = pids.value.min(hard.saturating_sub(1).max(1));
+    }
 }
 
 /// The code of a profile that is named and is not there.

@@ -1,7 +1,7 @@
 //! Errors of `nexus-receipt` as a person sees them: with advice.
 
 use crate::failure::Failure;
-use nexus_receipt::{DirectoryError, Finished, Issued, Issuer, KeyError, Maker, OpenError};
+use nexus_receipt::{DirectoryError, Issuer, KeyError, Maker, OpenError};
 use nexus_runner::state::directory::StateDir;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,15 +15,6 @@ pub fn open_issuer(places: &StateDir) -> Result<Issuer, Failure> {
     Issuer::open(&places.state, maker, now_unix_ms()).map_err(|error| match error {
         OpenError::Key(error) => key(&error),
         OpenError::Directory(error) => directory(&error),
-    })
-}
-
-/// Signs and stores the receipt of a run.
-pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, Failure> {
-    nexus_receipt::issue(issuer, finished).map_err(|error| {
-        let message = format!("the run has no receipt: {error}");
-        let hint = "the command ran and its changes are as told; look at the state directory's disk and permissions";
-        Failure::refused(error.code(), message, hint)
     })
 }
 

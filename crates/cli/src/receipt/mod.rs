@@ -1,7 +1,7 @@
 //! `nexus receipt`: what people ask of receipts. Making, storing and checking them is `nexus-receipt`.
 //!
 //! ```text
-//!  run ── open_issuer … issue ─▶ nexus-receipt   receipt verify | show | keys | close | prune   log ─▶ a line for each
+//!  run ── open_issuer, and the engine issues ─▶ nexus-receipt   receipt verify | show | keys | close | prune   log ─▶ a line for each
 //! ```
 
 mod advice;
@@ -11,7 +11,7 @@ mod show;
 mod utc;
 mod verify;
 
-pub use advice::{issue, open_issuer};
+pub use advice::open_issuer;
 pub use show::{changes_in_short, command_line};
 pub use utc::utc;
 pub use verify::local;

@@ -5,7 +5,6 @@
 use super::{advice, breaks};
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, one_line};
-use crate::net::Ended;
 use crate::run;
 use nexus_receipt::verify::{
     ReadError, Stream, check_net_record, check_output, check_report, compared_by_length, follow_links, read_file,
@@ -13,6 +12,7 @@ use nexus_receipt::verify::{
 use nexus_receipt::{
     AllValid, ChainProblem, Collected, Invalid, KeyDirectory, Keyring, Known, Opened, PublicKey, Source, Store,
 };
+use nexus_runner::net::ended::NetworkEnd;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
@@ -181,7 +181,7 @@ fn against(args: &VerifyArgs, opened: &Opened) -> Result<Option<Invalid>, Failur
         return Ok(Some(invalid));
     }
     let Some(path) = &args.report else { return Ok(None) };
-    Ok(check_report(receipt, path, &report(path)?, &Ended::default().json()))
+    Ok(check_report(receipt, path, &report(path)?, &NetworkEnd::default().json()))
 }
 
 fn report(path: &Path) -> Result<Value, Failure> {

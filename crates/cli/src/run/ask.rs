@@ -1,10 +1,11 @@
 //! `--changes ask`: the decision at the end of a run, on a terminal.
 
 use super::signals::Signals;
-use crate::args::Changes;
+use crate::change_text;
 use crate::changes;
 use crate::failure::one_line;
-use nexus_facility::{ChangeSet, Layer, Rules, Workspace};
+use nexus_runner::request::ChangeMode;
+use nexus_runner::settle::frontend::Question;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -44,17 +45,12 @@ impl Read for Typed<'_> {
 
 /// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`,
 /// keep the changes for a review: the run is over, and only its changes are left to lose.
-pub fn ask(
-    layer: &Layer,
-    workspace: &Workspace,
-    rules: &Rules,
-    set: &ChangeSet,
-    signals: &Signals,
-) -> Result<Changes, String> {
+pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, String> {
+    let Question { layer, workspace, rules, changes: set } = question;
     let (added, modified, deleted) = set.counts();
     let mut lines = vec![format!("nexus: {added} added, {modified} modified, {deleted} deleted")];
     let shown = set.changes.iter().take(SHOWN);
-    lines.extend(shown.map(|change| format!("nexus:   {}", one_line(&changes::line(change)))));
+    lines.extend(shown.map(|change| format!("nexus:   {}", one_line(&change_text::line(change)))));
     if set.changes.len() > SHOWN {
         lines.push(format!("nexus:   … and {} more", set.changes.len() - SHOWN));
     }
@@ -76,7 +72,7 @@ fn answer(
     show: &dyn Fn() -> Result<Vec<u8>, String>,
     input: &mut impl BufRead,
     output: &mut impl Write,
-) -> Result<Changes, String> {
+) -> Result<ChangeMode, String> {
     let failed = |error: std::io::Error| format!("nobody could be asked: {error}");
     loop {
         output.write_all(b"nexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;
@@ -87,11 +83,11 @@ fn answer(
             _ if line.is_empty() => {
                 // The question stands on the line still.
                 output.write_all(b"\n").map_err(failed)?;
-                return Ok(Changes::Review);
+                return Ok(ChangeMode::Review);
             }
-            b"c" | b"commit" => return Ok(Changes::Commit),
-            b"r" | b"review" => return Ok(Changes::Review),
-            b"x" | b"discard" => return Ok(Changes::Discard),
+            b"c" | b"commit" => return Ok(ChangeMode::Commit),
+            b"r" | b"review" => return Ok(ChangeMode::Review),
+            b"x" | b"discard" => return Ok(ChangeMode::Discard),
             b"d" | b"diff" => output.write_all(&show()?).map_err(failed)?,
             _ => {}
         }
@@ -102,7 +98,7 @@ fn answer(
 mod tests {
     use super::*;
 
-    fn asked(typed: &str) -> (Changes, String) {
+    fn asked(typed: &str) -> (ChangeMode, String) {
         let mut output = Vec::new();
         let show = || Ok(b"THE DIFF\n".to_vec());
         let decided = answer(&show, &mut typed.as_bytes(), &mut output).unwrap();
@@ -111,17 +107,17 @@ mod tests {
 
     #[test]
     fn each_letter_decides_and_the_end_of_the_input_keeps_the_changes() {
-        assert_eq!(asked("c\n").0, Changes::Commit);
-        assert_eq!(asked("r\n").0, Changes::Review);
-        assert_eq!(asked("x\n").0, Changes::Discard);
-        assert_eq!(asked("").0, Changes::Review);
-        assert_eq!(asked("what?\n\nc\n").0, Changes::Commit);
+        assert_eq!(asked("c\n").0, ChangeMode::Commit);
+        assert_eq!(asked("r\n").0, ChangeMode::Review);
+        assert_eq!(asked("x\n").0, ChangeMode::Discard);
+        assert_eq!(asked("").0, ChangeMode::Review);
+        assert_eq!(asked("what?\n\nc\n").0, ChangeMode::Commit);
     }
 
     #[test]
     fn the_diff_is_shown_before_the_decision() {
         let (decided, output) = asked("d\nx\n");
-        assert_eq!(decided, Changes::Discard);
+        assert_eq!(decided, ChangeMode::Discard);
         assert!(output.contains("THE DIFF\n"), "{output}");
         assert_eq!(output.matches("discard?").count(), 2);
     }

@@ -204,7 +204,7 @@ impl Attendant for Foreground {
     }
 
     fn lingers(&mut self) {
-        crate::run::tell(
+        crate::notices::tell(
             "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
         );
     }

@@ -1,7 +1,6 @@
 //! Says what a commit knows, and does not know, about files that other programs have open.
 
 use crate::failure::one_line;
-use nexus_facility::{Layer, Rules, Workspace, open_for_reading};
 use nexus_model::ByteText;
 
 /// Paths that a line lists.
@@ -31,11 +30,4 @@ pub fn readers_line(readers: &[ByteText]) -> Option<String> {
         names.join(", ")
     );
     (!readers.is_empty()).then(|| one_line(&line))
-}
-
-/// Lists the files that a commit may replace and that programs have open for reading. A layer that cannot be read has
-/// none here: the commit itself says why.
-pub fn readers(layer: &Layer, workspace: &Workspace, rules: &Rules) -> Vec<ByteText> {
-    let changes = layer.changes(workspace, rules).unwrap_or_default();
-    open_for_reading(workspace, changes.changes.iter().map(|change| &change.path), nexus_driver_namespace::write_lease)
 }

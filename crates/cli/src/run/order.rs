@@ -3,64 +3,33 @@
 use super::ask;
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
-use crate::net::Network;
 use crate::profile::Resolution;
 use crate::request;
+use crate::terminal::Hold;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
-use nexus_facility::Workspace;
-use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_MAX_OUTPUT};
-use nexus_model::plan::Writes;
-use nexus_model::{ByteText, Guarantee, Plan};
-use nexus_policy::profile::{ChangesMode, Grants, NetMode, ProfileName, Toolchain};
-use nexus_runner::live::disk::Measured;
-use nexus_runner::plan::direct::Direct;
+use nexus_model::Guarantee;
+use nexus_model::limits::DEFAULT_MAX_OUTPUT;
+use nexus_policy::profile::{ChangesMode, Grants, NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::DirectoryId;
+use nexus_runner::request::ChangeMode;
 use rustix::io::Errno;
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Everything about a run that the flags say.
 pub struct Order {
-    /// The state directory.
-    pub places: StateDir,
-    /// The workspace, opened once: what the run commits goes through this descriptor and through no path.
-    pub directory: Workspace,
-    /// The identity of that descriptor, for journals.
-    pub id: nexus_facility::FolderId,
-    /// The same, for records.
-    pub folder: DirectoryId,
-    /// The checked plan.
-    pub plan: Plan,
-    /// The time after which the command gets SIGTERM.
-    pub timeout: Option<Duration>,
-    /// The time from SIGTERM to SIGKILL.
-    pub grace: Duration,
+    /// The run, as the engine takes it.
+    pub run: ResolvedRun,
     /// Bytes of output that are kept.
     pub max_output: Option<u64>,
-    /// The way in which the run's changes are settled.
-    pub changes: Changes,
-    /// The line of the workspace's own file that keeps them out of the workspace.
+    /// The line of the workspace's own file that keeps the changes out of the workspace.
     pub changes_by_file: Option<String>,
     /// First host uid of sandboxes that root starts.
     pub uid_base: u32,
-    /// The network and its policy, if the run has one.
-    pub network: Option<Network>,
-    /// The documents that said what it may do.
-    pub profiles: Vec<ProfileName>,
-    /// The parts of the workspace that a direct run covers.
-    pub direct: Option<Direct>,
+    /// Keeps the output of the command off the terminal while a question is open.
+    pub hold: Option<Arc<Hold>>,
     /// Toolchains that are shown.
     pub toolchains: Vec<Toolchain>,
-    /// Names that a commit holds back besides those that it always does.
-    pub protect: Vec<String>,
-    /// Names of variables that hold credentials and are passed on.
-    pub env_secrets: Vec<ByteText>,
-    /// Paths that are shown because the operator opened them.
-    pub opened_binds: Vec<ByteText>,
-    /// Sockets of the host that the command may connect to.
-    pub allowed_sockets: Vec<ByteText>,
 }
 
 impl Order {
@@ -75,49 +44,26 @@ impl Order {
         crate::net::refuse_loopback_rules(&grants.net)?;
         let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
         crate::net::refuse_ports_of_nexus(&host_ports)?;
-        let resolved = resolve(site, &request::of(args, &resolution)?, &host)?;
-        request::warn(&resolved.notices);
-        let ResolvedRun { site, plan, timeout, max_output, direct, protect, env_secrets, .. } = resolved;
-        let changes = changes(grants, args);
+        let run = resolve(site, &request::of(args, &resolution)?, &host)?;
+        request::warn(&run.notices);
+        let changes_by_file = match run.changes {
+            ChangeMode::Discard | ChangeMode::Review => {
+                resolution.changes_by_file(&run.site.workspace).map(ToString::to_string)
+            }
+            ChangeMode::Commit | ChangeMode::Ask => None,
+        };
         Ok(Self {
-            changes,
-            changes_by_file: match changes {
-                Changes::Discard | Changes::Review => {
-                    resolution.changes_by_file(&site.workspace).map(ToString::to_string)
-                }
-                Changes::Commit | Changes::Ask => None,
-            },
-            directory: site.directory,
-            id: site.id,
-            folder: site.identity,
-            places: site.places,
-            plan,
-            timeout,
-            grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
-            max_output: max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
+            changes_by_file,
+            max_output: run.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             uid_base: resolution
                 .settings
                 .uid_base
                 .as_ref()
                 .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
-            network: resolution.network,
-            profiles: resolution.documents,
-            direct,
-            protect,
-            env_secrets,
-            opened_binds: resolved.opened_binds,
-            allowed_sockets: resolved.allowed_sockets,
+            hold: crate::net::question_hold(run.network.as_ref())?,
+            run,
         })
-    }
-
-    /// Returns the directory to measure and its limit, when the disk limit is held by measuring. Called before the
-    /// command starts, since the run may take from the room that there is then.
-    pub fn measured_layer(&self) -> Option<(Measured, u64)> {
-        match (&self.plan.workspace.writes, self.plan.limits.disk_bytes) {
-            (Writes::Layer { root }, Some(limit)) => Some((Measured::new(root.as_path().join("upper")), limit)),
-            _ => None,
-        }
     }
 }
 
@@ -167,13 +113,13 @@ fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Resu
 
 /// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for
 /// a review: committing them would be less than the file wants.
-pub fn changes(grants: &Grants, args: &RunArgs) -> Changes {
+pub fn changes(grants: &Grants, args: &RunArgs) -> ChangeMode {
     let can_ask = !args.json && !args.stdin && ask::is_possible();
     match grants.changes.as_ref().map(|changes| changes.value) {
-        None | Some(ChangesMode::Ask) if can_ask => Changes::Ask,
-        None | Some(ChangesMode::Commit) => Changes::Commit,
-        Some(ChangesMode::Ask | ChangesMode::Review) => Changes::Review,
-        Some(ChangesMode::Discard) => Changes::Discard,
+        None | Some(ChangesMode::Ask) if can_ask => ChangeMode::Ask,
+        None | Some(ChangesMode::Commit) => ChangeMode::Commit,
+        Some(ChangesMode::Ask | ChangesMode::Review) => ChangeMode::Review,
+        Some(ChangesMode::Discard) => ChangeMode::Discard,
     }
 }
 

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //!  the layer is read ──3 s──▶ said ──signal─┬─ nothing decided: this process ends, as if it had been killed, and the
-//!                                           │                  next command parks the changes
+//!                                           │                  next command parks the changes, or removes them
 //!                                           └─ a commit is decided: it goes on, since its workspace is half old
 //! ```
 
 use super::signals::{Pending, Signals};
-use super::tell;
+use crate::notices::tell;
 use nexus_model::RunId;
+use nexus_runner::state::note;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -32,9 +33,9 @@ pub struct SlowEnd {
 
 impl SlowEnd {
     /// Starts to watch the end of a run whose layer is on a disk at `layer`.
-    pub fn watch(signals: &Signals, run: RunId, layer: &Path) -> io::Result<Self> {
+    pub fn watch(signals: &Signals, run: RunId, layer: &Path, discards: bool) -> io::Result<Self> {
         let (over, there) = UnixStream::pair()?;
-        let watched = Watched { pending: signals.pending()?, over: there, run, layer: layer.to_owned() };
+        let watched = Watched { pending: signals.pending()?, over: there, run, layer: layer.to_owned(), discards };
         let thread = std::thread::Builder::new().name("slow end".to_owned()).spawn(move || watched.watch())?;
         Ok(Self { over: Some(over), thread: Some(thread) })
     }
@@ -53,6 +54,8 @@ struct Watched {
     over: UnixStream,
     run: RunId,
     layer: PathBuf,
+    /// The changes are thrown away.
+    discards: bool,
 }
 
 impl Watched {
@@ -104,12 +107,21 @@ impl Watched {
     }
 
     fn leave(&self, signal: u8) -> ! {
-        let run = self.run;
-        tell(&format!(
-            "A signal ended nexus before it had looked at what the run changed, so there is no receipt. The next command \
-             parks the changes: nexus changes show --run {run}."
-        ));
+        tell(&left_to_others(&self.layer, self.run, self.discards));
         std::process::exit(128 + i32::from(signal))
+    }
+}
+
+/// Marks a layer that is thrown away as gone, and returns what becomes of the changes.
+fn left_to_others(layer: &Path, run: RunId, discards: bool) -> String {
+    let so = "A signal ended nexus before it had looked at what the run changed, so there is no receipt.";
+    let parks = format!("The next command parks the changes: nexus changes show --run {run}.");
+    if !discards {
+        return format!("{so} {parks}");
+    }
+    match note::mark_gone(layer) {
+        Ok(()) => format!("{so} The changes are thrown away: later commands remove them."),
+        Err(error) => format!("{so} The changes cannot be marked as thrown away ({error}). {parks}"),
     }
 }
 
@@ -119,5 +131,20 @@ fn counted(found: Result<usize, Errno>) -> io::Result<bool> {
         Ok(count) => Ok(count > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_while_changes_are_discarded_parks_nothing() {
+        let layer = tempfile::tempdir().unwrap();
+        std::fs::write(layer.path().join("run.json"), "{}").unwrap();
+        let said = left_to_others(layer.path(), RunId::new(), false);
+        assert!(said.contains("parks the changes") && !note::is_going(layer.path()).unwrap(), "{said}");
+        let said = left_to_others(layer.path(), RunId::new(), true);
+        assert!(!said.contains("parks") && note::is_going(layer.path()).unwrap(), "{said}");
     }
 }

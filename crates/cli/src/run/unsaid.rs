@@ -1,9 +1,10 @@
 //! Says what a command did and kept that was killed before it could say so.
 
-use super::recover::{Ending, Interrupted, is_busy, kept_back, patiently};
-use super::settle::tell_leftovers;
-use super::{chain, tell};
+use super::recover::{Direction, Interrupted, is_busy, kept_back, patiently};
 use crate::failure::one_line;
+use crate::notices::tell;
+use crate::notices::tell_leftovers;
+use nexus_runner::causes::chain;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use std::path::{Path, PathBuf};
@@ -75,12 +76,14 @@ pub fn go_on(places: &StateDir, run: &str) -> String {
 }
 
 /// Returns the advice for a commit that cannot go on now. Pure.
-fn advice(run: &str, ending: Ending) -> String {
+pub fn advice(run: &str, ending: Direction) -> String {
     let (recover, reject) = (format!("nexus changes recover --run {run}"), format!("nexus changes reject --run {run}"));
     let then = match ending {
-        Ending::Open => format!("{recover} finishes the commit, and {reject} takes it back"),
-        Ending::Back => format!("{recover} and {reject} both go on with taking the commit back"),
-        Ending::Forward => format!("{recover} finishes the commit. All of it is applied, and nothing can take it back"),
+        Direction::Open => format!("{recover} finishes the commit, and {reject} takes it back"),
+        Direction::Back => format!("{recover} and {reject} both go on with taking the commit back"),
+        Direction::Forward => {
+            format!("{recover} finishes the commit. All of it is applied, and nothing can take it back")
+        }
     };
     format!("fix that (is the disk full?), then {then}")
 }
@@ -115,17 +118,20 @@ fn list(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ending, advice, over};
+    use super::{Direction, advice, over};
     use std::path::Path;
 
     #[test]
     fn advice_names_only_commands_that_do_what_it_says() {
         let of = |ending| advice("7", ending);
         assert!(
-            of(Ending::Open).contains("recover --run 7 finishes") && of(Ending::Open).contains("reject --run 7 takes")
+            of(Direction::Open).contains("recover --run 7 finishes")
+                && of(Direction::Open).contains("reject --run 7 takes")
         );
-        assert!(!of(Ending::Back).contains("finishes") && of(Ending::Back).contains("reject --run 7 both go on"));
-        assert!(of(Ending::Forward).contains("recover --run 7 finishes") && !of(Ending::Forward).contains("reject"));
+        assert!(!of(Direction::Back).contains("finishes") && of(Direction::Back).contains("reject --run 7 both go on"));
+        assert!(
+            of(Direction::Forward).contains("recover --run 7 finishes") && !of(Direction::Forward).contains("reject")
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use super::client::{Client, Role};
 use super::command::Command;
 use super::hub::Hub;
-use super::store::Ending;
+use super::store::ExitRecord;
 use super::wire::{Ask, Tell, VERSION};
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
@@ -207,8 +207,8 @@ pub fn next_output(ring: &Ring, position: &mut u64) -> Option<Tell> {
 }
 
 /// Tells a client one thing more; `false` when there is nothing.
-fn feed(client: &mut Client, ring: &Ring, ending: Option<&Ending>) -> bool {
-    let ended = |ending: &Ending| Tell::Ended { exit: ending.exit, message: ending.message.clone() };
+fn feed(client: &mut Client, ring: &Ring, ending: Option<&ExitRecord>) -> bool {
+    let ended = |ending: &ExitRecord| Tell::Ended { exit: ending.exit, message: ending.message.clone() };
     match client.role {
         Role::Viewer { mut position, live_at, follow, input } => {
             if let Some(at) = live_at

@@ -10,7 +10,7 @@
 use super::answer::{next_output, refuse};
 use super::client::{self, Client, Role};
 use super::command::Command;
-use super::store::{Ending, Own};
+use super::store::{ExitRecord, Own};
 use super::wire::{Launched, Tell, put};
 use crate::run::{FullOutput, Order};
 use nexus_driver::frames::TerminalSize;
@@ -57,7 +57,7 @@ pub struct Hub {
     pub(super) cwd: ByteText,
     pub(super) size: Option<TerminalSize>,
     pub(super) paused_until: Option<Instant>,
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<ExitRecord>,
     /// The time until which clients may take the last output of their commands.
     pub(super) last_words_until: Option<Instant>,
     pub(super) buffer: Vec<u8>,
@@ -86,8 +86,8 @@ impl Hub {
             ports,
             launcher: Some(launcher),
             full,
-            env: order.plan.env.clone(),
-            cwd: order.plan.cwd.clone(),
+            env: order.run.plan.env.clone(),
+            cwd: order.run.plan.cwd.clone(),
             size: None,
             paused_until: None,
             ending: None,
@@ -114,7 +114,7 @@ impl Hub {
     }
 
     /// Records how the sandbox ended. From now on the clients get that as their answer.
-    pub fn end(&mut self, ending: Ending) {
+    pub fn end(&mut self, ending: ExitRecord) {
         self.ending = Some(ending);
     }
 
@@ -371,7 +371,7 @@ impl Attendant for Hub {
     }
 
     fn lingers(&mut self) {
-        crate::run::tell(
+        crate::notices::tell(
             "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
         );
     }

@@ -3,7 +3,7 @@
 use super::args::{RmArgs, StopArgs};
 use super::exec::tell;
 use super::link::{Found, Link, broken, is_gone};
-use super::store::{Condition, Ending, Entry};
+use super::store::{Condition, Entry, ExitRecord};
 use super::wire::{Ask, Tell};
 use super::{find, lost, store};
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// Waits for the end, and returns the exit code and what there is to say about it.
 fn until_ended(entry: &Entry, ask: &Ask) -> Result<(u8, String), Failure> {
-    let known = |ending: &Ending| (ending.exit, ending.message.clone());
+    let known = |ending: &ExitRecord| (ending.exit, ending.message.clone());
     let mut link = match Link::open(entry, ask)? {
         Found::Live(link) => link,
         Found::Over(entry) => match &entry.condition {

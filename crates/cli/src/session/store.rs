@@ -56,12 +56,12 @@ pub struct About {
     pub started_ms: Option<u64>,
 }
 
-/// The form of [`About`] and [`Ending`] that this code writes.
+/// The form of [`About`] and [`ExitRecord`] that this code writes.
 pub const FORM: u32 = 1;
 
 /// The end of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct ExitRecord {
     /// Exit code of `nexus run`.
     pub exit: u8,
     /// The reason of the end; `None` if the run failed before it had one.
@@ -82,7 +82,7 @@ pub enum Condition {
     /// The command runs.
     Running,
     /// The sandbox has ended.
-    Ended(Box<Ending>),
+    Ended(Box<ExitRecord>),
     /// The supervisor was killed.
     Lost,
 }
@@ -262,7 +262,7 @@ impl Own {
     }
 
     /// Records that the sandbox has ended: first its latest output, and then the ending, which is what counts.
-    pub fn ended(&self, ending: &Ending, output: &[u8]) -> io::Result<()> {
+    pub fn ended(&self, ending: &ExitRecord, output: &[u8]) -> io::Result<()> {
         write(&self.folder, OUTPUT, output)?;
         write(&self.folder, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
     }
@@ -311,7 +311,7 @@ fn read_entry(folder: &Path) -> io::Result<Option<Entry>> {
         other => other?,
     };
     let Some(about) = read_json::<About>(&folder.join(ABOUT))? else { return Ok(None) };
-    let condition = match read_json::<Ending>(&folder.join(ENDING))? {
+    let condition = match read_json::<ExitRecord>(&folder.join(ENDING))? {
         Some(ending) => Condition::Ended(Box::new(ending)),
         None if !held => Condition::Lost,
         None if about.started_ms.is_some() => Condition::Running,

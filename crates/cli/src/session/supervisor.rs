@@ -11,7 +11,7 @@
 //! ```
 
 use super::hub::Hub;
-use super::store::{About, Ending, FORM, Store, now_ms};
+use super::store::{About, ExitRecord, FORM, Store, now_ms};
 use super::wire::{Launched, Reader, put};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
@@ -152,13 +152,13 @@ fn open(
     full: Option<FullOutput>,
     launcher: &mut Option<UnixStream>,
 ) -> Result<Hub, Failure> {
-    let ports = Ports::listen(&args.publish, &order.plan.host_ports)?;
+    let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
     let about = About {
         version: FORM,
-        id: order.plan.run_id,
+        id: order.run.plan.run_id,
         name: args.name.clone(),
-        command: order.plan.argv.clone(),
-        workspace: order.plan.workspace.source.clone(),
+        command: order.run.plan.argv.clone(),
+        workspace: order.run.plan.workspace.source.clone(),
         terminal: args.tty,
         published: ports.published(),
         pid: std::process::id(),
@@ -168,7 +168,7 @@ fn open(
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; here, no folder of the caller's is held.
     std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
-    let own = Store::open(&order.places)?.create(about)?;
+    let own = Store::open(&order.run.site.places)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
     Ok(Hub::new(own, order, launcher, full, ports))
 }
@@ -192,14 +192,14 @@ fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixS
 /// Writes down how the run ended, and then reports it to the clients.
 fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &Signals) -> u8 {
     let ending = match done {
-        Ok(report) => Ending {
+        Ok(report) => ExitRecord {
             exit: report.exit_code(),
             reason: Some(report.reason()),
             ended_ms: now_ms(),
             message: report.text(false),
             report: super::ending::bounded(report.json(args)),
         },
-        Err(failure) => Ending {
+        Err(failure) => ExitRecord {
             exit: failure.exit,
             reason: None,
             ended_ms: now_ms(),

@@ -14,7 +14,7 @@ const SETTINGS: &[&str] =
     &["PIP_", "npm_config_", "NPM_CONFIG_", "CARGO_REGISTR", "CARGO_SOURCE_", "CARGO_HTTP_", "CARGO_NET_"];
 const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"];
 
-/// Settings that stand in files of the home folder.
+/// Settings that stand in files of the home directory.
 const FILES: &[&str] = &[".pip/pip.conf", ".config/pip/pip.conf", ".npmrc", ".cargo/config.toml"];
 
 /// What `cargo xtask registries` wrote, or an empty file.

@@ -2,15 +2,15 @@
 
 import ctypes
 import errno
+import fcntl
 import os
-import resource
+import select
 import socket
 import sys
 import tempfile
 
 libc = ctypes.CDLL(None, use_errno=True)
 # RLIMIT_MSGQUEUE, which the module does not name.
-resource_of_queues = 12
 
 
 def take_inotify():
@@ -46,8 +46,7 @@ def take_queues():
     size, count = (ctypes.c_long * 8)(0, 10, 8192), 0
     while libc.mq_open(b"/nexus-%d" % count, os.O_RDWR | os.O_CREAT, 0o600, size) >= 0:
         count += 1
-    most, _ = resource.getrlimit(resource_of_queues)
-    return max(most, count * 10 * 8192), ctypes.get_errno()
+    return count, ctypes.get_errno()
 
 
 def take_signals():
@@ -70,9 +69,66 @@ def take_memory():
     return count, ctypes.get_errno()
 
 
+def take_pipes():
+    """Makes 900 pipes as large as the kernel allows, fills them and counts those of 1 MiB."""
+    held, large = [], 0
+    for _ in range(900):
+        pipe = os.pipe()
+        held.append(pipe)
+        try:
+            fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, 1 << 20)
+        except PermissionError:
+            pass
+        os.set_blocking(pipe[1], False)
+        try:
+            while os.write(pipe[1], b"x" * 65536):
+                pass
+        except BlockingIOError:
+            pass
+        large += fcntl.fcntl(pipe[1], fcntl.F_GETPIPE_SZ) == 1 << 20
+    globals()["pipes"] = held
+    return large, 0
+
+
+def take_epoll():
+    """Watches one file with as many instances of epoll as there are descriptors: each counts for the user."""
+    (reader, _), count = os.pipe(), 0
+    globals()["watched"] = reader
+    held = globals()["instances"] = []
+    try:
+        others = [os.dup(reader) for _ in range(200)]
+        held.append(others)
+        while True:
+            instance = select.epoll()
+            held.append(instance)
+            for other in others:
+                instance.register(other)
+                count += 1
+    except OSError as error:
+        return count, error.errno
+
+
+def register_format():
+    """Mounts binfmt_misc in a user namespace of its own, and registers a format there."""
+    steps = [
+        lambda: libc.unshare(0x10000000 | 0x00020000),
+        lambda: libc.mount(b"none", tempfile.mkdtemp().encode(), b"binfmt_misc", 0, None),
+        lambda: os.open("/proc/sys/fs/binfmt_misc/register", os.O_WRONLY),
+    ]
+    errors = []
+    for step in steps:
+        try:
+            errors.append(0 if step() >= 0 else ctypes.get_errno())
+        except OSError as error:
+            errors.append(error.errno)
+    return sum(error == 0 for error in errors), errors[1]
+
+
 def take_descriptors():
     """Sends descriptors that nobody receives."""
-    held, count = [], 0
+    count = 0
+    # They are under way as long as both ends are open.
+    held = globals()["sockets"] = []
     while True:
         pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         held.append(pair)

@@ -220,8 +220,16 @@ pub fn stdout(output: &Output) -> String {
 
 /// Waits until the condition holds; fails the test after the limit.
 pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    wait_for(what, limit, || condition().then_some(()));
+}
+
+/// Waits until there is a value; fails the test after the limit.
+pub fn wait_for<T>(what: &str, limit: Duration, mut value: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + limit;
-    while !condition() {
+    loop {
+        if let Some(value) = value() {
+            return value;
+        }
         assert!(Instant::now() < end, "{what} did not happen within {limit:?}");
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  ended on its own ─1 s──▶ said, and waited for ──┐ killed meanwhile
-//!  killed ──────────1 s──────────────────────────▶ left to a later command: no process of it runs any more code of its own
+//!  killed ──────────1 s──────────────────────────▶ each process killed by itself, left to a later command
 //! ```
+//! The second kill is for a first process that cannot take its SIGKILL (frozen, or asleep in the kernel): the others would
+//! run on. Then no process of the sandbox runs any more code of its own.
 
 use crate::live::bounds::Outcome;
 use nexus_driver::Sandbox;

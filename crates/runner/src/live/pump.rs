@@ -9,7 +9,9 @@
 //! a host file can be opened again with other rights, and a terminal takes ioctls. The [`Attendant`] gets the output and
 //! names what else is waited for; nothing waits for an attendant that takes nothing.
 
-use crate::live::attendant::{Attendant, Interrupts, NetworkServer, SandboxEvent};
+mod guest;
+
+use crate::live::attendant::{Attendant, Interrupts, NetworkServer};
 use crate::live::bounds::{Bounds, Broken, Ends, Outcome};
 use crate::live::control::{Action, SandboxControl};
 use crate::live::covers::Covers;
@@ -20,8 +22,7 @@ use crate::live::names::AskedNames;
 use crate::live::output::Stream;
 use crate::live::signal::{SIGHUP, SIGTERM};
 use crate::live::tally::Tally;
-use crate::state::commit_lock::Mounting;
-use nexus_driver::{Event, LEADER, Sandbox, Session};
+use nexus_driver::{Sandbox, Session};
 use nexus_model::ExitReason;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -83,7 +84,10 @@ pub fn run<A: Attendant>(
     };
     match pump.run_to_end(interrupts) {
         Ok(()) => Ok(pump.outcome),
-        Err(error) => Err(Broken { error, outcome: Some(Box::new(pump.outcome)) }),
+        Err(error) => {
+            pump.hear_of_the_start();
+            Err(Broken { error, outcome: Some(Box::new(pump.outcome)) })
+        }
     }
 }
 
@@ -150,7 +154,10 @@ impl<A: Attendant> Pump<'_, A> {
                         self.receive()?;
                     }
                 }
-                Source::Death => self.nothing_runs(),
+                Source::Death => {
+                    self.hear_the_last()?;
+                    self.nothing_runs();
+                }
                 Source::Covers => self.look_at_covers()?,
                 Source::Names => self.outcome.names.answer(),
                 Source::Signals => {
@@ -244,66 +251,6 @@ impl<A: Attendant> Pump<'_, A> {
         self.bounds.timeout.map(|timeout| self.started + timeout)
     }
 
-    fn receive(&mut self) -> io::Result<()> {
-        let Some(session) = &mut self.inside.session else { return Ok(()) };
-        let Some(event) = session.hear_ready().transpose() else { return Ok(()) };
-        match event {
-            Ok(Event::Up) => self.sandbox.process.on_ready(),
-            Ok(Event::Terminal { exec: LEADER, master }) => {
-                self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
-                self.out = Some(master);
-            }
-            Ok(
-                event @ (Event::Terminal { .. }
-                | Event::Command { .. }
-                | Event::Forwarded { .. }
-                | Event::ForwardFailed { .. }),
-            ) => self.attendant.event(SandboxEvent::Other(event), &mut self.inside)?,
-            Ok(Event::Listeners(listeners)) => {
-                // Without a network they are closed here.
-                if let Some(network) = &mut self.network {
-                    network.serve(listeners)?;
-                }
-            }
-            Ok(Event::Names(socket)) => self.outcome.names.serve(socket),
-            Ok(Event::Layer(upper)) => self.outcome.layer = Some(upper),
-            Ok(Event::Started(proof)) => {
-                self.outcome.proof = proof;
-                let now = Instant::now();
-                self.outcome.spawned = Some(now);
-                self.started = now;
-                self.bounds.mounting.take().map_or(Ok(()), Mounting::done)?;
-                self.attendant.event(SandboxEvent::Started, &mut self.inside)?;
-            }
-            Ok(Event::Ended(ended)) => {
-                self.outcome.ended = Some(ended);
-                self.inside.session = None;
-                self.end.has_ended();
-                // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
-                self.sandbox.process.hurry();
-            }
-            Ok(Event::NotStarted(reason)) => {
-                if self.outcome.reason == ExitReason::Exit {
-                    self.outcome.reason = ExitReason::DriverFailed;
-                }
-                self.outcome.not_started = Some(reason);
-                self.end_now()?;
-            }
-            Err(error) => {
-                // Killed by us for a reason that is known already, or lost.
-                if self.outcome.reason == ExitReason::Exit {
-                    self.outcome.reason = ExitReason::GuestLost;
-                    if self.outcome.spawned.is_none() {
-                        self.outcome.reason = ExitReason::DriverFailed;
-                        self.outcome.not_started = Some(error.into());
-                    }
-                }
-                self.end_now()?;
-            }
-        }
-        Ok(())
-    }
-
     /// Kills everything inside.
     fn kill(&mut self) -> io::Result<()> {
         self.end.kill(self.sandbox)
@@ -323,6 +270,8 @@ impl<A: Attendant> Pump<'_, A> {
         match self.end.due(now, self.sandbox, &self.outcome).filter(|_| !self.is_dead) {
             None => {}
             Some(Linger::Leave) => {
+                // What is not killed then is still in its sandbox, which nothing reads or commits before it is gone.
+                self.sandbox.process.kill_members().ok();
                 self.outcome.lingers = true;
                 self.inside.session = None;
                 self.nothing_runs();

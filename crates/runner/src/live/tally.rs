@@ -38,6 +38,11 @@ impl Tally {
         &self.last_words
     }
 
+    /// Returns the end of both streams, and forgets the rest.
+    pub fn into_last_words(self) -> LastWords {
+        self.last_words
+    }
+
     /// Returns the lengths and hashes so far.
     pub fn output(&self) -> Output {
         Output {

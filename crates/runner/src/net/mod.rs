@@ -1,9 +1,18 @@
 //! The network of a run, as far as it is not the egress itself.
 //!
-//! * [`addresses`]: lists the addresses of this host, which no rule for the public internet opens.
-//! * [`record`]: keeps the record of every attempt to connect.
-//! * [`variables`]: leads clients inside to the listeners.
+//! ```text
+//!  grants, settings, groups, addresses ─▶ rules ─▶ network
+//!                                                    │ prepare: the record
+//!  guest: listeners ───────────────────────────────▶ service ─ serve ─▶ egress thread
+//!                                                    │ finish, after everything inside is dead
+//!                                                    ▼
+//!                                                  ended ─▶ report, receipt
+//! ```
 
 pub mod addresses;
+pub mod ended;
+pub mod network;
 pub mod record;
+pub mod rules;
+pub mod service;
 pub mod variables;

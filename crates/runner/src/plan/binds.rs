@@ -73,7 +73,7 @@ impl BindError {
 
 /// A path begins with `~/`, and the caller has no home directory.
 #[derive(Debug, thiserror::Error)]
-#[error("{from}: there is no home folder for {text}")]
+#[error("{from}: there is no home directory for {text}")]
 pub struct NoHome {
     /// The file that has the path.
     pub from: Origin,

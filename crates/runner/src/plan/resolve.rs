@@ -1,6 +1,7 @@
 //! Turns a request into a run of which every path was looked at.
 
 use crate::host::Host;
+use crate::net::network::RunNetwork;
 use crate::plan::binds::{self, BindError, Place};
 use crate::plan::direct::{Direct, DirectError};
 use crate::plan::environment::{self, EnvironmentError, PassedCredential};
@@ -11,14 +12,15 @@ use crate::plan::mounts::{self, MountError};
 use crate::plan::site::Site;
 use crate::plan::sockets::{self, SocketError, Sockets};
 use crate::plan::workspace::{self, WorkingDirectoryError};
-use crate::request::{RunRequest, Shows, Tools, WriteMode};
+use crate::request::{ChangeMode, RunRequest, Shows, Streams, Tools, WriteMode};
 use crate::state::generated::{self, WriteError};
 use crate::state::record::Record;
 use nexus_model::limits::DEFAULT_PIDS;
+use nexus_model::network::Network as NetworkKind;
 use nexus_model::plan::{Bind, PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Limits, Plan, RunId};
-use nexus_policy::profile::{Grants, LimitKind, Origin};
+use nexus_policy::profile::{Grants, LimitKind, Origin, ProfileName};
 use std::time::Duration;
 
 /// A run of which every path was looked at.
@@ -27,8 +29,20 @@ pub struct ResolvedRun {
     pub site: Site,
     /// The checked plan.
     pub plan: Plan,
+    /// The network and its policy, if the run has one.
+    pub network: Option<RunNetwork>,
+    /// The wanted outcome of the changes.
+    pub changes: ChangeMode,
+    /// Names the files that a commit replaces while programs read them.
+    pub names_readers: bool,
+    /// The streams of the command.
+    pub streams: Streams,
+    /// The documents that said what the run may do.
+    pub profiles: Vec<ProfileName>,
     /// The time until SIGTERM.
     pub timeout: Option<Duration>,
+    /// The time from SIGTERM to SIGKILL.
+    pub grace: Duration,
     /// The bytes of output that are kept.
     pub max_output: Option<u64>,
     /// The covers of a direct run.
@@ -148,7 +162,7 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
         argv: argv.clone(),
         cwd: cwd.into(),
         env: env.variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
-        network: request.network,
+        network: kind(request.network.as_ref()),
         host_ports: grants.net.host_ports.iter().map(|port| port.value).collect(),
         limits,
         required: request.required.clone(),
@@ -157,6 +171,12 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
     };
     Ok(ResolvedRun {
         plan: Plan::new(draft)?,
+        network: request.network.clone(),
+        changes: request.changes,
+        names_readers: request.names_readers,
+        streams: request.streams,
+        profiles: request.profiles.clone(),
+        grace: request.grace,
         timeout: limit(grants, LimitKind::Timeout).map(Duration::from_millis),
         max_output: limit(grants, LimitKind::MaxOutput),
         direct,
@@ -167,6 +187,15 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
         notices: env.notices,
         site,
     })
+}
+
+/// Returns the kind of network. The host inspects the sandbox's processes only if a rule is for one program.
+fn kind(network: Option<&RunNetwork>) -> NetworkKind {
+    match network {
+        None => NetworkKind::None,
+        Some(network) if network.policy.names_programs() => NetworkKind::EgressByProgram,
+        Some(_) => NetworkKind::Egress,
+    }
 }
 
 /// Refuses a broken pattern of a file, with its line. Those of the caller are refused by [`hide::find`].

@@ -60,7 +60,7 @@ pub enum WorkspaceError {
         path: PathBuf,
     },
     /// The directory is the home of the caller.
-    #[error("{} is your home folder: all your keys and settings would be in the sandbox", path.display())]
+    #[error("{} is your home directory: all your keys and settings would be in the sandbox", path.display())]
     Home {
         /// The path of the directory.
         path: PathBuf,

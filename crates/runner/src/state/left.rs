@@ -1,23 +1,27 @@
-//! The first process of a killed sandbox that its run did not wait for: `runs/RUN.left`, beside the record.
+//! The first process of a sandbox: in the record of its run, and in `runs/RUN.left` once it was killed and not waited for.
 //!
 //! ```text
-//!  run: sandbox killed, not gone ─▶ runs/RUN.left ─▶ exit ─▶ a later command: there? ─┬─ yes, or not to be known: passed over
-//!                                                                                    └─ no: parked, removed ─▶ file removed
+//!  run: sandbox cloned ─▶ noted in runs/RUN
+//!       killed, not gone ─▶ runs/RUN.left ─▶ exit ─▶ a later command: there? ─┬─ yes, or not to be known: passed over
+//!                                                                            └─ no: parked, removed ─▶ file removed
 //! ```
 //! The process is known by its number, the time of its start and the pid namespace in which both count, never by its name
 //! or user: those depend on settings, and /proc may hide them (`hidepid=`). A number that is taken whose start cannot be
-//! read counts as the sandbox, and so does one of another pid namespace.
+//! read counts as the sandbox. Of another pid namespace or machine nothing is known: a container may have a boot id of its
+//! own, and another machine a home that is shared.
 
 use crate::state::note::boot_id;
 use nexus_facility::state_file;
 use nexus_model::RunId;
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The first process of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,70 +32,127 @@ pub struct Left {
     /// Inode of the pid namespace in which the number counts.
     namespace: u64,
     boot: Option<String>,
+    /// The id of the machine; `None` where it has none.
+    #[serde(default)]
+    machine: Option<String>,
+}
+
+/// The answer to whether a sandbox is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is gone.
+    Gone,
+    /// It is there, or another process that looks the same.
+    There,
+    /// It started in another pid namespace or on another machine, so that it is not known here.
+    Unknown,
 }
 
 impl Left {
-    /// Describes the process of a pidfd.
-    pub fn of(process: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Describes the process of a pidfd; `None` if it has ended, or the descriptor is none of a process.
+    pub fn of(process: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
-        let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
-        let pid =
-            pid.filter(|pid| *pid > 0).ok_or_else(|| io::Error::other("the sandbox has no process number here"))?;
-        Ok(Self { pid, started: started(pid)?, namespace: namespace()?, boot: boot_id() })
+        match info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()) {
+            None | Some(-1) => Ok(None),
+            Some(pid) if pid > 0 => {
+                let (started, namespace) = (started(pid)?, namespace()?);
+                Ok(Some(Self { pid, started, namespace, boot: boot_id(), machine: machine_id() }))
+            }
+            Some(_) => Err(io::Error::other("the sandbox has no process number here")),
+        }
     }
 
     /// Writes it to the disk, beside the record of the run.
     pub fn write(&self, runs: &Path, run: RunId) -> io::Result<()> {
         let text = serde_json::to_vec(self).map_err(io::Error::other)?;
-        state_file::replace(&place(runs, run), &text, true)
+        let path = place(runs, run);
+        state_file::replace(&path, &text, true).map_err(|error| {
+            // On a full disk the new file has a name and no content. A later command removes it where this fails.
+            remove_file(&unfinished(&path)).map_or_else(|second| second, |()| error)
+        })
     }
 
-    fn is_alive(&self) -> io::Result<bool> {
-        if self.boot.is_some() && self.boot != boot_id() {
-            return Ok(false);
+    /// Reports whether the process is there, and waits until `until` for its end.
+    pub fn presence(&self, until: Instant) -> io::Result<Presence> {
+        if self.namespace != namespace()? || self.machine != machine_id() {
+            return Ok(Presence::Unknown);
         }
-        if self.namespace != namespace()? {
-            return Ok(true);
-        }
-        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(true) };
-        match pidfd_open(pid, PidfdFlags::empty()) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(Presence::Unknown) };
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
             // With the two others the number is that of a thread now.
-            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(match (self.started, started(self.pid)?) {
-                (Some(then), Some(now)) => then == now,
-                _ => true,
-            }),
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(Presence::Gone),
+            other => other?,
+        };
+        let is_same = match (self.started, started(self.pid)?) {
+            (Some(then), Some(now)) => then == now,
+            // A machine that was started again has the number for another process.
+            _ => self.boot.is_none() || boot_id().is_none_or(|now| self.boot == Some(now)),
+        };
+        if !is_same {
+            return Ok(Presence::Gone);
+        }
+        ends_until(process.as_fd(), until).map(|ends| if ends { Presence::Gone } else { Presence::There })
+    }
+}
+
+/// Waits until `until` for the end of the process of a pidfd, also where signals come meanwhile. Reports whether it ended.
+pub fn ends_until(process: BorrowedFd<'_>, until: Instant) -> io::Result<bool> {
+    loop {
+        let wait = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: wait.as_secs().cast_signed(), tv_nsec: i64::from(wait.subsec_nanos()) };
+        match poll(&mut [PollFd::from_borrowed_fd(process, PollFlags::IN)], Some(&timeout)) {
+            Err(Errno::INTR) => {}
+            Ok(ready) => return Ok(ready > 0),
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Reports whether the sandbox of a run was left, and is there or may be there.
-pub fn is_there(runs: &Path, run: RunId) -> io::Result<bool> {
+/// Reports whether the sandbox that a run left is there; `None` where the run left none.
+pub fn presence(runs: &Path, run: RunId) -> io::Result<Option<Presence>> {
     let path = place(runs, run);
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let text = match state_file::read(&path, state_file::MAX_NOTE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(named)?,
     };
     let left: Left = serde_json::from_slice(&text).map_err(|error| named(error.into()))?;
-    left.is_alive().map_err(named)
+    left.presence(Instant::now()).map(Some).map_err(named)
 }
 
 /// Removes the file of a run; without one it does nothing.
 pub fn remove(runs: &Path, run: RunId) -> io::Result<()> {
-    match std::fs::remove_file(place(runs, run)) {
+    let path = place(runs, run);
+    remove_file(&unfinished(&path))?;
+    remove_file(&path)
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-fn place(runs: &Path, run: RunId) -> PathBuf {
+/// Returns the name that the file has while it is written (see [`state_file::replace`]).
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("left.new")
+}
+
+/// Returns the path of the file of a run.
+pub fn place(runs: &Path, run: RunId) -> PathBuf {
     runs.join(format!("{run}.left"))
 }
 
 fn namespace() -> io::Result<u64> {
     Ok(std::fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+fn machine_id() -> Option<String> {
+    let text = state_file::read(Path::new("/etc/machine-id"), 64).ok()?;
+    // An image has an empty file, or this word, until its first boot (machine-id(5)).
+    let text = String::from_utf8(text).ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty() && id != "uninitialized")
 }
 
 /// Returns the time of a process's start; `None` where /proc does not show the process. One that is only waited for has
@@ -119,7 +180,6 @@ fn start_of(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::AsFd;
 
     fn run() -> RunId {
         RunId::new()
@@ -127,7 +187,7 @@ mod tests {
 
     fn of_child(child: &std::process::Child) -> Left {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        Left::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap()
+        Left::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap()
     }
 
     #[test]
@@ -135,12 +195,12 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let (left, run) = (of_child(&child), run());
-        assert!(!is_there(runs.path(), run).unwrap(), "nothing was left");
+        assert_eq!(presence(runs.path(), run).unwrap(), None, "nothing was left");
         left.write(runs.path(), run).unwrap();
-        assert!(is_there(runs.path(), run).unwrap());
+        assert_eq!(presence(runs.path(), run).unwrap(), Some(Presence::There));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!is_there(runs.path(), run).unwrap());
+        assert_eq!(presence(runs.path(), run).unwrap(), Some(Presence::Gone));
         remove(runs.path(), run).unwrap();
         remove(runs.path(), run).unwrap();
     }
@@ -149,15 +209,28 @@ mod tests {
     fn only_the_same_process_of_the_same_boot_counts() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let left = of_child(&child);
-        let alive = |left: &Left| left.is_alive().unwrap();
+        let alive = |left: &Left| left.presence(Instant::now()).unwrap() == Presence::There;
+        let hidden = Left { started: None, ..left.clone() };
         assert!(alive(&left));
         assert!(!alive(&Left { started: left.started.map(|start| start + 1), ..left.clone() }), "another process");
-        assert!(!alive(&Left { boot: Some("another".to_owned()), ..left.clone() }), "another boot");
-        assert!(alive(&Left { started: None, ..left.clone() }), "its start was hidden");
-        assert!(alive(&Left { namespace: left.namespace + 1, ..left.clone() }), "another pid namespace");
+        assert!(!alive(&Left { boot: Some("another".to_owned()), ..hidden.clone() }), "another boot");
+        assert!(alive(&hidden) && alive(&Left { boot: None, ..hidden.clone() }), "its start was hidden");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!alive(&Left { started: None, ..left }));
+        assert!(!alive(&left) && !alive(&hidden));
+    }
+
+    #[test]
+    fn another_boot_id_alone_is_no_sign_of_an_end() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let left = Left { boot: Some("another".to_owned()), ..of_child(&child) };
+        let presence = |left: Left| left.presence(Instant::now()).unwrap();
+        assert_eq!(presence(Left { namespace: left.namespace + 1, ..left.clone() }), Presence::Unknown, "a container");
+        assert_eq!(presence(Left { machine: Some("b".to_owned()), ..left.clone() }), Presence::Unknown, "a machine");
+        assert_eq!(presence(left.clone()), Presence::There, "the process is the same one");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(presence(left), Presence::Gone);
     }
 
     #[test]
@@ -169,10 +242,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_kill_left_of_a_file_goes_with_it() {
+        let runs = tempfile::tempdir().unwrap();
+        let run = run();
+        std::fs::write(runs.path().join(format!("{run}.left.new")), "").unwrap();
+        remove(runs.path(), run).unwrap();
+        assert_eq!(std::fs::read_dir(runs.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_read_is_no_sign_of_an_end() {
         let runs = tempfile::tempdir().unwrap();
         let run = run();
         std::fs::write(place(runs.path(), run), "{").unwrap();
-        assert!(is_there(runs.path(), run).is_err());
+        assert!(presence(runs.path(), run).is_err());
     }
 }

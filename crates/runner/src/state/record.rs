@@ -8,7 +8,7 @@
 //! does not hold the lock of its dead launcher.
 
 use crate::state::identity::DirectoryId;
-use crate::state::left;
+use crate::state::left::{self, Left};
 use nexus_driver::Handle;
 use nexus_facility::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Describes a run, and is saved before anything of the run exists.
@@ -47,6 +47,18 @@ pub struct Record {
     path: PathBuf,
     /// Keeps the lock of the record.
     file: File,
+    /// The place in the file that is free for the first process of the sandbox.
+    room: Option<u64>,
+}
+
+/// Bytes that a record keeps free, so that a full disk stops no note in it.
+const ROOM: usize = 384;
+
+/// The part of a record that is written when the sandbox is there.
+#[derive(Deserialize)]
+struct Noted {
+    #[serde(default)]
+    first: Option<Left>,
 }
 
 impl Record {
@@ -57,10 +69,10 @@ impl Record {
         match rustix::fs::open(runs, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode) {
             Ok(file) => {
                 let file = File::from(file);
-                fill(&file, content)?;
+                let room = Some(fill(&file, content)?);
                 let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
                 rustix::fs::linkat(CWD, unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
-                Ok(Self { path, file })
+                Ok(Self { path, file, room })
             }
             // A file system without nameless files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_hidden(runs, path, content),
@@ -72,14 +84,29 @@ impl Record {
         // A name of its own: what another process left when it was killed must not be in the way.
         let hidden = runs.join(format!(".new-{}", RunId::new()));
         let file = File::options().write(true).create_new(true).mode(0o600).open(&hidden)?;
-        if let Err(error) = fill(&file, content).and_then(|()| std::fs::rename(&hidden, &path)) {
+        match fill(&file, content).and_then(|room| std::fs::rename(&hidden, &path).map(|()| room)) {
+            Ok(room) => Ok(Self { path, file, room: Some(room) }),
             // The error that matters is the first one; a leftover of this name is removed by a later command.
-            return Err(match std::fs::remove_file(&hidden) {
+            Err(error) => Err(match std::fs::remove_file(&hidden) {
                 Ok(()) => error,
                 Err(second) => io::Error::other(format!("{error}; and {}: {second}", hidden.display())),
-            });
+            }),
         }
-        Ok(Self { path, file })
+    }
+
+    /// Notes the first process of the sandbox. A power cut ends that process, so nothing is brought to the disk.
+    pub fn note_first(&self, first: &Left) -> io::Result<()> {
+        let room = self.room.ok_or_else(|| io::Error::other("the record has no room"))?;
+        let text = format!(",\"first\":{}", serde_json::to_string(first)?);
+        if text.len() > ROOM {
+            return Err(io::Error::other("what identifies the sandbox is too long for the record"));
+        }
+        self.file.write_all_at(text.as_bytes(), room)
+    }
+
+    /// Takes the note back once the sandbox has ended: no later command has to ask for its process.
+    pub fn forget_first(&self) -> io::Result<()> {
+        self.room.map_or(Ok(()), |room| self.file.write_all_at(&[b' '; ROOM], room))
     }
 
     /// Returns the path that the record of a run has.
@@ -100,9 +127,14 @@ impl Record {
     }
 }
 
-fn fill(mut file: &File, content: &Content) -> io::Result<()> {
+/// Writes the content with room before its last brace. Returns the place of the room.
+fn fill(mut file: &File, content: &Content) -> io::Result<u64> {
     fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?;
-    file.write_all(&serde_json::to_vec(content).map_err(io::Error::other)?)
+    let mut text = serde_json::to_vec(content)?;
+    let room = text.len() - 1;
+    text.splice(room..room, [b' '; ROOM]);
+    file.write_all(&text)?;
+    Ok(room as u64)
 }
 
 /// Holds a record whose owner is gone, and which this process took over.
@@ -112,6 +144,8 @@ pub struct Orphan {
     pub run: RunId,
     /// Holds what could be read of the record.
     pub state: RecordState,
+    /// The first process of the sandbox, once it was noted; an error where it was and cannot be read.
+    pub first: Result<Option<Left>, String>,
 }
 
 /// Tells how much of a record can be read.
@@ -153,6 +187,18 @@ pub fn orphans(runs: &Path) -> io::Result<Vec<io::Result<Orphan>>> {
     Ok(found)
 }
 
+/// Locks the recovery of runs for one command; an error of the kind `WouldBlock` means that another one recovers. The lock
+/// is on the directory of the records, which needs no room on a full disk.
+pub fn only_recovery(runs: &Path) -> io::Result<Option<OwnedFd>> {
+    let directory = rustix::fs::open(runs, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(directory)),
+        // Over NFS only a file that is open for writing can be locked.
+        Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Takes over the record of one run; `None` when there is none without a living owner.
 pub fn orphan(runs: &Path, run: RunId) -> io::Result<Option<Orphan>> {
     take_over(&Record::place(runs, run), run, false)
@@ -164,8 +210,8 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // No run made this, and none can lock it.
         Err(error) if StateFileError::of(&error).is_some() => {
-            let record = Record { path: path.to_owned(), file: File::open("/dev/null")? };
-            return Ok(Some(Orphan { record, run, state: RecordState::Corrupt }));
+            let record = Record { path: path.to_owned(), file: File::open("/dev/null")?, room: None };
+            return Ok(Some(Orphan { record, run, state: RecordState::Corrupt, first: Ok(None) }));
         }
         other => other?,
     };
@@ -193,10 +239,77 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }
-    Ok(Some(Orphan { record: Record { path: path.to_owned(), file }, run, state }))
+    let first = match &state {
+        RecordState::Complete(_) => serde_json::from_slice::<Noted>(&text).map(|noted| noted.first),
+        RecordState::Empty | RecordState::Corrupt => Ok(None),
+    };
+    let first = first.map_err(|error| format!("{}: the first process of the sandbox: {error}", path.display()));
+    let record = Record { path: path.to_owned(), file, room: None };
+    Ok(Some(Orphan { record, run, state, first }))
 }
 
 fn now_seconds() -> io::Result<i64> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_err(io::Error::other)?;
     Ok(now.as_secs() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::left::Presence;
+    use rustix::fd::AsFd;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use std::time::Instant;
+
+    fn content() -> Content {
+        let directory = r#"{"inode":1,"born":[2,3],"device":null}"#;
+        Content {
+            handle: Handle::of_nothing(RunId::new()),
+            workspace: nexus_model::ByteText::from("/w"),
+            directory: serde_json::from_str(directory).unwrap(),
+            layered: true,
+            reviewing: false,
+            rejecting: false,
+        }
+    }
+
+    /// The record as a command finds it after its owner's death.
+    fn found(runs: &Path, content: &Content) -> Orphan {
+        orphan(runs, content.handle.run_id).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_record_tells_the_first_process_of_its_sandbox() {
+        let runs = tempfile::tempdir().unwrap();
+        let content = content();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let first = Left::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap();
+        let record = Record::create(runs.path(), &content).unwrap();
+        let path = Record::place(runs.path(), content.handle.run_id);
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert_eq!(found(runs.path(), &content).first, Ok(None));
+        record.note_first(&first).unwrap();
+        let orphan = found(runs.path(), &content);
+        assert!(matches!(&orphan.state, RecordState::Complete(found) if *found == content));
+        assert_eq!(orphan.first, Ok(Some(first)));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length, "a note needs no room on the disk");
+        let found_first = orphan.first.unwrap().unwrap();
+        assert_eq!(found_first.presence(Instant::now()).unwrap(), Presence::There);
+        record.forget_first().unwrap();
+        let orphan = found(runs.path(), &content);
+        assert!(matches!(orphan.state, RecordState::Complete(_)) && orphan.first == Ok(None), "the sandbox has ended");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_first_process_that_cannot_be_read_is_an_error() {
+        let runs = tempfile::tempdir().unwrap();
+        let content = content();
+        let record = Record::create(runs.path(), &content).unwrap();
+        record.file.write_all_at(br#","first":{"pid":1}"#, record.room.unwrap()).unwrap();
+        let orphan = found(runs.path(), &content);
+        assert!(matches!(orphan.state, RecordState::Complete(_)) && orphan.first.is_err(), "of another version");
+    }
 }

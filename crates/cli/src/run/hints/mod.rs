@@ -9,9 +9,9 @@ mod unread_input;
 use super::order::Order;
 use super::perhaps;
 use nexus_model::exit::NOT_FOUND;
-use nexus_runner::live::bounds::Outcome;
 use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
+use nexus_runner::run::report::RunReport;
 use serde::Serialize;
 
 /// One piece of advice.
@@ -32,18 +32,18 @@ impl Hint {
     }
 }
 
-/// Returns the advice for a run that has ended with this exit code.
-pub fn for_run(order: &Order, outcome: &Outcome, exit: u8) -> Vec<Hint> {
-    let words = outcome.output.last_words();
+/// Returns the advice for a run that has ended.
+pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
+    let (words, exit) = (&report.last_words, report.command_exit);
     let mut hints = Vec::new();
     if exit == NOT_FOUND {
-        let message = not_found::advice(order, outcome.not_started.as_ref(), words);
+        let message = not_found::advice(order, report.not_started.as_ref(), words);
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     }
-    hints.extend(no_network(&outcome.names));
-    let opens_git = order.direct.as_ref().map(Direct::opens_git);
+    hints.extend(no_network(&report.names));
+    let opens_git = order.run.direct.as_ref().map(Direct::opens_git);
     if exit != 0
-        && let Some((code, advice)) = perhaps::advice(words, order.plan.allow_ptrace, opens_git)
+        && let Some((code, advice)) = perhaps::advice(words, order.run.plan.allow_ptrace, opens_git)
     {
         hints.push(Hint::new(code, advice));
     }

@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 
 /// Returns what to do about a command that ended with 127.
 pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
-    let host = tool_host(order.plan.workspace.source.as_path(), order.network.is_some());
+    let host = tool_host(order.run.plan.workspace.source.as_path(), order.run.network.is_some());
     match not_started {
         Some(NotStarted::Exec { stage: ExecStage::Exec, .. }) => {
-            let name = order.plan.argv.first()?.as_path();
+            let name = order.run.plan.argv.first()?.as_path();
             let found = of_path(&host, name).or_else(|| host.find(&[name.to_str()?]));
             match found {
-                Some(tool) => flag(&host, &order.toolchains, &order.places.state, name, &tool),
-                None if is_a_line(&order.plan.argv) => {
+                Some(tool) => flag(&host, &order.toolchains, &order.run.site.places.state, name, &tool),
+                None if is_a_line(&order.run.plan.argv) => {
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
                 None => None,
@@ -32,7 +32,7 @@ pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords
         None => {
             let name = words.missing_command()?;
             let tool = host.find(&[&name])?;
-            let advice = flag(&host, &order.toolchains, &order.places.state, Path::new(&name), &tool)?;
+            let advice = flag(&host, &order.toolchains, &order.run.site.places.state, Path::new(&name), &tool)?;
             Some(format!("perhaps: {advice}"))
         }
     }

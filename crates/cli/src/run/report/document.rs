@@ -2,14 +2,13 @@
 
 use super::Report;
 use crate::args::RunArgs;
-use crate::net::Ended;
 use crate::run::hints::Hint;
-use crate::run::settle::State;
 use crate::run::sink::write_to_caller;
 use nexus_facility::{Change, Conflict, HeldIndex};
-use nexus_model::canonical::Member;
 use nexus_model::{ByteText, ExitReason, ExitStatus, RunId};
 use nexus_runner::live::output::Stream;
+use nexus_runner::net::ended::NetworkEnd;
+use nexus_runner::settle::settled::ChangesState;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
@@ -24,59 +23,59 @@ impl Report {
     /// Returns the document of `--json`, which is written without another copy of the changes.
     pub(super) fn document(&self, args: &RunArgs) -> Document<'_> {
         let ms = |duration: Duration| duration.as_micros() as f64 / 1000.0;
-        let (added, modified, deleted) = self.settled.changes.counts();
-        let [out, err] = self.output.clone().unwrap_or_default();
+        let (added, modified, deleted) = self.run.settled.changes.counts();
+        let [out, err] = self.run.kept.0.clone().unwrap_or_default();
         Document {
             schema: "nexus.run/1",
-            run_id: self.run_id,
+            run_id: self.run.run_id,
             exit_code: self.exit,
-            signal: match self.status {
+            signal: match self.run.status {
                 Some(ExitStatus::Signal(signal)) => Some(signal),
                 _ => None,
             },
-            reason: self.reason,
+            reason: self.run.reason,
             sandbox: json!({
                 "profile": "untrusted",
-                "driver": self.driver,
-                "guarantees": self.guarantees,
-                "proof": self.proof,
+                "driver": self.run.driver,
+                "guarantees": self.run.guarantees,
+                "proof": self.run.proof,
             }),
             timing: json!({
-                "prepared_ms": ms(self.prepared),
-                "spawned_ms": self.spawned.map(ms),
-                "time_to_first_output_ms": self.first_output.map(ms),
-                "duration_ms": ms(self.duration),
+                "prepared_ms": ms(self.run.prepared),
+                "spawned_ms": self.run.spawned.map(ms),
+                "time_to_first_output_ms": self.run.first_output.map(ms),
+                "duration_ms": ms(self.run.duration),
             }),
             usage: json!({
-                "cpu_ms": self.usage.0,
-                "max_rss_bytes": self.usage.1,
-                "stdout_bytes": self.bytes[0],
-                "stderr_bytes": self.bytes[1],
+                "cpu_ms": self.run.usage.0,
+                "max_rss_bytes": self.run.usage.1,
+                "stdout_bytes": self.run.bytes[0],
+                "stderr_bytes": self.run.bytes[1],
             }),
             output: json!({
                 "stdout": ByteText(out),
                 "stderr": ByteText(err),
-                "truncated_bytes": self.dropped,
+                "truncated_bytes": self.run.kept.1,
                 "full_output": args.full_output.as_ref().map(|path| ByteText::from(path.as_path())),
             }),
             changes: DocumentChanges {
-                state: self.settled.state,
+                state: self.run.settled.state,
                 added,
                 modified,
                 deleted,
-                changes: &self.settled.changes.changes,
-                parked: &self.settled.parked,
-                conflicts: &self.settled.conflicts,
-                unwatched: self.settled.unwatched,
-                open_for_reading: &self.settled.readers,
+                changes: &self.run.settled.changes.changes,
+                parked: &self.run.settled.parked,
+                conflicts: &self.run.settled.conflicts,
+                unwatched: self.run.settled.unwatched,
+                open_for_reading: &self.run.settled.readers,
                 unprotected: &self.unprotected,
-                appeared: &self.appeared,
-                held_indexes: self.held.iter().map(held_index).collect(),
-                altered: &self.altered,
-                uncovered: self.uncovered.as_deref().map(ByteText::from),
+                appeared: &self.run.left.appeared,
+                held_indexes: self.run.left.held.iter().map(held_index).collect(),
+                altered: &self.run.altered,
+                uncovered: self.run.uncovered.as_deref().map(ByteText::from),
                 decided_by_file: self.changes_by_file.as_deref(),
             },
-            egress: self.egress.as_ref().unwrap_or(&Ended::default()).json(),
+            egress: self.run.network.as_ref().unwrap_or(&NetworkEnd::default()).json(),
             receipt: self.receipt.as_ref().and_then(|receipt| receipt.as_ref().ok()).map(|issued| {
                 json!({
                     "path": ByteText::from(issued.path.as_path()),
@@ -90,7 +89,7 @@ impl Report {
     }
 
     fn error(&self) -> Option<serde_json::Value> {
-        if let Some(problem) = &self.settled.problem {
+        if let Some(problem) = &self.problem {
             return Some(json!(problem));
         }
         if let (None, Some(Err(failure))) = (&self.not_started, &self.receipt) {
@@ -124,7 +123,7 @@ pub(super) struct Document<'a> {
 
 #[derive(Serialize)]
 struct DocumentChanges<'a> {
-    state: State,
+    state: ChangesState,
     added: usize,
     modified: usize,
     deleted: usize,
@@ -157,9 +156,4 @@ impl Write for ToCaller {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Returns the elements of a list, one by one, for the hash of the changes.
-pub(super) fn elements<T: Serialize>(list: &[T]) -> Member<'_> {
-    Member::List(Box::new(list.iter().map(serde_json::to_value)))
 }

@@ -3,26 +3,7 @@
 use crate::failure::one_line;
 use nexus_facility::meta::EntryType;
 use nexus_facility::{Change, ChangeKind, WITH_REPOSITORY};
-use nexus_model::ByteText;
-use nexus_policy::profile::ProfileName;
-use nexus_receipt::ProfileRef;
-use serde::Serialize;
 use std::path::Path;
-
-/// Returns the profile of the run in the form of a receipt.
-pub(super) fn profile_ref(profile: &ProfileName) -> ProfileRef {
-    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
-}
-
-/// Returns the word that stands for a value in JSON.
-pub(super) fn word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        // Only for types that are no words.
-        Ok(other) => other.to_string(),
-        Err(error) => error.to_string(),
-    }
-}
 
 /// Changes in a summary.
 pub(super) const MOST_SHOWN: usize = 20;

@@ -6,13 +6,11 @@
 //!  groups, the host's addresses ─┘
 //! ```
 
-use super::args::NetFlags;
-use crate::failure::Failure;
-use nexus_egress::UpstreamProxy;
+use nexus_egress::{UpstreamError, UpstreamProxy};
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Narrower, Origin as RuleOrigin, Policy, PolicyInput, Port,
-    Program, Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
+    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Narrower, Origin as RuleOrigin, Policy, PolicyError,
+    PolicyInput, Port, Program, Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
@@ -22,8 +20,10 @@ use std::net::IpAddr;
 pub struct Sources<'a> {
     /// Profiles and flags, already narrowed.
     pub grants: &'a NetGrants,
-    /// The network flags, for those that are not grants.
-    pub flags: &'a NetFlags,
+    /// Bounds of the bytes and connections of the run.
+    pub budget: Budget,
+    /// Asks about what no rule allows.
+    pub asks: bool,
     /// The operator's settings.
     pub settings: &'a EgressSettings,
     /// The groups that are asked for, by name.
@@ -32,9 +32,75 @@ pub struct Sources<'a> {
     pub own_addresses: Vec<IpAddr>,
 }
 
+/// The rules of a run cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// A rule cannot be read.
+    #[error("{from}: {reason}")]
+    Rule {
+        /// The flag or file that has the rule.
+        from: Origin,
+        /// The fault in the rule.
+        reason: RuleError,
+    },
+    /// A group is not known.
+    #[error("{from}: there is no group {name:?}")]
+    Group {
+        /// The flag or file that names the group.
+        from: Origin,
+        /// The name of the group.
+        name: String,
+        /// The names of the groups that were read.
+        known: Vec<String>,
+    },
+    /// A port of the host is not a port.
+    #[error("{reason}")]
+    HostPort {
+        /// The fault in the number.
+        reason: String,
+    },
+    /// The operator's settings have a range that cannot be read.
+    #[error("{from}: {reason}")]
+    Range {
+        /// The line of the settings.
+        from: Origin,
+        /// The fault in the range.
+        reason: RuleError,
+    },
+    /// The operator's settings have a way around the proxy that cannot be read.
+    #[error("{from}: {reason}")]
+    Bypass {
+        /// The line of the settings.
+        from: Origin,
+        /// The fault in the entry.
+        reason: RuleError,
+    },
+    /// The operator's settings have a proxy that cannot be read. Its text is not shown: it may hold a password.
+    #[error("{from}: {reason}")]
+    Upstream {
+        /// The line of the settings.
+        from: Origin,
+        /// The fault in the address.
+        reason: UpstreamError,
+    },
+    /// The rules contradict each other.
+    #[error("{0}")]
+    Contradiction(PolicyError),
+}
+
+impl RulesError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Rule { .. } | Self::Group { .. } | Self::HostPort { .. } | Self::Contradiction(_) => "net",
+            Self::Range { .. } | Self::Bypass { .. } | Self::Upstream { .. } => "config",
+        }
+    }
+}
+
 /// Reads everything and checks it against each other.
-pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
-    let Sources { grants, flags, settings, groups, own_addresses } = from;
+pub fn policy(from: Sources<'_>) -> Result<Policy, RulesError> {
+    let Sources { grants, budget, asks, settings, groups, own_addresses } = from;
     let mode = mode(grants.granted_mode());
     let mut input = PolicyInput {
         mode: Some(mode),
@@ -44,8 +110,8 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
             .map(|allow| if allow.value { MissingSni::Allow } else { MissingSni::Refuse }),
         methods: grants.effective_methods(),
         upstream_proxy: settings.upstream_proxy.is_some(),
-        budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
-        ask: flags.ask,
+        budget,
+        ask: asks,
         own_addresses,
         generation: 1,
         ..PolicyInput::default()
@@ -55,40 +121,32 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
     let counting = |list: &[Sourced<String>]| list.iter().filter(|rule| counts(rule)).cloned().collect::<Vec<_>>();
     input.allow = listed(&counting(&grants.allow), &counting(&grants.groups), groups)?;
     for rule in &grants.allow_private {
-        let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?;
+        let parsed = parse_allow_private(&rule.value, source(rule)).map_err(|reason| unreadable(rule, reason))?;
         input.allow_any(any_located(parsed));
     }
     for port in &grants.host_ports {
         let text = format!("--allow-host-port {}", port.value);
-        let number =
-            Port::new(port.value).map_err(|error| Failure::usage("net", error.to_string(), "write one port"))?;
+        let number = Port::new(port.value).map_err(|error| RulesError::HostPort { reason: error.to_string() })?;
         input.host_ports.push(HostPort { port: number, source: Source::flag(text) });
     }
     for rule in &grants.deny {
-        input.deny_any(any_located(parse_deny(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
+        input.deny_any(any_located(parse_deny(&rule.value, source(rule)).map_err(|reason| unreadable(rule, reason))?));
     }
     for rule in &settings.deny {
         let said = Source { origin: RuleOrigin::Operator, ..source(rule) };
-        input.deny_any(any_located(parse_deny(&rule.value, said).map_err(|error| unreadable(rule, &error))?));
+        input.deny_any(any_located(parse_deny(&rule.value, said).map_err(|reason| unreadable(rule, reason))?));
     }
     for range in &settings.trusted_ranges {
-        let parsed = parse_range(&range.value).map_err(|error| {
-            let message = format!("{}: {error}", range.from);
-            Failure::refused("config", message, "write the range as NETWORK/BITS in config.toml")
-        })?;
+        let parsed =
+            parse_range(&range.value).map_err(|reason| RulesError::Range { from: range.from.clone(), reason })?;
         input.trusted_ranges.push(parsed);
     }
     for entry in &settings.upstream_bypass {
-        let parsed = Bypass::parse(&entry.value).map_err(|error| {
-            let message = format!("{}: {error}", entry.from);
-            Failure::refused("config", message, "write NAME, .NAME or ADDRESS/BITS in config.toml")
-        })?;
+        let parsed =
+            Bypass::parse(&entry.value).map_err(|reason| RulesError::Bypass { from: entry.from.clone(), reason })?;
         input.upstream_bypass.push(parsed);
     }
-    let policy = Policy::build(input).map_err(|error| {
-        let hint = "use --net allowlist, or leave the rule out";
-        Failure::usage("net", error.to_string(), hint)
-    })?;
+    let policy = Policy::build(input).map_err(RulesError::Contradiction)?;
     let Some(only) = &grants.only else { return Ok(policy) };
     let named = if settings.allow_missing_sni.is_some() { MissingSni::Allow } else { MissingSni::Refuse };
     let rules = listed(&only.allow, &only.groups, groups)?;
@@ -103,10 +161,10 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, Failure> {
 }
 
 /// Returns the rules of destinations and groups, as a profile or a workspace's file lists them.
-fn listed(allow: &[Sourced<String>], wanted: &[Sourced<String>], groups: &Groups) -> Result<Vec<Rule>, Failure> {
+fn listed(allow: &[Sourced<String>], wanted: &[Sourced<String>], groups: &Groups) -> Result<Vec<Rule>, RulesError> {
     let mut rules = Vec::new();
     for rule in allow {
-        rules.push(located(parse_allow(&rule.value, source(rule)).map_err(|error| unreadable(rule, &error))?));
+        rules.push(located(parse_allow(&rule.value, source(rule)).map_err(|reason| unreadable(rule, reason))?));
     }
     for group in wanted {
         rules.extend(members(groups, group)?);
@@ -120,10 +178,9 @@ fn of_workspace(rule: Rule) -> Rule {
 }
 
 /// Reads the operator's proxy from the settings.
-pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Failure> {
+pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, RulesError> {
     let Some(proxy) = &settings.upstream_proxy else { return Ok(None) };
-    // Neither the text nor a part of it: it may hold a password.
-    let refuse = |error| Failure::refused("config", format!("{}: {error}", proxy.from), "mend the line in config.toml");
+    let refuse = |reason| RulesError::Upstream { from: proxy.from.clone(), reason };
     UpstreamProxy::parse(&proxy.value).map(Some).map_err(refuse)
 }
 
@@ -134,7 +191,7 @@ pub fn upstream(settings: &EgressSettings) -> Result<Option<UpstreamProxy>, Fail
 /// is not what lies there inside.
 pub fn real(program: Program) -> Program {
     const SHOWN: [&str; 6] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/alternatives/"];
-    if !SHOWN.iter().any(|folder| program.0.starts_with(folder)) {
+    if !SHOWN.iter().any(|directory| program.0.starts_with(directory)) {
         return program;
     }
     let path = std::fs::canonicalize(&program.0).ok();
@@ -161,18 +218,16 @@ pub fn mode(mode: NetMode) -> Mode {
     }
 }
 
-/// Returns the rules of a group, or a failure that names what asked for the group.
-fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iterator<Item = Rule> + 'g, Failure> {
+/// Returns the rules of a group, or an error that names what asked for the group.
+fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iterator<Item = Rule> + 'g, RulesError> {
     let Some(rules) = groups.get(&wanted.value) else {
-        let known: Vec<&str> = groups.keys().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();
-        let message = format!("{}: there is no group {:?}", wanted.from, wanted.value);
-        let hint = format!("known are {}", known.join(", "));
-        return Err(wrong(wanted, "net", message, hint));
+        let known = groups.keys().cloned().collect();
+        return Err(RulesError::Group { from: wanted.from.clone(), name: wanted.value.clone(), known });
     };
     Ok(rules.iter().cloned())
 }
 
-/// A rule of the one answer of `--ask`.
+/// Reads the rule that a person approved.
 pub fn approved(text: &str) -> Result<AnyRule, RuleError> {
     let source = Source { origin: RuleOrigin::Approval, text: text.to_owned(), file: None, line: None };
     parse_allow(text, source).map(AnyRule::Name)
@@ -192,14 +247,8 @@ fn source(rule: &Sourced<String>) -> Source {
     }
 }
 
-fn unreadable(rule: &Sourced<String>, error: &RuleError) -> Failure {
-    let hint = "write HOST, HOST:PORT or *.HOST:PORT, with /tcp behind the port for a host without TLS, each with @/PATH for one program alone; --allow-private takes addresses too";
-    wrong(rule, "net", format!("{}: {error}", rule.from), hint)
-}
-
-/// Wrong use where the user typed it, a refusal where a file says it.
-fn wrong(rule: &Sourced<String>, code: &'static str, message: String, hint: impl Into<String>) -> Failure {
-    if rule.from.is_flag() { Failure::usage(code, message, hint) } else { Failure::refused(code, message, hint) }
+fn unreadable(rule: &Sourced<String>, reason: RuleError) -> RulesError {
+    RulesError::Rule { from: rule.from.clone(), reason }
 }
 
 #[cfg(test)]

@@ -87,10 +87,10 @@ fn policy_of(grants: &Grants, lax: Option<bool>) -> Policy {
     let allow_missing_sni = lax.map(|lax| Sourced::new(lax, Origin::Standard));
     let settings = EgressSettings { allow_missing_sni, ..EgressSettings::default() };
     let groups = Groups::default();
-    let flags = NetFlags::default();
     let own_addresses = Vec::new();
-    policy(Sources { grants: &grants.net, flags: &flags, settings: &settings, groups: &groups, own_addresses })
-        .unwrap_or_else(|failure| panic!("{}", failure.text()))
+    let (grants, budget) = (&grants.net, Budget::default());
+    policy(Sources { grants, budget, asks: false, settings: &settings, groups: &groups, own_addresses })
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The first bytes of a connection.

@@ -1,0 +1,61 @@
+//! The user of a run, for the engine: notices, the question about the changes, and signals at a slow end.
+
+use super::ask;
+use super::recover;
+use super::signals::Signals;
+use super::slow_end::SlowEnd;
+use nexus_driver::Handle;
+use nexus_driver_namespace::Namespace;
+use nexus_facility::Workspace;
+use nexus_model::RunId;
+use nexus_runner::host::Host;
+use nexus_runner::notices::Notice;
+use nexus_runner::recover::steps::Recovery;
+use nexus_runner::request::ChangeMode;
+use nexus_runner::settle::frontend::{Frontend, Question};
+use nexus_runner::state::directory::StateDir;
+use std::any::Any;
+use std::path::Path;
+use std::time::Duration;
+
+/// The terminal of this process, and its signals.
+pub struct Terminal<'a> {
+    /// Signals to this process.
+    pub signals: &'a Signals,
+    /// The driver of the run.
+    pub driver: &'a Namespace,
+}
+
+impl Frontend for Terminal<'_> {
+    fn host(&self) -> Host {
+        crate::host::here()
+    }
+
+    fn tell(&self, notice: &Notice) {
+        crate::notices::print(notice);
+    }
+
+    fn decide(&self, question: &Question<'_>) -> Result<ChangeMode, String> {
+        ask::ask(question, self.signals)
+    }
+
+    fn watch_end(&self, run: RunId, layer: &Path, discards: bool) -> Option<Box<dyn Any>> {
+        let watching = SlowEnd::watch(self.signals, run, layer, discards).ok()?;
+        Some(Box::new(watching))
+    }
+}
+
+impl Recovery for Terminal<'_> {
+    fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
+        recover::finish_others(places, own, path, directory)
+    }
+
+    fn finds(&self, run: RunId, handle: &Handle) -> bool {
+        let shown = self.driver.end(&[(run, Some(handle))], Duration::ZERO);
+        shown.is_ok_and(|shown| !shown.is_empty())
+    }
+
+    fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
+        recover::park(places, run)
+    }
+}

@@ -1,0 +1,131 @@
+//! Ends of layers whose run is gone: parked, removed, or removed bit by bit.
+
+use super::retry::{is_busy, patiently, refused};
+use crate::failure::Failure;
+use crate::notices::tell;
+use crate::notices::tell_leftovers;
+use crate::run::unsaid::KEPT;
+use nexus_facility::going::Going;
+use nexus_facility::{
+    Abandoned, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Rules, is_whole_copy,
+};
+use nexus_runner::causes::chain;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::identity::DirectoryId;
+use nexus_runner::state::note::{self, CutShort};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Keeps what a killed run had written, and says so. What it had not written, or what was being removed, goes.
+pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
+    let path = places.layers.join(run);
+    let io = |error: std::io::Error| format!("{}: {error}", path.display());
+    let read = note::read(&path);
+    let why = read.as_ref().err().map(|error| format!(" ({error})")).unwrap_or_default();
+    let note = read.ok().flatten();
+    let origin = match &note {
+        Some(note) => note.origin(&path).map_err(io)?,
+        None => LayerOrigin::guessed(LayerMode::User, FsTime::default()),
+    };
+    let adopt = || Layer::adopt(&places.layers, run, &origin);
+    let mut layer =
+        patiently(adopt, |error| matches!(error, OpenLayerError::Busy { .. })).map_err(|error| chain(&error))?;
+    let is_part = note.as_ref().is_some_and(|note| note.in_memory) && !is_whole_copy(&path).map_err(io)?;
+    if is_part {
+        layer.set_partial();
+    }
+    if layer.is_bare().map_err(|error| chain(&error))? {
+        if note.is_some_and(|note| note.in_memory) {
+            tell(&format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
+        }
+        return remove(layer);
+    }
+    let Some(mut note) = note else {
+        // Nothing was decided, so no workspace is half old and half new: no run has to wait for this.
+        tell(&format!(
+            "The run {run} was killed, and what is known of it cannot be read{why}. Its files are in {}; \
+             nexus changes reject --run {run} removes them.",
+            layer.upper().display()
+        ));
+        return Ok(());
+    };
+    let why = if is_part { CutShort::Partial } else { note.cut_by_kill() };
+    if why == CutShort::Rebooted {
+        // No process of that time is left.
+        layer.set_unreached();
+    }
+    note.cut_short = Some(why);
+    note.write(&path).and_then(|()| note::sync(&path)).map_err(io)?;
+    // A review reads the layer again: not being able to do so now is no reason to refuse anything.
+    let parked = note.directory.open_at(note.workspace.as_path()).ok();
+    let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
+    if parked.is_some_and(|changes| changes.is_empty()) {
+        return remove(layer);
+    }
+    let look = format!("nexus changes show --run {run}");
+    match why {
+        CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {look}.")),
+        CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {look}.")),
+        CutShort::Rebooted | CutShort::Partial => {
+            tell(&format!("The run {run} was killed; its changes are parked: {look}. But {}.", why.text()));
+        }
+    }
+    Ok(())
+}
+
+/// Removes a layer so that no part of it is ever taken for the whole.
+pub fn remove(layer: Layer) -> Result<(), String> {
+    nexus_runner::recover::remove::remove(layer, &crate::notices::print)
+}
+
+/// Time that each command spends on layers that are going away.
+const ON_GOING: Duration = Duration::from_millis(200);
+
+/// Removes a part of what is left of layers that take long to remove.
+pub fn remove_going(places: &StateDir) -> Result<(), Failure> {
+    let end = Instant::now() + ON_GOING;
+    remove_going_until(places, &mut || Instant::now() >= end).map(drop)
+}
+
+/// Removes what is left of layers that take long to remove, until `stop`. Returns how many there were.
+pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> Result<usize, Failure> {
+    let failed = |error| refused(&chain(&error));
+    let Some(going) = Going::open(&places.layers).map_err(failed)? else { return Ok(0) };
+    let count = going.count().map_err(failed)?;
+    if count > 0 {
+        going.remove(stop).map_err(failed)?;
+    }
+    Ok(count)
+}
+
+/// Removes what is left of a layer, and names what cannot be removed.
+pub fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
+    let abandon = || nexus_facility::abandon(&places.layers, run, || Ok(()));
+    match patiently(abandon, is_busy) {
+        Ok(Abandoned::Removed(left)) => tell_leftovers(left.iter()),
+        Ok(Abandoned::Nothing) => {}
+        // A reject by an older version was interrupted before it had taken the commit back.
+        Err(RecoverError::Decided { .. }) => {
+            let set_aside = || nexus_facility::set_aside(&places.layers, run, &places.state.join(KEPT), None);
+            if let Some(aside) = patiently(set_aside, is_busy).map_err(|error| chain(&error))? {
+                tell(&format!(
+                    "What the interrupted commit of the run {run} displaced is in {}.",
+                    aside.layer.display()
+                ));
+            }
+        }
+        Err(error) => return Err(chain(&error)),
+    }
+    Ok(())
+}
+
+/// Removes what a killed accept had copied into the workspace, where that is there.
+pub fn clear_staging(places: &StateDir, run: &str, path: &Path, id: DirectoryId) {
+    let Ok(directory) = id.open_at(path) else { return };
+    match nexus_facility::clear_staging(&places.layers, run, &directory) {
+        Ok(kept) => tell_leftovers(kept.iter()),
+        Err(error) => {
+            tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));
+        }
+    }
+}

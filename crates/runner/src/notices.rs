@@ -1,0 +1,41 @@
+//! Names what the engine tells its caller while it works: each notice is one sentence for a person, with its facts.
+
+use nexus_facility::{Leftover, Stash};
+
+/// One thing that a person should know, though nothing failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Notice {
+    /// An entry could not be removed. It stays, and no later command waits for it.
+    #[error("{0} Nexus is done with it; remove it when you do not need it any more.")]
+    Leftover(Leftover),
+    /// A commit with uncommitted changes was taken out of a working tree of git.
+    #[error("{0}")]
+    Stash(Stash),
+    /// A layer is removed bit by bit.
+    #[error(
+        "What the run wrote takes long to remove: later commands remove the rest, and nexus changes recover all of it."
+    )]
+    RemovedLater,
+    /// Processes of a sandbox whose first process does not die are still alive.
+    #[error("Not every process of the sandbox could be killed: {why}.")]
+    NotAllKilled {
+        /// The answer of the system.
+        why: String,
+    },
+    /// A sandbox that is not gone cannot be left to a later command.
+    #[error("the kernel still takes the sandbox apart, and nexus waits, since it cannot note that: {why}")]
+    WaitsForSandbox {
+        /// The answer of the system.
+        why: String,
+    },
+}
+
+/// Takes the notices of the engine.
+pub type Notify<'a> = &'a dyn Fn(&Notice);
+
+/// Tells of entries that could not be removed.
+pub fn tell_leftovers<'a>(tell: Notify<'_>, left: impl IntoIterator<Item = &'a Leftover>) {
+    for one in left {
+        tell(&Notice::Leftover(one.clone()));
+    }
+}

@@ -1,0 +1,11 @@
+//! Clears up after runs, as far as a run itself needs that.
+//!
+//! ```text
+//!  layer ─▶ remove                     a commit that stopped half-way ─▶ interrupted ─▶ kept: what became of each path
+//! ```
+//! The recovery of killed runs is still in the command line, which hands it in as a [`steps::Recovery`].
+
+pub mod interrupted;
+pub mod kept;
+pub mod remove;
+pub mod steps;

@@ -1,0 +1,84 @@
+//! Issues the receipt of a run, which states the same as its report.
+
+use crate::net::network::RunNetwork;
+use crate::plan::resolve::ResolvedRun;
+use crate::run::error::ReceiptError;
+use crate::run::report::RunReport;
+use crate::settle::settled::{ChangesState, Settled};
+use nexus_model::canonical::Member;
+use nexus_model::{ByteText, Digest, ExitStatus};
+use nexus_policy::profile::ProfileName;
+use nexus_receipt::{Exit, Finished, Issued, Issuer, Network as NetworkInForce, Output, ProfileRef};
+use serde::Serialize;
+use serde_json::json;
+
+/// Issues the receipt of a run.
+pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Output) -> Result<Issued, ReceiptError> {
+    let signal = match report.status {
+        Some(ExitStatus::Signal(signal)) => Some(signal),
+        _ => None,
+    };
+    let egress = report.network.as_ref().map(|ended| ended.receipt().ok_or(ReceiptError::NetworkHash)).transpose()?;
+    let finished = Finished {
+        plan: &run.plan,
+        env_secrets: &run.env_secrets,
+        opened_binds: &run.opened_binds,
+        allowed_sockets: &run.allowed_sockets,
+        wanted_changes: if run.direct.is_some() { "direct" } else { run.changes.name() },
+        timeout: run.timeout,
+        profiles: run.profiles.iter().map(profile_ref).collect(),
+        driver: &report.driver,
+        guarantees: &report.guarantees,
+        proof: &report.proof,
+        network: run.network.as_ref().map_or_else(NetworkInForce::none, RunNetwork::for_receipt),
+        egress,
+        changes: changes(&report.settled)?,
+        durable: !matches!(report.settled.state, ChangesState::None | ChangesState::Discarded),
+        output,
+        exit: Exit { code: report.exit, signal, reason: word(&report.reason) },
+        prepared: report.prepared,
+        spawned: report.spawned,
+        duration: report.duration,
+    };
+    nexus_receipt::issue(issuer, finished).map_err(ReceiptError::Issue)
+}
+
+fn changes(settled: &Settled) -> Result<nexus_receipt::Changes, ReceiptError> {
+    let Settled { state, changes, parked, conflicts, .. } = settled;
+    let (added, modified, deleted) = changes.counts();
+    Ok(nexus_receipt::Changes {
+        state: word(state),
+        added: added as u64,
+        modified: modified as u64,
+        deleted: deleted as u64,
+        parked: parked.len() as u64,
+        conflicts: conflicts.len() as u64,
+        hash: Digest::of_members(vec![
+            ("state", Member::Value(json!(state))),
+            ("changes", elements(&changes.changes)),
+            ("parked", elements(parked)),
+            ("conflicts", elements(conflicts)),
+        ])
+        .ok_or(ReceiptError::ChangesHash)?,
+    })
+}
+
+/// Returns the elements of a list, one by one, for the hash of the changes.
+fn elements<T: Serialize>(list: &[T]) -> Member<'_> {
+    Member::List(Box::new(list.iter().map(serde_json::to_value)))
+}
+
+/// Returns the profile of the run in the form of a receipt.
+fn profile_ref(profile: &ProfileName) -> ProfileRef {
+    ProfileRef { name: profile.name.clone(), source: ByteText::from(profile.source.as_str()), hash: profile.hash }
+}
+
+/// Returns the word that stands for a value in JSON.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        // Only for types that are no words.
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}

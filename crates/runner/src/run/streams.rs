@@ -1,0 +1,81 @@
+//! Gives a command its streams and its bounds, and runs it to its end.
+
+use crate::live::attendant::{Attendant, NetworkServer};
+use crate::live::bounds::{Bounds, Broken, Ends, Look, Outcome};
+use crate::live::covers::Covers;
+use crate::live::disk::Measured;
+use crate::live::{pipes, pump};
+use crate::plan::resolve::ResolvedRun;
+use crate::run::surroundings::Surroundings;
+use crate::state::commit_lock::Mounting;
+use nexus_driver::{Sandbox, Session, Stdio};
+use nexus_model::plan::Writes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+use std::io;
+use std::sync::Arc;
+
+/// The workspace and the network of a sandbox that was started.
+pub struct Stage<'a> {
+    /// Serves the network.
+    pub network: Option<&'a mut dyn NetworkServer>,
+    /// The workspace, until the sandbox has mounted it.
+    pub mounting: Mounting,
+    /// Paths whose covers a process of the host can take away.
+    pub covers: Option<Covers>,
+}
+
+/// Starts the command and moves its bytes until nothing of it lives. `meanwhile` runs while the sandbox comes up.
+pub fn pumped<A: Attendant>(
+    run: &ResolvedRun,
+    sandbox: &Sandbox,
+    attendant: &mut A,
+    around: &Surroundings<'_>,
+    stage: Stage<'_>,
+    meanwhile: impl FnOnce(),
+) -> Result<Outcome, Broken> {
+    let bounds = Bounds {
+        timeout: run.timeout,
+        grace: run.grace,
+        watch_memory: run.plan.limits.memory_bytes.is_some(),
+        over_disk: measured_layer(run).map(|(mut layer, limit)| -> Box<dyn FnMut(Look) -> io::Result<bool>> {
+            Box::new(move |look| match look {
+                Look::On => layer.look_on(limit),
+                Look::AtAll => layer.look_at_all(limit),
+            })
+        }),
+        mounting: Some(stage.mounting),
+        covers: stage.covers,
+        was_ended: Arc::clone(&around.was_ended),
+    };
+    let (session, ends) = if let Some(size) = run.streams.terminal {
+        let session = Session::start(sandbox, &run.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
+        (session, Ends { out: None, err: None, input: None, terminal: true })
+    } else {
+        let (out, out_there) = pipes::pipe()?;
+        let (err, err_there) = pipes::pipe()?;
+        let (input, stdin_there) = pipes::stdin_pair(run.streams.input)?;
+        let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
+        // The command's ends are its own: held here, the pipes would never end.
+        let session = Session::start(sandbox, &run.plan, stdio).map_err(io::Error::other)?;
+        (session, Ends { out: Some(out), err: Some(err), input, terminal: false })
+    };
+    // The sandbox needs some time to come up.
+    meanwhile();
+    pump::run(sandbox, session, ends, attendant, around.interrupts, bounds, stage.network)
+}
+
+/// Returns the directory to measure and its limit, when the disk limit is held by measuring. Called before the
+/// command starts, since the run may take from the room that there is then.
+fn measured_layer(run: &ResolvedRun) -> Option<(Measured, u64)> {
+    match (&run.plan.workspace.writes, run.plan.limits.disk_bytes) {
+        (Writes::Layer { root }, Some(limit)) => Some((Measured::new(root.as_path().join("upper")), limit)),
+        _ => None,
+    }
+}
+
+/// Reports whether the guest has sent something: then other work of this process stops.
+pub fn has_spoken(sandbox: &Sandbox) -> bool {
+    let mut channel = [PollFd::new(&sandbox.channel, PollFlags::IN)];
+    poll(&mut channel, Some(&Timespec::default())) != Ok(0)
+}

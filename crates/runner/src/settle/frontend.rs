@@ -1,0 +1,35 @@
+//! The part of settling that the caller of the engine does.
+
+use crate::host::Host;
+use crate::notices::Notice;
+use crate::request::ChangeMode;
+use nexus_facility::{ChangeSet, Layer, Rules, Workspace};
+use nexus_model::RunId;
+use std::any::Any;
+use std::path::Path;
+
+/// The changes about which a person is asked.
+pub struct Question<'a> {
+    /// The layer that holds them.
+    pub layer: &'a Layer,
+    /// The directory that they are for.
+    pub workspace: &'a Workspace,
+    /// The names that are held back.
+    pub rules: &'a Rules,
+    /// All changes of the layer.
+    pub changes: &'a ChangeSet,
+}
+
+/// Talks to the user of a run. The command line, a supervisor and a service have one each.
+pub trait Frontend {
+    /// Returns the variables, the home and the identity of the caller. Nothing keeps them while the sandbox starts: its
+    /// first process begins as a copy of this process's memory, and what it wipes is the environment alone.
+    fn host(&self) -> Host;
+    /// Takes a notice.
+    fn tell(&self, notice: &Notice);
+    /// Asks the user what becomes of the changes. Called only for [`ChangeMode::Ask`].
+    fn decide(&self, question: &Question<'_>) -> Result<ChangeMode, String>;
+    /// Watches the end of a run, which has no bound but its layer, until the result is dropped. The caller may end the process
+    /// meanwhile: the next command parks the changes of a layer on a disk, or removes them when `discards` is set.
+    fn watch_end(&self, run: RunId, layer: &Path, discards: bool) -> Option<Box<dyn Any>>;
+}
