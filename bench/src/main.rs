@@ -21,6 +21,7 @@ mod change_sets;
 mod cold;
 mod drain;
 mod egress;
+#[path = "../../tests/support/failure.rs"]
 mod failure;
 #[path = "../../tests/support/free_user.rs"]
 mod free_user;

@@ -12,6 +12,7 @@ mod cases;
 mod context;
 mod host;
 mod isolate;
+mod keys;
 pub mod leaky;
 mod leave_out;
 mod probes;

@@ -16,6 +16,7 @@
 
 mod boot;
 mod cpio;
+#[path = "../../support/failure.rs"]
 mod failure;
 mod guest;
 mod image;

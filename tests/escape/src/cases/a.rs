@@ -1,6 +1,6 @@
 //! Rows of section A: processes, kernel surface, seccomp.
 
-use super::{Case, How, Kind, Stage, bad, good, row};
+use super::case::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::probes::{a_ipc, a_kernel, a_process, a_syscalls as s, a_tracing as t, confinement as w};

@@ -1,6 +1,6 @@
 //! Rows of section B that run inside: the file system view and the workspace.
 
-use super::{Case, How, Kind, Stage, bad, good, row};
+use super::case::{Case, How, Kind, Stage, bad, good, row};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::probes::{a_syscalls, b_files as f, b_modes as m, b_view as v, confinement as w, mounts};

@@ -1,6 +1,6 @@
 //! Rows of section E that run inside under a limit.
 
-use super::{Case, How, Kind, Stage, row};
+use super::case::{Case, How, Kind, Stage, row};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::probes::e_limits as e;

@@ -1,6 +1,6 @@
 //! Rows that the suite plays from the host, because they are about what the driver does around the command.
 
-use super::{Case, scene_bad, scene_good};
+use super::case::{Case, scene_bad, scene_good};
 
 const EXACT: &[&str] = &["exact"];
 const HELD: &[&str] = &["held", "refused-inside"];

@@ -1,6 +1,7 @@
 //! Objects of the host's IPC namespace: they have no file, and stay until a process removes them.
 
-use super::world::report;
+use super::leftovers::report;
+use crate::keys::{SESSION_KEYRING, find_key};
 use crate::sys::{self, address, call};
 use std::io;
 
@@ -32,8 +33,6 @@ pub fn remove_queue(token: &str) -> io::Result<()> {
     gone.map(drop).map_err(io::Error::from_raw_os_error)
 }
 
-/// The session keyring of this process, as keyctl(2) names it.
-const SESSION_KEYRING: usize = -3_isize as usize;
 /// Seconds after which the kernel removes a key that no process removed.
 const KEY_TIMEOUT: usize = 1800;
 
@@ -45,13 +44,6 @@ pub fn add_key(description: &str) -> io::Result<()> {
     let id = call(libc::SYS_add_key, &[kind, name, name, description.len(), SESSION_KEYRING]).map_err(failed)?;
     let timeout = [libc::KEYCTL_SET_TIMEOUT as usize, id as usize, KEY_TIMEOUT];
     call(libc::SYS_keyctl, &timeout).map(drop).map_err(failed)
-}
-
-/// Finds the key of this description in the session keyring.
-pub fn find_key(description: &str) -> Result<i64, i32> {
-    let (kind, name) = (c"user", sys::c_path(description));
-    let (kind, name) = (address(kind.to_bytes_with_nul()), address(name.as_bytes_with_nul()));
-    call(libc::SYS_keyctl, &[libc::KEYCTL_SEARCH as usize, SESSION_KEYRING, kind, name, 0])
 }
 
 /// Removes a key.

@@ -4,9 +4,8 @@ pub mod bench;
 pub mod fault;
 pub mod inspect;
 pub mod ipc;
+mod leftovers;
 pub mod neighbour;
 pub mod stale;
 pub mod terminal;
 pub mod world;
-
-pub use ipc::find_key;

@@ -8,7 +8,7 @@
 //! one either: an attack in another container that shares the directory has a number that does not exist here; its lock does.
 
 use super::inspect;
-use super::world::report;
+use super::leftovers::report;
 use crate::sys;
 use std::fs::{self, DirEntry, File, TryLockError};
 use std::io;

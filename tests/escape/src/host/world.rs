@@ -2,6 +2,7 @@
 //! process. Everything carries the column's token and is removed when the world is dropped.
 
 use super::ipc;
+use super::leftovers::report;
 use crate::attacker::Attacker;
 use crate::context::Context;
 use crate::sys::{self, address, call};
@@ -294,13 +295,6 @@ impl Drop for World {
             remove_marked(Path::new(directory), &self.context.token);
         }
         report(&self.base.display().to_string(), super::inspect::remove_tree(&self.base));
-    }
-}
-
-/// Says what could not be removed.
-pub(super) fn report(what: &str, result: io::Result<()>) {
-    if let Err(error) = result {
-        eprintln!("nexus-escape: left behind {what}: {error}");
     }
 }
 

@@ -110,7 +110,7 @@ pub fn callers_key(context: &Context) -> Answer {
     if context.key.is_empty() {
         return Answer::of("host-unknown");
     }
-    crate::host::find_key(&context.key).into()
+    crate::keys::find_key(&context.key).into()
 }
 
 fn above_root(path: &Path) -> PathBuf {

@@ -1,6 +1,6 @@
 //! A11, E06 to E09: when everything inside must be gone.
 
-use super::Options;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran, Running};
 use crate::host::inspect::{children_of, end_strays, processes_with, wait_until};

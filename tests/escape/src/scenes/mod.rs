@@ -2,6 +2,7 @@
 
 mod detached;
 mod lifetime;
+mod options;
 mod output;
 mod protected;
 mod refusals;
@@ -9,21 +10,14 @@ mod secrets;
 mod terminal;
 mod traces;
 
+pub use options::Options;
+
 use crate::answer::Seen;
 use crate::host::bench::Bench;
 use crate::host::world::WorldError;
 
 /// Plays one vector's scene.
 pub type Scene = fn(&Bench, &Options) -> Result<Vec<Seen>, WorldError>;
-
-/// Options of the command line for scenes.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Steps for `NEXUS_INJECT`, when the driver was built with that hook.
-    pub inject: Vec<String>,
-    /// The rows that are played; all when empty.
-    pub rows: Vec<(&'static str, &'static str)>,
-}
 
 /// Scenes that mean something without a driver, too.
 pub const WITHOUT_DRIVER: &[&str] = &["A10"];

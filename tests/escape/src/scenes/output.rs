@@ -1,6 +1,6 @@
 //! E11, E12: what the driver says about a command: how much, and how it ended.
 
-use super::Options;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran};
 use crate::host::world::WorldError;

@@ -1,7 +1,7 @@
 //! B06, B07: names that run commands on the host when a person opens the directory with git, an editor or an agent. A
 //! layered run may change them in its layer; the host's must stay as they were until they are accepted.
 
-use super::Options;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran};
 use crate::host::inspect::describe;

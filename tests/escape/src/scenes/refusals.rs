@@ -1,6 +1,6 @@
 //! A14, B13: when the driver must refuse to start.
 
-use super::Options;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job, Ran};
 use crate::host::fault::{Refuse, When};

@@ -1,7 +1,7 @@
 //! G01: a secret in the environment of the driver's caller, looked for inside in every way that a command can ask.
 
-use super::Options;
 use super::detached::Detached;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job};
 use crate::host::terminal::{Keys, run};

@@ -1,7 +1,7 @@
 //! A10 and N04: what a command can do to the terminal of the operator who started it.
 
-use super::Options;
 use super::detached::Detached;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Driver, Job};
 use crate::host::terminal::{Keys, Shown, run};

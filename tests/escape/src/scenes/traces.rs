@@ -1,6 +1,6 @@
 //! B11, E10: what one run leaves for the next, and what many runs leave on the host.
 
-use super::Options;
+use super::options::Options;
 use crate::answer::{Answer, Seen};
 use crate::host::bench::{Bench, Job};
 use crate::host::inspect::{end_strays, processes_with};

@@ -1,6 +1,6 @@
 //! A failure and advice: the advice is what a newcomer needs.
 
-/// The machine could not be made, or a case in it failed.
+/// A measurement or a machine that could not be made, or a case that failed in it.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}\n  what to do: {advice}")]
 pub struct Failure {
