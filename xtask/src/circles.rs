@@ -113,10 +113,16 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     while at < tokens.len() {
         let starts = is_name(&tokens[at])
             && (at == 0 || tokens[at - 1] != "::")
-            && tokens.get(at + 1).is_some_and(|next| next == "::");
+            && tokens.get(at + 1).is_some_and(|next| next == "::")
+            && !is_visibility(&tokens[..at]);
         if starts { at = follow(&tokens, at, &[], &mut found) } else { at += 1 }
     }
     found
+}
+
+/// Reports whether a path after `before` says who sees an item (`pub(in crate::room)`), which needs nothing of it.
+fn is_visibility(before: &[String]) -> bool {
+    before.ends_with(&["pub".to_owned(), "(".to_owned(), "in".to_owned()])
 }
 
 /// Reads one path from `at` on, after the parts of the groups around it. Returns where it ends.
@@ -229,6 +235,14 @@ mod tests {
         let file = ("room/file.rs", "use super::Thing;");
         assert_eq!(circles(&[("room/mod.rs", "mod file; pub use file::X;"), file]), [["room", "room::file"]]);
         assert_eq!(circles(&[("room/mod.rs", "mod file; pub struct Thing;"), file]), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn the_visibility_of_an_item_is_no_need() {
+        let files =
+            |text| circles(&[("room/mod.rs", "pub use self::a::X;"), ("room/a.rs", text), ("lib.rs", "mod room;")]);
+        assert_eq!(files("pub(in crate::room) fn f() {}"), Vec::<Vec<String>>::new());
+        assert_eq!(files("pub(in crate::room) fn f() { crate::room::g() }"), [["room", "room::a"]]);
     }
 
     #[test]

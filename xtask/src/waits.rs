@@ -17,7 +17,7 @@ use std::path::Path;
 use crate::failure::Failure;
 use crate::rust_text::code_only;
 use crate::sources;
-use crate::waits_allowed::ALLOWED;
+use crate::waits_allowed::{ALLOWED, Entry};
 use crate::workspace::Workspace;
 
 /// The crates that run on the host beside a sandbox. The launcher's own part (`jail`) talks to its child before anything
@@ -69,9 +69,6 @@ const CALLS: &[&str] = &[
 
 /// Stands for poll(2) without a time.
 const POLL: &str = "poll(…, None)";
-
-/// Calls of one file: how often each is there, and the reason why none of them waits without a bound for the inside.
-pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 
 /// Compares the host side with the list; every difference is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {

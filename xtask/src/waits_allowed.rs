@@ -1,6 +1,7 @@
 //! Calls of the host side that may wait, and why none of them waits without a bound for the inside of a sandbox.
 
-use crate::waits::Entry;
+/// Calls of one file: how often each is there, and the reason why none of them waits without a bound for the inside.
+pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 
 /// In order of path.
 pub const ALLOWED: &[Entry] = &[
@@ -28,13 +29,11 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1), ("io::read(", 1)],
         "Waits for the person at the terminal, or a signal, after the sandbox has ended.",
     ),
-    ("crates/cli/src/run/mod.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
     (
         "crates/cli/src/run/foreground.rs",
         &[("io::read(", 1)],
         "The standard input of the caller, of which no sandbox has an end, after poll(2) found something there.",
     ),
-    ("crates/cli/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
         "crates/cli/src/run/slow_end.rs",
         &[("poll(…, None)", 1)],
@@ -80,7 +79,7 @@ pub const ALLOWED: &[Entry] = &[
         "The socket between a launcher and its closer, of which no sandbox has an end; the launcher sends without waiting.",
     ),
     ("crates/drivers/namespace/src/core_pattern.rs", &[("fs::read(", 1)], "A file of proc."),
-    ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
+    ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/drivers/namespace/src/launcher/client.rs",
         &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
@@ -91,6 +90,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("receive::<", 1), ("channel.send(", 5), ("File::open(", 1)],
         "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc.",
     ),
+    ("crates/drivers/namespace/src/members.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
         "crates/drivers/namespace/src/process.rs",
         &[(".wait()", 1)],
@@ -127,12 +127,22 @@ pub const ALLOWED: &[Entry] = &[
         "Regular files, opened without waiting, up to a bound.",
     ),
     (
+        "crates/facility/src/git_index/damage.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
         "crates/facility/src/git_index/lengths.rs",
         &[(".read_to_end(", 1)],
         "Regular files, opened without waiting, up to a bound.",
     ),
     (
         "crates/facility/src/git_index/in_place.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/facility/src/git_packs/known.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
@@ -213,6 +223,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
     ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
+    ("crates/runner/src/run/held.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
+    ("crates/runner/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     ("crates/runner/src/state/left.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/runner/src/state/note.rs",
