@@ -13,14 +13,12 @@
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::halves;
 use crate::meta::{EntryType, stat_if_there};
+use crate::tied::{LOGS, is_log, may_be_database};
 use crate::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
 use crate::verdict::is_nothing;
 use crate::walk::{LastDir, Walk};
 use nexus_model::ByteText;
 use std::collections::HashMap;
-
-/// Endings of the files that hold pages of a database.
-const LOGS: [&[u8]; 2] = [b"-wal", b"-journal"];
 
 /// The reason why a database waits whose log was not accepted with it, or the other way round.
 pub(crate) const IN_HALVES: &str =
@@ -58,12 +56,13 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
 }
 
 fn is_log_of_run(tree: &LayerTree, node: &Node) -> bool {
-    let is_log = LOGS.iter().any(|end| node.path.0.len() > end.len() && node.path.0.ends_with(end));
-    is_log && node.role == Role::Entry && node.meta.kind == EntryType::File && !is_nothing(tree, node)
+    is_log(&node.path.0) && node.role == Role::Entry && node.meta.kind == EntryType::File && !is_nothing(tree, node)
 }
 
+/// Reports whether an entry takes the place of a file that may be a database, or is one.
 fn covers_file(node: &Node) -> bool {
-    let covers = node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::File);
+    let fits = |size| may_be_database(size) || may_be_database(node.meta.size);
+    let covers = node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::File && fits(found.meta.size));
     covers && !LOGS.iter().any(|end| node.path.0.ends_with(end))
 }
 

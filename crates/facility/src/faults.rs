@@ -83,6 +83,8 @@ pub enum Comparison {
     AsPut,
     /// The entries to which a process may still write after they were withdrawn.
     Doubt,
+    /// The entries that a commit brings or puts back together or not at all, before the first one.
+    Unit,
 }
 
 /// Faults that a test injects. Cloning shares the counter.

@@ -7,124 +7,68 @@
 //!  objects/9f ──▶ kept back (another process made it)     refs, HEAD, logs, index ──▶ kept back
 //! ```
 
+use crate::beneath::split;
 use crate::fold::fold;
+use crate::git_paths::{git_dir_of_names, git_dir_of_object};
 use crate::plan::State;
-use crate::tree::LayerTree;
-use crate::waiting_refs::git_dir_of_commits;
+use crate::tied::{databases_of, is_log};
+use crate::tree::{LayerTree, Role};
+use std::collections::HashSet;
 
-/// Entries of a git directory that name objects, beside refs and logs.
-const NAMING: &[&[u8]] = &[
-    b"index",
-    b"logs",
-    b"merge_autostash",
-    b"rebase-apply",
-    b"rebase-merge",
-    b"refs",
-    b"reftable",
-    b"shallow",
-    b"worktrees",
-];
+/// The turn in which the step of an entry comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turn {
+    /// Objects that are committed, and the directories above them.
+    Objects,
+    /// An index, and the directories above it. Where the refs are still old, it shows the work of the run as staged; the other
+    /// way round, the next commit of the user would take that work back.
+    Index,
+    /// A log that goes away beside a database that comes. Where the database is still old, rows are missing; the other way round,
+    /// SQLite applies the log to the new database.
+    OldLog,
+    /// A database and the log that comes with it: nothing else comes between the two.
+    Database,
+    /// Every other entry.
+    Rest,
+    /// `HEAD`, after the branch that it names.
+    Head,
+    /// A ref that goes away, after what names its commit in its place.
+    OldRef,
+}
 
-/// Tells for each entry of a layer whether its step comes before the others: objects that are committed, and the directories above
-/// them.
-pub(crate) fn come_first(tree: &LayerTree, states: &[State]) -> Vec<bool> {
-    let mut first = vec![false; tree.nodes.len()];
+impl Turn {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Objects, Self::Index, Self::OldLog, Self::Database, Self::Rest, Self::Head, Self::OldRef];
+}
+
+/// Returns the turn of each entry of a layer.
+pub(crate) fn turns(tree: &LayerTree, states: &[State]) -> Vec<Turn> {
+    let mut turns = vec![Turn::OldRef; tree.nodes.len()];
+    let commits = |at: &usize| states[*at] == State::Commit;
+    let logs = (1..tree.nodes.len()).filter(commits).filter(|at| is_log(&tree.nodes[*at].path.0));
+    let databases: HashSet<&[u8]> = logs.flat_map(|at| databases_of(&tree.nodes[at].path.0)).collect();
     for at in (1..tree.nodes.len()).rev() {
         let node = &tree.nodes[at];
-        first[at] |= states[at] == State::Commit && git_dir_of_object(&node.path.0).is_some();
-        first[node.parent] |= first[at];
-    }
-    first
-}
-
-/// Returns the git directory of an object, of a pack, or of a directory of them.
-pub(crate) fn git_dir_of_object(path: &[u8]) -> Option<&[u8]> {
-    const OBJECTS: &[u8] = b"objects";
-    // Most entries have no such name.
-    if !path.windows(OBJECTS.len()).any(|part| part.eq_ignore_ascii_case(OBJECTS)) {
-        return None;
-    }
-    let (mut begin, mut is_in_git) = (0, false);
-    let names: Vec<_> = path.split(|byte| *byte == b'/').map(fold).collect();
-    for (at, name) in path.split(|byte| *byte == b'/').enumerate() {
-        let git_dir = path[..begin].strip_suffix(b"/").unwrap_or(b"");
-        begin += name.len() + 1;
-        let next = names.get(at + 1).map(AsRef::as_ref);
-        let has_shape =
-            next.is_some_and(|next| next == b"pack" || (next.len() == 2 && next.iter().all(u8::is_ascii_hexdigit)));
-        match names[at].as_ref() {
-            b".git" => is_in_git = true,
-            // A branch may have any name.
-            b"refs" | b"logs" | b"hooks" if is_in_git => return None,
-            b"objects" if has_shape || (is_in_git && next != Some(b"info")) => return Some(git_dir),
-            _ => {}
+        if states[at] == State::Commit {
+            let path = &node.path.0;
+            let own = if git_dir_of_object(path).is_some() {
+                Turn::Objects
+            } else if fold(split(path).1).as_ref() == b"index" {
+                Turn::Index
+            } else if node.role != Role::Entry && git_dir_of_names(path).is_some() {
+                Turn::OldRef
+            } else if fold(split(path).1).as_ref() == b"head" {
+                Turn::Head
+            } else if is_log(path) && node.role != Role::Entry {
+                Turn::OldLog
+            } else if is_log(path) || databases.contains(&**path) {
+                Turn::Database
+            } else {
+                Turn::Rest
+            };
+            turns[at] = turns[at].min(own);
         }
+        turns[node.parent] = turns[node.parent].min(turns[at]);
     }
-    None
-}
-
-/// Returns the git directory whose objects an entry names.
-pub(crate) fn git_dir_of_names(path: &[u8]) -> Option<&[u8]> {
-    let mut begin = 0;
-    let mut found = None;
-    for name in path.split(|byte| *byte == b'/') {
-        let git_dir = path[..begin].strip_suffix(b"/").unwrap_or(b"");
-        begin += name.len() + 1;
-        let name = fold(name);
-        // Everything of a further working tree.
-        if name.as_ref() == b"worktrees" {
-            return Some(git_dir);
-        }
-        if NAMING.contains(&name.as_ref()) || name.starts_with(b"sharedindex.") {
-            found = found.or(Some(git_dir));
-        }
-    }
-    git_dir_of_commits(path).or(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_and_what_names_them_have_the_same_git_directory() {
-        for (path, wanted) in [
-            (".git/objects/9f/00", Some(".git")),
-            (".git/objects/9f", Some(".git")),
-            (".git/objects", Some(".git")),
-            ("a/.GIT/Objects/pack/pack-1.pack", Some("a/.GIT")),
-            (".git/modules/m/objects/9f/00", Some(".git/modules/m")),
-            ("srv/objects/9f", Some("srv")),
-            ("objects/pack/x", Some("")),
-            (".git/objects/info/commit-graph", None),
-            (".git/refs/heads/objects/9f", None),
-            (".git/logs/objects/9f", None),
-            ("src/objects/x", None),
-            (".git/config", None),
-        ] {
-            assert_eq!(git_dir_of_object(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
-        }
-        for (path, wanted) in [
-            (".git/refs/heads/objects/9f", Some(".git")),
-            (".git/refs/remotes/origin/x", Some(".git")),
-            (".git/refs", Some(".git")),
-            (".git/logs", Some(".git")),
-            (".git/logs/HEAD", Some(".git")),
-            (".git/HEAD", Some(".git")),
-            (".git/FETCH_HEAD", Some(".git")),
-            (".git/packed-refs", Some(".git")),
-            (".git/index", Some(".git")),
-            (".git/worktrees/w/index", Some(".git")),
-            (".git/worktrees/w", Some(".git")),
-            (".git/rebase-merge/onto", Some(".git")),
-            (".git/modules/m/index", Some(".git/modules/m")),
-            (".git/modules/m/HEAD", Some(".git/modules/m")),
-            ("srv/HEAD", Some("srv")),
-            (".git/config", None),
-            (".git/objects/9f/00", None),
-            ("src/main.rs", None),
-        ] {
-            assert_eq!(git_dir_of_names(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
-        }
-    }
+    turns
 }

@@ -89,6 +89,7 @@ impl Walk<'_> {
         crate::in_the_way::judge(self.rules, &mut tree);
         self.judge_shallow(&mut tree)?;
         crate::halves::hold_back(self, &mut tree)?;
+        crate::packed::hold_back(self.rules, &mut tree);
         crate::hardlinks::tie(self, &mut tree)?;
         if self.is_part {
             crate::incomplete::hold(self, &mut tree, &bare)?;

@@ -11,7 +11,7 @@
 //!
 //! A reject keeps what is noted, and names the commits again: their list lies in the layer's directory.
 
-mod commits;
+pub(crate) mod commits;
 
 use self::commits::{Form, Place, common, named, place};
 use crate::autostash;
@@ -86,11 +86,6 @@ pub(crate) fn note_refs(tree: &LayerTree, plan: &mut CommitPlan, upper: &Workspa
     let found = all.filter(|one| seen.insert(key(one))).take(NAMED).collect();
     plan.tail.extend(notes);
     found
-}
-
-/// Returns the git directory with the objects of the commits that a ref, a log or a table of refs names.
-pub(crate) fn git_dir_of_commits(path: &[u8]) -> Option<&[u8]> {
-    place(path).map(|place| common(place.git_dir))
 }
 
 /// Reports whether a commit takes content out of a working tree.

@@ -14,7 +14,7 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `stop` has the reasons, `trace` follows the times of directories.
+//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
@@ -25,6 +25,7 @@ mod side;
 mod sources;
 mod stop;
 mod take;
+mod together;
 mod trace;
 
 pub(crate) use attrs::{AttrState, apply_dir_state, found, make_movable, strip_marks};
@@ -36,6 +37,7 @@ use crate::commit::beside::Beside;
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
+use crate::commit::units::{Allows, Units};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::tree::Own;
@@ -91,6 +93,8 @@ pub(crate) struct Apply<'a> {
     awaited: HashSet<ByteText>,
     /// Git directories with an object that was kept back.
     without_objects: HashSet<Vec<u8>>,
+    /// Steps that are carried out together or not at all.
+    units: Units,
     kept: Vec<KeptBack>,
     unwatched: u64,
     left_at: Vec<(ByteText, FsTime)>,
@@ -166,6 +170,7 @@ impl<'a> Apply<'a> {
             kept_paths: HashSet::new(),
             awaited: HashSet::new(),
             without_objects: HashSet::new(),
+            units: Units::default(),
             kept: Vec::new(),
             unwatched: 0,
             left_at: Vec::new(),
@@ -180,18 +185,28 @@ impl<'a> Apply<'a> {
         if self.again && !self.shared.is_empty() {
             self.find_moved().doing("read", JOURNAL.as_bytes())?;
         }
+        self.units = Units::find(&journal.steps, self.base).doing("read", JOURNAL.as_bytes())?;
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;
             self.faults.action();
+            let unit = self.unit_of_step(op)?;
             self.renamed.extend(renamed(op));
             let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));
             let waits = |apply: &Self| apply.is_awaited(op) && !apply.is_carried_out(op);
-            if !below && (waits(self) || self.misses_objects(op)) {
+            let is_held = |apply: &Self| unit == Allows::Broken && !(apply.again && apply.is_done(op));
+            if !below && (waits(self) || self.misses_objects(op) || is_held(self)) {
                 self.kept_paths.extend(op.path().map(|path| path.0.clone()));
                 below = true;
             }
-            let done = if below { Ok(()) } else { self.traced(op) };
+            let done = match unit {
+                _ if below => Ok(()),
+                Allows::Changed(outside) if !(self.again && self.is_done(op)) => Err(Stop::keep(outside)),
+                _ => self.traced(op),
+            };
+            if below || done.is_err() {
+                self.units.break_at(at);
+            }
             match done {
                 Ok(()) if below => {
                     let returned = self.bring_home(op)?;
@@ -212,7 +227,8 @@ impl<'a> Apply<'a> {
                 Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
             }
         }
-        self.return_sources()
+        self.return_sources()?;
+        self.return_units()
     }
 
     fn bring_home(&mut self, op: &Op) -> Result<Returned, IoFailure> {

@@ -4,7 +4,7 @@
 //!  Hold     files that get a further name, before anything moves
 //!  Take     directories that were renamed leave their old places, the deepest first   (chains and swaps just work)
 //!  Strip    marks inside directories that move as a whole
-//!  Put, Take  entry by entry, a directory before what is in it; objects of git before all others
+//!  Put, Take  entry by entry, a directory before what is in it; objects of git, then indexes, then all others
 //!  Put      names of a changed file that the layer does not contain
 //!  SetDir   attributes of directories, the deepest first
 //! ```
@@ -16,7 +16,7 @@ use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Stag
 use crate::commit::seen::Seen;
 use crate::hardlinks;
 use crate::meta::EntryType;
-use crate::object_steps;
+use crate::object_steps::{self, Turn};
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
 use crate::sources::{MadeFrom, Sources};
@@ -90,9 +90,9 @@ impl<'a, 's> Emitter<'a, 's> {
         let whole = self.whole();
         self.strip_inside(&whole)?;
         self.record_inside(&whole);
-        let first = object_steps::come_first(self.tree, self.states);
-        for is_first in [true, false] {
-            for at in self.commits().filter(|at| first[*at] == is_first) {
+        let turns = object_steps::turns(self.tree, self.states);
+        for turn in Turn::ALL {
+            for at in self.commits().filter(|at| turns[*at] == turn) {
                 self.entry(at, &whole)?;
             }
         }

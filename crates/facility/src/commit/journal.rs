@@ -19,12 +19,12 @@ use crate::commit::steps::{At, Steps};
 use crate::faults::Faults;
 use crate::identity::Home;
 use crate::marks::LayerMode;
-use crate::meta::{FileId, FsTime};
+use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::plan::Keep;
 use crate::started::{Clocks, Started, effective};
 use crate::state_file::{Bounded, MAX_LAYER_FILE};
 use crate::top::Top;
-use crate::tree::Own;
+use crate::tree::{Own, SharedPath, is_fresh};
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
@@ -130,6 +130,12 @@ impl<L> Header<L> {
             top,
             ours,
         }
+    }
+
+    /// Reports whether a file of the workspace has content and was changed by another process since the start.
+    pub(crate) fn is_fresh(&self, started: FsTime, path: &[u8], meta: &Meta) -> bool {
+        let at = SharedPath::from(path.to_vec());
+        meta.kind == EntryType::File && meta.size > 0 && is_fresh(started, &self.ours, &at, meta)
     }
 
     /// Returns the same header without the lists.

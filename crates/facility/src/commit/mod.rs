@@ -34,5 +34,6 @@ pub mod seen;
 pub(crate) mod stage;
 pub(crate) mod steps;
 pub(crate) mod sweep;
+pub(crate) mod units;
 pub(crate) mod withdrawn;
 pub(crate) mod writers;

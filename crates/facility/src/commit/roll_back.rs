@@ -5,6 +5,7 @@
 
 mod put;
 mod steps;
+mod together;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Conflict, Outside};
@@ -94,8 +95,12 @@ pub(crate) fn reverse(
         at: 0,
         cleared: is_put_back,
         conflicts: Vec::new(),
+        stays: HashSet::new(),
+        with_objects: HashSet::new(),
     };
-    let done = back.all();
+    // Once every step was undone, there is nothing to find.
+    let found = if is_put_back { Ok(()) } else { back.find_what_stays(journal, rooms.started) };
+    let done = found.and_then(|()| back.all());
     let mut ours = journal.header.ours.clone();
     let stamped = returned::stamps(root, base, steps, &mut ours);
     // Also after an error: what was opened up is closed again.

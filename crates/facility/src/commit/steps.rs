@@ -2,6 +2,7 @@
 
 use crate::commit::ops::{Op, SetDir};
 use crate::commit::seen::Seen;
+use crate::tied::is_tied;
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -23,6 +24,7 @@ pub(crate) struct Steps {
     file: Option<InFile>,
     count: usize,
     several: Vec<Several>,
+    has_units: bool,
     top: Option<Box<SetDir>>,
 }
 
@@ -44,7 +46,15 @@ pub(crate) struct Several {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self { limit: IN_MEMORY, first: Vec::new(), file: None, count: 0, several: Vec::new(), top: None }
+        Self {
+            limit: IN_MEMORY,
+            first: Vec::new(),
+            file: None,
+            count: 0,
+            several: Vec::new(),
+            has_units: false,
+            top: None,
+        }
     }
 }
 
@@ -69,6 +79,7 @@ impl Steps {
         {
             self.top = Some(Box::new(set.clone()));
         }
+        self.has_units |= op.path().is_some_and(|path| is_tied(&path.0));
         self.count += 1;
         if self.count <= self.limit {
             self.first.push(op);
@@ -91,6 +102,11 @@ impl Steps {
     /// Returns the files with several names that steps hold or displace.
     pub(crate) fn several(&self) -> &[Several] {
         &self.several
+    }
+
+    /// Reports whether a step may belong to a unit.
+    pub(crate) fn has_units(&self) -> bool {
+        self.has_units
     }
 
     /// Returns the change of the workspace's own directory, if there is one.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 /// The form of a file that names commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// A ref below `refs`.
     Ref,
     /// `HEAD`, `ORIG_HEAD` and the like.
@@ -22,23 +22,23 @@ pub(super) enum Form {
 
 /// The place of a file that names commits.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
-    pub(super) form: Form,
+pub(crate) struct Place<'a> {
+    pub(crate) form: Form,
     /// The git directory, which may be that of a further working tree.
-    pub(super) git_dir: &'a [u8],
+    pub(crate) git_dir: &'a [u8],
     /// The path in it.
-    pub(super) inside: &'a [u8],
+    pub(crate) inside: &'a [u8],
     /// The git directory has the name `.git`, or is in one.
-    pub(super) is_certain: bool,
+    pub(crate) is_certain: bool,
     /// A fetch writes the file: what it names was in no working tree.
-    pub(super) is_fetched: bool,
+    pub(crate) is_fetched: bool,
 }
 
 /// Directories of a git directory without files that name commits.
 const OTHER: &[&[u8]] = &[b"objects", b"hooks", b"info", b"lfs", b"rr-cache"];
 
 /// Tells which file of a git directory a path is. `None` where the file names no commit.
-pub(super) fn place(path: &[u8]) -> Option<Place<'_>> {
+pub(crate) fn place(path: &[u8]) -> Option<Place<'_>> {
     let names: Vec<_> = path.split(|byte| *byte == b'/').map(fold).collect();
     let git = names.iter().position(|name| name.as_ref() == b".git");
     let first = git.map_or(0, |at| at + 1);
@@ -74,25 +74,25 @@ fn form(names: &[std::borrow::Cow<'_, [u8]>], is_last: bool) -> Option<Form> {
 }
 
 /// Returns the git directory with the refs of a repository: a further working tree shares those of the first one.
-pub(super) fn common(git_dir: &[u8]) -> &[u8] {
+pub(crate) fn common(git_dir: &[u8]) -> &[u8] {
     let (parent, name) = split(git_dir);
     if !name.is_empty() && fold(split(parent).1).as_ref() == b"worktrees" { split(parent).0 } else { git_dir }
 }
 
 /// The commits that a file names.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Named {
+pub(crate) struct Named {
     /// Their object ids, the last one of the file first.
-    pub(super) commits: Vec<String>,
+    pub(crate) commits: Vec<String>,
     /// The ref that the file stands for.
-    pub(super) target: Option<Vec<u8>>,
+    pub(crate) target: Option<Vec<u8>>,
     /// Something in the file makes no sense.
-    pub(super) is_odd: bool,
+    pub(crate) is_odd: bool,
 }
 
 /// Reads a ref, a reflog or `packed-refs`. What the old version of the file names is left out, and so is the parent of a commit
 /// that the file names as well.
-pub(super) fn named(new: &[u8], old: &[u8]) -> Named {
+pub(crate) fn named(new: &[u8], old: &[u8]) -> Named {
     let mut found = Named { target: target(new).map(<[u8]>::to_vec), ..Named::default() };
     if found.target.is_some() {
         return found;

@@ -3,8 +3,8 @@
 use super::Apply;
 use crate::beneath::split;
 use crate::commit::ops::{Op, Origin};
+use crate::git_paths::{git_dir_of_names, git_dir_of_object};
 use crate::meta::stat_if_there;
-use crate::object_steps::{git_dir_of_names, git_dir_of_object};
 use std::os::fd::AsFd as _;
 
 impl Apply<'_> {
@@ -25,7 +25,7 @@ impl Apply<'_> {
     }
 
     /// Reports whether an earlier pass carried out a step. What cannot be looked at was not carried out.
-    fn is_done(&self, op: &Op) -> bool {
+    pub(super) fn is_done(&self, op: &Op) -> bool {
         let Op::Put(put) = op else { return self.is_carried_out(op) };
         let (tree, path) = match &put.from {
             Origin::Layer => (Some(self.upper), put.path.0.clone()),

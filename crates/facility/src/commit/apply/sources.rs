@@ -67,7 +67,7 @@ impl Apply<'_> {
     }
 
     /// Brings what was taken out back to its place, or beside it.
-    fn return_taken(&mut self, at: &ByteText, old: &Seen, slot: Slot) -> io::Result<Option<KeptBack>> {
+    pub(super) fn return_taken(&mut self, at: &ByteText, old: &Seen, slot: Slot) -> io::Result<Option<KeptBack>> {
         let Some(slots) = self.slots.filter(|_| self.is_in_slot(slot, old)) else { return Ok(None) };
         let slot_name = slot.to_string().into_bytes();
         let there = Spot { dir: slots.fd(), name: &slot_name };
@@ -101,7 +101,7 @@ impl Apply<'_> {
     }
 
     /// Puts what was displaced beside its place, where the run's version stays.
-    fn keep_displaced(&mut self, put: &Put) -> io::Result<Option<KeptBack>> {
+    pub(super) fn keep_displaced(&mut self, put: &Put) -> io::Result<Option<KeptBack>> {
         let Some(old) = put.old.filter(|old| self.is_displaced(self.at, put, old)) else { return Ok(None) };
         let (parent, name) = split(&put.path.0);
         let slot_name;

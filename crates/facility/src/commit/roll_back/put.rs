@@ -11,6 +11,7 @@ use crate::commit::ops::{Origin, Put};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::faults::Comparison;
+use crate::git_paths::git_dir_of_object;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -119,7 +120,10 @@ impl Back<'_> {
         let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
         let target = Spot { dir: dir.as_fd(), name };
         let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) else { return Ok(()) };
-        if !self.is_as_put(put, new, &now, target)? {
+        if git_dir_of_object(&put.path.0).is_some_and(|git_dir| self.with_objects.contains(git_dir)) {
+            return Ok(());
+        }
+        if self.stays.contains(&put.path.0) || !self.is_as_put(put, new, &now, target)? {
             if is_free {
                 // With nothing to put back, the path itself is all there is to name.
                 self.conflicts.push(Conflict::new(put.path.clone(), Outside::Changed));
@@ -224,7 +228,7 @@ impl Back<'_> {
     }
 
     /// Reports whether an entry that the commit put is unchanged, and no process writes to it.
-    fn is_as_put(&self, put: &Put, new: &Seen, now: &Meta, at: Spot<'_>) -> io::Result<bool> {
+    pub(super) fn is_as_put(&self, put: &Put, new: &Seen, now: &Meta, at: Spot<'_>) -> io::Result<bool> {
         if !self.faults.compares(Comparison::AsPut) {
             return Ok(true);
         }
@@ -232,7 +236,7 @@ impl Back<'_> {
     }
 
     /// Reports whether a directory was made for this commit; otherwise it is one of the workspace's that was renamed.
-    fn is_made(&self, put: &Put) -> bool {
+    pub(super) fn is_made(&self, put: &Put) -> bool {
         let Origin::Slot(slot) = &put.from else { return false };
         !self.taken.contains(slot)
     }

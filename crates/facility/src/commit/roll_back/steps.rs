@@ -42,6 +42,10 @@ pub(super) struct Back<'a> {
     /// An earlier pass had undone every step.
     pub(super) cleared: bool,
     pub(super) conflicts: Vec<Conflict>,
+    /// Paths that stay as they are, since one that goes with them was changed.
+    pub(super) stays: HashSet<Vec<u8>>,
+    /// Git directories whose refs stay, and the objects of the run with them.
+    pub(super) with_objects: HashSet<Vec<u8>>,
 }
 
 impl<'a> Back<'a> {
@@ -160,6 +164,7 @@ impl<'a> Back<'a> {
     pub(super) fn bring(&mut self, from: Spot<'_>, path: &ByteText, mode: u32) -> io::Result<()> {
         let (parent, name) = split(&path.0);
         let moved = match self.base.dir_by_force(parent) {
+            _ if self.stays.contains(&path.0) => Moved::Occupied,
             Ok(dir) => {
                 self.works_in(dir.as_fd())?;
                 returned::will(self.root, stat(from.dir, from.name)?.id);

@@ -1,0 +1,92 @@
+//! Finds what stays as a half-applied commit left it, since a path that goes with it was changed.
+
+use super::steps::Back;
+use crate::beneath::{Doing as _, IoFailure, is_gone, split};
+use crate::commit::calls::Spot;
+use crate::commit::journal::{JOURNAL, Journal};
+use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::units::{Units, others_of_one};
+use crate::faults::Comparison;
+use crate::meta::{EntryType, FsTime, stat_if_there};
+use std::io;
+use std::os::fd::AsFd as _;
+
+impl Back<'_> {
+    /// Notes the members of the units of which one cannot be put back.
+    pub(super) fn find_what_stays(&mut self, journal: &Journal, started: FsTime) -> Result<(), IoFailure> {
+        if !self.faults.compares(Comparison::Unit) {
+            return Ok(());
+        }
+        let units = Units::find(self.steps, self.base).doing("read", JOURNAL.as_bytes())?;
+        let is_fresh = |paths: Vec<Vec<u8>>| {
+            paths.iter().any(|path| {
+                let found = self.base.stat(path).ok().flatten();
+                found.is_some_and(|meta| journal.header.is_fresh(started, path, &meta))
+            })
+        };
+        let mut alone = Vec::new();
+        for (at, op) in self.steps.each().enumerate() {
+            let op = op.doing("read", JOURNAL.as_bytes())?;
+            if units.of(at).is_none() && is_fresh(others_of_one(&op)) {
+                alone.extend(op.path().map(|path| path.0.clone()));
+            }
+        }
+        let fresh: Vec<bool> = units.all().iter().map(|unit| is_fresh(unit.others())).collect();
+        self.stays.extend(alone);
+        for (unit, is_fresh) in units.all().iter().zip(fresh) {
+            let mut is_changed = is_fresh;
+            for (at, op) in &unit.members {
+                self.at = *at;
+                let path = op.path().map_or(&b""[..], |path| &path.0);
+                is_changed |= self.is_changed(op).doing("look at", path)?;
+            }
+            if is_changed {
+                self.with_objects.extend(unit.git_dir.clone());
+                self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports whether another process changed what a step brought, or took the place of what it took away.
+    fn is_changed(&self, op: &Op) -> io::Result<bool> {
+        let now = |path: &[u8]| match self.base.stat(path) {
+            Err(error) if is_gone(&error) => Ok(None),
+            other => other,
+        };
+        match op {
+            Op::Take { at, old, slot, .. } => {
+                let is_taken = |slots: &crate::beneath::Workspace| {
+                    stat_if_there(slots.fd(), slot.to_string().as_bytes())
+                        .map(|found| found.is_some_and(|found| found.id == old.id))
+                };
+                Ok(self.slots.map_or(Ok(false), is_taken)? && now(&at.0)?.is_some_and(|now| now.id != old.id))
+            }
+            Op::Put(put) => {
+                let Some(new) = put.new else { return Ok(false) };
+                match now(&put.path.0)? {
+                    // What the commit put into a directory that it made is no change by another process.
+                    Some(now) if now.id == new.id && self.is_made(put) && new.kind == EntryType::Directory => Ok(false),
+                    Some(now) if now.id == new.id => {
+                        let (parent, name) = split(&put.path.0);
+                        let dir = self.base.dir_by_force(parent)?;
+                        Ok(!self.is_as_put(put, &new, &now, Spot { dir: dir.as_fd(), name })?)
+                    }
+                    Some(now) if put.old.is_some_and(|old| old.id == now.id) => Ok(false),
+                    _ => self.was_put(put),
+                }
+            }
+            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(false),
+        }
+    }
+
+    /// Reports whether the entry of a step left its source.
+    fn was_put(&self, put: &Put) -> io::Result<bool> {
+        let found = match (&put.from, self.slots) {
+            (Origin::Layer, _) => self.upper.stat(&put.path.0)?,
+            (Origin::Slot(slot), Some(slots)) => stat_if_there(slots.fd(), slot.to_string().as_bytes())?,
+            (Origin::Slot(_), None) => None,
+        };
+        Ok(put.new.is_some_and(|new| found.is_none_or(|found| found.id != new.id)))
+    }
+}

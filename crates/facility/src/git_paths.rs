@@ -1,0 +1,109 @@
+//! The git directory that an entry of it belongs to, by its path alone. Pure.
+
+use crate::fold::fold;
+use crate::waiting_refs::commits::{common, place};
+
+/// Entries of a git directory that name objects, beside refs and logs.
+const NAMING: &[&[u8]] = &[
+    b"index",
+    b"logs",
+    b"merge_autostash",
+    b"rebase-apply",
+    b"rebase-merge",
+    b"refs",
+    b"reftable",
+    b"shallow",
+    b"worktrees",
+];
+
+/// Returns the git directory of an object, of a pack, or of a directory of them.
+pub(crate) fn git_dir_of_object(path: &[u8]) -> Option<&[u8]> {
+    const OBJECTS: &[u8] = b"objects";
+    // Most entries have no such name.
+    if !path.windows(OBJECTS.len()).any(|part| part.eq_ignore_ascii_case(OBJECTS)) {
+        return None;
+    }
+    let (mut begin, mut is_in_git) = (0, false);
+    let names: Vec<_> = path.split(|byte| *byte == b'/').map(fold).collect();
+    for (at, name) in path.split(|byte| *byte == b'/').enumerate() {
+        let git_dir = path[..begin].strip_suffix(b"/").unwrap_or(b"");
+        begin += name.len() + 1;
+        let next = names.get(at + 1).map(AsRef::as_ref);
+        let has_shape =
+            next.is_some_and(|next| next == b"pack" || (next.len() == 2 && next.iter().all(u8::is_ascii_hexdigit)));
+        match names[at].as_ref() {
+            b".git" => is_in_git = true,
+            // A branch may have any name.
+            b"refs" | b"logs" | b"hooks" if is_in_git => return None,
+            b"objects" if has_shape || (is_in_git && next != Some(b"info")) => return Some(git_dir),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the git directory whose objects an entry names.
+pub(crate) fn git_dir_of_names(path: &[u8]) -> Option<&[u8]> {
+    let mut begin = 0;
+    let mut found = None;
+    for name in path.split(|byte| *byte == b'/') {
+        let git_dir = path[..begin].strip_suffix(b"/").unwrap_or(b"");
+        begin += name.len() + 1;
+        let name = fold(name);
+        // Everything of a further working tree.
+        if name.as_ref() == b"worktrees" {
+            return Some(git_dir);
+        }
+        if NAMING.contains(&name.as_ref()) || name.starts_with(b"sharedindex.") {
+            found = found.or(Some(git_dir));
+        }
+    }
+    place(path).map(|place| common(place.git_dir)).or(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_and_what_names_them_have_the_same_git_directory() {
+        for (path, wanted) in [
+            (".git/objects/9f/00", Some(".git")),
+            (".git/objects/9f", Some(".git")),
+            (".git/objects", Some(".git")),
+            ("a/.GIT/Objects/pack/pack-1.pack", Some("a/.GIT")),
+            (".git/modules/m/objects/9f/00", Some(".git/modules/m")),
+            ("srv/objects/9f", Some("srv")),
+            ("objects/pack/x", Some("")),
+            (".git/objects/info/commit-graph", None),
+            (".git/refs/heads/objects/9f", None),
+            (".git/logs/objects/9f", None),
+            ("src/objects/x", None),
+            (".git/config", None),
+        ] {
+            assert_eq!(git_dir_of_object(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
+        }
+        for (path, wanted) in [
+            (".git/refs/heads/objects/9f", Some(".git")),
+            (".git/refs/remotes/origin/x", Some(".git")),
+            (".git/refs", Some(".git")),
+            (".git/logs", Some(".git")),
+            (".git/logs/HEAD", Some(".git")),
+            (".git/HEAD", Some(".git")),
+            (".git/FETCH_HEAD", Some(".git")),
+            (".git/packed-refs", Some(".git")),
+            (".git/index", Some(".git")),
+            (".git/worktrees/w/index", Some(".git")),
+            (".git/worktrees/w", Some(".git")),
+            (".git/rebase-merge/onto", Some(".git")),
+            (".git/modules/m/index", Some(".git/modules/m")),
+            (".git/modules/m/HEAD", Some(".git/modules/m")),
+            ("srv/HEAD", Some("srv")),
+            (".git/config", None),
+            (".git/objects/9f/00", None),
+            ("src/main.rs", None),
+        ] {
+            assert_eq!(git_dir_of_names(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Keeps the files of refs beside a `packed-refs` that does not come.
+//!
+//! `git pack-refs` and `git gc` write refs into that file and remove their own files. Where it is rejected, not chosen or
+//! waits, the removals alone would delete branches, or lead them back to what an older `packed-refs` says.
+
+use crate::beneath::{is_beneath, join, split};
+use crate::fold::fold;
+use crate::halves::{comes, refuse};
+use crate::protected::Rules;
+use crate::tree::{LayerTree, Role};
+use crate::verdict::is_nothing;
+
+/// Says that the removal of a ref waits.
+const NEEDS_PACKED: &str =
+    "goes away with a new packed-refs of its git directory, which waits or was rejected: accept both, or reject both";
+
+/// Lets no accept remove refs without the `packed-refs` of the same run.
+pub(crate) fn hold_back(rules: &Rules, tree: &mut LayerTree) {
+    let is_kept = |at: &usize| {
+        let node = &tree.nodes[*at];
+        let is_packed = node.role == Role::Entry && fold(split(&node.path.0).1).as_ref() == b"packed-refs";
+        is_packed && !is_nothing(tree, node) && !comes(rules, node)
+    };
+    let kept = (1..tree.nodes.len()).filter(is_kept);
+    let refs: Vec<Vec<u8>> = kept.map(|at| join(split(&tree.nodes[at].path.0).0, b"refs")).collect();
+    if refs.is_empty() {
+        return;
+    }
+    for node in tree.nodes.iter_mut().skip(1).filter(|node| node.role != Role::Entry) {
+        if refs.iter().any(|refs| is_beneath(&node.path.0, refs)) {
+            refuse(rules, node, NEEDS_PACKED);
+        }
+    }
+}
