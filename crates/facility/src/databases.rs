@@ -9,10 +9,13 @@
 //! | as at the start, or none, and `NAME` changed since | the log | conflict at `NAME` |
 //! | as at the start, or none | `NAME` and the log | both come, or none |
 //! | as at the start, or none | `NAME` or the log alone | comes: the run saw the other one as it is |
+//!
+//! Of a layer of which only a part was saved, it is not known whether the other one was changed or deleted: no log comes, and
+//! no file that has one in the workspace or in the layer.
 
-use crate::beneath::{Doing as _, IoFailure, is_gone, split};
+use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, split};
 use crate::halves;
-use crate::meta::{EntryType, stat_if_there};
+use crate::meta::{EntryType, Meta, stat_if_there};
 use crate::tied::{LOGS, is_log, may_be_database};
 use crate::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
 use crate::verdict::is_nothing;
@@ -23,6 +26,12 @@ use std::collections::HashMap;
 /// The reason why a database waits whose log was not accepted with it, or the other way round.
 pub(crate) const IN_HALVES: &str =
     "is one database with the file -wal or -journal beside it, which was not accepted: accept both, or reject both";
+
+/// Says why a database waits of which only a part may have been saved.
+const OF_PART: &str = "only a part of the run's changes was saved, perhaps without what became of the file -wal or -journal beside this database";
+/// Says why a log waits whose database may not have been saved.
+const LOG_OF_PART: &str =
+    "only a part of the run's changes was saved, perhaps without the database that this file belongs to";
 
 /// Notes in [`LayerTree::locks`] the logs that another process wrote, and parks what a commit would bring of a database
 /// without its log.
@@ -46,6 +55,9 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         }
     }
     tree.locks.extend(found);
+    if walk.is_part {
+        hold_part(tree, &mut dirs)?;
+    }
     for at in halves(walk, tree) {
         let verdict = &mut tree.nodes[at].rare.verdict;
         if !matches!(verdict, Some(Verdict::Park(_))) {
@@ -53,6 +65,38 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         }
     }
     Ok(())
+}
+
+/// Lets no accept bring a log, or a file that has one, from a part of a layer.
+fn hold_part(tree: &mut LayerTree, dirs: &mut LastDir<'_>) -> Result<(), IoFailure> {
+    let is_file = |node: &Node| node.role == Role::Entry && node.meta.kind == EntryType::File && !node.rare.unseen;
+    let files: Vec<usize> = (1..tree.nodes.len()).filter(|at| is_file(&tree.nodes[*at])).collect();
+    let mut found = Vec::new();
+    for at in &files {
+        let path = &tree.nodes[*at].path.0;
+        if is_log(path) {
+            found.push((*at, LOG_OF_PART));
+            continue;
+        }
+        for end in LOGS {
+            if file_of_workspace(dirs, &[path, end].concat())?.is_some() {
+                found.push((*at, OF_PART));
+            }
+        }
+    }
+    let by_path: HashMap<&[u8], usize> = files.iter().map(|at| (&*tree.nodes[*at].path.0, *at)).collect();
+    for path in files.iter().map(|at| &*tree.nodes[*at].path.0) {
+        let bases = LOGS.iter().filter_map(|end| path.strip_suffix(*end));
+        found.extend(bases.filter_map(|base| by_path.get(base)).map(|at| (*at, OF_PART)));
+    }
+    for (at, why) in found {
+        tree.nodes[at].rare.never.get_or_insert(why);
+    }
+    Ok(())
+}
+
+fn is_log(path: &[u8]) -> bool {
+    LOGS.iter().any(|end| path.len() > end.len() && path.ends_with(end))
 }
 
 fn is_log_of_run(tree: &LayerTree, node: &Node) -> bool {
@@ -68,19 +112,26 @@ fn covers_file(node: &Node) -> bool {
 
 /// Reports whether a log or a database in the workspace has content and changed since the layer was made.
 fn is_fresh(tree: &LayerTree, dirs: &mut LastDir<'_>, log: &[u8]) -> Result<bool, IoFailure> {
-    let (parent, name) = split(log);
+    let meta = file_of_workspace(dirs, log)?.filter(|meta| meta.size > 0);
+    let log = |meta| Found { at: SharedPath::from(log.to_vec()), meta };
+    Ok(meta.is_some_and(|meta| tree.is_fresh(&log(meta))))
+}
+
+/// Returns the attributes of a file of the workspace, if there is one.
+fn file_of_workspace(dirs: &mut LastDir<'_>, path: &[u8]) -> Result<Option<Meta>, IoFailure> {
+    let (parent, name) = split(path);
     let meta = match dirs.get(parent) {
         Ok(dir) => match stat_if_there(dir, name) {
             // No log has a name that is too long for the file system.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()) => None,
-            other => other.doing("look at", log)?,
+            other => other.doing("look at", path)?,
         },
-        Err(error) if is_gone(&error) => None,
+        // A commit finds what another process mounted there.
+        Err(error) if is_gone(&error) || is_other_mount(&error) => None,
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => None,
         Err(error) => return Err(error).doing("open", parent),
     };
-    let log = |meta| Found { at: SharedPath::from(log.to_vec()), meta };
-    Ok(meta.filter(|meta| meta.kind == EntryType::File && meta.size > 0).is_some_and(|meta| tree.is_fresh(&log(meta))))
+    Ok(meta.filter(|meta| meta.kind == EntryType::File))
 }
 
 /// Returns the databases and logs of which the user chose one without the other.

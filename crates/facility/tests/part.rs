@@ -89,6 +89,39 @@ fn nothing_of_a_part_takes_a_file_away_by_its_name() {
     }
 }
 
+/// The deletion of a log is not read from a part, and an edit of one may be missing.
+#[test]
+fn no_database_of_a_part_comes_beside_a_log() {
+    for (end, in_workspace) in [("-wal", true), ("-journal", true), ("-wal", false), ("-journal", false)] {
+        for all in [false, true] {
+            let log = format!("d/s.db{end}");
+            let mut base = vec![Op::Mkdir(b("d")), write("d/s.db", "old"), write("d/t.db", "old")];
+            let mut run = vec![Op::Append(b("d/s.db"), "more".into()), Op::Append(b("d/t.db"), "more".into())];
+            if in_workspace {
+                base.push(write(&log, "old"));
+                run.push(Op::Remove(b(&log)));
+            } else {
+                run.push(write(&log, "new"));
+            }
+            // Its database is not among what was saved.
+            run.push(write("d/x-wal", "new"));
+            let scene = Scene::new(LayerMode::Root, &base);
+            let mut layer = scene.layer(&run);
+            layer.set_partial();
+            let names = ["d/s.db", log.as_str(), "d/t.db", "d/x-wal"];
+            let rules = if all { Rules { accept_protected: true, ..Rules::default() } } else { named(&names) };
+            let done = layer.commit(&scene.workspace(), &rules).unwrap();
+            assert!(done.conflicts.is_empty(), "{log}: {done:?}");
+            let ws = scene.ws();
+            let now = names.map(|name| text(&ws.join(name)));
+            let log_now = if in_workspace { "old" } else { "" };
+            assert_eq!(now, ["old", log_now, "oldmore", ""], "{log} {in_workspace}: {done:?}");
+            let waits = if in_workspace { vec!["d/s.db", "d/x-wal"] } else { vec!["d/s.db", &log, "d/x-wal"] };
+            assert_eq!(parked(&done), waits, "{log}");
+        }
+    }
+}
+
 /// A copy was killed after its deletions, in a directory that is new without its mark.
 #[test]
 fn no_mark_of_a_deletion_comes_with_a_new_directory() {
