@@ -127,6 +127,11 @@ pub const ALLOWED: &[Entry] = &[
         "Regular files, opened without waiting, up to a bound.",
     ),
     (
+        "crates/facility/src/index_at_start.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
         "crates/facility/src/git_index/damage.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",

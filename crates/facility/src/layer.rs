@@ -25,6 +25,7 @@ use crate::commit::stage::remove_slots;
 use crate::commit::steps::IN_MEMORY;
 use crate::faults::{Comparison, Faults, Step};
 use crate::identity::Home;
+use crate::index_at_start::IndexAtStart;
 use crate::layer::index_notes::write_notes;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::close_again;
@@ -119,6 +120,7 @@ pub struct Layer {
     /// The directory holds a part of a layer that was in memory.
     pub(crate) is_part: bool,
     pub(crate) spares: Option<Spares>,
+    pub(crate) index_at_start: Option<IndexAtStart>,
     pub(crate) faults: Faults,
 }
 
@@ -199,6 +201,7 @@ impl Layer {
             copied: AtomicBool::new(false),
             is_part: false,
             spares,
+            index_at_start: IndexAtStart::open(workspace),
             faults,
         })
     }
@@ -251,6 +254,7 @@ impl Layer {
             copied: AtomicBool::new(false),
             is_part: false,
             spares,
+            index_at_start: None,
             faults,
         })
     }

@@ -67,6 +67,7 @@ mod hardlinks;
 pub mod identity;
 mod in_the_way;
 mod incomplete;
+mod index_at_start;
 mod index_notes;
 pub mod layer;
 mod leads;

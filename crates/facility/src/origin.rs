@@ -92,6 +92,7 @@ impl Layer {
             copied: AtomicBool::new(false),
             is_part: false,
             spares: None,
+            index_at_start: None,
             faults: Faults::default(),
         })
     }

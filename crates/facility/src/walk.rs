@@ -15,6 +15,7 @@ use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
 };
 use crate::compare::{base_attrs, compare};
+use crate::index_at_start::IndexAtStart;
 use crate::index_notes::IndexNote;
 use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Redirect, attr, read};
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
@@ -61,6 +62,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) rules: &'a Rules,
     /// Meanings of the indexes of the workspace when the run began, as far as it was noted.
     pub(crate) indexes: &'a [IndexNote],
+    /// The index of the workspace when the run began, while it has not been noted.
+    pub(crate) index_at_start: Option<&'a IndexAtStart>,
     /// The bytes of git's files that may still be read.
     pub(crate) reads: Reads,
     /// The upper directory holds a part of a layer that was in memory.

@@ -256,6 +256,56 @@ fn a_refreshed_index_is_no_conflict() {
     }
 }
 
+/// A run that commits a new file, and does not touch `src/f`.
+fn with_new_file(scene: &Scene) -> Layer {
+    let layer = run_with(scene, |upper| {
+        fs::write(upper.join("r"), "of the run").unwrap();
+        git(upper, &["add", "r"]);
+        git(upper, &["commit", "-q", "-m", "of the run"]);
+    });
+    fs::remove_file(layer.upper().join("src/f")).unwrap();
+    layer
+}
+
+/// An editor runs `git status` while the run works: nothing has been noted of the index yet.
+#[test]
+fn an_index_that_is_refreshed_during_a_run_is_no_conflict() {
+    for writes in [false, true] {
+        let scene = cloned_scene();
+        let layer = with_new_file(&scene);
+        refresh(&scene, "2020-01-01");
+        if writes {
+            // It is parked, and what the index said at the start is noted.
+            let nothing = Rules { only: Some(vec![]), ..Rules::default() };
+            drop((commit_by(&scene, &layer, &nothing), layer));
+            refresh(&scene, "2021-01-01");
+            let left = accept(&scene, &Rules::default());
+            assert_eq!((parked(&left), left.conflicts.len()), (vec![], 0), "{left:?}");
+        } else {
+            let result = commit_by(&scene, &layer, &Rules::default());
+            assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+        }
+        assert!(has_commit(&scene));
+        assert_eq!(git(&scene.ws(), &["status", "--short"]), "");
+        assert!(!git(&scene.ws(), &["fsck"]).contains("missing"));
+    }
+    // The twins: the user stages something, or writes the index in its place.
+    for change in [&["add", "mine"][..], &["update-index", "--chmod=+x", "f"], &["status"]] {
+        let scene = cloned_scene();
+        fs::write(scene.ws().join("mine"), "of the user").unwrap();
+        let layer = with_new_file(&scene);
+        git(&scene.ws(), change);
+        if change == ["status"] {
+            let index = scene.ws().join(".git/index");
+            fs::write(&index, fs::read(&index).unwrap()).unwrap();
+        }
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let conflicts: Vec<_> = result.conflicts.iter().map(|one| one.path.0.as_slice()).collect();
+        assert_eq!(conflicts, [b".git/index"], "{change:?}: {result:?}");
+        assert!(!has_commit(&scene), "{change:?}");
+    }
+}
+
 /// With the branch alone, the next commit of the user would delete `h` and undo `f`.
 #[test]
 fn no_accept_brings_a_branch_without_its_index() {

@@ -2,13 +2,16 @@
 //!
 //! `git status` writes the index again, with sizes, times and inodes of the files that it looked at, and with caches. An
 //! editor runs it unasked. The index says the same as before, so that this is not a change from outside for a layer that
-//! has an index of its own. What the index of the workspace said when the run began is noted when the layer is parked.
+//! has an index of its own. What the index of the workspace said when the run began is noted when the layer is parked;
+//! until then it is read from the old index itself ([`crate::index_at_start`]).
 
 use super::stat_data::{AFTER_MODE, BEFORE_MODE};
 use super::{Content, EXTENDED, LENGTH, LONG, Reader, SHORT, inspect, read};
 use crate::beneath::{Doing as _, IoFailure, split};
+use crate::index_at_start::PATH;
 use crate::index_notes::IndexNote;
 use crate::link_ends::is_no_way;
+use crate::meta::Meta;
 use crate::tree::Found;
 use crate::walk::Walk;
 use std::fmt::Write as _;
@@ -37,11 +40,26 @@ pub(super) fn compare(walk: &Walk<'_>, covered: &Found, new: &[u8]) -> Result<Co
     };
     let Some(now) = now else { return Ok(Compared { is_same: false, is_refreshed: false, note: None }) };
     let is_same = meaning(new).as_ref() == Some(&now);
-    let known = walk.indexes.iter().find(|note| note.path.0 == **path);
-    let is_fresh = crate::own::is_fresh(walk.started, walk.ours, &covered.at, &covered.meta);
-    let is_refreshed = is_fresh && known.is_some_and(|note| note.sum == now);
-    let note = if is_fresh { known.cloned() } else { Some(IndexNote { path: covered.at.text(), sum: now }) };
+    if !is_fresh(walk, covered, &covered.meta) {
+        let note = Some(IndexNote { path: covered.at.text(), sum: now });
+        return Ok(Compared { is_same, is_refreshed: false, note });
+    }
+    let noted = walk.indexes.iter().find(|note| note.path.0 == **path).cloned();
+    let note = noted.or_else(|| at_start(walk, covered));
+    let is_refreshed = note.as_ref().is_some_and(|note| note.sum == now);
     Ok(Compared { is_same, is_refreshed, note })
+}
+
+fn is_fresh(walk: &Walk<'_>, covered: &Found, meta: &Meta) -> bool {
+    crate::own::is_fresh(walk.started, walk.ours, &covered.at, meta)
+}
+
+/// Returns what the index said in whose place another one is now. `None` where it cannot be read as it was.
+fn at_start(walk: &Walk<'_>, covered: &Found) -> Option<IndexNote> {
+    let old =
+        walk.index_at_start.filter(|old| *covered.at.0 == *PATH.as_bytes() && !is_fresh(walk, covered, &old.meta))?;
+    let sum = meaning(&old.read(&walk.reads)?)?;
+    Some(IndexNote { path: covered.at.text(), sum })
 }
 
 /// Returns a checksum of the names, object ids, modes and flags of an index, and of the extensions that are not caches.

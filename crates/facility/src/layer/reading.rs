@@ -106,7 +106,23 @@ impl Layer {
         let root = self.upper_fd.is_none().then_some(&*self.root);
         let (mode, ours, reads, is_part) = (self.mode, &*self.ours, Reads::default(), self.is_part);
         let indexes = &*super::index_notes::notes(&self.root);
-        let walk = Walk { upper, root, index, base, mode, lower, started, top, ours, rules, indexes, reads, is_part };
+        let index_at_start = self.index_at_start.as_ref();
+        let walk = Walk {
+            upper,
+            root,
+            index,
+            base,
+            mode,
+            lower,
+            started,
+            top,
+            ours,
+            rules,
+            indexes,
+            index_at_start,
+            reads,
+            is_part,
+        };
         walk.read().map(Some).map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
