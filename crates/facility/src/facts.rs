@@ -143,6 +143,8 @@ pub(crate) fn judge(
         }
         Class::GitState(why) => match (new, base) {
             (Version::Absent, Version::Absent) => Verdict::Commit,
+            // Written again as it was, as `git gc` writes `shallow`.
+            (Version::Bytes(new), Version::Bytes(base)) if new == base => Verdict::Commit,
             (Version::Absent, _) if *why == BISECT || *why == AUTOSTASH => Verdict::Commit,
             // A new clone without its whole history is of no use without the file that says so.
             (Version::Bytes(_), Version::Absent) if matches!(directory, GitDirectory::New(_)) && *why == SHALLOW => {
@@ -395,7 +397,13 @@ mod tests {
         }
         assert_eq!(at(".git/shallow", &some, &Version::Absent, true), Verdict::Commit);
         assert!(matches!(at(".git/shallow", &some, &Version::Absent, false), Verdict::Park(_)));
-        assert!(matches!(at(".git/shallow", &some, &some, false), Verdict::Park(_)));
+        let more = bytes("x\ny\n");
+        for path in [".git/shallow", ".git/rebase-merge/git-rebase-todo", ".git/objects/info/alternates"] {
+            assert_eq!(at(path, &some, &some, false), Verdict::Commit, "{path}");
+            for (new, base) in [(&more, &some), (&some, &more), (&Version::Unreadable, &Version::Unreadable)] {
+                assert!(matches!(at(path, new, base, false), Verdict::Park(_)), "{path}");
+            }
+        }
         assert_eq!(at(".git/BISECT_LOG", &Version::Absent, &some, false), Verdict::Commit);
         assert_eq!(at(".git/MERGE_AUTOSTASH", &Version::Absent, &some, false), Verdict::Commit);
         assert!(matches!(at(".git/MERGE_AUTOSTASH", &some, &Version::Absent, true), Verdict::Park(_)));

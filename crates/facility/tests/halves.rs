@@ -65,8 +65,8 @@ fn a_working_tree_comes_with_its_git_directory() {
     assert_eq!(git(&scene.ws().join("wt"), &["status", "--short"]), "");
 }
 
-/// A repository without its whole history, and a run that fetches the rest.
-fn with_fetch() -> Scene {
+/// A repository without its whole history.
+fn without_history() -> Scene {
     let scene = cloned_scene();
     let origin = format!("file://{}", scene.path("origin.git").display());
     let ws = scene.ws();
@@ -76,6 +76,12 @@ fn with_fetch() -> Scene {
     git(scene.dir.path(), &["clone", "-q", "--depth", "1", "--branch", "main", &origin, "cut"]);
     fs::rename(scene.path("cut/.git"), ws.join(".git")).unwrap();
     assert!(ws.join(".git/shallow").exists());
+    scene
+}
+
+/// A run that fetches the rest of the history.
+fn with_fetch() -> Scene {
+    let scene = without_history();
     let layer = run_git(&scene, &[&["fetch", "-q", "--unshallow", "origin"]]);
     commit_by(&scene, &layer, &nothing());
     scene
@@ -103,5 +109,23 @@ fn a_longer_history_comes_with_its_objects() {
     drop(accept(&scene, &named(&[OBJECTS])));
     drop(accept(&scene, &named(&[".git/shallow"])));
     assert!(!scene.ws().join(".git/shallow").exists());
+    assert!(!git(&scene.ws(), &["fsck"]).contains("missing"));
+}
+
+/// `git gc` writes the file again, as it was.
+#[test]
+fn a_file_shallow_that_says_the_same_is_no_change() {
+    let scene = without_history();
+    let before = fs::read(scene.ws().join(".git/shallow")).unwrap();
+    let layer = run_with(&scene, |upper| {
+        git(upper, &["commit", "-q", "--allow-empty", "-m", "of the run"]);
+        fs::remove_file(upper.join(".git/shallow")).unwrap();
+        fs::write(upper.join(".git/shallow"), &before).unwrap();
+    });
+    let head = git(&layer.upper(), &["rev-parse", "HEAD"]);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    assert_eq!(git(&scene.ws(), &["rev-parse", "HEAD"]), head);
+    assert_eq!(fs::read(scene.ws().join(".git/shallow")).unwrap(), before);
     assert!(!git(&scene.ws(), &["fsck"]).contains("missing"));
 }
