@@ -18,7 +18,7 @@ mod forms;
 mod objects;
 
 use self::forms::Value;
-use self::objects::Objects;
+use self::objects::{Objects, OpenFiles};
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::facts::{Version, read_small};
@@ -42,8 +42,14 @@ const TOGETHER: &[&[u8]] = &[b"head", b"index", b"packed-refs", b"refs", b"refta
 
 /// Parks the names and the index of each repository of which a layer damages one.
 pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    let mut reading =
-        Reading { walk, tree, reads: Reads::default(), tops: HashMap::new(), repositories: HashMap::new() };
+    let mut reading = Reading {
+        walk,
+        tree,
+        reads: Reads::default(),
+        files: OpenFiles::default(),
+        tops: HashMap::new(),
+        repositories: HashMap::new(),
+    };
     let mut found: HashMap<usize, String> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let is_changed = node.role == Role::Entry && node.meta.kind == EntryType::File && !node.same_content;
@@ -111,6 +117,8 @@ struct Reading<'a> {
     walk: &'a Walk<'a>,
     tree: &'a LayerTree,
     reads: Reads,
+    /// The indexes of packs that may stay open.
+    files: OpenFiles,
     /// By directory: the git directory with the refs, if it is one of the workspace with objects.
     tops: HashMap<usize, Option<usize>>,
     /// By git directory.
@@ -163,7 +171,7 @@ impl Reading<'_> {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
                 let lengths = lengths(self.walk.base, trees[1].1)?;
-                new.insert(Repository { lengths, objects: Objects::of(trees) })
+                new.insert(Repository { lengths, objects: Objects::of(trees, &self.files) })
             }
         };
         let lengths = &*repository.lengths;

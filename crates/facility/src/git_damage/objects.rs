@@ -4,6 +4,7 @@ use crate::beneath::{Workspace, join, names, open_file, split};
 use crate::meta::EntryType;
 use crate::nested::has;
 use rustix::fs::OFlags;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -12,6 +13,10 @@ use std::os::unix::fs::FileExt as _;
 
 /// Objects of one repository that are looked for. All others count as there.
 const MAX_LOOKED: usize = 20_000;
+/// Packs of one repository whose indexes are read. With more of them, all objects count as there.
+const MAX_PACKS: usize = 10_000;
+/// Indexes of packs that stay open, of all repositories of a layer together. Further ones are opened for each search.
+const MAX_OPEN: usize = 64;
 /// The beginning of the index of a pack, version 2 (gitformat-pack(5)).
 const MAGIC: &[u8; 8] = b"\xfftOc\0\0\0\x02";
 const FANOUT: usize = 256 * 4;
@@ -24,9 +29,31 @@ pub(super) struct Objects {
     is_open: bool,
 }
 
+/// Counts the indexes of packs that may still stay open.
+pub(super) struct OpenFiles(Cell<usize>);
+
+impl Default for OpenFiles {
+    fn default() -> Self {
+        Self(Cell::new(MAX_OPEN))
+    }
+}
+
+impl OpenFiles {
+    /// Keeps a file open if there are not too many.
+    fn keep(&self, file: File) -> Option<File> {
+        let left = self.0.get().checked_sub(1)?;
+        self.0.set(left);
+        Some(file)
+    }
+}
+
 /// The index of a pack.
 struct Pack {
-    file: File,
+    /// Place of its tree among the trees.
+    tree: usize,
+    path: Vec<u8>,
+    /// The open file; `None` where too many are open.
+    file: Option<File>,
     /// Number of objects up to each first byte of an id.
     fanout: Vec<u32>,
 }
@@ -37,17 +64,19 @@ pub(super) type Trees<'a> = [(&'a Workspace, &'a [u8]); 2];
 impl Objects {
     /// Opens the indexes of the packs. Objects may lie elsewhere where something cannot be read, where the repository
     /// borrows objects, and where it fetches objects when it needs them.
-    pub(super) fn of(trees: Trees<'_>) -> Self {
+    pub(super) fn of(trees: Trees<'_>, files: &OpenFiles) -> Self {
         let mut found = Self { known: HashMap::new(), packs: Vec::new(), is_open: false };
-        for (tree, git_dir) in trees {
-            if found.add(tree, &join(git_dir, b"objects")).is_err() {
+        for at in 0..trees.len() {
+            if found.add(trees, at, files).is_err() {
                 found.is_open = true;
             }
         }
         found
     }
 
-    fn add(&mut self, tree: &Workspace, objects: &[u8]) -> io::Result<()> {
+    fn add(&mut self, trees: Trees<'_>, at: usize, files: &OpenFiles) -> io::Result<()> {
+        let (tree, git_dir) = trees[at];
+        let objects = &join(git_dir, b"objects");
         match tree.stat(objects)?.map(|meta| meta.kind) {
             None => return Ok(()),
             Some(EntryType::Directory) => {}
@@ -65,7 +94,13 @@ impl Objects {
             self.is_open |= name.ends_with(b".promisor");
             let is_file = || tree.stat(&join(&place, &name)).map(|meta| meta.map(|meta| meta.kind));
             if name.ends_with(b".idx") && is_file()? == Some(EntryType::File) {
-                self.packs.push(Pack::open(open_file(dir.as_fd(), &name, OFlags::RDONLY)?.into())?);
+                if self.packs.len() == MAX_PACKS {
+                    self.is_open = true;
+                    return Ok(());
+                }
+                let file = open_file(dir.as_fd(), &name, OFlags::RDONLY)?.into();
+                let fanout = fanout(&file)?;
+                self.packs.push(Pack { tree: at, path: join(&place, &name), file: files.keep(file), fanout });
             }
         }
         Ok(())
@@ -80,17 +115,17 @@ impl Objects {
             return *is_there;
         }
         // What cannot be read says nothing.
-        let is_there = is_loose(trees, id) || self.is_packed(id).unwrap_or(true);
+        let is_there = is_loose(trees, id) || self.is_packed(trees, id).unwrap_or(true);
         self.known.insert(id.to_vec(), is_there);
         is_there
     }
 
-    fn is_packed(&self, id: &[u8]) -> io::Result<bool> {
+    fn is_packed(&self, trees: Trees<'_>, id: &[u8]) -> io::Result<bool> {
         let text = str::from_utf8(id).map_err(io::Error::other)?;
         let bytes = (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
         let id: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(io::Error::other)?;
         for pack in &self.packs {
-            if pack.has(&id)? {
+            if pack.has(trees, &id)? {
                 return Ok(true);
             }
         }
@@ -109,33 +144,88 @@ fn is_loose(trees: Trees<'_>, id: &[u8]) -> bool {
     })
 }
 
-impl Pack {
-    fn open(file: File) -> io::Result<Self> {
-        let mut bytes = [0; MAGIC.len() + FANOUT];
-        file.read_exact_at(&mut bytes, 0)?;
-        let (magic, fanout) = bytes.split_at(MAGIC.len());
-        if magic != MAGIC {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let fanout = fanout.as_chunks::<4>().0.iter().map(|number| u32::from_be_bytes(*number)).collect();
-        Ok(Self { file, fanout })
+/// Reads the head of the index of a pack: the number of objects up to each first byte of an id.
+fn fanout(file: &File) -> io::Result<Vec<u32>> {
+    let mut bytes = [0; MAGIC.len() + FANOUT];
+    file.read_exact_at(&mut bytes, 0)?;
+    let (magic, fanout) = bytes.split_at(MAGIC.len());
+    if magic != MAGIC {
+        return Err(io::ErrorKind::Unsupported.into());
     }
+    Ok(fanout.as_chunks::<4>().0.iter().map(|number| u32::from_be_bytes(*number)).collect())
+}
 
-    fn has(&self, id: &[u8]) -> io::Result<bool> {
+impl Pack {
+    fn has(&self, trees: Trees<'_>, id: &[u8]) -> io::Result<bool> {
         let Some(first) = id.first().map(|byte| usize::from(*byte)) else { return Ok(false) };
-        let mut low = first.checked_sub(1).map_or(0, |before| self.fanout[before]);
-        let mut high = self.fanout[first];
-        let begin = (MAGIC.len() + FANOUT) as u64;
-        let mut found = vec![0; id.len()];
-        while low < high {
-            let middle = low.midpoint(high);
-            self.file.read_exact_at(&mut found, begin + u64::from(middle) * id.len() as u64)?;
-            match found.as_slice().cmp(id) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Ok(true),
+        let low = first.checked_sub(1).map_or(0, |before| self.fanout[before]);
+        let high = self.fanout[first];
+        if low >= high {
+            return Ok(false);
+        }
+        match &self.file {
+            Some(file) => find(file, id, (low, high)),
+            None => {
+                let (parent, name) = split(&self.path);
+                let dir = trees[self.tree].0.dir(parent)?;
+                find(&open_file(dir.as_fd(), name, OFlags::RDONLY)?.into(), id, (low, high))
             }
         }
-        Ok(false)
+    }
+}
+
+/// Reports whether the index of a pack has an id between two places.
+fn find(index: &File, id: &[u8], (mut low, mut high): (u32, u32)) -> io::Result<bool> {
+    let begin = (MAGIC.len() + FANOUT) as u64;
+    let mut found = vec![0; id.len()];
+    while low < high {
+        let middle = low.midpoint(high);
+        index.read_exact_at(&mut found, begin + u64::from(middle) * id.len() as u64)?;
+        match found.as_slice().cmp(id) {
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+            std::cmp::Ordering::Equal => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// Writes the index of a pack with one object, without the rest that is not read here.
+    fn write_index(packs: &Path, number: u8) {
+        let mut bytes = MAGIC.to_vec();
+        for first in 0..=u8::MAX {
+            bytes.extend(u32::from(first >= number).to_be_bytes());
+        }
+        bytes.extend([number; 20]);
+        fs::write(packs.join(format!("pack-{number}.idx")), bytes).unwrap();
+    }
+
+    #[test]
+    fn only_some_of_many_packs_stay_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = dir.path().canonicalize().unwrap();
+        let packs = here.join("objects/pack");
+        fs::create_dir_all(&packs).unwrap();
+        fs::create_dir(here.join("layer")).unwrap();
+        (0..200).for_each(|number| write_index(&packs, number));
+        let (tree, layer) = (Workspace::open(&here).unwrap(), Workspace::open(&here.join("layer")).unwrap());
+        let trees: Trees<'_> = [(&layer, b""), (&tree, b"")];
+        let files = OpenFiles::default();
+        let mut all: Vec<Objects> = (0..3).map(|_| Objects::of(trees, &files)).collect();
+        let is_of_packs = |fd: &fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|path| path.starts_with(&packs));
+        let open = fs::read_dir("/proc/self/fd").unwrap().filter(|fd| is_of_packs(fd.as_ref().unwrap())).count();
+        assert_eq!(open, MAX_OPEN);
+        for objects in &mut all {
+            for number in 0..=u8::MAX {
+                let id = format!("{number:02x}").repeat(20);
+                assert_eq!(objects.has(trees, id.as_bytes()), number < 200, "{number}");
+            }
+        }
     }
 }
