@@ -24,9 +24,9 @@ pub(crate) mod pack_index;
 pub(crate) mod problem;
 
 use self::inflate::Inflater;
-use self::known::{Known, open};
+use self::known::{Known, index, open};
 use self::object_id::Format;
-use self::problem::{Budget, Problem};
+use self::problem::{Bound, Budget, Problem};
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::fold::fold;
 use crate::git_refs::inside_git;
@@ -37,7 +37,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 const FORGED: &str = "a git object with another content than its id says (git fsck names it)";
 const DAMAGED: &str = "a git object or pack that cannot be verified (see git fsck)";
-const TOO_LARGE: &str = "a git object or pack too large to be verified (run git fsck after an accept)";
 const APART: &str = "a git pack and its index that belong together and do not come together";
 /// Says why the references of a repository wait.
 const NEEDS: &str = "may need git objects that wait";
@@ -222,6 +221,7 @@ fn verdicts(
                     Some(Verdict::LeaveOut)
                 } else {
                     let path = &node.path.0;
+                    budget.begin();
                     why(&verify_loose(reading, path, (format, id), &mut inflater), path)?.map(wait)
                 }
             }
@@ -277,11 +277,12 @@ fn content_of(
     };
     let Some(pack) = pack else { return Ok(Content::Waits(APART)) };
     let Some(file) = open(reading.upper, index_path)? else { return Ok(Content::Waits(DAMAGED)) };
-    let size = file.metadata().doing("look at", index_path)?.len();
-    if size > known.left() {
-        return Ok(Content::Waits(TOO_LARGE));
-    }
-    let Some(index) = known.index(file, format, index_path)? else { return Ok(Content::Waits(DAMAGED)) };
+    let index = match index(file, format, index_path)? {
+        Ok(Some(index)) => index,
+        Ok(None) => return Ok(Content::Waits(DAMAGED)),
+        Err(bound) => return Ok(Content::Waits(exceeds(bound))),
+    };
+    budget.begin();
     let mut is_known = true;
     for at in 0..index.count() {
         is_known = known.is_packed(index.id(at))? || known.is_loose(index.id(at))?;
@@ -289,14 +290,11 @@ fn content_of(
             break;
         }
     }
-    let content = if is_known {
-        Content::Known
-    } else {
-        let length = pack.metadata().doing("look at", index_path)?.len();
-        why(&pack::verify(&pack, length, &index, budget), index_path)?.map_or(Content::New, Content::Waits)
-    };
-    known.give_back(size);
-    Ok(content)
+    if is_known {
+        return Ok(Content::Known);
+    }
+    let length = pack.metadata().doing("look at", index_path)?.len();
+    Ok(why(&pack::verify(&pack, length, &index, budget), index_path)?.map_or(Content::New, Content::Waits))
 }
 
 fn verify_loose(
@@ -316,7 +314,43 @@ fn why(result: &Result<(), Problem>, path: &[u8]) -> Result<Option<&'static str>
         Ok(()) => Ok(None),
         Err(Problem::Differs) => Ok(Some(FORGED)),
         Err(Problem::Damaged) => Ok(Some(DAMAGED)),
-        Err(Problem::TooLarge) => Ok(Some(TOO_LARGE)),
+        Err(Problem::Exceeds(bound)) => Ok(Some(exceeds(*bound))),
         Err(Problem::Io(error)) => Err(std::io::Error::from(error.kind())).doing("read", path),
+    }
+}
+
+/// Says what ran out while an object was verified.
+fn exceeds(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Objects => "a git pack of too many objects to be verified (run git fsck after an accept)",
+        Bound::Memory => "a git pack that takes too much memory to be verified (run git fsck after an accept)",
+        Bound::Bytes => "a git object or pack too large to be verified (run git fsck after an accept)",
+        Bound::BytesOfAll => {
+            "a git object or pack that is not verified: those of this run are too large together (run git fsck after an accept)"
+        }
+        Bound::Time => "a git object or pack that takes too long to be verified (run git fsck after an accept)",
+        Bound::TimeOfAll => {
+            "a git object or pack that is not verified: those of this run take too long together (run git fsck after an accept)"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_says_what_ran_out() {
+        let of = |bound| why(&Err(Problem::Exceeds(bound)), b"x").unwrap().unwrap();
+        for (bound, wanted) in [
+            (Bound::Objects, "too many objects"),
+            (Bound::Memory, "too much memory"),
+            (Bound::Bytes, "too large to be verified"),
+            (Bound::BytesOfAll, "too large together"),
+            (Bound::Time, "too long to be verified"),
+            (Bound::TimeOfAll, "too long together"),
+        ] {
+            assert!(of(bound).contains(wanted) && of(bound).contains("git fsck"), "{bound:?}");
+        }
     }
 }

@@ -163,14 +163,12 @@ impl Pack {
         if low >= high {
             return Ok(false);
         }
-        match &self.file {
-            Some(file) => find(file, id, (low, high)),
-            None => {
-                let (parent, name) = split(&self.path);
-                let dir = trees[self.tree].0.dir(parent)?;
-                find(&open_file(dir.as_fd(), name, OFlags::RDONLY)?.into(), id, (low, high))
-            }
+        if let Some(file) = &self.file {
+            return find(file, id, (low, high));
         }
+        let (parent, name) = split(&self.path);
+        let dir = trees[self.tree].0.dir(parent)?;
+        find(&open_file(dir.as_fd(), name, OFlags::RDONLY)?.into(), id, (low, high))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::object_id::Format;
 use super::pack_index::PackIndex;
+use super::problem::Bound;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_no_way, join, names, open_file, split};
 use crate::facts::read_small;
 use rustix::fs::OFlags;
@@ -12,6 +13,8 @@ use std::os::fd::AsFd as _;
 
 /// Bytes of the indexes of packs that are in memory for one repository: of some five million objects.
 const MAX_INDEXES: u64 = 160 << 20;
+/// Bytes of the largest index of a new pack: of two million objects with long ids.
+const MAX_INDEX: u64 = 96 << 20;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -24,6 +27,21 @@ pub(super) fn open(tree: &Workspace, path: &[u8]) -> Result<Option<File>, IoFail
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => Ok(None),
         Err(error) => Err(error).doing("open", path),
     }
+}
+
+/// Reads the index of a new pack; `None` for one that makes no sense.
+pub(super) fn index(file: File, format: Format, path: &[u8]) -> Result<Result<Option<PackIndex>, Bound>, IoFailure> {
+    let size = file.metadata().doing("look at", path)?.len();
+    if size > MAX_INDEX {
+        return Ok(Err(Bound::Memory));
+    }
+    read(file, size, format, path).map(Ok)
+}
+
+fn read(file: File, size: u64, format: Format, path: &[u8]) -> Result<Option<PackIndex>, IoFailure> {
+    let mut bytes = Vec::new();
+    file.take(size).read_to_end(&mut bytes).doing("read", path)?;
+    Ok(PackIndex::parse(bytes, format))
 }
 
 /// The objects of a repository of the workspace.
@@ -57,24 +75,12 @@ impl<'a> Known<'a> {
         Ok(Self { base, objects: join(git_dir, b"objects"), format, packs: None, left: Cell::new(MAX_INDEXES) })
     }
 
-    /// Reads an index, up to what may still be in memory.
-    pub(super) fn index(&self, file: File, format: Format, path: &[u8]) -> Result<Option<PackIndex>, IoFailure> {
+    /// Reads an index of a pack that the repository has, up to what may be in memory of all of them.
+    fn index(&self, file: File, format: Format, path: &[u8]) -> Result<Option<PackIndex>, IoFailure> {
         let size = file.metadata().doing("look at", path)?.len();
         let Some(left) = self.left.get().checked_sub(size) else { return Ok(None) };
         self.left.set(left);
-        let mut bytes = Vec::new();
-        file.take(size).read_to_end(&mut bytes).doing("read", path)?;
-        Ok(PackIndex::parse(bytes, format))
-    }
-
-    /// Returns how many bytes of indexes may still be in memory.
-    pub(super) fn left(&self) -> u64 {
-        self.left.get()
-    }
-
-    /// Gives back the memory of an index.
-    pub(super) fn give_back(&self, size: u64) {
-        self.left.set(self.left.get().saturating_add(size));
+        read(file, size, format, path)
     }
 
     /// Reports whether the workspace has an object in a pack.

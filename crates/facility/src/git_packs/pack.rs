@@ -6,7 +6,7 @@ use super::delta;
 use super::inflate::{Inflater, Source};
 use super::object_id::{Hasher, Kind};
 use super::pack_index::PackIndex;
-use super::problem::{Budget, MAX_HELD, Problem};
+use super::problem::{Bound, Budget, MAX_HELD, Problem};
 
 /// Bytes before the first object: `PACK`, a version and the number of objects.
 const HEADER: usize = 12;
@@ -47,7 +47,7 @@ pub(crate) fn verify<S: Source + ?Sized>(
     budget: &Budget,
 ) -> Result<(), Problem> {
     if index.count() > MAX_OBJECTS {
-        return Err(Problem::TooLarge);
+        return Err(Problem::Exceeds(Bound::Objects));
     }
     if !index.is_in_order() {
         return Err(Problem::Damaged);
@@ -82,7 +82,7 @@ fn entries<S: Source + ?Sized>(
     if pack.read_at(&mut header, 0)? != HEADER {
         return Err(Problem::Damaged);
     }
-    let count = u32::try_from(index.count()).map_err(|_| Problem::TooLarge)?;
+    let count = u32::try_from(index.count()).map_err(|_| Problem::Exceeds(Bound::Objects))?;
     let is_version = |version: u32| header[4..8] == version.to_be_bytes();
     if !header.starts_with(b"PACK") || !(is_version(2) || is_version(3)) || header[8..] != count.to_be_bytes() {
         return Err(Problem::Damaged);
@@ -285,7 +285,8 @@ impl<S: Source + ?Sized> Resolver<'_, S> {
 
     /// Counts bytes among those in memory.
     fn hold(&mut self, bytes: u64) -> Result<usize, Problem> {
-        self.held = self.held.checked_add(bytes).filter(|held| *held <= MAX_HELD).ok_or(Problem::TooLarge)?;
-        usize::try_from(bytes).map_err(|_| Problem::TooLarge)
+        let held = self.held.checked_add(bytes).filter(|held| *held <= MAX_HELD);
+        self.held = held.ok_or(Problem::Exceeds(Bound::Memory))?;
+        usize::try_from(bytes).map_err(|_| Problem::Exceeds(Bound::Memory))
     }
 }
