@@ -15,6 +15,7 @@
 //! A repository that is new as a whole is not verified: the user has no commit there.
 
 mod delta;
+pub(crate) mod history;
 pub(crate) mod inflate;
 mod known;
 pub(crate) mod loose;

@@ -3,15 +3,25 @@
 //! `git fetch --depth` in a repository that has its whole history brings refs to commits without their parents, and
 //! says in `shallow` that they end there. That file hides history, so it waits. Without it, git takes the repository
 //! for damaged as soon as a ref leads to such a commit.
+//!
+//! A `shallow` that loses commits, or goes away, is the end of a fetch of the rest. It comes unasked only where the parents
+//! of those commits are there, and their parents, up to the first ones:
+//!
+//! ```text
+//!  shallow loses a commit ──▶ its history is whole, with the objects of the layer ──yes──▶ comes (with a fetch)
+//!                                 └─no─▶ waits, and so does each ref whose history is not whole down to the old `shallow`
+//! ```
 
 use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::facts::Version;
 use crate::fold::fold;
-use crate::git_names::SHALLOW;
+use crate::git_index::id_lengths;
+use crate::git_names::{PACKED, SHALLOW};
+use crate::git_packs::history::{History, Reach};
 use crate::halves::{NEEDS_OBJECTS, comes, refuse};
 use crate::meta::EntryType;
 use crate::protected::Class;
-use crate::tree::{LayerTree, Node, Role, Verdict};
+use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
 use std::collections::HashSet;
 
@@ -19,6 +29,11 @@ use std::collections::HashSet;
 /// damaged.
 pub(crate) const NEEDS_SHALLOW: &str =
     "needs the file shallow of its git directory, which waits or was rejected: accept that file first";
+
+/// Says that `shallow` waits since commits that it named have parents which are not there.
+const NO_PARENTS: &str = "takes away where git's history ends, while commits before that are not there";
+/// Says that a ref or reflog waits since its history is not there.
+const NO_HISTORY: &str = "leads to commits whose history is not there, as the run took away where git's history ends";
 
 impl Walk<'_> {
     /// Parks the refs of the repositories whose history a layer cuts off.
@@ -37,11 +52,18 @@ impl Walk<'_> {
             }
         }
         for at in longer {
-            let objects = new_objects(tree, tree.nodes[at].parent);
-            if objects.iter().any(|object| !comes(self.rules, &tree.nodes[*object])) {
+            let parent = tree.nodes[at].parent;
+            let objects = new_objects(tree, parent);
+            let reach = self.reach_of_shallow(tree, at)?;
+            if reach == Reach::Broken {
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(NO_PARENTS.to_owned()));
+                if !comes(self.rules, &tree.nodes[at]) {
+                    self.hold_broken(tree, at)?;
+                }
+            } else if objects.iter().any(|object| !comes(self.rules, &tree.nodes[*object])) {
                 // By the name of the file, or with what is protected.
                 refuse(self.rules, &mut tree.nodes[at], NEEDS_OBJECTS);
-            } else if !objects.is_empty() && notes_fetch(tree, tree.nodes[at].parent) {
+            } else if reach == Reach::Whole && !objects.is_empty() && notes_fetch(tree, parent) {
                 tree.nodes[at].rare.verdict = Some(Verdict::Commit);
             }
         }
@@ -60,6 +82,65 @@ impl Walk<'_> {
             }
             if cut.contains(&around) && leads_to_history(&node.path.0[tree.nodes[around].path.0.len()..]) {
                 tree.nodes[at].rare.verdict = Some(Verdict::Park(NEEDS_SHALLOW.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the objects of the git directory at a node, with those of the layer.
+    fn history(&self, tree: &LayerTree, git_dir: usize) -> Result<Option<History<'_>>, IoFailure> {
+        let node = &tree.nodes[git_dir];
+        let Some(base) = lower_path(node) else { return Ok(None) };
+        History::of([(self.base, base), (self.upper, &node.path.0)], id_lengths)
+    }
+
+    /// Returns the texts of a file of a git directory in the layer and in the workspace. One that is not there is empty;
+    /// `None` for one that cannot be read.
+    fn texts(&self, node: &Node) -> Result<Option<[Vec<u8>; 2]>, IoFailure> {
+        let read = |tree, path: &[u8]| self.version(tree, path, &Class::GitState(PACKED));
+        let is_file = |kind| kind == EntryType::File;
+        let new = if node.role == Role::Entry { read(self.upper, &node.path.0)? } else { Version::Absent };
+        let old = node.covers.as_ref().filter(|old| is_file(old.meta.kind));
+        let old = old.map_or(Ok(Version::Absent), |old| read(self.base, &old.at.0))?;
+        Ok(match [new, old].map(text) {
+            [Some(new), Some(old)] => Some([new, old]),
+            _ => None,
+        })
+    }
+
+    /// Returns how far the history of the commits leads that a `shallow` loses.
+    fn reach_of_shallow(&self, tree: &LayerTree, at: usize) -> Result<Reach, IoFailure> {
+        let Some([new, old]) = self.texts(&tree.nodes[at])? else { return Ok(Reach::Unknown) };
+        let ends: HashSet<&[u8]> = words(&new).collect();
+        let lost: Vec<&[u8]> = words(&old).filter(|id| !ends.contains(id)).collect();
+        let history = self.history(tree, tree.nodes[at].parent)?;
+        Ok(history.map_or(Reach::Unknown, |mut history| history.reach(&lost, &ends)))
+    }
+
+    /// Parks the refs and reflogs whose history is not whole while the `shallow` of the workspace stays.
+    fn hold_broken(&self, tree: &mut LayerTree, shallow: usize) -> Result<(), IoFailure> {
+        let git_dir = tree.nodes[shallow].parent;
+        let Some([_, ends]) = self.texts(&tree.nodes[shallow])? else { return Ok(()) };
+        let ends: HashSet<&[u8]> = words(&ends).collect();
+        let mut history = self.history(tree, git_dir)?;
+        let top = tree.nodes[git_dir].path.clone();
+        for at in 1..tree.nodes.len() {
+            let node = &tree.nodes[at];
+            let waits = matches!(node.rare.verdict, Some(Verdict::Park(_) | Verdict::LeaveOut));
+            let is_beneath = || is_beneath(&node.path.0, &top.0) && leads_to_history(&node.path.0[top.0.len()..]);
+            if waits || node.same_content || !is_file(node) || !is_beneath() {
+                continue;
+            }
+            let reach = match (self.texts(node)?, &mut history) {
+                (Some([new, old]), Some(history)) => {
+                    let known: HashSet<&[u8]> = words(&old).collect();
+                    let new: Vec<&[u8]> = words(&new).filter(|id| !known.contains(id)).collect();
+                    history.reach(&new, &ends)
+                }
+                _ => Reach::Unknown,
+            };
+            if reach != Reach::Whole {
+                tree.nodes[at].rare.verdict = Some(Verdict::Park(NO_HISTORY.to_owned()));
             }
         }
         Ok(())
@@ -96,6 +177,20 @@ fn notes_fetch(tree: &LayerTree, git_dir: usize) -> bool {
 
 fn is_file(node: &Node) -> bool {
     node.role == Role::Entry && node.meta.kind == EntryType::File
+}
+
+/// Returns the text of a file; none of one that is not there.
+fn text(version: Version) -> Option<Vec<u8>> {
+    match version {
+        Version::Bytes(text) => Some(text),
+        Version::Absent => Some(Vec::new()),
+        Version::Unreadable => None,
+    }
+}
+
+/// Returns the words of a text, among them the object ids of a file of git.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|word| matches!(word.len(), 40 | 64))
 }
 
 fn adds(new: &Version, old: &Version) -> bool {

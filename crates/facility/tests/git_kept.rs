@@ -13,7 +13,7 @@ use repository::{
     accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, scene_with_work, waits_after,
 };
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A clone with a branch `other` that conflicts with `main`, and an edit that nobody committed.
 fn edited_scene() -> Scene {
@@ -427,6 +427,78 @@ fn a_history_that_is_fetched_to_its_end_comes_unasked() {
         let told = git(&ws, &["log", "--oneline", "--all"]) + &git(&ws, &["fsck"]);
         assert!(!told.contains("fatal") && !told.contains("missing"), "{told}");
     }
+}
+
+/// Adds a commit to the branch of the origin by another clone.
+fn push_more(scene: &Scene) {
+    let other = scene.path("other");
+    fs::write(other.join("f"), "4").unwrap();
+    git(&other, &["commit", "-q", "-a", "-m", "4"]);
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+}
+
+/// The fetch brings objects, and none of the history that `shallow` ended.
+#[test]
+fn a_fetch_without_the_shallow_file_breaks_no_history() {
+    const REF: &str = ".git/refs/remotes/origin/main";
+    let (scene, _) = cut_off();
+    let ws = scene.ws();
+    accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
+    let before = git(&ws, &["rev-parse", "origin/main"]);
+    push_more(&scene);
+    let layer = run_with(&scene, |upper| {
+        let missing = git(upper, &["cat-file", "-p", "origin/main"]);
+        let parent = missing.lines().find(|line| line.starts_with("parent")).unwrap();
+        drop(git(upper, &["fetch", "-q", "origin"]));
+        fs::remove_file(upper.join(".git/shallow")).unwrap();
+        let tree = git(upper, &["rev-parse", "HEAD^{tree}"]);
+        let text = format!("tree {tree}{parent}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n");
+        fs::write(upper.join("commit"), text).unwrap();
+        let id = git(upper, &["hash-object", "-t", "commit", "-w", "commit"]);
+        fs::write(upper.join(".git/refs/heads/broken"), id).unwrap();
+        git(upper, &["branch", "good"]);
+    });
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(parked(&result), [".git/refs/heads/broken", ".git/shallow"], "{result:?}");
+    let why = |path: &str| result.parked.iter().find(|one| one.path.0 == path.as_bytes()).unwrap().protected.clone();
+    assert!(why(".git/shallow").is_some_and(|why| why.contains("are not there")), "{result:?}");
+    assert!(ws.join(".git/shallow").exists());
+    assert_ne!(git(&ws, &["rev-parse", "origin/main"]), before, "{REF} has its history");
+    let told = git(&ws, &["log", "--oneline", "--all"]) + &git(&ws, &["fsck"]);
+    assert!(!["fatal", "missing", "broken", "error"].iter().any(|word| told.contains(word)), "{told}");
+    assert!(ws.join(".git/refs/heads/good").exists());
+}
+
+/// Commits lie in packs as well, whole and as deltas.
+#[test]
+fn a_history_comes_to_its_end_in_packs() {
+    let (scene, _) = cut_off();
+    let ws = scene.ws();
+    let other = scene.path("other");
+    for number in 0..30 {
+        let message = format!("{number}\n\n{}", "a long message of which deltas are made\n".repeat(20));
+        git(&other, &["commit", "-q", "--allow-empty", "-m", &message]);
+    }
+    git(&other, &["repack", "-q", "-a", "-d", "-f"]);
+    let packed = git(&other, &["verify-pack", "-v", &format!("{}", index_of(&other).display())]);
+    assert!(packed.lines().any(|line| line.contains(" commit ") && line.split_whitespace().count() == 7), "{packed}");
+    git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    accept(&scene, &Rules { accept_protected: true, ..Rules::default() });
+    git(&ws, &["fetch", "-q", "--depth", "1", "origin"]);
+    let layer = run_git(
+        &scene,
+        &[&["-c", "fetch.unpackLimit=1", "fetch", "-q", "--unshallow", "origin"], &["repack", "-q", "-a", "-d"]],
+    );
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    assert!(!ws.join(".git/shallow").exists());
+    let told = git(&ws, &["log", "--oneline", "origin/main"]) + &git(&ws, &["fsck"]);
+    assert!(told.lines().count() > 30 && !told.contains("fatal") && !told.contains("missing"), "{told}");
+}
+
+fn index_of(repository: &Path) -> PathBuf {
+    let all = fs::read_dir(repository.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    all.into_iter().find(|path| path.extension().is_some_and(|end| end == "idx")).unwrap()
 }
 
 /// A directory that was not looked through may hold a repository, and the reason does not say that it does.

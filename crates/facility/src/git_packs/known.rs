@@ -44,6 +44,32 @@ fn read(file: File, size: u64, format: Format, path: &[u8]) -> Result<Option<Pac
     Ok(PackIndex::parse(bytes, format))
 }
 
+/// Returns the path of an object among those with files of their own.
+pub(super) fn loose_name(id: &[u8]) -> Vec<u8> {
+    let digits: Vec<u8> =
+        id.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect();
+    let (directory, name) = digits.split_at(digits.len().min(2));
+    join(directory, name)
+}
+
+/// Returns the object format of a repository of the workspace; `None` where its configuration leaves it open.
+pub(super) fn format_of(
+    base: &Workspace,
+    git_dir: &[u8],
+    id_lengths: fn(&[u8]) -> Vec<usize>,
+) -> Result<Option<Format>, IoFailure> {
+    let config = match base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"config")) {
+        Ok(text) => text,
+        Err(error) if is_no_way(&error) => None,
+        Err(error) => return Err(error).doing("read the configuration of", git_dir),
+    };
+    Ok(match id_lengths(config.as_deref().unwrap_or_default())[..] {
+        [length] if length == Format::Sha1.id_length() => Some(Format::Sha1),
+        [length] if length == Format::Sha256.id_length() => Some(Format::Sha256),
+        _ => None,
+    })
+}
+
 /// The objects of a repository of the workspace.
 pub(super) struct Known<'a> {
     base: &'a Workspace,
@@ -62,16 +88,7 @@ impl<'a> Known<'a> {
         git_dir: &[u8],
         id_lengths: fn(&[u8]) -> Vec<usize>,
     ) -> Result<Self, IoFailure> {
-        let config = match base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"config")) {
-            Ok(text) => text,
-            Err(error) if is_no_way(&error) => None,
-            Err(error) => return Err(error).doing("read the configuration of", git_dir),
-        };
-        let format = match id_lengths(config.as_deref().unwrap_or_default())[..] {
-            [length] if length == Format::Sha1.id_length() => Some(Format::Sha1),
-            [length] if length == Format::Sha256.id_length() => Some(Format::Sha256),
-            _ => None,
-        };
+        let format = format_of(base, git_dir, id_lengths)?;
         Ok(Self { base, objects: join(git_dir, b"objects"), format, packs: None, left: Cell::new(MAX_INDEXES) })
     }
 
@@ -93,10 +110,7 @@ impl<'a> Known<'a> {
 
     /// Reports whether the workspace has an object as a file of its own.
     pub(super) fn is_loose(&self, id: &[u8]) -> Result<bool, IoFailure> {
-        let digits: Vec<u8> =
-            id.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect();
-        let Some((directory, name)) = digits.split_at_checked(2) else { return Ok(false) };
-        self.has(&join(&join(&self.objects, directory), name))
+        self.has(&join(&self.objects, &loose_name(id)))
     }
 
     fn has(&self, path: &[u8]) -> Result<bool, IoFailure> {

@@ -41,7 +41,7 @@ pub(crate) fn verify<S: Source + ?Sized>(
 }
 
 /// Reads `KIND SIZE`.
-fn parse(header: &[u8]) -> Option<(Kind, u64)> {
+pub(super) fn parse(header: &[u8]) -> Option<(Kind, u64)> {
     let blank = header.iter().position(|byte| *byte == b' ')?;
     let digits = &header[blank + 1..];
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);

@@ -11,7 +11,7 @@ use super::problem::{Bound, Budget, MAX_HELD, Problem};
 /// Bytes before the first object: `PACK`, a version and the number of objects.
 const HEADER: usize = 12;
 /// Bytes that the header of an object has at most: its size, and the id or distance of its base.
-const MAX_OBJECT_HEADER: usize = 10 + 32;
+pub(super) const MAX_OBJECT_HEADER: usize = 10 + 32;
 /// Objects of the largest pack that is verified: their table takes some 40 bytes for each.
 const MAX_OBJECTS: usize = 2 << 20;
 /// Stands for no object.
@@ -150,19 +150,19 @@ fn entry<S: Source + ?Sized>(
 }
 
 /// Reads from the front of an object.
-struct Header<'a> {
-    bytes: &'a [u8],
-    used: usize,
+pub(super) struct Header<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) used: usize,
 }
 
 impl<'a> Header<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.used..self.used + count)?;
         self.used += count;
         Some(taken)
     }
 
-    fn kind_and_size(&mut self) -> Option<(u8, u64)> {
+    pub(super) fn kind_and_size(&mut self) -> Option<(u8, u64)> {
         let mut byte = self.take(1)?[0];
         let (kind, mut size, mut shift) = (byte >> 4 & 7, u64::from(byte & 0xf), 4);
         while byte & 0x80 != 0 {
@@ -177,7 +177,7 @@ impl<'a> Header<'a> {
     }
 
     /// Reads how far before a delta its base begins.
-    fn distance(&mut self) -> Option<u64> {
+    pub(super) fn distance(&mut self) -> Option<u64> {
         let mut byte = self.take(1)?[0];
         let mut distance = u64::from(byte & 0x7f);
         while byte & 0x80 != 0 {
