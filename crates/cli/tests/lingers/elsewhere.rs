@@ -68,6 +68,28 @@ fn a_container_never_takes_a_sandbox_outside_for_gone() {
 }
 
 #[test]
+fn a_kill_in_another_container_is_not_said_to_be_a_reboot() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let held = kill_and_leave(&bench, &["--changes", "commit"], &bench.workspace);
+        held.let_go();
+        let file = bench.state.join("runs").join(recorded(&bench));
+        let record = std::fs::read_to_string(&file).unwrap();
+        // Its nexus was killed after it had seen the end of the sandbox.
+        let (first, end) = (record.find(",\"first\"").unwrap(), record.rfind('}').unwrap());
+        std::fs::write(&file, format!("{}{}}}", &record[..first], " ".repeat(end - first))).unwrap();
+        let list = elsewhere(&bench, &["changes", "list"], false);
+        let said = stderr(&list);
+        assert!(said.contains("its changes are parked"), "{}: {said}", bench.who());
+        assert!(said.contains("not known whether its machine went down"), "{}: {said}", bench.who());
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0), "{}", bench.who());
+        assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+    }
+}
+
+#[test]
 fn a_direct_run_of_a_container_stops_runs_outside() {
     if !needs_root() {
         return;

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::notices::{Notify, tell_leftovers};
 use crate::plan::resolve::ResolvedRun;
 use crate::recover::remove::remove;
+use crate::state::container::ContainerId;
 use crate::state::note::{self, RunNote};
 use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Spares};
 use nexus_model::plan::Writes;
@@ -63,6 +64,7 @@ fn note_run(layer: &Layer, run: &ResolvedRun) -> io::Result<()> {
         argv: run.plan.argv.clone(),
         origin: Some(layer.origin()),
         boot: note::boot_id(),
+        container: ContainerId::here().ok(),
         in_memory: matches!(run.plan.workspace.writes, Writes::MemoryLayer { .. }),
         cut_short: None,
         protect: run.protect.clone(),

@@ -10,6 +10,7 @@
 //! read counts as the sandbox. Of another pid namespace or machine nothing is known: a container may have a boot id of its
 //! own, and another machine a home that is shared.
 
+use crate::state::container::ContainerId;
 use crate::state::note::boot_id;
 use nexus_facility::state_file;
 use nexus_model::RunId;
@@ -19,7 +20,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -29,12 +29,10 @@ pub struct Left {
     pid: i32,
     /// Time of its start in clock ticks since the boot (proc_pid_stat(5), field 22); `None` where /proc hides it.
     started: Option<u64>,
-    /// Inode of the pid namespace in which the number counts.
-    namespace: u64,
     boot: Option<String>,
-    /// The id of the machine; `None` where it has none.
-    #[serde(default)]
-    machine: Option<String>,
+    /// The container in which the number counts.
+    #[serde(flatten)]
+    container: ContainerId,
 }
 
 /// The answer to whether a sandbox is there.
@@ -55,8 +53,7 @@ impl Left {
         match info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()) {
             None | Some(-1) => Ok(None),
             Some(pid) if pid > 0 => {
-                let (started, namespace) = (started(pid)?, namespace()?);
-                Ok(Some(Self { pid, started, namespace, boot: boot_id(), machine: machine_id() }))
+                Ok(Some(Self { pid, started: started(pid)?, boot: boot_id(), container: ContainerId::here()? }))
             }
             Some(_) => Err(io::Error::other("the sandbox has no process number here")),
         }
@@ -74,7 +71,7 @@ impl Left {
 
     /// Reports whether the process is there, and waits until `until` for its end.
     pub fn presence(&self, until: Instant) -> io::Result<Presence> {
-        if self.namespace != namespace()? || self.machine != machine_id() {
+        if self.container != ContainerId::here()? {
             return Ok(Presence::Unknown);
         }
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(Presence::Unknown) };
@@ -142,17 +139,6 @@ fn unfinished(path: &Path) -> PathBuf {
 /// Returns the path of the file of a run.
 pub fn place(runs: &Path, run: RunId) -> PathBuf {
     runs.join(format!("{run}.left"))
-}
-
-fn namespace() -> io::Result<u64> {
-    Ok(std::fs::metadata("/proc/self/ns/pid")?.ino())
-}
-
-fn machine_id() -> Option<String> {
-    let text = state_file::read(Path::new("/etc/machine-id"), 64).ok()?;
-    // An image has an empty file, or this word, until its first boot (machine-id(5)).
-    let text = String::from_utf8(text).ok()?;
-    Some(text.trim().to_owned()).filter(|id| !id.is_empty() && id != "uninitialized")
 }
 
 /// Returns the time of a process's start; `None` where /proc does not show the process. One that is only waited for has
@@ -225,8 +211,11 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let left = Left { boot: Some("another".to_owned()), ..of_child(&child) };
         let presence = |left: Left| left.presence(Instant::now()).unwrap();
-        assert_eq!(presence(Left { namespace: left.namespace + 1, ..left.clone() }), Presence::Unknown, "a container");
-        assert_eq!(presence(Left { machine: Some("b".to_owned()), ..left.clone() }), Presence::Unknown, "a machine");
+        let of = |container| presence(Left { container, ..left.clone() });
+        let here = left.container.clone();
+        let namespace = here.namespace + 1;
+        assert_eq!(of(ContainerId { namespace, ..here.clone() }), Presence::Unknown, "a container");
+        assert_eq!(of(ContainerId { machine: Some("b".to_owned()), ..here }), Presence::Unknown, "a machine");
         assert_eq!(presence(left.clone()), Presence::There, "the process is the same one");
         child.kill().unwrap();
         child.wait().unwrap();

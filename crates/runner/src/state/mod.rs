@@ -8,6 +8,7 @@
 //! ```
 
 pub mod commit_lock;
+pub mod container;
 pub mod directory;
 pub mod generated;
 pub mod identity;

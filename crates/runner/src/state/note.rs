@@ -6,6 +6,7 @@
 //!    └─ the layer is thrown away: renamed to run.gone first, so that a half-removed layer never looks like a review
 //! ```
 
+use crate::state::container::ContainerId;
 use crate::state::identity::DirectoryId;
 use nexus_facility::{FsTime, LayerMode, LayerOrigin, state_file};
 use nexus_model::ByteText;
@@ -34,6 +35,9 @@ pub struct RunNote {
     /// The boot of the machine in which the run started.
     #[serde(default)]
     pub boot: Option<String>,
+    /// The container in which the run started; older versions did not write it.
+    #[serde(default)]
+    pub container: Option<ContainerId>,
     /// Reports that the layer was in memory, so that a killed run leaves nothing of it.
     #[serde(default)]
     pub in_memory: bool,
@@ -50,6 +54,8 @@ pub enum CutShort {
     Killed,
     /// The machine went down, and files that were written shortly before may be empty.
     Rebooted,
+    /// `nexus` ended before the run was settled, in another container, on another machine or in another boot.
+    Unknown,
     /// The layer was in memory and only a part of it could be copied to the disk.
     Partial,
     /// The run ended before the kernel had taken its killed sandbox apart.
@@ -63,6 +69,10 @@ impl CutShort {
             Self::Killed => "nexus was killed while the command ran, so the changes may be incomplete",
             Self::Rebooted => {
                 "the machine went down while the command ran, so files may be incomplete or empty: look at each"
+            }
+            Self::Unknown => {
+                "the command was cut short, and it is not known whether its machine went down, so files may be incomplete \
+                 or empty: check each"
             }
             Self::Partial => {
                 "the changes were in memory and only a part of them could be copied to the disk: deletions and renames are \
@@ -104,12 +114,15 @@ impl RunNote {
         Ok(LayerOrigin::guessed(mode, started))
     }
 
-    /// Says why a layer that its run left behind may be incomplete.
+    /// Says why a layer that its run left behind may be incomplete. Another boot id is a reboot only where the run
+    /// started in this very container: another one may have a boot id of its own.
     pub fn cut_by_kill(&self) -> CutShort {
+        let (Some(then), Some(now)) = (&self.boot, &boot_id()) else { return CutShort::Unknown };
         match () {
-            () if self.boot.is_none() || self.boot != boot_id() => CutShort::Rebooted,
-            () if self.was_left() => CutShort::Left,
-            () => CutShort::Killed,
+            () if then == now && self.was_left() => CutShort::Left,
+            () if then == now => CutShort::Killed,
+            () if self.container.as_ref().is_some_and(ContainerId::is_certainly_here) => CutShort::Rebooted,
+            () => CutShort::Unknown,
         }
     }
 
@@ -208,8 +221,29 @@ mod tests {
     #[test]
     fn another_boot_is_told_from_a_kill() {
         let mut note = note();
-        assert_eq!(note.cut_by_kill(), CutShort::Rebooted);
         note.boot = boot_id();
         assert_eq!(note.cut_by_kill(), CutShort::Killed);
+        note.cut_short = Some(CutShort::Left);
+        assert_eq!(note.cut_by_kill(), CutShort::Left);
+        note.boot = Some("another".to_owned());
+        let here = ContainerId { machine: Some("a machine".to_owned()), ..ContainerId::here().unwrap() };
+        note.container = ContainerId::here().ok().filter(|here| here.machine.is_some());
+        let expected = if note.container.is_some() { CutShort::Rebooted } else { CutShort::Unknown };
+        assert_eq!(note.cut_by_kill(), expected);
+        note.container = Some(here);
+        assert_eq!(note.cut_by_kill(), CutShort::Unknown, "another machine");
+    }
+
+    #[test]
+    fn another_boot_id_in_another_container_is_not_a_reboot() {
+        let mut note = note();
+        assert_eq!(note.cut_by_kill(), CutShort::Unknown, "version 0.1");
+        note.boot = Some("another".to_owned());
+        assert_eq!(note.cut_by_kill(), CutShort::Unknown, "a version that wrote no container");
+        let here = ContainerId::here().unwrap();
+        note.container = Some(ContainerId { namespace: here.namespace + 1, ..here.clone() });
+        assert_eq!(note.cut_by_kill(), CutShort::Unknown);
+        note.container = Some(ContainerId { machine: None, ..here });
+        assert_eq!(note.cut_by_kill(), CutShort::Unknown, "the machine has no id");
     }
 }

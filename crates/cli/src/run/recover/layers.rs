@@ -66,7 +66,7 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
     match why {
         CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {look}.")),
         CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {look}.")),
-        CutShort::Rebooted | CutShort::Partial => {
+        CutShort::Rebooted | CutShort::Unknown | CutShort::Partial => {
             tell(&format!("The run {run} was killed; its changes are parked: {look}. But {}.", why.text()));
         }
     }
