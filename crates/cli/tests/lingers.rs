@@ -6,6 +6,8 @@
 mod elsewhere;
 #[path = "lingers/held.rs"]
 mod held;
+#[path = "lingers/set_up.rs"]
+mod set_up;
 mod support;
 
 use held::{Held, TAKER, first_of, is_dead, may_trace, state_of};

@@ -4,6 +4,7 @@ use crate::ChannelError;
 use nexus_channel::frames::ExecStage;
 use nexus_model::exit::{NOT_EXECUTABLE, NOT_FOUND};
 use nexus_model::proof::ProofItem;
+use std::time::Duration;
 
 /// The command did not start, and why.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,12 @@ pub enum NotStarted {
     /// The channel ended before anything was said.
     #[error("the sandbox ended before it could say why: {0}")]
     Lost(#[from] ChannelError),
+    /// No start was reported in time.
+    #[error("the sandbox reported no start of the command within {} s, and was ended", within.as_secs_f32())]
+    Silent {
+        /// Time that a set-up has.
+        within: Duration,
+    },
     /// The guest did not keep to the protocol.
     #[error("the guest said {0}, which does not belong here")]
     Protocol(String),

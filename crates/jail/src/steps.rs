@@ -181,6 +181,8 @@ impl StepError {
 pub struct Faults {
     #[cfg(feature = "inject")]
     fail: Option<Step>,
+    #[cfg(feature = "inject")]
+    stop: Option<Step>,
 }
 
 impl Faults {
@@ -188,7 +190,14 @@ impl Faults {
     #[cfg(feature = "inject")]
     #[must_use]
     pub fn failing(step: Step) -> Self {
-        Self { fail: Some(step) }
+        Self { fail: Some(step), stop: None }
+    }
+
+    /// Lets one step never end.
+    #[cfg(feature = "inject")]
+    #[must_use]
+    pub fn stopping(step: Step) -> Self {
+        Self { fail: None, stop: Some(step) }
     }
 
     /// Runs before each step.
@@ -196,6 +205,9 @@ impl Faults {
     pub fn check(self, step: Step) -> Result<(), StepError> {
         if self.fail == Some(step) {
             return Err(StepError::new(step, "made to fail by a test"));
+        }
+        while self.stop == Some(step) {
+            std::thread::sleep(std::time::Duration::from_secs(1));
         }
         Ok(())
     }

@@ -151,6 +151,12 @@ fn driver_with(uid_base: u32) -> Namespace {
         driver.faults = nexus_driver_namespace::Faults::failing(step);
     }
     #[cfg(feature = "inject")]
+    if let Ok(name) = std::env::var("NEXUS_INJECT_STOP")
+        && let Some(step) = nexus_driver_namespace::Step::by_name(&name)
+    {
+        driver.faults = nexus_driver_namespace::Faults::stopping(step);
+    }
+    #[cfg(feature = "inject")]
     if let Some(file) = std::env::var_os("NEXUS_INJECT_CORE_PATTERN") {
         driver.core_pattern = file.into();
     }

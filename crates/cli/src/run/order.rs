@@ -157,6 +157,9 @@ pub fn start_failure(error: &StartError) -> Failure {
 pub fn not_started_failure(reason: &NotStarted) -> Failure {
     let hint = match reason {
         NotStarted::SetUp { step, errno, .. } => step_hint(step, *errno),
+        NotStarted::Silent { .. } => {
+            "A process outside stopped or froze the sandbox, a mount does not answer, or this machine is very slow. Run it again."
+        }
         NotStarted::Proof { .. } => "nothing was run; nexus doctor shows what this machine enforces",
         _ => "nothing was run; nexus doctor shows what works here",
     };

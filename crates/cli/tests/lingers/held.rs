@@ -91,11 +91,19 @@ pub struct Frozen {
 
 impl Frozen {
     pub fn freeze(freezer: &Path, pid: u32) -> Self {
+        Self::freeze_if_there(freezer, pid).unwrap()
+    }
+
+    /// The same for a process that may have ended.
+    pub fn freeze_if_there(freezer: &Path, pid: u32) -> Option<Self> {
         let group = freezer.join(format!("nexus-test-{}", random()));
         std::fs::create_dir(&group).unwrap();
-        std::fs::write(group.join("cgroup.procs"), pid.to_string()).unwrap();
         std::fs::write(group.join("freezer.state"), "FROZEN").unwrap();
-        Self { group, pid }
+        if std::fs::write(group.join("cgroup.procs"), pid.to_string()).is_ok() {
+            return Some(Self { group, pid });
+        }
+        std::fs::remove_dir(&group).unwrap();
+        None
     }
 
     /// Lets a process that was killed end.

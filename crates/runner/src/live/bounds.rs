@@ -14,8 +14,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+/// Time in which a sandbox reports the start of its command: a set-up takes milliseconds, also on a busy machine seldom a
+/// second.
+const SET_UP_WITHIN: Duration = Duration::from_secs(60);
+
+/// Returns the time that a set-up has.
+#[must_use]
+pub fn set_up_within() -> Duration {
+    #[cfg(feature = "inject")]
+    if let Some(ms) = std::env::var("NEXUS_INJECT_SET_UP_MS").ok().and_then(|ms| ms.parse().ok()) {
+        return Duration::from_millis(ms);
+    }
+    SET_UP_WITHIN
+}
+
 /// Bounds a run.
 pub struct Bounds {
+    /// The time until the start has to be reported.
+    pub set_up: Duration,
     /// The time until SIGTERM.
     pub timeout: Option<Duration>,
     /// The time from SIGTERM to SIGKILL.

@@ -26,6 +26,12 @@ pub(super) struct End {
     is_reported: bool,
 }
 
+/// Reports whether a command that ran has its work in a layer in memory. Its output can come before its start is reported.
+pub fn keeps_work(sandbox: &Sandbox, outcome: &Outcome) -> bool {
+    let has_run = outcome.spawned.is_some() || outcome.first_output.is_some();
+    has_run && (outcome.layer.is_some() || sandbox.changes.has_descriptor())
+}
+
 /// The thing to do about a sandbox that is not gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linger {
@@ -71,9 +77,9 @@ impl End {
         self.ended.or(self.killed).filter(|_| !self.is_reported).map(|at| at + GONE_WITHIN)
     }
 
-    /// Returns the time at which a killed sandbox is left to a later command. A layer in memory would be gone with this process.
+    /// Returns the time at which a killed sandbox is left to a later command. The work in a layer in memory would be gone
+    /// with this process.
     fn leave_at(&self, sandbox: &Sandbox, outcome: &Outcome) -> Option<Instant> {
-        let may_leave = outcome.spawned.is_some() && outcome.layer.is_none() && !sandbox.changes.has_descriptor();
-        self.killed.filter(|_| may_leave).map(|at| at + GONE_WITHIN)
+        self.killed.filter(|_| !keeps_work(sandbox, outcome)).map(|at| at + GONE_WITHIN)
     }
 }

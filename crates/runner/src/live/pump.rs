@@ -10,6 +10,7 @@
 //! names what else is waited for; nothing waits for an attendant that takes nothing.
 
 mod guest;
+mod set_up;
 
 use crate::live::attendant::{Attendant, Interrupts, NetworkServer};
 use crate::live::bounds::{Bounds, Broken, Ends, Outcome};
@@ -170,8 +171,8 @@ impl<A: Attendant> Pump<'_, A> {
                 Source::Attendant(token) => self.attendant.ready(token, found, &mut self.inside)?,
             }
         }
-        self.read_what_was_left()?;
         self.clock()?;
+        self.read_what_was_left()?;
         self.attendant.tick(Instant::now(), &mut self.inside)?;
         self.act()
     }
@@ -237,7 +238,7 @@ impl<A: Attendant> Pump<'_, A> {
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
         let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.is_dead);
         let own = [timeout, self.kill_at, next_look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
-        own.into_iter().chain([guest, self.attendant.next_event()]).flatten().min()
+        own.into_iter().chain([self.set_up_until()]).chain([guest, self.attendant.next_event()]).flatten().min()
     }
 
     /// Returns the time at which an attendant that takes nothing is no longer waited for: every process of the sandbox is dead,
@@ -360,6 +361,7 @@ impl<A: Attendant> Pump<'_, A> {
             self.bounds.was_ended.store(true, Ordering::SeqCst);
             self.ask_to_end(ExitReason::Timeout, SIGTERM, self.bounds.grace, true)?;
         }
+        self.check_set_up(now)?;
         if self.give_up_at().is_some_and(|at| now >= at) {
             self.out = None;
             self.err = None;

@@ -4,6 +4,7 @@ use crate::causes::chain;
 use crate::live::attendant::{Attendant, NetworkServer};
 use crate::live::bounds::{Broken, Outcome};
 use crate::live::disk;
+use crate::live::lingers::keeps_work;
 use crate::net::service::Service;
 use crate::notices::Notice;
 use crate::run::error::RunError;
@@ -141,15 +142,11 @@ fn lingers_on(
     outcome: Option<&Outcome>,
     has_failed: bool,
 ) -> Result<bool, RunError> {
-    match outcome {
-        Some(outcome)
-            if has_failed && held.has_started && outcome.layer.is_none() && !sandbox.changes.has_descriptor() =>
-        {
-            lingers::outlives_a_kill(&*sandbox.process, &|notice| held.around.frontend.tell(notice))
-                .map_err(|error| RunError::internal("ending the sandbox", &error))
-        }
-        outcome => Ok(outcome.is_some_and(|outcome| outcome.lingers)),
+    if !has_failed || outcome.is_some_and(|outcome| keeps_work(sandbox, outcome)) {
+        return Ok(outcome.is_some_and(|outcome| outcome.lingers));
     }
+    lingers::outlives_a_kill(&*sandbox.process, &|notice| held.around.frontend.tell(notice))
+        .map_err(|error| RunError::internal("ending the sandbox", &error))
 }
 
 fn concluded(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>> {

@@ -1,7 +1,7 @@
 //! Gives a command its streams and its bounds, and runs it to its end.
 
 use crate::live::attendant::{Attendant, NetworkServer};
-use crate::live::bounds::{Bounds, Broken, Ends, Look, Outcome};
+use crate::live::bounds::{Bounds, Broken, Ends, Look, Outcome, set_up_within};
 use crate::live::covers::Covers;
 use crate::live::disk::Measured;
 use crate::live::{pipes, pump};
@@ -35,6 +35,7 @@ pub fn pumped<A: Attendant>(
     meanwhile: impl FnOnce(),
 ) -> Result<Outcome, Broken> {
     let bounds = Bounds {
+        set_up: set_up_within(),
         timeout: run.timeout,
         grace: run.grace,
         watch_memory: run.plan.limits.memory_bytes.is_some(),
