@@ -155,8 +155,8 @@ enum Writes {
     AtStart,
     /// When there is output, which it cannot pass on.
     AtOutput,
-    /// At once, and then it fails.
-    AtOnce,
+    /// At the first turn, and then it fails.
+    Immediately,
 }
 
 /// An attendant that writes a file to the layer.
@@ -206,8 +206,8 @@ impl Attendant for Writer {
     }
 
     fn tick(&mut self, _: Instant, _: &mut SandboxControl) -> io::Result<()> {
-        self.writes(Writes::AtOnce)?;
-        if self.writes == Writes::AtOnce { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        self.writes(Writes::Immediately)?;
+        if self.writes == Writes::Immediately { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
     fn give_up(&mut self, _: &mut SandboxControl) {}
@@ -343,7 +343,7 @@ fn output_shows_that_the_command_ran_before_its_start_is_reported() {
 fn work_in_a_layer_stays_also_when_no_start_was_seen() {
     let place = Place::new();
     let run = place.resolved(&["wait"], ChangeMode::Commit);
-    let failed = ended(&run, &Fake::new(Script::Vanishes), Some("new"), Writes::AtOnce).unwrap_err();
+    let failed = ended(&run, &Fake::new(Script::Vanishes), Some("new"), Writes::Immediately).unwrap_err();
     assert!(failed.error.to_string().contains("left work that was not settled"), "{}", failed.error);
     let layer = run.plan.run_id.to_string();
     assert_eq!(left_on_disk(&run), [layer.clone(), layer], "the record and the layer");
