@@ -32,7 +32,7 @@ pub struct Report {
     direct: bool,
     unprotected: Vec<ByteText>,
     changes_by_file: Option<String>,
-    note: Option<String>,
+    notes: Vec<String>,
     problem: Option<Failure>,
     receipt: Option<Result<Issued, Failure>>,
     /// Advice about limits of the sandbox that the command met.
@@ -55,7 +55,7 @@ impl Report {
             direct: direct.is_some(),
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             changes_by_file: order.changes_by_file.clone(),
-            note: run.remark.take().map(remark),
+            notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
             hints,
@@ -144,7 +144,7 @@ impl Report {
         for hint in &self.hints {
             lines.add(&hint.message);
         }
-        if let Some(note) = &self.note {
+        for note in &self.notes {
             lines.add(note);
         }
         match &self.receipt {

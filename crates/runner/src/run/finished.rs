@@ -71,10 +71,10 @@ impl<'a> Finished<'a> {
             }
         };
         if let Some(why) = untidied {
-            report.remark = Some(Remark::Pool { path: held.run.site.places.pool.clone(), why });
+            report.remarks.push(Remark::Pool { path: held.run.site.places.pool.clone(), why });
         }
         if let Err(error) = held.close() {
-            report.remark = Some(Remark::Record { why: error.to_string() });
+            report.remarks.push(Remark::Record { why: error.to_string() });
         }
         Ok(report)
     }

@@ -86,8 +86,8 @@ pub struct RunReport {
     pub uncovered: Option<PathBuf>,
     /// The network, where there was one.
     pub network: Option<NetworkEnd>,
-    /// Something that went wrong beside the run.
-    pub remark: Option<Remark>,
+    /// All that went wrong beside the run.
+    pub remarks: Vec<Remark>,
     /// The receipt, or the reason why there is none.
     pub receipt: Option<Result<Issued, ReceiptError>>,
 }
@@ -126,12 +126,12 @@ impl RunReport {
         let command_exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
         let workspace = run.plan.workspace.source.as_path();
         let left = run.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.left(workspace));
-        let (left, remark) = match left {
-            Ok(left) => (left, None),
-            Err(error) => (Left::default(), Some(Remark::Unseen(error))),
+        let (left, remarks) = match left {
+            Ok(left) => (left, Vec::new()),
+            Err(error) => (Left::default(), vec![Remark::Unseen(error)]),
         };
         // Nobody may take the workspace for one that git can work in.
-        let is_bad = remark.is_some() || left.held.iter().any(|index| index.aside.is_err());
+        let is_bad = !remarks.is_empty() || left.held.iter().any(|index| index.aside.is_err());
         let relative = |path: &PathBuf| ByteText::from(path.strip_prefix(workspace).unwrap_or(path));
         let first_output = outcome.first_output.zip(outcome.spawned);
         let report = Self {
@@ -159,7 +159,7 @@ impl RunReport {
             altered: outcome.altered.iter().map(relative).collect(),
             uncovered: outcome.uncovered,
             network,
-            remark,
+            remarks,
             receipt: None,
         };
         (report, printed)

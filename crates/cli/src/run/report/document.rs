@@ -95,11 +95,16 @@ impl Report {
         if let (None, Some(Err(failure))) = (&self.not_started, &self.receipt) {
             return Some(json!(failure));
         }
-        let message = self.not_started.as_ref().or(self.note.as_ref())?;
-        Some(
-            json!({ "code": if self.not_started.is_some() { "not_started" } else { "left_behind" }, "message": message, "hint": "" }),
-        )
+        match &self.not_started {
+            Some(reason) => Some(json!({ "code": "not_started", "message": reason, "hint": "" })),
+            None => left_behind(&self.notes),
+        }
     }
+}
+
+/// Returns the error of a run beside which something went wrong: all of it in one message.
+fn left_behind(notes: &[String]) -> Option<serde_json::Value> {
+    (!notes.is_empty()).then(|| json!({ "code": "left_behind", "message": notes.join("; "), "hint": "" }))
 }
 
 /// The document that [`Report::document`] builds.
@@ -155,5 +160,18 @@ impl Write for ToCaller {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_went_wrong_beside_a_run_is_in_its_document() {
+        assert_eq!(left_behind(&[]), None);
+        let notes = ["the pool stays".to_owned(), "the record stays".to_owned()];
+        let expected = json!({ "code": "left_behind", "message": "the pool stays; the record stays", "hint": "" });
+        assert_eq!(left_behind(&notes), Some(expected));
     }
 }
