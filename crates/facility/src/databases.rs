@@ -95,10 +95,6 @@ fn hold_part(tree: &mut LayerTree, dirs: &mut LastDir<'_>) -> Result<(), IoFailu
     Ok(())
 }
 
-fn is_log(path: &[u8]) -> bool {
-    LOGS.iter().any(|end| path.len() > end.len() && path.ends_with(end))
-}
-
 fn is_log_of_run(tree: &LayerTree, node: &Node) -> bool {
     is_log(&node.path.0) && node.role == Role::Entry && node.meta.kind == EntryType::File && !is_nothing(tree, node)
 }
