@@ -11,7 +11,7 @@ use crate::beneath::split;
 use crate::fold::fold;
 use crate::git_paths::{git_dir_of_names, git_dir_of_object};
 use crate::plan::State;
-use crate::tied::{databases_of, is_log};
+use crate::tied::{databases_of, is_beside};
 use crate::tree::{LayerTree, Role};
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ impl Turn {
 pub(crate) fn turns(tree: &LayerTree, states: &[State]) -> Vec<Turn> {
     let mut turns = vec![Turn::OldRef; tree.nodes.len()];
     let commits = |at: &usize| states[*at] == State::Commit;
-    let logs = (1..tree.nodes.len()).filter(commits).filter(|at| is_log(&tree.nodes[*at].path.0));
+    let logs = (1..tree.nodes.len()).filter(commits).filter(|at| is_beside(&tree.nodes[*at].path.0));
     let databases: HashSet<&[u8]> = logs.flat_map(|at| databases_of(&tree.nodes[at].path.0)).collect();
     for at in (1..tree.nodes.len()).rev() {
         let node = &tree.nodes[at];
@@ -59,9 +59,9 @@ pub(crate) fn turns(tree: &LayerTree, states: &[State]) -> Vec<Turn> {
                 Turn::OldRef
             } else if fold(split(path).1).as_ref() == b"head" {
                 Turn::Head
-            } else if is_log(path) && node.role != Role::Entry {
+            } else if is_beside(path) && node.role != Role::Entry {
                 Turn::OldLog
-            } else if is_log(path) || databases.contains(&**path) {
+            } else if is_beside(path) || databases.contains(&**path) {
                 Turn::Database
             } else {
                 Turn::Rest

@@ -5,6 +5,15 @@ use crate::git_paths::git_dir_of_names;
 /// Endings of the files that hold pages of a database of SQLite, which lies beside them.
 pub(crate) const LOGS: [&[u8]; 2] = [b"-wal", b"-journal"];
 
+/// Endings of all files beside a database, with the index of its log that its programs share: programs with two of them write over
+/// each other.
+const BESIDE: [&[u8]; 3] = [b"-wal", b"-journal", b"-shm"];
+
+/// Reports whether a file may belong to the database beside it.
+pub(crate) fn is_beside(path: &[u8]) -> bool {
+    databases_of(path).next().is_some()
+}
+
 /// Reports whether a file may hold pages of a database.
 pub(crate) fn is_log(path: &[u8]) -> bool {
     LOGS.iter().any(|end| path.len() > end.len() && path.ends_with(end))
@@ -12,12 +21,12 @@ pub(crate) fn is_log(path: &[u8]) -> bool {
 
 /// Reports whether a path may be of no use without another one.
 pub(crate) fn is_tied(path: &[u8]) -> bool {
-    is_log(path) || git_dir_of_names(path).is_some()
+    is_beside(path) || git_dir_of_names(path).is_some()
 }
 
-/// Returns the databases that a log may belong to.
-pub(crate) fn databases_of(log: &[u8]) -> impl Iterator<Item = &[u8]> {
-    LOGS.iter().filter_map(move |end| log.strip_suffix(*end)).filter(|database| !database.is_empty())
+/// Returns the databases that a file may belong to.
+pub(crate) fn databases_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    BESIDE.iter().filter_map(move |end| path.strip_suffix(*end)).filter(|database| !database.is_empty())
 }
 
 /// Returns the names of the other files of a database, by the name of one of them.
@@ -51,6 +60,7 @@ mod tests {
         };
         assert_eq!(names("d/a"), "d/a-journal d/a-wal");
         assert_eq!(names("d/a-wal"), "d/a d/a-journal d/a-wal-journal d/a-wal-wal");
+        assert_eq!(names("d/a-shm"), "d/a d/a-journal d/a-shm-journal d/a-shm-wal d/a-wal");
         assert!(is_log(b"a-wal") && is_log(b"a-journal") && !is_log(b"-wal") && !is_log(b"a-shm"));
     }
 }

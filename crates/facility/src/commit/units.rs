@@ -2,7 +2,7 @@
 //!
 //! | unit | members |
 //! |---|---|
-//! | a database of SQLite | `NAME`, `NAME-wal`, `NAME-journal`; those without a step are to be as at the start |
+//! | a database of SQLite | `NAME`, `NAME-wal`, `NAME-journal`, `NAME-shm`; logs without a step are to be as at the start |
 //! | a git directory of the workspace | what names its objects: `HEAD`, `index`, `packed-refs`, `refs`, `logs`, … |
 //!
 //! An old log beside a new database damages it, and a ref that is deleted while the new `packed-refs` is kept back takes its
@@ -21,7 +21,7 @@ use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::git_paths::git_dir_of_names;
 use crate::meta::EntryType;
-use crate::tied::{databases_of, is_log, may_be_database, siblings};
+use crate::tied::{databases_of, is_beside, is_log, may_be_database, siblings};
 use std::collections::{HashMap, HashSet};
 use std::io;
 
@@ -106,7 +106,7 @@ impl Units {
         let mut databases: HashSet<Vec<u8>> = HashSet::new();
         for op in steps.each() {
             let op = op?;
-            if let Some(path) = member(&op).filter(|path| is_log(path)) {
+            if let Some(path) = member(&op).filter(|path| is_beside(path)) {
                 databases.extend(databases_of(path).map(<[u8]>::to_vec));
             }
         }
