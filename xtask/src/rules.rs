@@ -70,7 +70,7 @@ const BANNED: &[&str] = &["ring", "openssl-sys"];
 
 /// Number of modules of a crate that stand in circles. A crate that is not listed has none. A number only goes down: a
 /// change that takes a circle out lowers it.
-const IN_CIRCLES: &[(&str, usize)] = &[("cli", 55), ("egress", 30), ("facility", 66)];
+const IN_CIRCLES: &[(&str, usize)] = &[("cli", 55), ("egress", 30), ("facility", 65)];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 

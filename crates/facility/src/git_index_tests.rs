@@ -1,3 +1,4 @@
+use super::format::{EXTENDED, HEADER};
 use super::*;
 
 fn entry(name: &[u8], begin: usize, id: usize) -> Vec<u8> {

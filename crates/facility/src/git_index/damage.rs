@@ -1,7 +1,8 @@
 //! Finds an index that git did not write as it is: one that was emptied, cut off, or rewritten by a program for texts.
 
+use super::format::{MAGIC, SHORT, inspect};
 use super::sha1::sha1;
-use super::{MAGIC, SHORT, inspect};
+
 use crate::beneath::open_file;
 use crate::reads::Reads;
 use rustix::fs::OFlags;

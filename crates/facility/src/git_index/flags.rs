@@ -4,7 +4,8 @@
 //! --assume-unchanged`) or is skipped (`--skip-worktree`, which sparse checkouts set too). A file that is to be added
 //! (`git add --intent-to-add`) is shown.
 
-use super::{Entry, Index, LONG, SHORT, inspect};
+use super::Index;
+use super::format::{Entry, LONG, SHORT, inspect};
 use std::collections::HashSet;
 
 /// Says that an index waits which hides changes.

@@ -3,8 +3,9 @@
 //! Nothing stands between such a run and the index, so it is checked afterwards. git takes a repository without an
 //! index for one with nothing staged, and `git reset` makes the index again from the commit.
 
+use super::format::{LONG, SHORT};
 use super::lengths::lengths_by;
-use super::{Content, LONG, MAX_CONFIG, NAMES, SHORT, problem, read};
+use super::{Content, MAX_CONFIG, NAMES, problem, read};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};

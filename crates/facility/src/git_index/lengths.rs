@@ -1,6 +1,7 @@
 //! Finds the lengths of object ids that the configurations of a git directory allow.
 
-use super::{LONG, MAX_CONFIG, SHORT};
+use super::MAX_CONFIG;
+use super::format::{LONG, SHORT};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
 use crate::gitconfig::{Setting, parse};

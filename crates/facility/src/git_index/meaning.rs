@@ -5,8 +5,9 @@
 //! has an index of its own. What the index of the workspace said when the run began is noted when the layer is parked;
 //! until then it is read from the old index itself ([`crate::index_at_start`]).
 
+use super::format::{EXTENDED, HEADER, LENGTH, LONG, Reader, SHORT, inspect};
 use super::stat_data::{AFTER_MODE, BEFORE_MODE};
-use super::{Content, EXTENDED, LENGTH, LONG, Reader, SHORT, inspect, read};
+use super::{Content, read};
 use crate::beneath::{Doing as _, IoFailure, split};
 use crate::index_at_start::PATH;
 use crate::index_notes::IndexNote;
@@ -68,7 +69,7 @@ fn meaning(bytes: &[u8]) -> Option<String> {
     let makes_sense = |id: &usize| inspect(bytes, *id, &mut |_| {}) == Some(true);
     let lengths: Vec<usize> = [SHORT, LONG].into_iter().filter(makes_sense).collect();
     let [id] = lengths[..] else { return None };
-    let (mut said, mut end) = (Vec::new(), super::HEADER);
+    let (mut said, mut end) = (Vec::new(), HEADER);
     inspect(bytes, id, &mut |entry| {
         end = entry.end;
         let block = &bytes[entry.begin..entry.begin + AFTER_MODE.end + id];

@@ -22,11 +22,13 @@
 //! wait for a later second than the one in the entry would help only where git looks at that time (`core.trustCTime`).
 //! No path is looked up in the working tree: which one belongs to an index, its configuration decides.
 //!
-//! A shared index keeps its checksum, by which the index names it. `git fsck` alone verifies the checksum of an index.
+//! A shared index keeps its checksum, by which the index names it. It is wrong then, and an index that needs such a file comes
+//! with all of its entries ([`super::split`]).
 
+use super::Index;
 use super::damage::has_checksum;
+use super::format::{HEADER, LONG, Reader, SHORT, inspect};
 use super::sha1::sha1;
-use super::{Index, LONG, Reader, SHORT, inspect};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -92,7 +94,7 @@ fn is_older(block: &[u8], written: i64) -> bool {
 
 fn rewritten(new: &[u8], id: usize, believed: &Known<'_>, is_shared: bool) -> Option<Vec<u8>> {
     let (entries, trailer) = new.split_at_checked(new.len().checked_sub(id)?)?;
-    let (mut forgotten, mut end) = (Vec::new(), super::HEADER);
+    let (mut forgotten, mut end) = (Vec::new(), HEADER);
     inspect(new, id, &mut |entry| {
         end = entry.end;
         let block = &new[entry.begin..entry.begin + AFTER_MODE.end + id];
