@@ -4,7 +4,7 @@ use crate::members;
 use nexus_driver::{DestroyError, Found, InventoryError};
 use nexus_jail::cgroup::Hierarchies;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,13 +53,13 @@ pub fn list(owners: Owners) -> Result<Vec<Found>, InventoryError> {
     Ok(found)
 }
 
-/// Ends the sandbox of this mark, and waits until it is gone.
-pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
-    let failed = |source: io::Error| DestroyError::Left { what: format!("the sandbox {mark}"), source };
+/// Ends the sandbox of this label, and waits until it is gone.
+pub fn kill_marked(owners: Owners, label: &str) -> Result<(), DestroyError> {
+    let failed = |source: io::Error| DestroyError::Left { what: format!("the sandbox {label}"), source };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         let processes = marked(owners).map_err(|error| failed(error.source))?;
-        let mut left = processes.iter().filter(|(_, name)| name == mark).peekable();
+        let mut left = processes.iter().filter(|(_, name)| name == label).peekable();
         if left.peek().is_none() {
             return Ok(());
         }
@@ -67,7 +67,8 @@ pub fn kill_marked(owners: Owners, mark: &str) -> Result<(), DestroyError> {
             return Err(failed(io::ErrorKind::TimedOut.into()));
         }
         for (pid, _) in left {
-            match rustix::process::kill_process(*pid, Signal::KILL) {
+            let Some(process) = open_if(*pid, |status| label_of(status, owners) == Some(label)) else { continue };
+            match pidfd_send_signal(&process, Signal::KILL) {
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(error) => return Err(failed(error.into())),
             }
@@ -91,12 +92,7 @@ pub fn end(targets: &[Target], within: Duration) -> Result<Vec<(usize, OwnedFd)>
     let mut left = Vec::new();
     for (pid, status) in processes()? {
         let Some(index) = target_of(&status, targets) else { continue };
-        // The number may be that of another process by now: the descriptor decides.
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        let again = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()));
-        if again.ok().and_then(|status| target_of(&status, targets)) != Some(index) {
-            continue;
-        }
+        let Some(process) = open_if(pid, |status| target_of(status, targets) == Some(index)) else { continue };
         // A process that cannot be killed is there, which the wait finds out.
         pidfd_send_signal(&process, Signal::KILL).ok();
         left.push((index, pid, process));
@@ -114,11 +110,19 @@ pub fn end(targets: &[Target], within: Duration) -> Result<Vec<(usize, OwnedFd)>
         let mut ended = list.iter().map(|process| !process.revents().is_empty()).collect::<Vec<_>>().into_iter();
         left.retain(|_| !ended.next().unwrap_or_default());
     }
-    for (_, first, _) in &left {
+    for (_, first, process) in &left {
         // What starts processes faster than they are killed is there, and is said to be.
-        members::kill_below(*first).ok();
+        members::kill_below(*first, process.as_fd()).ok();
     }
     Ok(left.into_iter().map(|(index, _, process)| (index, process)).collect())
+}
+
+/// Opens the process with this number if its `status` is right once it is open: the number may be that of another process
+/// by now, and the descriptor decides.
+fn open_if(pid: Pid, is_right: impl FnOnce(&str) -> bool) -> Option<OwnedFd> {
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).ok()?;
+    is_right(&status).then_some(process)
 }
 
 fn target_of(status: &str, targets: &[Target]) -> Option<usize> {
@@ -201,6 +205,18 @@ mod tests {
         let mixed = "Name:\tnx-0123456789ab\nState:\tS\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t7\t1\n";
         assert_eq!(label_of(mixed, USER), None);
         assert_eq!(label_of("Name:\tnx-0123456789ab\nState:\tS\nNSpid:\t7\t1\n", USER), None);
+    }
+
+    #[test]
+    fn a_number_that_another_process_took_is_not_opened() {
+        let child = std::process::Command::new("sleep").arg("600").spawn();
+        let mut child = child.unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(open_if(pid, |status| status.starts_with("Name:")).is_some());
+        assert!(open_if(pid, |status| label_of(status, USER).is_some()).is_none(), "not a sandbox any more");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(open_if(pid, |_| true).is_none(), "it has ended");
     }
 
     #[test]

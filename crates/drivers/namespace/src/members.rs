@@ -1,6 +1,8 @@
 //! The processes of a sandbox whose first process does not die: one that is frozen, or that sleeps in the kernel, cannot
 //! take its SIGKILL, and so does not bring the others down with it.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -18,12 +20,17 @@ struct Process {
 }
 
 /// Kills every process below `first`, the first process of a pid namespace: what loses its parent there gets that one as
-/// its parent, so that none is anywhere else.
-pub fn kill_below(first: Pid) -> io::Result<()> {
+/// its parent, so that none is anywhere else. `process` is the pidfd of `first`: once that has ended, its number may be that
+/// of another process.
+pub fn kill_below(first: Pid, process: BorrowedFd<'_>) -> io::Result<()> {
     let deadline = Instant::now() + KILLED_WITHIN;
     let mut killed = HashSet::new();
     loop {
         let all = list()?;
+        // Asked after the list: a process that has not ended had its number all the time.
+        if has_ended(process)? {
+            return Ok(());
+        }
         let alive = below(first.as_raw_pid(), &all).into_iter().filter(|(_, process)| !process.is_dead);
         let fresh: Vec<_> = alive.filter(|(pid, process)| killed.insert((*pid, process.started))).collect();
         if fresh.is_empty() {
@@ -36,6 +43,11 @@ pub fn kill_below(first: Pid) -> io::Result<()> {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
+}
+
+fn has_ended(process: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut wait = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
+    Ok(rustix::io::retry_on_intr(|| poll(&mut wait, Some(&Timespec::default())))? > 0)
 }
 
 /// Kills the process with this number that started then.
@@ -92,6 +104,7 @@ fn below(first: i32, all: &HashMap<i32, Process>) -> Vec<(i32, Process)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fd::AsFd;
 
     #[test]
     fn a_process_is_read_behind_any_name() {
@@ -116,7 +129,21 @@ mod tests {
         let mut child =
             std::process::Command::new("sh").args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        kill_below(Pid::from_child(&child)).unwrap();
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        kill_below(Pid::from_child(&child), process.as_fd()).unwrap();
         assert!(child.wait().unwrap().code().is_some(), "the process itself was killed");
+    }
+
+    #[test]
+    fn nothing_below_another_process_with_the_number_is_killed() {
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        let process = pidfd_open(Pid::from_child(&gone), PidfdFlags::empty()).unwrap();
+        gone.wait().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        // As if this process had the number of the one that ended.
+        kill_below(rustix::process::getpid(), process.as_fd()).unwrap();
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -40,7 +40,7 @@ impl SandboxProcess for NamespaceProcess {
     }
 
     fn kill_members(&self) -> io::Result<()> {
-        members::kill_below(self.child.pid)
+        members::kill_below(self.child.pid, self.child.pidfd.as_fd())
     }
 
     fn hurry(&self) {
