@@ -46,9 +46,20 @@ pub(crate) fn git_dir_of_object(path: &[u8]) -> Option<&[u8]> {
 pub(crate) fn git_dir_of_names(path: &[u8]) -> Option<&[u8]> {
     let mut begin = 0;
     let mut found = None;
-    for name in path.split(|byte| *byte == b'/') {
+    // A directory around the repository may have any name.
+    let is_git = |name: &[u8]| fold(name).as_ref() == b".git";
+    let first = path
+        .split(|byte| *byte == b'/')
+        .enumerate()
+        .filter(|(_, name)| is_git(name))
+        .last()
+        .map_or(0, |(at, _)| at + 1);
+    for (at, name) in path.split(|byte| *byte == b'/').enumerate() {
         let git_dir = path[..begin].strip_suffix(b"/").unwrap_or(b"");
         begin += name.len() + 1;
+        if at < first {
+            continue;
+        }
         let name = fold(name);
         // Everything of a further working tree.
         if name.as_ref() == b"worktrees" {
@@ -99,6 +110,9 @@ mod tests {
             (".git/modules/m/index", Some(".git/modules/m")),
             (".git/modules/m/HEAD", Some(".git/modules/m")),
             ("srv/HEAD", Some("srv")),
+            ("src/worktrees/.git/HEAD", Some("src/worktrees/.git")),
+            ("logs/x/.git/index", Some("logs/x/.git")),
+            ("index/.git", None),
             (".git/config", None),
             (".git/objects/9f/00", None),
             ("src/main.rs", None),

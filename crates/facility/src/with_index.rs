@@ -88,7 +88,9 @@ fn is_wanted_alone(rules: &Rules, path: &[u8], rejected: &[Vec<u8>]) -> bool {
 /// Returns the git directory that has the branches of one: a further working tree shares those of its repository.
 fn common(git_dir: &[u8]) -> &[u8] {
     let (parent, name) = split(git_dir);
-    let is_further = !name.is_empty() && fold(split(parent).1).as_ref() == b"worktrees";
+    // A repository may lie in a directory with that name.
+    let is_named = !name.is_empty() && fold(name).as_ref() != b".git";
+    let is_further = is_named && fold(split(parent).1).as_ref() == b"worktrees";
     if is_further { split(parent).0 } else { git_dir }
 }
 
@@ -137,9 +139,12 @@ mod tests {
 
     #[test]
     fn a_further_working_tree_shares_the_branches() {
-        for (path, wanted) in
-            [(".git", ".git"), (".git/worktrees/wt", ".git"), ("a/.git/modules/m", "a/.git/modules/m")]
-        {
+        for (path, wanted) in [
+            (".git", ".git"),
+            (".git/worktrees/wt", ".git"),
+            ("a/.git/modules/m", "a/.git/modules/m"),
+            ("worktrees/.git", "worktrees/.git"),
+        ] {
             assert_eq!(common(path.as_bytes()), wanted.as_bytes());
         }
     }

@@ -135,6 +135,37 @@ fn a_database_and_its_log_stay_together_after_a_kill() {
     }
 }
 
+/// The way back itself is killed, and the host writes before it goes on.
+#[test]
+fn a_database_and_its_log_stay_together_on_a_way_back_that_was_killed() {
+    for case in CASES.iter().filter(|case| case.before.is_some()) {
+        // All steps are carried out, and the journal is not marked done.
+        let is_before = |at: &u64| {
+            let (scene, is_killed) = case.killed(*at);
+            is_killed && scene.path("layers/run/journal").exists() && !scene.path("layers/run/outcome").exists()
+        };
+        let whole = (1..).take_while(is_before).last().unwrap();
+        let (mut kills, mut nth) = (0, 1);
+        loop {
+            let (scene, _) = case.killed(whole);
+            let faults = dying(&scene, nth);
+            let done = catch_unwind(AssertUnwindSafe(|| back(&scene, &faults)));
+            if done.is_ok() {
+                break;
+            }
+            let is_old = sql(&scene.ws(), CHECK, false) == "ok\n0\n";
+            if is_old {
+                host_writes(&scene, true);
+            }
+            back(&scene, &Faults::default());
+            let told = sql(&scene.ws(), CHECK, true);
+            assert!(told == "ok\n21\n" || (!is_old && told.starts_with("ok\n")), "{case:?} {nth}: {told}");
+            (kills, nth) = (kills + 1, nth + 3);
+        }
+        assert!(kills > 2, "{kills}");
+    }
+}
+
 /// A run that commits and packs its refs.
 fn packed() -> (Scene, Layer) {
     let scene = cloned_scene();
@@ -145,7 +176,7 @@ fn packed() -> (Scene, Layer) {
     git(&scene.ws(), &["commit", "-q", "-a", "-m", "2"]);
     let layer = run_with(&scene, |upper| {
         fs::write(upper.join("g"), "of the run").unwrap();
-        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], &["pack-refs", "--all", "--prune"]] {
+        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], &["gc", "-q"]] {
             git(upper, work);
         }
     });
@@ -206,6 +237,29 @@ fn an_index_and_its_branch_stay_together_after_a_kill() {
         assert!(!log.contains("of the run") || has("g"), "{context}: the commit of the host took that of the run back");
         has_branches(scene, context);
     });
+}
+
+/// An editor asks for the state now and then, and git writes its index again.
+#[test]
+fn refs_and_index_go_back_together_after_a_look_of_the_host() {
+    let looks = |scene: &Scene| {
+        fs::write(scene.ws().join("src/f"), "1").unwrap();
+        git(&scene.ws(), &["status"]);
+    };
+    after_each_kill(back, looks, |scene, context| {
+        has_branches(scene, context);
+        let came = git(&scene.ws(), &["log", "--format=%s", "main"]).contains("of the run");
+        let status = git(&scene.ws(), &["status", "--porcelain", "--untracked-files=no"]);
+        assert_eq!(status, "", "{context}: {came}");
+        let branches = git(&scene.ws(), &["branch", "-a"]);
+        assert!(!branches.contains("conflict"), "{context}: {branches}");
+    });
+}
+
+#[test]
+fn objects_that_the_host_has_once_now_stay_on_a_way_back() {
+    let prunes = |scene: &Scene| drop(git(&scene.ws(), &["prune-packed"]));
+    after_each_kill(back, prunes, has_branches);
 }
 
 /// The same while the commit goes on: the host acts after the decision.

@@ -96,7 +96,7 @@ pub(crate) fn reverse(
         cleared: is_put_back,
         conflicts: Vec::new(),
         stays: HashSet::new(),
-        with_objects: HashSet::new(),
+        indexes: HashSet::new(),
     };
     // Once every step was undone, there is nothing to find.
     let found = if is_put_back { Ok(()) } else { back.find_what_stays(journal, rooms.started) };

@@ -14,11 +14,12 @@
 //!  broken: no further member comes, and those that came go back
 //! ```
 
-use crate::beneath::{Workspace, join};
+use crate::beneath::{Workspace, join, split};
 use crate::changes::Outside;
 use crate::commit::ops::Op;
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
+use crate::fold::fold;
 use crate::git_paths::git_dir_of_names;
 use crate::meta::EntryType;
 use crate::tied::{databases_of, is_beside, is_log, may_be_database, siblings};
@@ -180,10 +181,15 @@ fn member(op: &Op) -> Option<&[u8]> {
 }
 
 /// Reports whether the workspace has a git directory there. What cannot be looked at counts as one.
-fn is_repository(base: &Workspace, git_dir: &[u8]) -> bool {
+pub(crate) fn is_repository(base: &Workspace, git_dir: &[u8]) -> bool {
     let kind = |name: &[u8]| {
         let found = base.stat(&join(git_dir, name));
         found.map_or(Some(EntryType::Directory), |found| found.map(|meta| meta.kind))
     };
     kind(b"HEAD").is_some() && kind(b"objects") == Some(EntryType::Directory)
+}
+
+/// Reports whether a step of a git directory brings an index.
+pub(crate) fn is_index(op: &Op) -> bool {
+    matches!(op, Op::Put(_)) && member(op).is_some_and(|path| fold(split(path).1).as_ref() == b"index")
 }

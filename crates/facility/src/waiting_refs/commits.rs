@@ -76,7 +76,12 @@ fn form(names: &[std::borrow::Cow<'_, [u8]>], is_last: bool) -> Option<Form> {
 /// Returns the git directory with the refs of a repository: a further working tree shares those of the first one.
 pub(crate) fn common(git_dir: &[u8]) -> &[u8] {
     let (parent, name) = split(git_dir);
-    if !name.is_empty() && fold(split(parent).1).as_ref() == b"worktrees" { split(parent).0 } else { git_dir }
+    // A repository may lie in a directory with that name.
+    if !name.is_empty() && fold(name).as_ref() != b".git" && fold(split(parent).1).as_ref() == b"worktrees" {
+        split(parent).0
+    } else {
+        git_dir
+    }
 }
 
 /// The commits that a file names.

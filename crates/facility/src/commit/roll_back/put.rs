@@ -10,6 +10,7 @@ use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_f
 use crate::commit::ops::{Origin, Put};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
+use crate::commit::units::is_repository;
 use crate::faults::Comparison;
 use crate::git_paths::git_dir_of_object;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
@@ -87,9 +88,27 @@ impl Back<'_> {
             return self.hand_back(put, source);
         }
         match stat_if_there(source.dir, source.name)? {
-            Some(left) if left.id != new.id => self.bring(source, &put.path, left.mode),
+            Some(left) if left.id != new.id => {
+                if self.indexes.contains(&put.path.0) {
+                    self.put_index_beside(put)?;
+                }
+                self.bring(source, &put.path, left.mode)
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Puts the index that git made from that of the run beside its place.
+    fn put_index_beside(&mut self, put: &Put) -> io::Result<()> {
+        let (parent, name) = split(&put.path.0);
+        let dir = self.base.dir_by_force(parent)?;
+        if stat_if_there(dir.as_fd(), name)?.is_none() {
+            return Ok(());
+        }
+        self.works_in(dir.as_fd())?;
+        let beside = Some(self.beside.put(Spot { dir: dir.as_fd(), name }, &put.path.0)?);
+        self.conflicts.push(Conflict { beside, ..Conflict::new(put.path.clone(), Outside::Changed) });
+        Ok(())
     }
 
     /// Ends a put that was interrupted halfway. Without the flags of renameat2(2) a put may have stopped between its
@@ -120,7 +139,8 @@ impl Back<'_> {
         let Some(dir) = self.base.dir_by_force_if_there(parent)? else { return Ok(()) };
         let target = Spot { dir: dir.as_fd(), name };
         let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) else { return Ok(()) };
-        if git_dir_of_object(&put.path.0).is_some_and(|git_dir| self.with_objects.contains(git_dir)) {
+        // Git may have removed its own copy of an object meanwhile, or made something from it. One too many does no harm.
+        if git_dir_of_object(&put.path.0).is_some_and(|git_dir| is_repository(self.base, git_dir)) {
             return Ok(());
         }
         if self.stays.contains(&put.path.0) || !self.is_as_put(put, new, &now, target)? {

@@ -44,8 +44,8 @@ pub(super) struct Back<'a> {
     pub(super) conflicts: Vec<Conflict>,
     /// Paths that stay as they are, since one that goes with them was changed.
     pub(super) stays: HashSet<Vec<u8>>,
-    /// Git directories whose refs stay, and the objects of the run with them.
-    pub(super) with_objects: HashSet<Vec<u8>>,
+    /// Indexes that git wrote again since, in whose places the old ones go.
+    pub(super) indexes: HashSet<Vec<u8>>,
 }
 
 impl<'a> Back<'a> {

@@ -5,9 +5,10 @@ use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::commit::calls::Spot;
 use crate::commit::journal::{JOURNAL, Journal};
 use crate::commit::ops::{Op, Origin, Put};
-use crate::commit::units::{Units, others_of_one};
+use crate::commit::units::{Units, is_index, others_of_one};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, FsTime, stat_if_there};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -35,13 +36,22 @@ impl Back<'_> {
         self.stays.extend(alone);
         for (unit, is_fresh) in units.all().iter().zip(fresh) {
             let mut is_changed = is_fresh;
+            let mut indexes = HashSet::new();
             for (at, op) in &unit.members {
                 self.at = *at;
                 let path = op.path().map_or(&b""[..], |path| &path.0);
-                is_changed |= self.is_changed(op).doing("look at", path)?;
+                let is_this = self.is_changed(op).doing("look at", path)?;
+                if is_this && unit.git_dir.is_some() && is_index(op) {
+                    indexes.insert(path.to_vec());
+                } else {
+                    is_changed |= is_this;
+                }
+            }
+            // An index that git wrote again since has the work of the run in it: it goes beside, and the refs go back.
+            if !is_changed {
+                self.indexes.extend(indexes);
             }
             if is_changed {
-                self.with_objects.extend(unit.git_dir.clone());
                 self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
             }
         }
@@ -60,7 +70,11 @@ impl Back<'_> {
                     stat_if_there(slots.fd(), slot.to_string().as_bytes())
                         .map(|found| found.is_some_and(|found| found.id == old.id))
                 };
-                Ok(self.slots.map_or(Ok(false), is_taken)? && now(&at.0)?.is_some_and(|now| now.id != old.id))
+                let now = now(&at.0)?;
+                if now.as_ref().is_some_and(|now| now.id == old.id) {
+                    return Ok(now.is_some_and(|now| !old.is_same_version(&now)));
+                }
+                Ok(self.slots.map_or(Ok(false), is_taken)? && now.is_some())
             }
             Op::Put(put) => {
                 let Some(new) = put.new else { return Ok(false) };
@@ -72,7 +86,10 @@ impl Back<'_> {
                         let dir = self.base.dir_by_force(parent)?;
                         Ok(!self.is_as_put(put, &new, &now, Spot { dir: dir.as_fd(), name })?)
                     }
-                    Some(now) if put.old.is_some_and(|old| old.id == now.id) => Ok(false),
+                    // An earlier pass put it back, and another process may have written to it since.
+                    Some(now) if put.old.is_some_and(|old| old.id == now.id) => {
+                        Ok(put.old.is_some_and(|old| !old.is_same_version(&now)))
+                    }
                     _ => self.was_put(put),
                 }
             }
