@@ -119,6 +119,13 @@ fn is_pointer(below: &[&[u8]]) -> bool {
     matches!(below, [b"info", b"alternates" | b"http-alternates"])
 }
 
+/// Reports whether only an object of git or a file of a pack has such a path.
+pub(crate) fn is_shaped(path: &[u8]) -> bool {
+    let names: Vec<_> = path.rsplit(|byte| *byte == b'/').take(3).map(fold).collect();
+    let [object, directory, objects] = &names[..] else { return false };
+    objects.as_ref() == b"objects" && has_shape(&[directory, object])
+}
+
 /// Tells whether only git has such a path below a directory `objects`: a repository may have any name.
 pub(crate) fn has_shape(below: &[&[u8]]) -> bool {
     match below {

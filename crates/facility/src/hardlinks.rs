@@ -4,13 +4,18 @@
 //! that by writing the file of the workspace. It must not write a name that it would not be allowed to write alone:
 //!
 //! * a protected name: a link made in one run would let the next run write a git hook through it;
+//! * a name in a git directory: an object or a branch, written through another name, has no entry in the layer that a
+//!   rule could hold back. Objects alone may share a file (`git clone` within the workspace) while it is as it was;
 //! * a name outside the workspace, which the number of names tells and no search finds.
 //!
 //! Such names part: each name in the layer becomes a file of its own, and the names outside the layer keep the old one.
 
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
+use crate::git_objects::is_shaped;
+use crate::git_refs::inside_git;
 use crate::meta::{EntryType, FileId, stat_if_there};
+use crate::nested::has;
 use crate::tie::Tie;
 use crate::tree::{Found, Group, LayerTree};
 use crate::walk::{Walk, WalkError};
@@ -42,6 +47,7 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
     };
     let wanted: HashSet<u64> = tree.groups.iter().zip(&known).filter_map(missing).collect();
     let found = if wanted.is_empty() { HashMap::new() } else { search(walk.base, &wanted)? };
+    let mut repositories = Repositories { walk, known: HashMap::new() };
     for (number, mut names) in known.into_iter().enumerate() {
         let group = &tree.groups[number];
         let anchor = group.anchor.as_ref();
@@ -56,11 +62,75 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
         for name in &names {
             is_protected |= walk.rules.class(name).is_protected() || bare::holds(walk.base, name)?;
         }
+        let of_git = repositories.holds(tree, group, &names)?;
+        let is_protected = is_protected || of_git == OfGit::Parts;
         let tie = Tie::of(anchor.map(|anchor| anchor.meta.links), names.len(), is_protected);
         let group = &mut tree.groups[number];
+        group.same |= of_git == OfGit::Stays;
         (group.tie, group.others) = (tie, others);
     }
     Ok(())
+}
+
+/// The consequence of names in git directories for the names that share a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OfGit {
+    /// No name is in a git directory, or objects share the file and it is as it was.
+    Free,
+    /// The names part.
+    Parts,
+    /// All names are objects of the workspace, and the layer has none of them any more: the file stays as it is.
+    Stays,
+}
+
+/// Finds git directories around names.
+struct Repositories<'a> {
+    walk: &'a Walk<'a>,
+    /// Records for each directory that was inspected if it is one.
+    known: HashMap<Vec<u8>, bool>,
+}
+
+impl Repositories<'_> {
+    /// Decides for a group, of which `names` are in the workspace.
+    fn holds(&mut self, tree: &LayerTree, group: &Group, names: &HashSet<Vec<u8>>) -> Result<OfGit, IoFailure> {
+        let members = group.members.iter().map(|at| &*tree.nodes[*at].path.0);
+        let all: HashSet<&[u8]> = names.iter().map(Vec::as_slice).chain(members).collect();
+        if all.iter().all(|name| is_shaped(name)) {
+            return Ok(match (&group.anchor, group.members.is_empty()) {
+                (Some(_), true) => OfGit::Stays,
+                (Some(_), false) if !group.same => OfGit::Parts,
+                _ => OfGit::Free,
+            });
+        }
+        for name in all {
+            if is_shaped(name) || inside_git(name).is_some() || self.is_inside(name)? {
+                return Ok(OfGit::Parts);
+            }
+        }
+        Ok(OfGit::Free)
+    }
+
+    /// Reports whether a directory around a path is a git directory by its entries, those of the layer among them.
+    fn is_inside(&mut self, path: &[u8]) -> Result<bool, IoFailure> {
+        let mut at = path;
+        while !at.is_empty() {
+            at = split(at).0;
+            let is_one = match self.known.get(at) {
+                Some(is_one) => *is_one,
+                None => self.is_one(at)?,
+            };
+            self.known.insert(at.to_vec(), is_one);
+            if is_one {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_one(&self, directory: &[u8]) -> Result<bool, IoFailure> {
+        let is_there = |name| Ok(has(self.walk.base, directory, name)? || has(self.walk.upper, directory, name)?);
+        Ok(is_there(b"HEAD")? && (is_there(b"objects")? || is_there(b"commondir")?))
+    }
 }
 
 /// For each group the names in the workspace that the layer shows.
