@@ -95,6 +95,12 @@ impl Committed {
             stashes: Vec::new(),
         }
     }
+
+    /// Adds commits that the plan named to those that the commit found.
+    pub(crate) fn naming(mut self, planned: Vec<Stash>) -> Self {
+        self.stashes = crate::waiting_refs::once(planned.into_iter().chain(self.stashes)).collect();
+        self
+    }
 }
 
 /// One run's layer.
@@ -349,7 +355,7 @@ impl Layer {
         let needs = survey(&tree, rules, &plan, watched).map_err(prepare)?;
         if needs.open.is_empty() {
             let done = self.carry_out(workspace, tree, rules, plan, &needs)?;
-            return Ok(Committed { stashes, ..done });
+            return Ok(done.naming(stashes));
         }
         let open = park_all(&tree, needs.open);
         self.carry_out(workspace, tree, rules, open, &Needs::default())
@@ -407,10 +413,10 @@ impl Layer {
             // Every step may be repeated, and most errors do not come twice.
             Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
         };
-        let Finished { committed, parked, conflicts, unwatched, left } = Finished::new(journal, outcome);
+        let Finished { committed, parked, conflicts, unwatched, left, stashes } = Finished::new(journal, outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
         let changes = ChangeSet { changes: committed };
-        Ok(Committed { state, changes, parked, conflicts, unwatched, left, stashes: Vec::new() })
+        Ok(Committed { state, changes, parked, conflicts, unwatched, left, stashes })
     }
 
     /// Keeps the layer for a review and says what is in it.

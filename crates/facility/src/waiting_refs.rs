@@ -9,9 +9,12 @@
 //!      it names a commit that no ref of the workspace names after the commit ──▶ a last copy, and the commit is named
 //! ```
 //!
+//! So it is where such a file is kept back after the decision ([`kept`]).
+//!
 //! A reject keeps what is noted, and names the commits again: their list lies in the layer's directory.
 
 pub(crate) mod commits;
+pub(crate) mod kept;
 
 use self::commits::{Form, Place, common, named, place};
 use crate::autostash;
@@ -49,8 +52,8 @@ struct Refs {
 
 /// Reads files that name commits.
 struct Reading<'a> {
-    tree: &'a LayerTree,
-    states: &'a [State],
+    /// The layer and the decisions of a plan that is not carried out yet.
+    plan: Option<(&'a LayerTree, &'a [State])>,
     upper: &'a Workspace,
     base: &'a Workspace,
     /// By git directory.
@@ -58,9 +61,9 @@ struct Reading<'a> {
 }
 
 /// A file that stays in the layer.
-struct Waiting {
-    at: usize,
+struct Waiting<At> {
     form: Form,
+    at: At,
     holds: Vec<Stash>,
 }
 
@@ -68,24 +71,34 @@ struct Waiting {
 /// to be named.
 pub(crate) fn note_refs(tree: &LayerTree, plan: &mut CommitPlan, upper: &Workspace, base: &Workspace) -> Vec<Stash> {
     let Some(states) = plan.states.as_deref().filter(|states| takes_content(tree, states)) else { return Vec::new() };
-    let mut reading = Reading { tree, states, upper, base, refs: HashMap::new() };
-    let mut waiting: Vec<Waiting> = Vec::new();
+    let mut reading = Reading { plan: Some((tree, states)), upper, base, refs: HashMap::new() };
+    let mut waiting: Vec<Waiting<usize>> = Vec::new();
     for at in (1..tree.nodes.len()).filter(|at| states[*at] == State::Park) {
-        let Some(place) = reading.place(at) else { continue };
-        let holds = reading.holds(at, &place);
+        let node = &tree.nodes[at];
+        let Some(place) = reading.place(node) else { continue };
+        let old = node.covers.as_ref().map(|old| &*old.at.0);
+        let holds = reading.holds(&node.path.0, old, &place);
         if !holds.is_empty() {
-            waiting.push(Waiting { at, form: place.form, holds });
+            waiting.push(Waiting { form: place.form, at, holds });
         }
     }
     // A ref says more of a commit than a log.
     waiting.sort_by_key(|one| (one.form, one.at));
     let notes: Vec<Op> = waiting.iter().map(|one| note(&tree.nodes[one.at])).collect();
-    let mut seen = HashSet::new();
-    let all = waiting.into_iter().flat_map(|one| one.holds);
-    let key = |one: &Stash| (one.commit().map(str::to_owned), one.commit().is_none().then(|| one.path.clone()));
-    let found = all.filter(|one| seen.insert(key(one))).take(NAMED).collect();
     plan.tail.extend(notes);
-    found
+    to_name(waiting)
+}
+
+/// Returns the first few commits that files name, each once.
+fn to_name<At>(waiting: Vec<Waiting<At>>) -> Vec<Stash> {
+    once(waiting.into_iter().flat_map(|one| one.holds)).take(NAMED).collect()
+}
+
+/// Leaves each commit out that was named before.
+pub(crate) fn once(all: impl Iterator<Item = Stash>) -> impl Iterator<Item = Stash> {
+    let mut seen = HashSet::new();
+    let key = |one: &Stash| (one.commit().map(str::to_owned), one.commit().is_none().then(|| one.path.clone()));
+    all.filter(move |one| seen.insert(key(one)))
 }
 
 /// Reports whether a commit takes content out of a working tree.
@@ -101,27 +114,29 @@ fn takes_content(tree: &LayerTree, states: &[State]) -> bool {
         || tree.groups.iter().any(|group| !group.same && writes(group))
 }
 
-impl<'a> Reading<'a> {
+impl Reading<'_> {
     /// Returns the place of an entry if it is a file of a git directory that names commits, and is not as it was.
-    fn place(&self, at: usize) -> Option<Place<'a>> {
-        let tree: &'a LayerTree = self.tree;
-        let node = &tree.nodes[at];
+    fn place<'p>(&self, node: &'p Node) -> Option<Place<'p>> {
         let is_changed = node.role == Role::Entry && node.meta.kind == EntryType::File && !node.same_content;
-        let place = place(&node.path.0).filter(|place| is_changed && !place.is_fetched)?;
+        if is_changed { self.place_of(&node.path.0) } else { None }
+    }
+
+    /// Returns the place of a path if it is that of a file of a git directory that names commits.
+    fn place_of<'p>(&self, path: &'p [u8]) -> Option<Place<'p>> {
+        let place = place(path).filter(|place| !place.is_fetched)?;
         // What cannot be looked at may be a repository.
         let is_git_dir = place.is_certain || bare::is_one(self.base, place.git_dir).unwrap_or(true);
         is_git_dir.then_some(place)
     }
 
-    /// Returns the commits that only a file of the layer names.
-    fn holds(&mut self, at: usize, place: &Place<'_>) -> Vec<Stash> {
-        let node = &self.tree.nodes[at];
+    /// Returns the commits that only the file `path` of the layer names, and not the one of the workspace at `old`.
+    fn holds(&mut self, path: &[u8], old: Option<&[u8]>, place: &Place<'_>) -> Vec<Stash> {
         let unread = |path: &[u8]| vec![Stash::new(path, Holds::Unread)];
         if place.form == Form::Table {
-            return unread(split(&node.path.0).0);
+            return unread(split(path).0);
         }
-        let Some(text) = text(self.upper, &node.path.0) else { return unread(&node.path.0) };
-        let old = node.covers.as_ref().and_then(|old| self::text(self.base, &old.at.0)).unwrap_or_default();
+        let Some(text) = text(self.upper, path) else { return unread(path) };
+        let old = old.and_then(|old| self::text(self.base, old)).unwrap_or_default();
         let mut found = named(&text, &old);
         if place.form == Form::Ref {
             // Its log may come without it, which git does not look into then.
@@ -137,11 +152,11 @@ impl<'a> Reading<'a> {
         let is_unread = found.is_odd || (found.target.is_some() && !is_known && place.form != Form::Head);
         found.commits.retain(|commit| !refs.commits.contains(commit));
         if found.commits.is_empty() && is_unread {
-            return unread(&node.path.0);
+            return unread(path);
         }
         let is_stash = place.inside.ends_with(b"refs/stash");
         let holds = |commit| if is_stash { Holds::Stash(commit) } else { Holds::Commit(commit) };
-        let stash = |commit| Stash::new(&node.path.0, holds(commit));
+        let stash = |commit| Stash::new(path, holds(commit));
         found.commits.into_iter().map(stash).collect()
     }
 
@@ -156,11 +171,12 @@ impl<'a> Reading<'a> {
 
     fn read_refs(&self, git_dir: &[u8]) -> Refs {
         let (mut refs, mut left) = (Refs::default(), MAX_REFS);
-        for (at, state) in self.states.iter().enumerate() {
-            let Some(place) = self.place(at).filter(|_| *state == State::Commit) else { continue };
+        let coming = self.plan.into_iter().flat_map(|(tree, states)| tree.nodes.iter().zip(states));
+        for (node, _) in coming.filter(|(_, state)| **state == State::Commit) {
+            let Some(place) = self.place(node) else { continue };
             if common(place.git_dir) == git_dir && matches!(place.form, Form::Ref | Form::Packed) && left > 0 {
                 left -= 1;
-                refs.add(text(self.upper, &self.tree.nodes[at].path.0), place.inside);
+                refs.add(text(self.upper, &node.path.0), place.inside);
             }
         }
         for name in [b"packed-refs".as_slice(), b"HEAD"] {

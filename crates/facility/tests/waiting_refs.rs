@@ -7,10 +7,12 @@ mod common;
 mod repository;
 
 use common::Scene;
-use nexus_facility::{Holds, LayerMode, Leftover, Rules};
+use nexus_facility::{Faults, Holds, Layer, LayerMode, Leftover, Recovered, Rules, recover};
 use repository::{accept, commit_by, git, named, parked, run_with, scene_with_work};
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A clone with an edit that is not committed.
 fn edited_scene() -> Scene {
@@ -205,4 +207,44 @@ fn objects_that_were_rejected_are_last_copies() {
     assert_eq!(fs::read_to_string(scene.ws().join("work")).unwrap(), "base\n", "{result:?}");
     let left = layer.discard().unwrap().expect("the layer has the only copy of the edit");
     assert!(left.at.as_path().join("upper/.git/objects").is_dir());
+}
+
+/// The user stashes something else once the commit is decided: the file comes without the edit, and the ref does not.
+#[test]
+fn edits_behind_a_ref_that_was_kept_back_stay_reachable() {
+    for is_killed in [false, true] {
+        let scene = edited_scene();
+        let mut layer = run_with(&scene, |upper| each(upper, STASH));
+        let commit = git(&layer.upper(), &["rev-parse", "refs/stash"]).trim().to_owned();
+        let (journal, ws) = (scene.path("layers/run/journal"), scene.ws());
+        layer.set_faults(Faults::default().between(Arc::new(move |_| {
+            if !journal.exists() || ws.join(".git/refs/stash").exists() {
+                return;
+            }
+            // As `git stash push -- h` does.
+            let head = git(&ws, &["rev-parse", "HEAD"]);
+            fs::write(ws.join(".git/refs/stash"), head).unwrap();
+            if is_killed {
+                std::panic::panic_any("crash");
+            }
+        })));
+        let workspace = scene.workspace();
+        let done = catch_unwind(AssertUnwindSafe(|| layer.commit(&workspace, &Rules::default()).unwrap()));
+        drop(layer);
+        let stashes = match done {
+            Ok(result) => result.stashes,
+            Err(_) => match recover(&scene.path("layers"), "run", &workspace).unwrap() {
+                Recovered::RolledForward(done) => done.stashes,
+                other => panic!("{other:?}"),
+            },
+        };
+        assert_eq!(fs::read_to_string(scene.ws().join("work")).unwrap(), "base\n");
+        let told: Vec<_> = stashes.iter().map(|one| one.holds.clone()).collect();
+        assert_eq!(told, [Holds::Stash(commit.clone())], "{is_killed}");
+        assert!(has_edit(&scene, &commit), "{is_killed}");
+        let left = Layer::open(&scene.path("layers"), "run").unwrap().discard().unwrap();
+        let left = left.expect("the layer has the only name of the commit");
+        assert!(left.to_string().contains(&commit), "{left}");
+        assert!(left.at.as_path().join("upper/.git/refs/stash").is_file());
+    }
 }

@@ -27,9 +27,12 @@ use crate::plan::Keep;
 use crate::remove::{remove_known, remove_name, remove_tree, remove_tree_until};
 use crate::top::{Top, TopAttrs};
 use crate::tree::Own;
+use crate::waiting_refs::left_objects;
 use nexus_model::ByteText;
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// The name of an upper directory that is being removed.
@@ -108,8 +111,12 @@ pub(crate) fn finish(
         outcome.left.extend(name_all(&place.join("upper"), in_upper, why));
         return Ok(());
     }
-    only_copies::note(rooms, journal, outcome, faults)?;
-    close_again(folders.root)?;
+    outcome.stashes = only_copies::note(rooms, journal, outcome, faults)?;
+    for one in &mut outcome.stashes {
+        let upper = folders.layers.path().join(folders.run).join("upper");
+        one.objects = left_objects(rooms.upper, one).map(|path| upper.join(OsStr::from_bytes(&path)));
+    }
+    close_again(rooms.root)?;
     let mut ours: Vec<Own> = header.ours.clone();
     for stamp in &mut outcome.stamps {
         restamp(stamp, folders.base, journal);
@@ -124,7 +131,7 @@ pub(crate) fn finish(
     let unreached = true;
     let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes, unreached };
     faults.action();
-    write(folders.root, PARKED, &parked, faults)?;
+    write(rooms.root, PARKED, &parked, faults)?;
     sync_directory(folders.root, faults)?;
     faults.action();
     // The stamps of an earlier way back are in the note by now.

@@ -22,6 +22,7 @@ use crate::marks::LayerMode;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::plan::Keep;
 use crate::started::{Clocks, Started, effective};
+use crate::stash::Stash;
 use crate::state_file::{Bounded, MAX_LAYER_FILE};
 use crate::top::Top;
 use crate::tree::{Own, SharedPath, is_fresh};
@@ -197,6 +198,9 @@ pub struct Outcome {
     /// The changes that waited were set aside together with what could not be removed, and cannot be reviewed any more.
     #[serde(default)]
     pub waits_aside: bool,
+    /// Commits that only refs name which were kept back. They are found again after a crash.
+    #[serde(skip)]
+    pub stashes: Vec<Stash>,
 }
 
 /// Record that a parked layer has about itself.

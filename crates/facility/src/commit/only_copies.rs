@@ -12,6 +12,7 @@ use crate::commit::ops::{Op, Origin};
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::faults::Faults;
+use crate::git_refs::inside_git;
 use crate::meta::EntryType;
 use crate::stash::{NAMED, Stash};
 use crate::upper::open_upper;
@@ -34,12 +35,24 @@ const WHY: &str = "they may be the only copy of files that an accept deleted; re
 /// Overlay's mark of a file that was copied up, without its prefix.
 const ORIGIN: &[u8] = b".overlay.origin";
 
-/// Notes the entries that stay in the layer without the mark that says which file they were made from. Runs before a
-/// layer is parked.
-pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faults: &Faults) -> Result<(), IoFailure> {
+/// Notes the entries that stay in the layer without the mark that says which file they were made from, and those that alone
+/// name commits. Returns these commits. Runs before a layer is parked.
+pub(crate) fn note(
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    outcome: &Outcome,
+    faults: &Faults,
+) -> Result<Vec<Stash>, IoFailure> {
     let kept: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
-    let is_any_gone = takes_bytes(journal, outcome)?;
-    let mut found = Vec::new();
+    let is_any_gone = takes_bytes(journal, outcome, &|_| true)?;
+    let is_of_working_tree = |path: &[u8]| inside_git(path).is_none();
+    let (refs, stashes) = if is_any_gone && takes_bytes(journal, outcome, &is_of_working_tree)? {
+        waiting_refs::kept::of_kept(&outcome.kept, rooms.upper, rooms.base)
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    waiting_refs::remember(rooms.root, &stashes, faults)?;
+    let mut found = refs;
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
         if let Op::Strip { path, names, .. } = &op
@@ -63,12 +76,13 @@ pub(crate) fn note(rooms: &Rooms<'_>, journal: &Journal, outcome: &Outcome, faul
             found.push(path.clone());
         }
     }
-    add(rooms, found, faults)
+    add(rooms, found, faults)?;
+    Ok(stashes)
 }
 
 /// Reports whether a commit that kept something back that may be a copy of any file took a file with bytes away, or a
-/// directory.
-fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> {
+/// directory, at a path that counts.
+fn takes_bytes(journal: &Journal, outcome: &Outcome, counts: &dyn Fn(&[u8]) -> bool) -> Result<bool, IoFailure> {
     let stays: HashSet<&ByteText> = outcome.kept.iter().filter(|one| !one.arrived).map(|one| &one.path).collect();
     if stays.is_empty() {
         return Ok(false);
@@ -80,7 +94,9 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome) -> Result<bool, IoFailure> 
             EntryType::Directory | EntryType::Symlink => true,
             EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
         };
-        if op.displaces().is_some_and(has_bytes) && op.path().is_some_and(|path| !stays.contains(path)) {
+        if op.displaces().is_some_and(has_bytes)
+            && op.path().is_some_and(|path| !stays.contains(path) && counts(&path.0))
+        {
             return Ok(true);
         }
     }

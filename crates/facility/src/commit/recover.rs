@@ -25,6 +25,7 @@ use crate::identity::Home;
 use crate::layer::{Locked, is_run_id};
 use crate::meta::stat;
 use crate::origin::is_bare;
+use crate::stash::Stash;
 use crate::upper::open_for_steps;
 use std::path::Path;
 
@@ -41,6 +42,8 @@ pub struct Finished {
     pub unwatched: u64,
     /// Entries that could not be removed and stay.
     pub left: Vec<Leftover>,
+    /// Commits with uncommitted changes that only refs name which were kept back.
+    pub stashes: Vec<Stash>,
 }
 
 impl Finished {
@@ -48,7 +51,14 @@ impl Finished {
         let Split { arrived, left } = split_changes(journal.header.parked, journal.header.committed, &outcome);
         let mut conflicts: Vec<_> = outcome.kept.into_iter().filter_map(|one| one.conflict).collect();
         conflicts.extend(unnamed(&outcome.beside, &conflicts));
-        Self { committed: arrived, parked: left, conflicts, unwatched: outcome.unwatched, left: outcome.left }
+        Self {
+            committed: arrived,
+            parked: left,
+            conflicts,
+            unwatched: outcome.unwatched,
+            left: outcome.left,
+            stashes: outcome.stashes,
+        }
     }
 }
 

@@ -156,7 +156,7 @@ impl Layer {
             return Err(AcceptError::Entangled { why });
         }
         let done = self.carry_out(workspace, tree, &part, plan, &needs)?;
-        Ok(Committed { stashes, ..done })
+        Ok(done.naming(stashes))
     }
 
     /// Returns the file's difference now, if it is the one that was reviewed.

@@ -1,7 +1,7 @@
 //! Ends a commit of this very run that was decided and stopped half-way.
 
 use crate::causes::chain;
-use crate::notices::{Notify, tell_leftovers};
+use crate::notices::{Notice, Notify, tell_leftovers};
 use crate::plan::resolve::ResolvedRun;
 use crate::recover::interrupted::Interrupted;
 use crate::recover::kept::{kept_back, left_out};
@@ -37,6 +37,7 @@ pub fn finish(
                 unwatched = done.unwatched;
                 let tell: Notify<'_> = &|notice| frontend.tell(notice);
                 tell_leftovers(tell, &done.left);
+                done.stashes.iter().for_each(|stash| tell(&Notice::Stash(stash.clone())));
             }
             left_out(&id, path, &recovered)
         }

@@ -14,5 +14,6 @@ pub fn report_lines(run: &str, path: &Path, recovered: &Recovered) -> Vec<String
     lines.extend(left_out(run, path, recovered));
     lines.extend(unwatched_line(done.unwatched));
     lines.extend(done.left.iter().map(ToString::to_string));
+    lines.extend(done.stashes.iter().map(ToString::to_string));
     lines
 }
