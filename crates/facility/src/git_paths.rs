@@ -1,5 +1,6 @@
 //! The git directory that an entry of it belongs to, by its path alone. Pure.
 
+use crate::beneath::split;
 use crate::fold::fold;
 use crate::waiting_refs::commits::{common, place};
 
@@ -70,6 +71,11 @@ pub(crate) fn git_dir_of_names(path: &[u8]) -> Option<&[u8]> {
         }
     }
     place(path).map(|place| common(place.git_dir)).or(found)
+}
+
+/// Reports whether a path may be that of an index. A branch may have that name, too.
+pub(crate) fn is_index(path: &[u8]) -> bool {
+    fold(split(path).1).as_ref() == b"index" && place(path).is_none()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use crate::beneath::split;
 use crate::fold::fold;
-use crate::git_paths::{git_dir_of_names, git_dir_of_object};
+use crate::git_paths::{git_dir_of_names, git_dir_of_object, is_index};
 use crate::plan::State;
 use crate::tied::{databases_of, is_beside};
 use crate::tree::{LayerTree, Role};
@@ -23,10 +23,7 @@ pub(crate) enum Turn {
     /// An index, and the directories above it. Where the refs are still old, it shows the work of the run as staged; the other
     /// way round, the next commit of the user would take that work back.
     Index,
-    /// A log that goes away beside a database that comes. Where the database is still old, rows are missing; the other way round,
-    /// SQLite applies the log to the new database.
-    OldLog,
-    /// A database and the log that comes with it: nothing else comes between the two.
+    /// A database and what lies beside it: nothing else comes between the two.
     Database,
     /// Every other entry.
     Rest,
@@ -37,8 +34,19 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Objects, Self::Index, Self::OldLog, Self::Database, Self::Rest, Self::Head, Self::OldRef];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Objects, Self::Index, Self::Database, Self::Rest, Self::Head, Self::OldRef];
+}
+
+/// Returns the order of the files of databases: one database after the other, a directory before what is in it. A log that goes away
+/// comes before its database: where that one is still old, rows are missing; the other way round, SQLite applies the log to the new
+/// database.
+pub(crate) fn order_of_database(path: &[u8], role: Role) -> (&[u8], u8) {
+    match databases_of(path).next() {
+        Some(database) if role == Role::Entry => (database, 2),
+        Some(database) => (database, 0),
+        None => (path, 1),
+    }
 }
 
 /// Returns the turn of each entry of a layer.
@@ -53,14 +61,12 @@ pub(crate) fn turns(tree: &LayerTree, states: &[State]) -> Vec<Turn> {
             let path = &node.path.0;
             let own = if git_dir_of_object(path).is_some() {
                 Turn::Objects
-            } else if fold(split(path).1).as_ref() == b"index" {
-                Turn::Index
             } else if node.role != Role::Entry && git_dir_of_names(path).is_some() {
                 Turn::OldRef
+            } else if is_index(path) {
+                Turn::Index
             } else if fold(split(path).1).as_ref() == b"head" {
                 Turn::Head
-            } else if is_beside(path) && node.role != Role::Entry {
-                Turn::OldLog
             } else if is_beside(path) || databases.contains(&**path) {
                 Turn::Database
             } else {

@@ -16,7 +16,7 @@ use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Stag
 use crate::commit::seen::Seen;
 use crate::hardlinks;
 use crate::meta::EntryType;
-use crate::object_steps::{self, Turn};
+use crate::object_steps::{self, Turn, order_of_database};
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
 use crate::sources::{MadeFrom, Sources};
@@ -92,7 +92,15 @@ impl<'a, 's> Emitter<'a, 's> {
         self.record_inside(&whole);
         let turns = object_steps::turns(self.tree, self.states);
         for turn in Turn::ALL {
-            for at in self.commits().filter(|at| turns[*at] == turn) {
+            let entries = self.commits().filter(|at| turns[*at] == turn);
+            if turn == Turn::Database {
+                let mut entries: Vec<usize> = entries.collect();
+                let nodes = &self.tree.nodes;
+                entries.sort_by_key(|at| order_of_database(&nodes[*at].path.0, nodes[*at].role));
+                entries.into_iter().try_for_each(|at| self.entry(at, &whole))?;
+                continue;
+            }
+            for at in entries {
                 self.entry(at, &whole)?;
             }
         }

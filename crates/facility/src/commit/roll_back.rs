@@ -20,6 +20,7 @@ use crate::commit::recover::{RecoverError, is_decided, known, locked};
 use crate::commit::returned;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
+use crate::commit::units::Units;
 use crate::commit::withdrawn::{Doubt, doubt, mark};
 use crate::faults::{Comparison, Faults};
 use crate::opened::close_again;
@@ -96,6 +97,7 @@ pub(crate) fn reverse(
         cleared: is_put_back,
         conflicts: Vec::new(),
         stays: HashSet::new(),
+        units: Units::default(),
         indexes: HashSet::new(),
     };
     // Once every step was undone, there is nothing to find.

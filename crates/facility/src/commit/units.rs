@@ -14,13 +14,12 @@
 //!  broken: no further member comes, and those that came go back
 //! ```
 
-use crate::beneath::{Workspace, join, split};
+use crate::beneath::{Workspace, join};
 use crate::changes::Outside;
 use crate::commit::ops::Op;
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
-use crate::fold::fold;
-use crate::git_paths::git_dir_of_names;
+use crate::git_paths::{git_dir_of_names, is_index};
 use crate::meta::EntryType;
 use crate::tied::{databases_of, is_beside, is_log, may_be_database, siblings};
 use std::collections::{HashMap, HashSet};
@@ -190,6 +189,6 @@ pub(crate) fn is_repository(base: &Workspace, git_dir: &[u8]) -> bool {
 }
 
 /// Reports whether a step of a git directory brings an index.
-pub(crate) fn is_index(op: &Op) -> bool {
-    matches!(op, Op::Put(_)) && member(op).is_some_and(|path| fold(split(path).1).as_ref() == b"index")
+pub(crate) fn brings_index(op: &Op) -> bool {
+    matches!(op, Op::Put(_)) && member(op).is_some_and(is_index)
 }

@@ -24,6 +24,8 @@ pub(super) fn open(tree: &Workspace, path: &[u8]) -> Result<Option<File>, IoFail
     match tree.dir(parent).and_then(|dir| open_file(dir.as_fd(), name, OFlags::RDONLY)) {
         Ok(file) => Ok(Some(file.into())),
         Err(error) if is_no_way(&error) => Ok(None),
+        // A mark of overlay in the place of a file that went.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => Ok(None),
         Err(error) => Err(error).doing("open", path),
     }

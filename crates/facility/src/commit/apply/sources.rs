@@ -9,7 +9,7 @@ use crate::commit::journal::{JOURNAL, KeptBack};
 use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
-use crate::meta::{stat, stat_if_there};
+use crate::meta::{Meta, stat, stat_if_there};
 use crate::tree::Own;
 use nexus_model::ByteText;
 use std::io;
@@ -94,10 +94,15 @@ impl Apply<'_> {
             && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
         {
             // The moves set its ctime, which is no change by another process for a later accept.
-            self.returned.push(Own::new(at, &now));
-            returned::did(self.root, &now);
+            self.returned_to(at, &now);
         }
         Ok(Some(kept))
+    }
+
+    /// Notes an entry that is back at its place as it was.
+    pub(super) fn returned_to(&mut self, at: &ByteText, now: &Meta) {
+        self.returned.push(Own::new(at, now));
+        returned::did(self.root, now);
     }
 
     /// Puts what was displaced beside its place, where the run's version stays.

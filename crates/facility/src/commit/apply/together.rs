@@ -26,15 +26,11 @@ impl Apply<'_> {
             return Ok(if is_changed { Allows::Changed(Outside::Changed) } else { Allows::Comes });
         };
         if unit.state == State::Unchecked {
-            let (members, others, is_git) = (unit.members.clone(), unit.others(), unit.git_dir.is_some());
+            let (members, others) = (unit.members.clone(), unit.others());
             let is_fresh = self.is_any_fresh(&others);
             let mut state = if is_fresh { State::Broken(at, Outside::Changed) } else { State::Whole };
             for (number, op) in &members {
                 let path = op.path().map_or(&b""[..], |path| &path.0);
-                // Git writes its index again at each `git status`: what it made of the one of the run goes with the refs of the run.
-                if is_git && units::is_index(op) && self.again && self.is_done(op) {
-                    continue;
-                }
                 if let Some(outside) = self.changed(*number, op).doing("look at", path)? {
                     state = State::Broken(*number, outside);
                     break;
@@ -211,6 +207,12 @@ impl Apply<'_> {
         match self.take_back(put, source, target, &new)? {
             Taken::Ours => {
                 Self::restore_mode(target, &old)?;
+                if let Some(now) = stat_if_there(target.dir, target.name)?
+                    && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
+                {
+                    // The moves set its ctime, which is no change by another process for a later accept.
+                    self.returned_to(&put.path, &now);
+                }
                 self.staged_beside(put, source, home).map(Some)
             }
             // Another process wrote to ours: the old version is at its place, and ours goes beside it.

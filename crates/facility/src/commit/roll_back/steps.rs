@@ -10,6 +10,7 @@ use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
+use crate::commit::units::Units;
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, stat, stat_if_there};
 use crate::tree::Own;
@@ -44,6 +45,8 @@ pub(super) struct Back<'a> {
     pub(super) conflicts: Vec<Conflict>,
     /// Paths that stay as they are, since one that goes with them was changed.
     pub(super) stays: HashSet<Vec<u8>>,
+    /// Steps that go back together or not at all.
+    pub(super) units: Units,
     /// Indexes that git wrote again since, in whose places the old ones go.
     pub(super) indexes: HashSet<Vec<u8>>,
 }
@@ -59,6 +62,7 @@ impl<'a> Back<'a> {
             self.at = at;
             self.faults.action();
             let path = op.path().map_or(&b""[..], |path| &path.0);
+            self.look_again().doing("look at", path)?;
             self.one_or_again(&op).doing("put back", path)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::commit::calls::Spot;
 use crate::commit::journal::{JOURNAL, Journal};
 use crate::commit::ops::{Op, Origin, Put};
-use crate::commit::units::{Units, is_index, others_of_one};
+use crate::commit::units::{Unit, Units, brings_index, others_of_one};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use std::collections::HashSet;
@@ -41,7 +41,7 @@ impl Back<'_> {
                 self.at = *at;
                 let path = op.path().map_or(&b""[..], |path| &path.0);
                 let is_this = self.is_changed(op).doing("look at", path)?;
-                if is_this && unit.git_dir.is_some() && is_index(op) {
+                if is_this && unit.git_dir.is_some() && brings_index(op) {
                     indexes.insert(path.to_vec());
                 } else {
                     is_changed |= is_this;
@@ -55,7 +55,30 @@ impl Back<'_> {
                 self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
             }
         }
+        self.units = units;
         Ok(())
+    }
+
+    /// Compares a database and its logs once more, before one of them goes back.
+    pub(super) fn look_again(&mut self) -> io::Result<()> {
+        let units = std::mem::take(&mut self.units);
+        if let Some(unit) = units.of(self.at).filter(|unit| unit.git_dir.is_none() && !self.stays_of(unit)) {
+            let at = self.at;
+            for (number, op) in &unit.members {
+                self.at = *number;
+                if self.is_changed(op)? {
+                    self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
+                    break;
+                }
+            }
+            self.at = at;
+        }
+        self.units = units;
+        Ok(())
+    }
+
+    fn stays_of(&self, unit: &Unit) -> bool {
+        unit.members.iter().filter_map(|(_, op)| op.path()).any(|path| self.stays.contains(&path.0))
     }
 
     /// Reports whether another process changed what a step brought, or took the place of what it took away.
