@@ -12,9 +12,13 @@
 //!        └─ one of them does not ──▶ HEAD, index, refs, logs and further working trees of the git directory wait as one
 //! ```
 //!
+//! So they do where the layer takes the branch of `HEAD` or the log of `HEAD` ([`lost`]): no name may lead to the user's
+//! commits any more.
+//!
 //! A part of them is of no use: a branch of before with a damaged index, or the reflogs of branches that stayed.
 
 mod forms;
+mod lost;
 mod objects;
 
 use self::forms::Value;
@@ -31,10 +35,10 @@ use crate::meta::EntryType;
 use crate::nested::{by_path, has_objects};
 use crate::protected::{Class, Rules};
 use crate::reads::Reads;
-use crate::replaced::accepts_whole;
+use crate::replaced::{GitDir, accepts_whole};
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd as _;
 
 /// Entries of a git directory that wait together.
@@ -63,6 +67,13 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
             found.insert(top, why(&node.path.0, &tree.nodes[top].path.0));
         }
     }
+    let by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
+    for at in reading.tops_with_names()? {
+        let Some(base) = lower_path(&tree.nodes[at]).filter(|_| !found.contains_key(&at)) else { continue };
+        if let Some(loss) = lost::lost(&GitDir { walk, tree, by_path: &by_path, at, base })? {
+            found.insert(at, in_words(&loss, &tree.nodes[at].path.0));
+        }
+    }
     if !found.is_empty() {
         hold(walk.rules, tree, &found);
     }
@@ -70,8 +81,11 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
 }
 
 fn why(file: &[u8], git_dir: &[u8]) -> String {
-    let file = String::from_utf8_lossy(file);
-    let why = format!("HEAD, the index, the refs and their logs wait together, as {file} is not as git writes it");
+    in_words(&format!("{} is not as git writes it", String::from_utf8_lossy(file)), git_dir)
+}
+
+fn in_words(cause: &str, git_dir: &[u8]) -> String {
+    let why = format!("HEAD, the index, the refs and their logs wait together, as {cause}");
     by_path(&why, if git_dir.is_empty() { b"." } else { git_dir })
 }
 
@@ -139,6 +153,19 @@ impl Reading<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the git directories of which the layer has or takes a name of commits.
+    fn tops_with_names(&mut self) -> Result<BTreeSet<usize>, IoFailure> {
+        let mut found = BTreeSet::new();
+        for at in 1..self.tree.nodes.len() {
+            let node = &self.tree.nodes[at];
+            let parent = node.parent;
+            if lost::is_name(split(&node.path.0).1) && self.top(parent)? == Some(parent) {
+                found.insert(parent);
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the git directory with the refs of a directory, which may be that of a further working tree.

@@ -121,18 +121,18 @@ fn is_name(path: &[u8], git_dir: &[u8]) -> bool {
 }
 
 /// A git directory of the workspace and of the layer.
-struct GitDir<'a> {
-    walk: &'a Walk<'a>,
-    tree: &'a LayerTree,
-    by_path: &'a HashMap<&'a [u8], usize>,
+pub(crate) struct GitDir<'a> {
+    pub(crate) walk: &'a Walk<'a>,
+    pub(crate) tree: &'a LayerTree,
+    pub(crate) by_path: &'a HashMap<&'a [u8], usize>,
     /// The node of the repository.
-    at: usize,
+    pub(crate) at: usize,
     /// Its path in the workspace.
-    base: &'a [u8],
+    pub(crate) base: &'a [u8],
 }
 
 /// The effect of a layer on an entry of a git directory.
-enum Effect<'a> {
+pub(crate) enum Effect<'a> {
     Stays,
     Gone,
     New(&'a Node),
@@ -161,7 +161,8 @@ impl GitDir<'_> {
         self.by_path.get(join(&self.tree.nodes[self.at].path.0, name).as_slice()).map(|at| &self.tree.nodes[*at])
     }
 
-    fn effect(&self, inside: &[u8]) -> Effect<'_> {
+    /// Returns the effect of the layer on a path in the git directory.
+    pub(crate) fn effect(&self, inside: &[u8]) -> Effect<'_> {
         let path = join(&self.tree.nodes[self.at].path.0, inside);
         let mut at: &[u8] = &path;
         loop {
@@ -225,7 +226,7 @@ impl GitDir<'_> {
     }
 
     /// Returns the refs of the workspace that have files of their own.
-    fn loose(&self) -> Result<Vec<Vec<u8>>, IoFailure> {
+    pub(crate) fn loose(&self) -> Result<Vec<Vec<u8>>, IoFailure> {
         let (mut found, mut stack) = (Vec::new(), vec![b"refs".to_vec()]);
         while let Some(inside) = stack.pop() {
             let path = join(self.base, &inside);
@@ -250,7 +251,7 @@ impl GitDir<'_> {
     }
 
     /// Reads a file of a git directory; `None` for what is not there or cannot be read.
-    fn read(&self, tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
+    pub(crate) fn read(&self, tree: &Workspace, path: &[u8]) -> Result<Option<Vec<u8>>, IoFailure> {
         if !has(tree, split(path).0, split(path).1)? {
             return Ok(None);
         }
@@ -262,7 +263,7 @@ impl GitDir<'_> {
 }
 
 /// Returns the commits of the refs in a file `packed-refs`.
-fn packed(text: &[u8]) -> HashMap<Vec<u8>, Vec<u8>> {
+pub(crate) fn packed(text: &[u8]) -> HashMap<Vec<u8>, Vec<u8>> {
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#") && !line.starts_with(b"^"));
     let split = |line: &[u8]| {
         let at = line.iter().position(|byte| *byte == b' ')?;

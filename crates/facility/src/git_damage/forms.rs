@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 /// The start of a ref that stands for another one.
-const SYMBOLIC: &[u8] = b"ref: ";
+pub(super) const SYMBOLIC: &[u8] = b"ref: ";
 /// The first line of `packed-refs`, up to what git knows of the lines.
 const HEADER: &[u8] = b"# pack-refs with:";
 /// Bytes that no ref has in its name (git-check-ref-format(1)).
@@ -84,8 +84,28 @@ pub(super) fn log<'a>(new: &'a [u8], old: &[u8], lengths: &[usize]) -> Option<Ve
 
 /// Returns the new object id of an entry of a reflog: two ids, a name, an address, a time and a zone.
 fn entry<'a>(line: &'a [u8], lengths: &[usize]) -> Option<&'a [u8]> {
+    let (old, new, rest) = ids(line)?;
+    let (time, zone, message) = stamp(rest)?;
+    let is_zone = matches!(zone, [b' ', b'+' | b'-', digits @ ..] if digits.len() == 4 && is_number(digits));
+    let is_entry = is_id(old, lengths) && is_id(new, lengths) && is_number(time) && is_zone;
+    (is_entry && !message.contains(&b'\r')).then_some(new)
+}
+
+/// Returns the time of an entry of a reflog, in seconds.
+pub(super) fn time(line: &[u8]) -> Option<i64> {
+    let (_, _, rest) = ids(line)?;
+    let (time, ..) = stamp(rest)?;
+    str::from_utf8(time).ok().filter(|_| is_number(time))?.parse().ok()
+}
+
+/// Divides an entry of a reflog into the two ids and the rest.
+fn ids(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let mut ids = line.splitn(3, |byte| *byte == b' ');
-    let (old, new, rest) = (ids.next()?, ids.next()?, ids.next()?);
+    Some((ids.next()?, ids.next()?, ids.next()?))
+}
+
+/// Returns the time, the zone and the message of an entry of a reflog, of which `rest` follows the ids.
+fn stamp(rest: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let end = rest.iter().position(|byte| *byte == b'>')?;
     let rest = rest[end + 1..].strip_prefix(b" ")?;
     let (who, message) = match rest.iter().position(|byte| *byte == b'\t') {
@@ -93,10 +113,11 @@ fn entry<'a>(line: &'a [u8], lengths: &[usize]) -> Option<&'a [u8]> {
         None => (rest, &rest[..0]),
     };
     let (time, zone) = who.split_at(who.iter().position(|byte| *byte == b' ')?);
-    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let is_zone = matches!(zone, [b' ', b'+' | b'-', digits @ ..] if digits.len() == 4 && is_number(digits));
-    let is_entry = is_id(old, lengths) && is_id(new, lengths) && is_number(time) && is_zone;
-    (is_entry && !message.contains(&b'\r')).then_some(new)
+    Some((time, zone, message))
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
 fn is_id(text: &[u8], lengths: &[usize]) -> bool {
