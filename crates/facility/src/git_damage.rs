@@ -7,6 +7,7 @@
 //!  HEAD, refs/…      an object id of the repository's length, or `ref: refs/…`; the object is in the workspace or in the layer
 //!  packed-refs       each line is a header, a ref or a peeled id; in order, where the header says so
 //!  logs/…            each new line is an entry, and its object is there
+//!  MERGE_HEAD, …    ids of objects that are there; ORIG_HEAD and FETCH_HEAD may name what is gone
 //!  index             has its magic, its checksum or zeros, and its names in order
 //!        │
 //!        └─ one of them does not ──▶ HEAD, index, refs, logs and further working trees of the git directory wait as one
@@ -42,7 +43,21 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd as _;
 
 /// Entries of a git directory that wait together.
-const TOGETHER: &[&[u8]] = &[b"head", b"index", b"packed-refs", b"refs", b"reftable", b"logs", b"worktrees"];
+const TOGETHER: &[&[u8]] = &[
+    b"head",
+    b"index",
+    b"packed-refs",
+    b"refs",
+    b"reftable",
+    b"logs",
+    b"worktrees",
+    b"orig_head",
+    b"merge_head",
+    b"cherry_pick_head",
+    b"revert_head",
+    b"rebase_head",
+    b"fetch_head",
+];
 
 /// Parks the names and the index of each repository of which a layer damages one.
 pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
@@ -94,6 +109,14 @@ fn in_words(cause: &str, git_dir: &[u8]) -> String {
 enum Form {
     /// `HEAD`, or a ref below `refs`.
     Ref,
+    /// A commit that is being picked.
+    Picked,
+    /// A commit of before, which `git gc` may have removed.
+    Former,
+    /// The commits that are being merged, one in each line.
+    Merged,
+    /// The commits of the last fetch, which `git gc` may have removed.
+    Fetched,
     Packed,
     Log,
     Index,
@@ -103,6 +126,10 @@ enum Form {
 fn form(names: &[&[u8]]) -> Option<Form> {
     match names {
         [b"head"] => Some(Form::Ref),
+        [b"cherry_pick_head" | b"revert_head"] => Some(Form::Picked),
+        [b"orig_head" | b"rebase_head"] => Some(Form::Former),
+        [b"merge_head"] => Some(Form::Merged),
+        [b"fetch_head"] => Some(Form::Fetched),
         [b"packed-refs"] => Some(Form::Packed),
         [b"index"] => Some(Form::Index),
         // A repository with tables has a file in the place of the branches.
@@ -217,6 +244,12 @@ impl Reading<'_> {
                 Some(Value::Id(id)) => Some(vec![id]),
                 None => None,
             },
+            Form::Picked | Form::Former => match forms::value(&new, lengths) {
+                Some(Value::Id(id)) => Some(if form == Form::Picked { vec![id] } else { Vec::new() }),
+                Some(Value::Symbolic) | None => None,
+            },
+            Form::Merged => forms::merged(&new, lengths),
+            Form::Fetched => forms::is_fetched(&new, &old, lengths).then(Vec::new),
             Form::Packed => forms::packed(&new, &old, lengths),
             Form::Log => forms::log(&new, &old, lengths),
             Form::Index => Some(Vec::new()),
@@ -285,7 +318,11 @@ mod tests {
             ("refs/heads/x.lock", None),
             ("refs/heads/.ds_store", None),
             ("logs/x", None),
-            ("orig_head", None),
+            ("orig_head", Some(Form::Former)),
+            ("revert_head", Some(Form::Picked)),
+            ("merge_head", Some(Form::Merged)),
+            ("fetch_head", Some(Form::Fetched)),
+            ("merge_msg", None),
             ("config", None),
         ] {
             assert_eq!(of(path), wanted, "{path}");

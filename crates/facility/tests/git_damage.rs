@@ -259,3 +259,72 @@ fn one_damaged_name_holds_the_others_of_its_repository() {
         assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{path}: {result:?}");
     }
 }
+
+/// A merge, a pick or a fetch of the user that is not finished.
+#[test]
+fn commits_that_are_being_merged_are_not_damaged() {
+    let works: [(&str, &[&str]); 4] = [
+        (".git/MERGE_HEAD", &["merge", "-q", "old"]),
+        (".git/CHERRY_PICK_HEAD", &["cherry-pick", "old"]),
+        (".git/REVERT_HEAD", &["revert", "--no-edit", "HEAD~"]),
+        (".git/FETCH_HEAD", &["fetch", "-q", "origin", "old"]),
+    ];
+    let damages: [Change; 4] =
+        [CHANGES[2], CHANGES[3], CHANGES[4], ("1", |_| format!("{}\n", "1".repeat(40)).into_bytes())];
+    for (file, work) in works {
+        for (change, by) in damages {
+            // git empties it, too.
+            if (file, change) == (".git/FETCH_HEAD", "truncate") {
+                continue;
+            }
+            let scene = cloned_scene();
+            let ws = scene.ws();
+            for (branch, name) in [("old", "of old"), ("main", "one"), ("main", "two")] {
+                git(&ws, &["checkout", "-q", branch]);
+                fs::write(ws.join("f"), name).unwrap();
+                git(&ws, &["commit", "-q", "-a", "-m", name]);
+            }
+            git(&ws, work);
+            let before = (fs::read(ws.join(file)).unwrap(), said(&ws));
+            let layer = run_with(&scene, |upper| {
+                fs::remove_file(upper.join(file)).unwrap();
+                fs::write(upper.join(file), by(&before.0)).unwrap();
+                git(upper, &["branch", "new"]);
+                fs::write(upper.join("z"), "z").unwrap();
+            });
+            let result = commit_by(&scene, &layer, &Rules::default());
+            assert!(result.conflicts.is_empty() && ws.join("z").exists(), "{file} {change}: {result:?}");
+            assert!((fs::read(ws.join(file)).unwrap(), said(&ws)) == before, "{file} {change}: {result:?}");
+            assert!(parked(&result).contains(&file.to_owned()), "{file} {change}: {result:?}");
+        }
+    }
+}
+
+/// The twin: what git writes in a merge, a pick, a fetch and a rebase comes, and so does what is left of a commit that is gone.
+#[test]
+fn merges_and_picks_of_a_run_come_unasked() {
+    let works: [Work; 5] = [
+        &[&["merge", "-q", "topic"], &["merge", "--no-commit", "--no-ff", "other"]],
+        &[&["cherry-pick", "-n", "other"], &["commit", "-q", "-m", "picked"]],
+        &[&["fetch", "-q"], &["fetch", "-q", ".", "other"], &["fetch", "-q", "--no-tags", "origin", "old", "topic"]],
+        &[&["rebase", "-q", "other"], &["reset", "-q", "--hard", "HEAD~"], &["gc", "-q", "--prune=now"]],
+        &[
+            &["commit", "-q", "--allow-empty", "-m", "x"],
+            &["reset", "-q", "--hard", "HEAD~"],
+            &["reflog", "expire", "--expire=now", "--all"],
+            &["gc", "-q", "--prune=now"],
+        ],
+    ];
+    for work in works {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        git(&ws, &["checkout", "-q", "-b", "other"]);
+        fs::write(ws.join("g"), "other").unwrap();
+        git(&ws, &["add", "g"]);
+        git(&ws, &["commit", "-q", "-m", "other"]);
+        git(&ws, &["checkout", "-q", "main"]);
+        let layer = run_with(&scene, |upper| work.iter().for_each(|arguments| drop(git(upper, arguments))));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{work:?}: {result:?}");
+    }
+}

@@ -30,6 +30,25 @@ pub(super) fn value<'a>(text: &'a [u8], lengths: &[usize]) -> Option<Value<'a>> 
     }
 }
 
+/// Returns the object ids in a `MERGE_HEAD`: one in each line, and at least one. `None` for a text that git does not
+/// write.
+pub(super) fn merged<'a>(text: &'a [u8], lengths: &[usize]) -> Option<Vec<&'a [u8]>> {
+    let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n');
+    lines.map(|line| is_id(line, lengths).then_some(line)).collect()
+}
+
+/// Reports whether git writes such lines in a `FETCH_HEAD`, besides those of the old one: an id, a tab, `not-for-merge`
+/// or nothing, a tab, and a note (`append_fetch_head` of git). The file may be empty.
+pub(super) fn is_fetched(new: &[u8], old: &[u8], lengths: &[usize]) -> bool {
+    let known: HashSet<&[u8]> = old.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    let is_line = |line: &[u8]| {
+        let parts: Vec<&[u8]> = line.splitn(3, |byte| *byte == b'\t').collect();
+        matches!(parts[..], [id, b"" | b"not-for-merge", note] if is_id(id, lengths) && !note.contains(&b'\r'))
+    };
+    let Some(lines) = new.strip_suffix(b"\n") else { return new.is_empty() };
+    lines.split(|byte| *byte == b'\n').all(|line| known.contains(line) || is_line(line))
+}
+
 /// Returns the object ids of the refs in a file `packed-refs` whose lines the old one does not have; `None` for a text
 /// that git does not write.
 pub(super) fn packed<'a>(new: &'a [u8], old: &[u8], lengths: &[usize]) -> Option<Vec<&'a [u8]>> {
@@ -147,6 +166,37 @@ mod tests {
             assert!(!of(text, 20), "{text}");
         }
         assert!(!of("A\n", 32));
+    }
+
+    #[test]
+    fn merged_and_fetched_commits_are_read() {
+        let text = |text: &str| text.replace('A', A).replace('B', B);
+        let of = |text_of: &str| merged(text(text_of).as_bytes(), &[20]).map(|ids| ids.len());
+        for (text, wanted) in [
+            ("A\n", Some(1)),
+            ("A", Some(1)),
+            ("A\nB\n", Some(2)),
+            ("", None),
+            ("A\r\n", None),
+            ("A\n\n", None),
+            ("ref: refs/heads/x\n", None),
+        ] {
+            assert_eq!(of(text), wanted, "{text}");
+        }
+        let of = |new: &str, old: &str| is_fetched(text(new).as_bytes(), text(old).as_bytes(), &[20]);
+        for (new, old, wanted) in [
+            ("", "", true),
+            ("A\t\tbranch 'x' of y\nB\tnot-for-merge\t'r\t' of /y\n", "", true),
+            ("B\t\t\n", "", true),
+            ("x\nA\t\ty\n", "x\n", true),
+            ("\n", "", false),
+            ("A\t\tx", "", false),
+            ("A\t\tx\r\n", "", false),
+            ("A\tfor-merge\tx\n", "", false),
+            ("a\t\tx\n", "", false),
+        ] {
+            assert_eq!(of(new, old), wanted, "{new}");
+        }
     }
 
     #[test]
