@@ -154,6 +154,13 @@ impl Sink {
         [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
 
+    /// Throws away from now on what comes for this outlet, whose reader left.
+    pub fn close(&mut self, stream: Stream) {
+        let outlet = &mut self.outlets[stream as usize];
+        outlet.gone = true;
+        outlet.pending.clear();
+    }
+
     /// Throws away from now on what is not kept.
     pub fn throw_away(&mut self) {
         for outlet in &mut self.outlets {

@@ -109,6 +109,7 @@ impl Hub {
                 (Ask::EndInput, Some(command)) => command.end_input(),
                 (Ask::Resize(size), Some(_)) => inside.resize(Some(exec), size),
                 (Ask::Signal(signal), Some(_)) => inside.signal(exec, signal),
+                (Ask::Close { err }, Some(command)) => command.close(if err { Stream::Err } else { Stream::Out }),
                 (_, None) => {}
                 _ => return false,
             },

@@ -67,7 +67,10 @@ pub struct AttachArgs {
 /// `nexus exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: the command's own; 125 refused; 126 not executable; 127 not found; 128+N killed by signal N.")]
+A reader of the output that leaves closes that stream for the command, whose end is waited for. The first signal goes to the
+command, the second ends it and nexus.
+Exit codes: the command's own; 125 refused; 126 not executable; 127 not found; 128+N killed by signal N, also when signal N
+ended nexus exec.")]
 pub struct ExecArgs {
     /// Id, name or start of an id
     #[arg(value_name = "ID")]

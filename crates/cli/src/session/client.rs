@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// Bytes on their way to a client, above which nothing is added for it.
-pub const MOST_WAITING: usize = 256 * 1024;
+pub const MAX_WAITING: usize = 256 * 1024;
 
 /// State and purpose of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Client {
 
     /// Reports whether more may be added for the client.
     pub fn has_room(&self) -> bool {
-        self.waiting() < MOST_WAITING
+        self.waiting() < MAX_WAITING
     }
 
     /// Reads what came. `false` when it is gone.

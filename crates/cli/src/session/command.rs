@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// Input that may wait for it.
-const MOST_INPUT: usize = 64 * 1024;
+const MAX_INPUT: usize = 64 * 1024;
 /// Time after a command's end in which output may still come, when something that it left holds its output open.
 const LINGER: Duration = Duration::from_millis(100);
 /// Interval between looks at a terminal that no process inside holds open.
@@ -65,7 +65,7 @@ impl Command {
 
     /// Reports whether the command takes more input.
     pub fn takes_input(&self) -> bool {
-        self.pending.len() < MOST_INPUT
+        self.pending.len() < MAX_INPUT
     }
 
     /// Input for it.
@@ -117,6 +117,11 @@ impl Command {
                 0
             }
         }
+    }
+
+    /// Closes an output, because its reader left: the command gets SIGPIPE when it writes more.
+    pub fn close(&mut self, stream: Stream) {
+        self.outputs[stream as usize] = None;
     }
 
     /// Adds the descriptors to wait for; the outputs only if there is room for more of them.

@@ -3,7 +3,7 @@
 use super::args::{AttachArgs, ExecArgs};
 use super::link::{Found, Link, broken, is_gone};
 use super::store::{Condition, Entry};
-use super::view::{Outcome, View};
+use super::view::{Outcome, Part, View};
 use super::wire::Ask;
 use super::{find, lost};
 use crate::failure::Failure;
@@ -12,6 +12,7 @@ use crate::run::{Show, Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
+use nexus_model::exit::SIGNAL_BASE;
 use nexus_terminal::Mode;
 use std::ffi::OsString;
 use std::io;
@@ -37,9 +38,9 @@ pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     };
     let raw = if keys && !args.no_stdin { Some(enter(&mut signals)?) } else { None };
     let watch = raw.as_ref().map(|_| Watch::new(args.detach_keys));
-    let passes_signals = !entry.about.terminal && !args.no_stdin;
+    let part = if entry.about.terminal || args.no_stdin { Part::Shows } else { Part::Joins };
     let sink = Sink::new(false, None, None, show(args.raw, entry.about.terminal));
-    let view = View::new(sink, !args.no_stdin, raw, watch, passes_signals);
+    let view = View::new(sink, !args.no_stdin, raw, watch, part);
     let outcome = view.talk(&mut link, &signals);
     conclude(&entry, outcome, true)
 }
@@ -69,7 +70,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
     };
     let raw = if args.tty { Some(enter(&mut signals)?) } else { None };
     let sink = Sink::new(false, None, None, show(args.raw, args.tty));
-    let outcome = View::new(sink, input, raw, None, true).talk(&mut link, &signals);
+    let outcome = View::new(sink, input, raw, None, Part::Owns).talk(&mut link, &signals);
     conclude(&entry, outcome, false)
 }
 
@@ -126,6 +127,7 @@ pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool
             Ok(exit)
         }
         Ok(Outcome::Done) => Ok(0),
+        Ok(Outcome::CutOff(signal)) => Ok(SIGNAL_BASE.saturating_add(signal)),
         Ok(Outcome::Left) => {
             if can_come_back {
                 tell(&format!("nexus: left; nexus attach {} comes back\n", entry.about.id));

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Bytes of output that are kept.
 const RING: usize = 1 << 20;
 /// Most clients at once; further ones wait to be accepted.
-const MOST_CLIENTS: usize = 128;
+const MAX_CLIENTS: usize = 128;
 /// Time that a new client has for its first message.
 const GREETING: Duration = Duration::from_secs(10);
 /// Time for which nothing is accepted when there are no descriptors left.
@@ -234,7 +234,7 @@ impl Attendant for Hub {
     }
 
     fn watch<'a>(&'a self, inside: &SandboxControl, watched: &mut Watched<'a, Token>) {
-        if self.clients.len() < MOST_CLIENTS && self.paused_until.is_none() {
+        if self.clients.len() < MAX_CLIENTS && self.paused_until.is_none() {
             watched.push((Token::Listener, self.own.listener.as_fd(), PollFlags::IN));
         }
         for (number, client) in &self.clients {

@@ -70,7 +70,7 @@ impl Link {
     }
 
     /// Sends something more.
-    pub fn say(&mut self, ask: &Ask) -> io::Result<()> {
+    pub fn send(&mut self, ask: &Ask) -> io::Result<()> {
         put(&mut self.out, ask).map_err(io::Error::other)
     }
 

@@ -5,7 +5,7 @@ use super::exec::{conclude, show, tell};
 use super::find;
 use super::link::{Found, Link};
 use super::store::Entry;
-use super::view::{Outcome, View};
+use super::view::{Outcome, Part, View};
 use super::wire::{Ask, Reader, Tell};
 use crate::failure::Failure;
 use crate::run::{Signals, Sink};
@@ -36,7 +36,7 @@ pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
                 }
             }
             let signals = Signals::catch().map_err(|error| failed(&error))?;
-            let outcome = View::new(sink, false, None, None, false).talk(&mut link, &signals);
+            let outcome = View::new(sink, false, None, None, Part::Shows).talk(&mut link, &signals);
             // How it ended is not what was asked for.
             if let Ok(Outcome::Ended { message, .. }) = &outcome {
                 tell(message);

@@ -12,7 +12,7 @@ use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
 use nexus_runner::live::output::Stream;
-use nexus_runner::live::signal::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::io;
 
 /// Bytes that may wait for the supervisor to take them.
-const MOST_TYPED: usize = 1 << 20;
+const MAX_TYPED: usize = 1 << 20;
 
 /// Outcome of a client's connection to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,19 @@ pub enum Outcome {
     Done,
     /// The caller left.
     Left,
+    /// The client left before its own command had ended, because of this signal.
+    CutOff(u8),
+}
+
+/// Relation of the client to the command whose output it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The client shows output. A signal ends it.
+    Shows,
+    /// The command goes on without this client. A signal goes to the command, and the second one ends the client.
+    Joins,
+    /// The command is the client's own and ends with it. Signals as for [`Part::Joins`].
+    Owns,
 }
 
 /// The caller's side of a talk.
@@ -52,8 +65,8 @@ pub struct View {
     input: bool,
     raw: Option<Raw>,
     keys: Option<Watch>,
-    /// Signals that go to the command; the caller that sends one twice leaves.
-    passes_signals: bool,
+    part: Part,
+    /// True after a signal was passed on: the next one ends the client.
     signalled: bool,
 }
 
@@ -68,8 +81,8 @@ enum Source {
 
 impl View {
     /// Makes the view, with standard input if it is to be passed on, in raw mode if the command has a terminal.
-    pub fn new(sink: Sink, input: bool, raw: Option<Raw>, keys: Option<Watch>, passes_signals: bool) -> Self {
-        Self { sink, input, raw, keys, passes_signals, signalled: false }
+    pub fn new(sink: Sink, input: bool, raw: Option<Raw>, keys: Option<Watch>, part: Part) -> Self {
+        Self { sink, input, raw, keys, part, signalled: false }
     }
 
     /// Talks until there is an outcome. The terminal is as it was then.
@@ -85,7 +98,7 @@ impl View {
             while self.takes()
                 && let Some(tell) = link.next()?
             {
-                if let Some(outcome) = self.hear(tell)? {
+                if let Some(outcome) = self.receive(tell, link)? {
                     self.sink.drain()?;
                     return Ok(outcome);
                 }
@@ -103,7 +116,13 @@ impl View {
                     }
                     Source::Input => self.read_input(link)?,
                     Source::Signals => self.signals(signals.take()?, link)?,
-                    Source::Output(stream) => self.sink.flush(stream)?.then_some(Outcome::Left),
+                    Source::Output(stream) => {
+                        if self.sink.flush(stream)? {
+                            self.reader_left(stream, link)?
+                        } else {
+                            None
+                        }
+                    }
                 };
                 if let Some(outcome) = outcome {
                     return Ok(outcome);
@@ -116,11 +135,29 @@ impl View {
         self.sink.takes(Stream::Out) && self.sink.takes(Stream::Err)
     }
 
-    fn hear(&mut self, tell: Tell) -> io::Result<Option<Outcome>> {
+    /// Leaves; but a command of the client's own is only refused further output on that stream, and its exit code is
+    /// waited for, as by `nexus run`.
+    fn reader_left(&mut self, outlet: Stream, link: &mut Link) -> io::Result<Option<Outcome>> {
+        if self.part != Part::Owns || self.raw.is_some() {
+            return Ok(Some(self.leave(SIGHUP)));
+        }
+        self.sink.close(outlet);
+        for stream in self.sink.on(outlet) {
+            link.send(&Ask::Close { err: stream == Stream::Err })?;
+        }
+        Ok(None)
+    }
+
+    /// Returns the outcome of leaving because of a signal or, as SIGHUP, because the terminal went away.
+    fn leave(&self, signal: u8) -> Outcome {
+        if self.part == Part::Owns { Outcome::CutOff(signal) } else { Outcome::Left }
+    }
+
+    fn receive(&mut self, tell: Tell, link: &mut Link) -> io::Result<Option<Outcome>> {
         Ok(match tell {
             Tell::Output { err, bytes } => {
                 let stream = if err { Stream::Err } else { Stream::Out };
-                self.sink.take(stream, &bytes.0)?.then_some(Outcome::Left)
+                if self.sink.take(stream, &bytes.0)? { self.reader_left(stream, link)? } else { None }
             }
             Tell::Behind { bytes } => {
                 self.sink.skip();
@@ -147,7 +184,7 @@ impl View {
             list.push(PollFd::from_borrowed_fd(link.as_fd(), flags));
         }
         // Keys are always read: there may be those that leave among them.
-        if self.input && (self.keys.is_some() || link.waiting() < MOST_TYPED) {
+        if self.input && (self.keys.is_some() || link.waiting() < MAX_TYPED) {
             sources.push(Source::Input);
             list.push(PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN));
         }
@@ -172,9 +209,9 @@ impl View {
             Ok(0) | Err(Errno::IO) => {
                 self.input = false;
                 if self.raw.is_some() {
-                    return Ok(Some(Outcome::Left));
+                    return Ok(Some(self.leave(SIGHUP)));
                 }
-                link.say(&Ask::EndInput)?;
+                link.send(&Ask::EndInput)?;
                 return Ok(None);
             }
             Ok(count) => &buffer[..count],
@@ -186,8 +223,8 @@ impl View {
             None => (typed.to_vec(), false),
         };
         // What nobody reads for so long is lost, as on any terminal.
-        if !bytes.is_empty() && link.waiting() < MOST_TYPED {
-            link.say(&Ask::Input(ByteText(bytes)))?;
+        if !bytes.is_empty() && link.waiting() < MAX_TYPED {
+            link.send(&Ask::Input(ByteText(bytes)))?;
         }
         Ok(leave.then_some(Outcome::Left))
     }
@@ -195,21 +232,21 @@ impl View {
     fn signals(&mut self, numbers: Vec<u8>, link: &mut Link) -> io::Result<Option<Outcome>> {
         for number in numbers {
             match (number, &self.raw) {
-                (SIGWINCH, Some(_)) => link.say(&Ask::Resize(raw::size()))?,
+                (SIGWINCH, Some(_)) => link.send(&Ask::Resize(raw::size()))?,
                 (SIGTSTP, Some(terminal)) => {
                     terminal.pause()?;
                     kill_process(getpid(), Signal::STOP)?;
                 }
                 (SIGCONT, Some(terminal)) => {
                     terminal.again()?;
-                    link.say(&Ask::Resize(raw::size()))?;
+                    link.send(&Ask::Resize(raw::size()))?;
                 }
                 (SIGWINCH | SIGTSTP | SIGCONT, None) => {}
-                (SIGINT | SIGQUIT | SIGTERM, _) if self.passes_signals && !self.signalled => {
+                (SIGINT | SIGQUIT | SIGTERM, _) if self.part != Part::Shows && !self.signalled => {
                     self.signalled = true;
-                    link.say(&Ask::Signal(number))?;
+                    link.send(&Ask::Signal(number))?;
                 }
-                _ => return Ok(Some(Outcome::Left)),
+                _ => return Ok(Some(self.leave(number))),
             }
         }
         Ok(None)

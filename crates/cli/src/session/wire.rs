@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind)* ─▶ Ended, Done, Refused
-//!         ─Input, Resize, Signal─▶
+//!         ─Input, Resize, Signal, Close─▶
 //! ```
 //! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
 //! version: the first frame says which, and lengths are bounded before anything is kept.
@@ -67,6 +67,11 @@ pub enum Ask {
     Resize(TerminalSize),
     /// A signal for the command.
     Signal(u8),
+    /// No reader is left for this stream of the client's own command.
+    Close {
+        /// stderr, and not stdout.
+        err: bool,
+    },
 }
 
 /// Supervisor to client.
