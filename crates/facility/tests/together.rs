@@ -144,7 +144,7 @@ fn a_database_and_its_log_stay_together_on_a_way_back_that_was_killed() {
             let (scene, is_killed) = case.killed(*at);
             is_killed && scene.path("layers/run/journal").exists() && !scene.path("layers/run/outcome").exists()
         };
-        let whole = (1..).take_while(is_before).last().unwrap();
+        let whole = (1..1000).take_while(is_before).last().unwrap();
         let (mut kills, mut nth) = (0, 1);
         loop {
             let (scene, _) = case.killed(whole);

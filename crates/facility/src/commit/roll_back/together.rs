@@ -59,7 +59,7 @@ impl Back<'_> {
         Ok(())
     }
 
-    /// Compares a database and its logs once more, before one of them goes back.
+    /// Compares a database and its logs again, before one of them goes back.
     pub(super) fn look_again(&mut self) -> io::Result<()> {
         let units = std::mem::take(&mut self.units);
         if let Some(unit) = units.of(self.at).filter(|unit| unit.git_dir.is_none() && !self.stays_of(unit)) {
