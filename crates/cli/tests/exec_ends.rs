@@ -5,6 +5,7 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -82,6 +83,31 @@ fn a_signal_that_ends_an_exec_is_its_exit_code() {
         assert_eq!(run(&[Signal::HUP]), Some(129));
         let count = || stdout(&bench.exec(&id, "ps ax | grep -c '[5]4321'")).trim().to_owned();
         wait_until("the end of the commands", PATIENCE, || count() == "0");
+        bench.run(["rm", "-f", &id]);
+    }
+}
+
+#[test]
+fn input_that_a_command_does_not_read_holds_up_no_signal_and_no_reader_that_leaves() {
+    for bench in benches() {
+        let id = bench.detach(&["--shell", FOREVER]);
+        let endless = |script: &str| {
+            let mut command = bench.nexus(["exec", "--stdin", &id, "--", "sh", "-c", script]);
+            command.stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            let mut out = BufReader::new(child.stdout.take().unwrap());
+            assert!(!line(&mut out).is_empty());
+            // What it does not read fills every buffer on the way.
+            std::thread::sleep(Duration::from_millis(500));
+            (child, out)
+        };
+        let (mut child, out) = endless("trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done");
+        send(&child, Signal::TERM);
+        assert_eq!(code(&mut child), Some(6), "{}", bench.who());
+        drop(out);
+        let (mut child, out) = endless("yes; exit 4");
+        drop(out);
+        assert_eq!(code(&mut child), Some(4), "{}", bench.who());
         bench.run(["rm", "-f", &id]);
     }
 }

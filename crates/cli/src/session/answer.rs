@@ -105,7 +105,7 @@ impl Hub {
             }
             (Role::Viewer { .. }, Ask::Signal(signal)) => inside.signal(LEADER, signal),
             (Role::Commander { exec }, ask) => match (ask, self.commands.get_mut(&exec)) {
-                (Ask::Input(bytes), Some(command)) => command.input(&bytes.0),
+                (Ask::Input(bytes), Some(command)) => client.taken(command.input(&bytes.0)),
                 (Ask::EndInput, Some(command)) => command.end_input(),
                 (Ask::Resize(size), Some(_)) => inside.resize(Some(exec), size),
                 (Ask::Signal(signal), Some(_)) => inside.signal(exec, signal),

@@ -69,6 +69,13 @@ impl Client {
         }
     }
 
+    /// Reports that so many bytes of the input for the client's own command wait no more.
+    pub fn taken(&mut self, bytes: usize) {
+        if let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0) {
+            self.tell(&Tell::Taken { bytes });
+        }
+    }
+
     /// Bytes that it has not taken yet.
     pub fn waiting(&self) -> usize {
         self.out.len() - self.sent

@@ -5,6 +5,7 @@
 //!             └─ its client is gone: SIGHUP ─▶ SIGKILL
 //! ```
 
+use super::wire::INPUT_WINDOW;
 use nexus_driver::Ended;
 use nexus_runner::live::output::Stream;
 use rustix::event::PollFlags;
@@ -12,8 +13,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Input that may wait for it.
-const MAX_INPUT: usize = 64 * 1024;
+/// Input that may wait for it: more than a client of ours sends before the command has taken some.
+const MAX_INPUT: usize = 2 * INPUT_WINDOW;
 /// Time after a command's end in which output may still come, when something that it left holds its output open.
 const LINGER: Duration = Duration::from_millis(100);
 /// Interval between looks at a terminal that no process inside holds open.
@@ -68,11 +69,13 @@ impl Command {
         self.pending.len() < MAX_INPUT
     }
 
-    /// Input for it.
-    pub fn input(&mut self, bytes: &[u8]) {
+    /// Takes input for the command. Returns how many bytes of it no process will read.
+    pub fn input(&mut self, bytes: &[u8]) -> usize {
         if self.input.is_some() || self.terminal {
             self.pending.extend_from_slice(bytes);
+            return 0;
         }
+        bytes.len()
     }
 
     /// Notes that no more input comes.
@@ -87,16 +90,18 @@ impl Command {
         }
     }
 
-    /// Writes what waits.
-    pub fn write(&mut self) {
-        let Some(to) = &self.input else { return };
-        match rustix::io::write(to, &self.pending) {
-            Ok(count) => drop(self.pending.drain(..count)),
-            Err(Errno::INTR | Errno::AGAIN) => return,
+    /// Writes what waits. Returns how many bytes of it wait no more.
+    pub fn write(&mut self) -> usize {
+        let Some(to) = &self.input else { return 0 };
+        let gone = match rustix::io::write(to, &self.pending) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN) => return 0,
             // Nobody inside reads it any more.
-            Err(_) => self.pending.clear(),
-        }
+            Err(_) => self.pending.len(),
+        };
+        self.pending.drain(..gone);
         self.close_input();
+        gone
     }
 
     /// Reads output, if there is any.

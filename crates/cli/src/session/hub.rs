@@ -275,7 +275,10 @@ impl Attendant for Hub {
             Token::Output(exec, stream) => self.read_command(exec, stream, now),
             Token::Input(exec) => {
                 if let Some(command) = self.commands.get_mut(&exec) {
-                    command.write();
+                    let taken = command.write();
+                    if let Some(client) = command.client.and_then(|number| self.clients.get_mut(&number)) {
+                        client.taken(taken);
+                    }
                 }
             }
             Token::Port(token) => self.ports.ready(token, found, inside),

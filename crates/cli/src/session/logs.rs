@@ -54,7 +54,7 @@ fn until_live(link: &mut Link) -> io::Result<(Vec<Tell>, bool)> {
         match link.wait_for_next()? {
             Tell::Live => return Ok((frames, false)),
             frame @ (Tell::Output { .. } | Tell::Behind { .. }) => frames.push(frame),
-            Tell::Hello { .. } => {}
+            Tell::Hello { .. } | Tell::Taken { .. } => {}
             Tell::Done | Tell::Ended { .. } | Tell::Refused { .. } => return Ok((frames, true)),
         }
     }

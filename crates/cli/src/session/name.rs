@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Length of the longest name, in bytes.
-const MOST: usize = 64;
+const MAX: usize = 64;
 
 /// A name: letters, digits, `_`, `-` and `.`, and a letter or digit first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Name(String);
 
 /// Error: a text that is not a valid name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is no name: letters, digits, _, - and . are, with a letter or digit first, at most {MOST}")]
+#[error("{text:?} is no name: letters, digits, _, - and . are, with a letter or digit first, at most {MAX}")]
 pub struct ParseNameError {
     text: String,
 }
@@ -25,7 +25,7 @@ impl FromStr for Name {
         let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
         // An id as a name would be another sandbox's id for whoever reads it.
-        if first && text.len() <= MOST && text.bytes().all(fine) && text.parse::<nexus_model::RunId>().is_err() {
+        if first && text.len() <= MAX && text.bytes().all(fine) && text.parse::<nexus_model::RunId>().is_err() {
             Ok(Self(text.to_owned()))
         } else {
             Err(ParseNameError { text: text.to_owned() })

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::io;
 
 /// Longest command in a line.
-const MOST_COMMAND: usize = 40;
+const MAX_COMMAND: usize = 40;
 
 /// Lists sandboxes: those that live, or all.
 pub fn command(args: &PsArgs) -> Result<u8, Failure> {
@@ -76,8 +76,8 @@ fn row(entry: &Entry) -> [String; 6] {
     let ports: Vec<_> = about.published.iter().map(|(host, inside)| format!("{host}:{inside}")).collect();
     let words: Vec<_> = about.command.iter().map(|word| word.as_os_str().to_string_lossy()).collect();
     let mut command = one_line(&words.join(" "));
-    if command.chars().count() > MOST_COMMAND {
-        command = command.chars().take(MOST_COMMAND - 1).chain(['…']).collect();
+    if command.chars().count() > MAX_COMMAND {
+        command = command.chars().take(MAX_COMMAND - 1).chain(['…']).collect();
     }
     [
         about.id.to_string(),

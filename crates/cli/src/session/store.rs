@@ -26,7 +26,7 @@ const ABOUT: &str = "about.json";
 const ENDING: &str = "ending.json";
 const LOCK: &str = "lock";
 /// Least characters of an id that stand for the whole.
-const LEAST_PREFIX: usize = 4;
+const MIN_PREFIX: usize = 4;
 const SOCKET: &str = "socket";
 /// The last output, as frames.
 const OUTPUT: &str = "output";
@@ -196,7 +196,7 @@ impl Store {
             return Ok(all.swap_remove(at));
         }
         // A digit or two that somebody mistyped must not end whatever is the only one.
-        all.retain(|entry| text.len() >= LEAST_PREFIX && entry.about.id.to_string().starts_with(text));
+        all.retain(|entry| text.len() >= MIN_PREFIX && entry.about.id.to_string().starts_with(text));
         if all.len() > 1 {
             let message = format!("{} sandboxes have ids that start with {text}", all.len());
             return Err(Failure::refused("ambiguous", message, "write more of the id; nexus ps --all shows them"));

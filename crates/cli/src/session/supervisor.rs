@@ -117,11 +117,11 @@ pub fn supervise(mut args: RunArgs) -> u8 {
             return run::print_failure(&Failure::usage("usage", message, "use nexus run --detach"), false);
         }
     };
-    let mut spare = Some(launcher);
-    let spare_there = &mut spare;
-    let open = |order: &Order, full: Option<FullOutput>| open(&args, order, full, spare_there);
+    let mut waiting = Some(launcher);
+    let place = &mut waiting;
+    let open = |order: &Order, full: Option<FullOutput>| open(&args, order, full, place);
     let (done, hub) = run::execute(&args, &signals, clock, open);
-    let Some(mut hub) = hub else { return refused(&args, done, spare) };
+    let Some(mut hub) = hub else { return refused(&args, done, waiting) };
     match hub.launcher() {
         // Nobody was told that it started: so it did not. Its folder is gone before that is said.
         Some(launcher) => {

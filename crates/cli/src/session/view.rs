@@ -6,7 +6,7 @@
 //! ```
 
 use super::link::Link;
-use super::wire::{Ask, Tell};
+use super::wire::{Ask, INPUT_WINDOW, Tell};
 use crate::run::{Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
@@ -66,6 +66,8 @@ pub struct View {
     raw: Option<Raw>,
     keys: Option<Watch>,
     part: Part,
+    /// Bytes of input that the client's own command has not taken yet.
+    untaken: usize,
     /// True after a signal was passed on: the next one ends the client.
     signalled: bool,
 }
@@ -82,7 +84,7 @@ enum Source {
 impl View {
     /// Makes the view, with standard input if it is to be passed on, in raw mode if the command has a terminal.
     pub fn new(sink: Sink, input: bool, raw: Option<Raw>, keys: Option<Watch>, part: Part) -> Self {
-        Self { sink, input, raw, keys, part, signalled: false }
+        Self { sink, input, raw, keys, part, untaken: 0, signalled: false }
     }
 
     /// Talks until there is an outcome. The terminal is as it was then.
@@ -167,6 +169,10 @@ impl View {
                 write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes())?;
                 None
             }
+            Tell::Taken { bytes } => {
+                self.untaken = self.untaken.saturating_sub(bytes as usize);
+                None
+            }
             Tell::Hello { .. } | Tell::Live => None,
             Tell::Done => Some(Outcome::Done),
             Tell::Refused { exit, message } => Some(Outcome::Refused { exit, message }),
@@ -184,7 +190,8 @@ impl View {
             list.push(PollFd::from_borrowed_fd(link.as_fd(), flags));
         }
         // Keys are always read: there may be those that leave among them.
-        if self.input && (self.keys.is_some() || link.waiting() < MAX_TYPED) {
+        let is_room = link.waiting() < MAX_TYPED && self.untaken < INPUT_WINDOW;
+        if self.input && (self.keys.is_some() || is_room) {
             sources.push(Source::Input);
             list.push(PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN));
         }
@@ -224,6 +231,9 @@ impl View {
         };
         // What nobody reads for so long is lost, as on any terminal.
         if !bytes.is_empty() && link.waiting() < MAX_TYPED {
+            if self.part == Part::Owns {
+                self.untaken += bytes.len();
+            }
             link.send(&Ask::Input(ByteText(bytes)))?;
         }
         Ok(leave.then_some(Outcome::Left))

@@ -1,7 +1,7 @@
 //! The messages between a client and the supervisor of a sandbox, over a Unix socket.
 //!
 //! ```text
-//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind)* ─▶ Ended, Done, Refused
+//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind | Taken)* ─▶ Ended, Done, Refused
 //!         ─Input, Resize, Signal, Close─▶
 //! ```
 //! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
@@ -15,7 +15,11 @@ use serde::{Deserialize, Serialize};
 /// The version that this code speaks.
 pub const VERSION: u16 = 1;
 /// Longest frame: the arguments and the environment of a command (Linux takes 2 MiB of them by default).
-pub const MOST_FRAME: usize = 3 << 20;
+pub const MAX_FRAME: usize = 3 << 20;
+
+/// Bytes of input above which a client waits until its own command has taken some: a signal for the command never stands
+/// behind input that the command does not read.
+pub const INPUT_WINDOW: usize = 64 * 1024;
 
 /// Client to supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +95,11 @@ pub enum Tell {
         /// The bytes of the output.
         bytes: ByteText,
     },
+    /// The client's own command has taken so many bytes of its input.
+    Taken {
+        /// The number of bytes.
+        bytes: u32,
+    },
     /// This client was too slow, or came too late: so many bytes are not there any more.
     Behind {
         /// The number of bytes.
@@ -138,11 +147,11 @@ pub enum Launched {
 }
 
 /// Puts frames together from bytes as they come.
-pub type Reader = codec::Reader<MOST_FRAME>;
+pub type Reader = codec::Reader<MAX_FRAME>;
 
 /// Adds a frame to bytes that are to be sent. One that is too long is refused.
 pub fn put<F: Serialize>(out: &mut Vec<u8>, frame: &F) -> Result<(), FrameError> {
-    codec::put::<MOST_FRAME>(out, frame)
+    codec::put::<MAX_FRAME>(out, frame)
 }
 
 #[cfg(test)]
@@ -172,7 +181,7 @@ mod tests {
     #[test]
     fn a_hostile_length_is_refused_before_anything_is_kept() {
         let mut reader = Reader::default();
-        reader.push(&(MOST_FRAME as u32 + 1).to_le_bytes());
+        reader.push(&(MAX_FRAME as u32 + 1).to_le_bytes());
         assert!(matches!(reader.next::<Ask>(), Err(FrameError::TooLong { .. })));
     }
 
