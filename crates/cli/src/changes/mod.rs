@@ -95,6 +95,7 @@ fn list(json: bool) -> Result<String, Failure> {
             State::Waiting => "",
             State::Interrupted => "  [commit interrupted]",
             State::Going => "  [being thrown away]",
+            State::Unparked => "  [not parked: no room]",
         };
         one_line(&format!("{}  {}  {}{state}", one.run, one.workspace.display(), one.command.as_os_str().display()))
     });
@@ -123,6 +124,15 @@ impl Pending {
                 let hint = format!("nexus changes recover --run {} {what}", one.run);
                 let message = format!("the commit of the run {} was interrupted", one.run);
                 return Err(Failure::refused("interrupted", message, hint));
+            }
+            State::Unparked => {
+                let hint = format!(
+                    "make room on the disk of the state directory: the next command parks them. nexus changes reject --run {} \
+                     removes them, which makes room",
+                    one.run
+                );
+                let message = format!("the changes of the run {} are not parked, because the disk is full", one.run);
+                return Err(Failure::refused("no_room", message, hint));
             }
             State::Going => {
                 let hint = format!("nexus changes reject --run {} removes the rest", one.run);

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, one_line};
 use crate::receipt::utc;
-use crate::run::recover::Interrupted;
+use crate::run::recover::{self, Interrupted};
 use nexus_facility::going::GOING;
 use nexus_facility::is_whole_copy;
 use nexus_model::{ByteText, RunId};
@@ -39,6 +39,8 @@ pub enum State {
     Interrupted,
     /// The layer was being thrown away.
     Going,
+    /// The run was killed, and there was no room to park its layer.
+    Unparked,
 }
 
 impl State {
@@ -48,6 +50,7 @@ impl State {
             Self::Waiting => "waiting",
             Self::Interrupted => "interrupted",
             Self::Going => "being_removed",
+            Self::Unparked => "not_parked",
         }
     }
 }
@@ -103,12 +106,17 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
         let is_interrupted = interrupted.iter().any(|one| one.run == run);
         // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that
         // ended between the two looks has taken its layer with it, or has left it to wait.
-        let goes_on = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
-        if goes_on || !path.try_exists().map_err(failed)? {
+        let has_record = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
+        let is_unparked = match run.parse() {
+            Ok(id) if has_record => recover::is_unparked(places, id).map_err(failed)?,
+            _ => false,
+        };
+        if (has_record && !is_unparked) || !path.try_exists().map_err(failed)? {
             continue;
         }
         let (note, state) = match (note::read(&path), note::read_gone(&path)) {
             (Ok(Some(note)), _) if is_interrupted => (note, State::Interrupted),
+            (Ok(Some(note)), _) if is_unparked => (note, State::Unparked),
             (Ok(Some(note)), _) => (note, State::Waiting),
             (Ok(None), Ok(Some(note))) => (note, State::Going),
             (Ok(None), Ok(None)) => continue,

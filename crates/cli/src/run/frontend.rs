@@ -56,6 +56,9 @@ impl Recovery for Terminal<'_> {
     }
 
     fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
-        recover::park(places, run)
+        match recover::park(places, run)? {
+            recover::Parked::Done => Ok(()),
+            recover::Parked::NoRoom { why } => Err(why),
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::notices::{Notify, tell_leftovers};
 use crate::plan::resolve::ResolvedRun;
 use crate::recover::remove::remove;
+use crate::request::ChangeMode;
 use crate::state::container::ContainerId;
 use crate::state::note::{self, RunNote};
 use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Spares};
@@ -66,6 +67,7 @@ fn note_run(layer: &Layer, run: &ResolvedRun) -> io::Result<()> {
         boot: note::boot_id(),
         container: ContainerId::here().ok(),
         in_memory: matches!(run.plan.workspace.writes, Writes::MemoryLayer { .. }),
+        discards: run.changes == ChangeMode::Discard,
         cut_short: None,
         protect: run.protect.clone(),
     };

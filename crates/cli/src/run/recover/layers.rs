@@ -16,8 +16,20 @@ use nexus_runner::state::note::{self, CutShort};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Result of [`park`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parked {
+    /// The layer waits for a review, or it is gone because nothing of it is to wait.
+    Done,
+    /// The disk is full. The layer is as it was, and a later command parks it.
+    NoRoom {
+        /// The error, with the path to which it belongs.
+        why: String,
+    },
+}
+
 /// Keeps what a killed run had written, and says so. What it had not written, or what was being removed, goes.
-pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
+pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
     let path = places.layers.join(run);
     let io = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = note::read(&path);
@@ -38,7 +50,7 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
         if note.is_some_and(|note| note.in_memory) {
             tell(&format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
         }
-        return remove(layer);
+        return remove(layer).map(|()| Parked::Done);
     }
     let Some(mut note) = note else {
         // Nothing was decided, so no workspace is half old and half new: no run has to wait for this.
@@ -47,7 +59,7 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
              nexus changes reject --run {run} removes them.",
             layer.upper().display()
         ));
-        return Ok(());
+        return Ok(Parked::Done);
     };
     let why = if is_part { CutShort::Partial } else { note.cut_by_kill() };
     if why == CutShort::Rebooted {
@@ -55,22 +67,35 @@ pub fn park(places: &StateDir, run: &str) -> Result<(), String> {
         layer.set_unreached();
     }
     note.cut_short = Some(why);
-    note.write(&path).and_then(|()| note::sync(&path)).map_err(io)?;
+    match note.write(&path).and_then(|()| note::sync(&path)) {
+        Err(error) if is_no_room(&error) && note.discards => {
+            remove(layer)?;
+            tell(&format!("The run {run} was killed. Its changes were to be discarded and are: the disk is full."));
+            return Ok(Parked::Done);
+        }
+        Err(error) if is_no_room(&error) => return Ok(Parked::NoRoom { why: io(error) }),
+        other => other.map_err(io)?,
+    }
     // A review reads the layer again: not being able to do so now is no reason to refuse anything.
     let parked = note.directory.open_at(note.workspace.as_path()).ok();
     let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
     if parked.is_some_and(|changes| changes.is_empty()) {
-        return remove(layer);
+        return remove(layer).map(|()| Parked::Done);
     }
-    let look = format!("nexus changes show --run {run}");
+    let show = format!("nexus changes show --run {run}");
     match why {
-        CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {look}.")),
-        CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {look}.")),
+        CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {show}.")),
+        CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {show}.")),
         CutShort::Rebooted | CutShort::Unknown | CutShort::Partial => {
-            tell(&format!("The run {run} was killed; its changes are parked: {look}. But {}.", why.text()));
+            tell(&format!("The run {run} was killed; its changes are parked: {show}. But {}.", why.text()));
         }
     }
-    Ok(())
+    Ok(Parked::Done)
+}
+
+/// Reports whether a disk or a quota is full.
+fn is_no_room(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 /// Removes a layer so that no part of it is ever taken for the whole.

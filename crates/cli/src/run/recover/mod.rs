@@ -18,11 +18,11 @@ mod sandboxes;
 mod words;
 
 pub use finish::{FinishError, Say, finish, finish_others, forget, is_live, say_aside};
-pub use layers::{clear_staging, park, remove, remove_going_until};
+pub use layers::{Parked, clear_staging, park, remove, remove_going_until};
 pub use nexus_runner::recover::interrupted::{Direction, Interrupted};
 pub use nexus_runner::recover::kept::kept_back;
 pub use retry::{is_busy, patiently};
-pub use sandboxes::refuse_left;
+pub use sandboxes::{is_unparked, refuse_left};
 pub use words::report_lines;
 
 use super::unsaid::{tell_kept, tell_over};
@@ -42,7 +42,7 @@ use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use nexus_runner::state::note;
 use nexus_runner::state::record::{self, Content, Orphan, RecordState};
-use retry::{after_others, refused};
+use retry::{after_others, no_room, refused};
 use sandboxes::Sandboxes;
 use std::path::{Path, PathBuf};
 
@@ -150,6 +150,8 @@ fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
                 }
                 _ => tell(&sandboxes.waits(places, orphan.run)),
             },
+            // Nothing was decided, so the workspace is whole and no run has to wait.
+            Ok(Cleared::NoRoom { why }) => found.failed.push((None, no_room(orphan.run, &why))),
             Ok(Cleared::Foreign(driver)) => {
                 found.failed.push((path, sandboxes::of_another_driver(places, orphan.run, &driver)));
             }
@@ -195,6 +197,11 @@ enum Cleared {
     But(Interrupted),
     /// The sandbox of the run was killed and is not gone.
     Lingers,
+    /// The disk is full, so that the layer is neither parked nor gone.
+    NoRoom {
+        /// The error of the disk.
+        why: String,
+    },
     /// The sandbox is one of another driver, and nothing was done.
     Foreign(String),
 }
@@ -253,7 +260,10 @@ fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sa
             }
             Ok(Cleared::All)
         }
-        Stage::Undecided => park(places, &run).map(|()| Cleared::All),
+        Stage::Undecided => park(places, &run).map(|parked| match parked {
+            Parked::Done => Cleared::All,
+            Parked::NoRoom { why } => Cleared::NoRoom { why },
+        }),
         Stage::Decided(_) => {
             let noted =
                 || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.directory));

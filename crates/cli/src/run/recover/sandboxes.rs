@@ -153,6 +153,14 @@ pub fn presence(places: &StateDir, run: RunId) -> io::Result<Presence> {
     }
 }
 
+/// Reports whether the layer of a run is there and was not parked, though no process of the run is left.
+pub fn is_unparked(places: &StateDir, run: RunId) -> io::Result<bool> {
+    if record::orphan(&places.runs, run)?.is_none() {
+        return Ok(false);
+    }
+    Ok(presence(places, run)? == Presence::Gone && has_changes(places, run))
+}
+
 fn may_have_one(orphan: &Orphan) -> bool {
     match &orphan.state {
         RecordState::Empty => false,
