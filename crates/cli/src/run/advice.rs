@@ -30,6 +30,7 @@ impl From<RunError> for Failure {
                 "make room in the state directory, set NEXUS_STATE_DIR to a directory on another disk, or use --direct"
             }
             RunError::Covers(_) | RunError::Moved(_) => "run it again",
+            RunError::Unstarted(_) => "nothing was run; nexus doctor shows what works here",
             RunError::Output(_) => "look at where its output goes: is the disk full?",
             RunError::Internal { .. } => INTERNAL_ADVICE,
         };

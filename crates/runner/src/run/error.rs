@@ -84,6 +84,9 @@ pub enum RunError {
     /// The workspace was moved or replaced while the sandbox was being set up.
     #[error("the command was ended: {0}")]
     Moved(io::Error),
+    /// The command was never asked for: its streams could not be made, or the request could not be sent.
+    #[error("the command could not be started: {0}")]
+    Unstarted(io::Error),
     /// The output could not be passed on.
     #[error("the command was ended because its output could not be passed on: {0}")]
     Output(io::Error),
@@ -155,7 +158,7 @@ impl RunError {
             Self::Covers(_) => "protect",
             Self::Start(error) => error.code(),
             Self::NotStarted(NotStarted::Proof { .. }) => "proof",
-            Self::NotStarted(_) => "set_up",
+            Self::NotStarted(_) | Self::Unstarted(_) => "set_up",
             Self::Serve(error) => error.code(),
             Self::Moved(_) => "moved",
             Self::Output(_) => "output",

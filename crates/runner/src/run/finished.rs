@@ -95,6 +95,7 @@ fn attended<A: Attendant>(
     let has_failed = pumped.is_err();
     let (outcome, broken) = match pumped {
         Ok(outcome) => (Some(outcome), None),
+        Err(Broken { error, outcome: None }) => (None, Some(RunError::Unstarted(error))),
         Err(Broken { error, outcome }) => {
             let unserved = service.as_mut().and_then(Service::error).map(RunError::Serve);
             (outcome.map(|outcome| *outcome), Some(unserved.unwrap_or_else(|| RunError::of_pump(error))))
