@@ -47,14 +47,19 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/session/command.rs", &[("io::read(", 1)], "The output of an exec, set to O_NONBLOCK."),
     (
         "crates/cli/src/session/link.rs",
-        &[("poll(…, None)", 1), ("io::read(", 1)],
-        "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
+        &[("io::read(", 1)],
+        "The socket of a supervisor, a process of nexus's own; it is set to O_NONBLOCK.",
     ),
     ("crates/cli/src/session/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
+        "crates/cli/src/session/process.rs",
+        &[("fs::read_to_string(", 1)],
+        "The state of a supervisor in /proc, which waits for no process.",
+    ),
+    (
         "crates/cli/src/session/store.rs",
-        &[("fs::read(", 1), ("File::open(", 3), ("FlockOperation::LockExclusive", 1), ("UnixStream::connect(", 1)],
-        "Files and the lock of the state directory, held for some calls; the socket of a supervisor, of which no sandbox has an end.",
+        &[("fs::read(", 1), ("File::open(", 3), ("FlockOperation::LockExclusive", 1), ("net::connect(", 1)],
+        "Files and the lock of the state directory, held for some calls; the socket of a supervisor, set to O_NONBLOCK.",
     ),
     ("crates/cli/src/session/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (

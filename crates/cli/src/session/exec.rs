@@ -25,8 +25,9 @@ pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     let is_terminal = rustix::termios::isatty(rustix::stdio::stdin());
     let keys = entry.about.terminal && is_terminal;
     let size = keys.then(raw::size);
-    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size })? {
+    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size }, Some(&signals))? {
         Found::Live(link) => link,
+        Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(entry) => {
             let message = format!("the sandbox {} has ended", entry.about.id);
             return Err(Failure::refused(
@@ -61,8 +62,9 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         terminal: args.tty.then(raw::size),
         input,
     };
-    let mut link = match Link::open(&entry, &ask)? {
+    let mut link = match Link::open(&entry, &ask, Some(&signals))? {
         Found::Live(link) => link,
+        Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(entry) => {
             let message = format!("the sandbox {} has ended", entry.about.id);
             return Err(Failure::refused("ended", message, "start another with nexus run --detach"));

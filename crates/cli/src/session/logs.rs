@@ -9,6 +9,7 @@ use super::view::{Outcome, Part, View};
 use super::wire::{Ask, Reader, Tell};
 use crate::failure::Failure;
 use crate::run::{Signals, Sink};
+use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::live::output::Stream;
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +23,8 @@ pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
         let message = format!("the output of the sandbox {} cannot be printed: {error}", entry.about.id);
         Failure::refused("output", message, "look at where the output goes: is the disk full?")
     };
-    match Link::open(&entry, &Ask::Logs { follow: args.follow })? {
+    match Link::open(&entry, &Ask::Logs { follow: args.follow }, None)? {
+        Found::Interrupted(signal) => Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(over) => {
             kept(&over, args.tail, &mut sink).map_err(|error| failed(&error))?;
             Ok(0)

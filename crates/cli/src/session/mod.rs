@@ -20,6 +20,7 @@ mod link;
 mod logs;
 mod name;
 mod over;
+mod process;
 mod ps;
 mod store;
 mod supervisor;

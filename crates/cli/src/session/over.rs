@@ -2,12 +2,13 @@
 
 use super::args::{RmArgs, StopArgs};
 use super::exec::tell;
-use super::link::{Found, Link, broken, is_gone};
+use super::link::{ANSWER_WITHIN, Answer, Found, Link, broken, is_gone, resume};
 use super::store::{Condition, Entry, ExitRecord};
 use super::wire::{Ask, Tell};
 use super::{find, lost, store};
 use crate::failure::Failure;
 use crate::run::{not_written, print_failure, write_unless_closed};
+use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use std::io;
 
@@ -77,17 +78,22 @@ fn print(text: &str) -> Result<(), Failure> {
 /// Waits for the end, and returns the exit code and what there is to say about it.
 fn until_ended(entry: &Entry, ask: &Ask) -> Result<(u8, String), Failure> {
     let known = |ending: &ExitRecord| (ending.exit, ending.message.clone());
-    let mut link = match Link::open(entry, ask)? {
+    let mut link = match Link::open(entry, ask, None)? {
         Found::Live(link) => link,
+        Found::Interrupted(signal) => return Ok((SIGNAL_BASE.saturating_add(signal), String::new())),
         Found::Over(entry) => match &entry.condition {
             Condition::Ended(ending) => return Ok(known(ending)),
             _ => return Err(lost(&entry)),
         },
     };
     loop {
-        match link.wait_for_next() {
-            Ok(Tell::Ended { exit, message }) => return Ok((exit, message)),
-            Ok(Tell::Refused { message, .. }) => return Err(broken(entry, &io::Error::other(message))),
+        match link.next_within(None, ANSWER_WITHIN) {
+            Ok(Answer::Message(Tell::Ended { exit, message })) => return Ok((exit, message)),
+            Ok(Answer::Message(Tell::Refused { message, .. })) => {
+                return Err(broken(entry, &io::Error::other(message)));
+            }
+            // One that was stopped after it was asked cannot end its sandbox either.
+            Ok(Answer::Silent) if matches!(ask, Ask::Stop { .. }) => drop(resume(entry)),
             Ok(_) => {}
             // It may have been too late to tell us, and has written it down.
             Err(error) if is_gone(&error) => {

@@ -14,6 +14,8 @@ use nexus_model::{ByteText, ExitReason, RunId};
 use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{FlockType, Pid, fcntl_getlk};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -107,7 +109,7 @@ impl Condition {
 /// One sandbox of the store.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The facts from the start of the sandbox.
     pub about: About,
     /// The condition when the entry was read.
@@ -122,7 +124,7 @@ pub struct Store {
 /// The directory of a sandbox that this process supervises.
 pub struct Own {
     root: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Never opened again by this process: closing any descriptor of it would give the lock up (fcntl(2)).
     _lock: File,
     /// The socket to which clients connect.
@@ -210,26 +212,26 @@ impl Store {
     /// Makes the directory of a new sandbox, if its name is free.
     pub fn create(&self, about: About) -> Result<Own, Failure> {
         let hidden = self.root.join(format!(".new-{}", about.id));
-        let folder = self.root.join(about.id.to_string());
+        let directory = self.root.join(about.id.to_string());
         let make = || -> io::Result<(File, UnixListener)> {
             DirBuilder::new().mode(0o700).create(&hidden)?;
             let lock = File::options().write(true).create_new(true).mode(0o600).open(hidden.join(LOCK))?;
             fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)?;
             write(&hidden, ABOUT, &serde_json::to_vec(&about).map_err(io::Error::other)?)?;
-            let listener = UnixListener::bind(in_folder(&File::open(&hidden)?, SOCKET))?;
+            let listener = UnixListener::bind(in_directory(&File::open(&hidden)?, SOCKET))?;
             listener.set_nonblocking(true)?;
             Ok((lock, listener))
         };
         let (lock, listener) = make().map_err(|error| failed(&hidden, &error))?;
-        if let Err(failure) = self.show(&hidden, &folder, &about) {
+        if let Err(failure) = self.show(&hidden, &directory, &about) {
             remove(&hidden).map_err(|error| failed(&hidden, &error))?;
             return Err(failure);
         }
-        Ok(Own { root: self.root.clone(), folder, _lock: lock, listener, about })
+        Ok(Own { root: self.root.clone(), directory, _lock: lock, listener, about })
     }
 
     /// Gives the directory its name. One process at a time, so that two sandboxes cannot get one name.
-    fn show(&self, hidden: &Path, folder: &Path, about: &About) -> Result<(), Failure> {
+    fn show(&self, hidden: &Path, directory: &Path, about: &About) -> Result<(), Failure> {
         let alone = File::open(&self.root).map_err(|error| failed(&self.root, &error))?;
         rustix::io::retry_on_intr(|| rustix::fs::flock(&alone, FlockOperation::LockExclusive))
             .map_err(|error| failed(&self.root, &error.into()))?;
@@ -239,18 +241,18 @@ impl Store {
             let message = format!("the name {name} is that of the sandbox {}", other.about.id);
             return Err(Failure::refused("name", message, format!("take another, or nexus rm {name} first")));
         }
-        std::fs::rename(hidden, folder).map_err(|error| failed(folder, &error))
+        std::fs::rename(hidden, directory).map_err(|error| failed(directory, &error))
     }
 
     /// Removes everything that is kept of a sandbox that is over.
     pub fn remove(&self, entry: &Entry) -> Result<(), Failure> {
         let gone = self.root.join(format!(".gone-{}", entry.about.id));
-        match std::fs::rename(&entry.folder, &gone) {
+        match std::fs::rename(&entry.directory, &gone) {
             // Somebody else removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other.and_then(|()| remove(&gone)),
         }
-        .map_err(|error| failed(&entry.folder, &error))
+        .map_err(|error| failed(&entry.directory, &error))
     }
 }
 
@@ -258,18 +260,18 @@ impl Own {
     /// Records that the command has started.
     pub fn started(&mut self) -> io::Result<()> {
         self.about.started_ms = Some(now_ms());
-        write(&self.folder, ABOUT, &serde_json::to_vec(&self.about).map_err(io::Error::other)?)
+        write(&self.directory, ABOUT, &serde_json::to_vec(&self.about).map_err(io::Error::other)?)
     }
 
     /// Records that the sandbox has ended: first its latest output, and then the ending, which is what counts.
     pub fn ended(&self, ending: &ExitRecord, output: &[u8]) -> io::Result<()> {
-        write(&self.folder, OUTPUT, output)?;
-        write(&self.folder, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
+        write(&self.directory, OUTPUT, output)?;
+        write(&self.directory, ENDING, &serde_json::to_vec(ending).map_err(io::Error::other)?)
     }
 
     /// Removes the socket, so that no client can connect any more. The directory may be gone already.
     pub fn close(&self) -> io::Result<()> {
-        match std::fs::remove_file(self.folder.join(SOCKET)) {
+        match std::fs::remove_file(self.directory.join(SOCKET)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
@@ -278,46 +280,56 @@ impl Own {
     /// Removes the directory, because the command never started.
     pub fn forget(self) -> io::Result<()> {
         let gone = self.root.join(format!(".gone-{}", self.about.id));
-        std::fs::rename(&self.folder, &gone)?;
+        std::fs::rename(&self.directory, &gone)?;
         remove(&gone)
     }
 }
 
 impl Entry {
-    /// Talks to its supervisor, which must be the same user.
+    /// Talks to its supervisor, which must be the same user. Nothing waits: an error of the kind `WouldBlock` means that
+    /// too many clients wait for the supervisor already.
     pub fn connect(&self) -> io::Result<UnixStream> {
-        let socket = UnixStream::connect(in_folder(&File::open(&self.folder)?, SOCKET))?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let directory = File::open(&self.directory)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(in_directory(&directory, SOCKET))?)?;
         if rustix::net::sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the supervisor is another user's"));
         }
-        Ok(socket)
+        Ok(socket.into())
+    }
+
+    /// Returns the number of the process that holds the lock of the sandbox, if that is one of this pid namespace.
+    pub fn lock_holder(&self) -> io::Result<Option<Pid>> {
+        let lock = state_file::open(&self.directory.join(LOCK))?;
+        Ok(fcntl_getlk(&lock, &FlockType::WriteLock.into())?.and_then(|found| found.pid))
     }
 
     /// Reads the latest output of the sandbox, as frames.
     pub fn output(&self) -> io::Result<Vec<u8>> {
-        std::fs::read(self.folder.join(OUTPUT))
+        std::fs::read(self.directory.join(OUTPUT))
     }
 
     /// Reads the entry again; `None` when it was removed.
     pub fn again(&self) -> Result<Option<Entry>, Failure> {
-        read_entry(&self.folder).map_err(|error| failed(&self.folder, &error))
+        read_entry(&self.directory).map_err(|error| failed(&self.directory, &error))
     }
 }
 
-fn read_entry(folder: &Path) -> io::Result<Option<Entry>> {
+fn read_entry(directory: &Path) -> io::Result<Option<Entry>> {
     // The lock before the ending: who gives the lock up has written the ending before.
-    let held = match is_held(folder) {
+    let held = match is_held(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let Some(about) = read_json::<About>(&folder.join(ABOUT))? else { return Ok(None) };
-    let condition = match read_json::<ExitRecord>(&folder.join(ENDING))? {
+    let Some(about) = read_json::<About>(&directory.join(ABOUT))? else { return Ok(None) };
+    let condition = match read_json::<ExitRecord>(&directory.join(ENDING))? {
         Some(ending) => Condition::Ended(Box::new(ending)),
         None if !held => Condition::Lost,
         None if about.started_ms.is_some() => Condition::Running,
         None => Condition::Starting,
     };
-    Ok(Some(Entry { folder: folder.to_owned(), about, condition }))
+    Ok(Some(Entry { directory: directory.to_owned(), about, condition }))
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
@@ -329,8 +341,8 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T
 }
 
 /// Reports whether the supervisor lives. Tries a shared lock, so that two processes that ask do not see each other.
-fn is_held(folder: &Path) -> io::Result<bool> {
-    let lock = state_file::open(&folder.join(LOCK))?;
+fn is_held(directory: &Path) -> io::Result<bool> {
+    let lock = state_file::open(&directory.join(LOCK))?;
     match fcntl_lock(&lock, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(Errno::ACCESS | Errno::AGAIN) => Ok(true),
@@ -344,8 +356,8 @@ fn is_old(path: &Path) -> bool {
 }
 
 /// Written whole or not at all.
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let half = folder.join(format!(".{name}"));
+fn write(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let half = directory.join(format!(".{name}"));
     match std::fs::remove_file(&half) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         other => other?,
@@ -354,19 +366,19 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut file, bytes)?;
     // After a power cut a file of this name has its content.
     file.sync_data()?;
-    std::fs::rename(half, folder.join(name))
+    std::fs::rename(half, directory.join(name))
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(folder) {
+fn remove(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
 /// A path for a socket, which may have 108 bytes at most (unix(7)): a state directory may be longer.
-fn in_folder(folder: &File, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+fn in_directory(directory: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))
 }
 
 /// Milliseconds since 1970.
