@@ -5,10 +5,11 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::session::PATIENCE;
-use support::{Bench, on_each_bench, stderr, stdout, wait_until};
+use support::{Bench, benches, on_each_bench, stderr, stdout, wait_until};
 
 const FOREVER: &str = "echo ready; exec sleep 1000";
 
@@ -75,4 +76,37 @@ fn a_client_of_a_supervisor_that_does_not_answer_ends_in_time_and_names_it() {
         assert!(is_clean, "what was given up was run later: {}", stdout(&list));
         assert_eq!(bench.run(["rm", &id]).status.code(), Some(0));
     });
+}
+
+#[test]
+fn a_sandbox_with_as_many_clients_as_it_takes_can_be_stopped() {
+    // Only its own user may connect.
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let id = bench.detach(&["--shell", FOREVER]);
+        // Hello of version 1, and a wait for the end.
+        let waiting = b"\x02\x00\x00\x00\x00\x01\x01\x00\x00\x00\x05";
+        let connect = |bytes: &[u8]| {
+            let mut socket = bench.connect(&id);
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            socket.write_all(bytes).unwrap();
+            // Its answer to the greeting.
+            assert!(socket.read(&mut [0; 64]).unwrap() > 0, "no answer");
+            socket
+        };
+        let full: Vec<_> = (0..128).map(|_| connect(waiting)).collect();
+        for arguments in
+            [&["exec", &id, "--", "true"][..], &["logs", &id], &["logs", "--tail", "1", &id], &["wait", &id]]
+        {
+            let output = end(start(&bench, arguments), Duration::from_secs(5));
+            assert_eq!(output.status.code(), Some(125), "{arguments:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains("has 128 clients already"), "{arguments:?}: {}", stderr(&output));
+        }
+        // Clients that never say what they want hold their places only for some time.
+        let mute: Vec<_> = (0..31).map(|_| connect(&waiting[..6])).collect();
+        let stopped = end(start(&bench, &["stop", "--grace", "1s", &id]), Duration::from_secs(8));
+        assert_eq!(stopped.status.code(), Some(0), "{}", stderr(&stopped));
+        assert_eq!(bench.session(&id)["state"], "ended");
+        drop((full, mute));
+        assert_eq!(bench.run(["rm", &id]).status.code(), Some(0));
+    }
 }

@@ -9,7 +9,7 @@
 
 use super::client::{Client, Role};
 use super::command::Command;
-use super::hub::Hub;
+use super::hub::{Hub, MAX_CLIENTS};
 use super::store::ExitRecord;
 use super::wire::{Ask, Tell, VERSION};
 use nexus_driver::frames::TerminalSize;
@@ -54,6 +54,8 @@ impl Hub {
     /// `false` when what it asks does not belong here.
     fn answer(&mut self, number: u32, ask: Ask, inside: &mut SandboxControl) -> bool {
         let over = self.ending.is_some();
+        // Beside the clients that everybody may have, there is always a place for one that ends the sandbox.
+        let is_full = self.clients.values().filter(|client| !client.is_new()).count() >= MAX_CLIENTS;
         let end = self.ring.end();
         let terminal = self.own.about.terminal;
         let Some(client) = self.clients.get_mut(&number) else { return false };
@@ -71,6 +73,9 @@ impl Hub {
                         format!("this sandbox was started by another version of nexus ({VERSION})"),
                     );
                 }
+            }
+            (Role::Greeted, Ask::Attach { .. } | Ask::Logs { .. } | Ask::Wait | Ask::Exec { .. }) if is_full => {
+                refuse(client, REFUSED, format!("the sandbox has {MAX_CLIENTS} clients already; try it again later"));
             }
             (Role::Greeted, Ask::Attach { input, size }) => {
                 client.role = viewer(true, input);

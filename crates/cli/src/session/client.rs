@@ -62,6 +62,11 @@ impl Client {
         Self { socket, role: Role::New, since: now, size: None, reader, out: Vec::new(), sent: 0 }
     }
 
+    /// Reports whether the client has not said what it wants.
+    pub fn is_new(&self) -> bool {
+        matches!(self.role, Role::New | Role::Greeted)
+    }
+
     /// Adds a message for the client. The supervisor makes these messages, and they are short.
     pub fn tell(&mut self, tell: &Tell) {
         if put(&mut self.out, tell).is_err() {

@@ -32,9 +32,11 @@ use std::time::{Duration, Instant};
 
 /// Bytes of output that are kept.
 const RING: usize = 1 << 20;
-/// Most clients at once; further ones wait to be accepted.
-const MAX_CLIENTS: usize = 128;
-/// Time that a new client has for its first message.
+/// Most clients with a request that may take long; further ones are refused, unless they end the sandbox.
+pub(super) const MAX_CLIENTS: usize = 128;
+/// Clients that are accepted beyond that, so that they can say what they want; further ones wait to be accepted.
+const MAX_NEW: usize = 32;
+/// Time that a new client has until it has said what it wants.
 const GREETING: Duration = Duration::from_secs(10);
 /// Time for which nothing is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -234,7 +236,7 @@ impl Attendant for Hub {
     }
 
     fn watch<'a>(&'a self, inside: &SandboxControl, watched: &mut Watched<'a, Token>) {
-        if self.clients.len() < MAX_CLIENTS && self.paused_until.is_none() {
+        if self.clients.len() < MAX_CLIENTS + MAX_NEW && self.paused_until.is_none() {
             watched.push((Token::Listener, self.own.listener.as_fd(), PollFlags::IN));
         }
         for (number, client) in &self.clients {
@@ -325,7 +327,7 @@ impl Attendant for Hub {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let silent = self.clients.values().filter(|client| client.role == Role::New);
+        let silent = self.clients.values().filter(|client| client.is_new());
         let greetings = silent.map(|client| client.since + GREETING);
         let commands = self.commands.values().filter_map(Command::next_event);
         let own = [self.ports.next_event(), self.paused_until, self.last_words_until].into_iter().flatten();
@@ -354,7 +356,7 @@ impl Attendant for Hub {
         let numbers: Vec<u32> = self.clients.keys().copied().collect();
         for number in numbers {
             self.obey(number, inside);
-            let late = |client: &Client| client.role == Role::New && now >= client.since + GREETING;
+            let late = |client: &Client| client.is_new() && now >= client.since + GREETING;
             if self.clients.get(&number).is_some_and(late) {
                 self.drop_client(number, inside);
             }

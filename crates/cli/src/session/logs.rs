@@ -57,7 +57,8 @@ fn until_live(link: &mut Link) -> io::Result<(Vec<Tell>, bool)> {
             Tell::Live => return Ok((frames, false)),
             frame @ (Tell::Output { .. } | Tell::Behind { .. }) => frames.push(frame),
             Tell::Hello { .. } | Tell::Taken { .. } => {}
-            Tell::Done | Tell::Ended { .. } | Tell::Refused { .. } => return Ok((frames, true)),
+            Tell::Done | Tell::Ended { .. } => return Ok((frames, true)),
+            Tell::Refused { message, .. } => return Err(io::Error::other(message)),
         }
     }
 }

@@ -30,7 +30,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time that clients have for the last output, while they take any.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// Starts a detached sandbox and prints its id.
 pub fn detach(args: &RunArgs) -> u8 {
@@ -210,21 +210,21 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
     // On a full disk the exit code counts more than the output.
     let written = hub.own.ended(&ending, &hub.output()).or_else(|_| hub.own.ended(&ending, &[]));
     hub.end(ending);
-    let told = farewell(&mut hub, signals);
+    let told = closing(&mut hub, signals);
     let closed = hub.own.close();
     u8::from(written.is_err() || told.is_err() || closed.is_err())
 }
 
 /// Tells every client how it ended. One that takes nothing is left behind.
-fn farewell(hub: &mut Hub, signals: &Signals) -> io::Result<()> {
+fn closing(hub: &mut Hub, signals: &Signals) -> io::Result<()> {
     let mut inside = SandboxControl::over();
     let mut progress = hub.progress();
-    let mut until = Instant::now() + FAREWELL;
+    let mut until = Instant::now() + CLOSING;
     loop {
         hub.tick(Instant::now(), &mut inside)?;
         if hub.progress() != progress {
             progress = hub.progress();
-            until = Instant::now() + FAREWELL;
+            until = Instant::now() + CLOSING;
         }
         let left = until.saturating_duration_since(Instant::now());
         // Whoever is about to connect finds the socket until the very end.
