@@ -47,7 +47,9 @@ fn counted<T: 'static>(made: Made<T>, refused: &Arc<AtomicU64>) -> Made<T> {
     let refused = Arc::clone(refused);
     Box::pin(async move {
         let made = made.await;
-        if made.as_ref().is_err_and(is_local) {
+        // The resolver takes another port where another program has the one that it chose.
+        let is_refused = |error: &io::Error| is_local(error) && error.kind() != io::ErrorKind::AddrInUse;
+        if made.as_ref().is_err_and(is_refused) {
             refused.fetch_add(1, Ordering::AcqRel);
         }
         made
