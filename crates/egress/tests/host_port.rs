@@ -5,12 +5,22 @@ mod support;
 
 use nexus_egress::EventKind;
 use nexus_policy::net::{DenyCode, PolicyInput, Way};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use support::{World, connect, echo, eventually, host_port, policy, read_all, server, try_connect};
 
 fn opened(port: u16) -> PolicyInput {
     PolicyInput { host_ports: vec![host_port(port)], generation: 1, ..PolicyInput::default() }
+}
+
+/// Binds a port without listening on it: connections are refused, and no other test gets the port.
+fn silent_port() -> (OwnedFd, u16) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let bound = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+    (socket, bound.port())
 }
 
 fn ways(world: &World) -> Vec<(EventKind, Option<Way>, DenyCode)> {
@@ -51,7 +61,7 @@ fn bytes_pass_both_ways_and_a_half_closed_end_is_kept() {
 
 #[test]
 fn a_service_that_is_away_is_a_reset_and_is_recorded() {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let (_bound, port) = silent_port();
     let world = World::of(opened(port));
     assert_eq!(read_all(&mut connect(world.host_ports[0].1)), None);
     eventually("the failure is recorded", || ways(&world).iter().any(|(kind, ..)| *kind == EventKind::Fail));

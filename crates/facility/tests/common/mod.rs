@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, XattrFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,21 @@ pub fn rename(from: &str, to: &str) -> Op {
 
 /// The workspace of a scene, looked at with leases: open files are seen.
 pub fn leased(scene: &Scene) -> Workspace {
-    Workspace::open(&scene.ws()).unwrap().with_leases(nexus_jail::lease::read_lease)
+    Workspace::open(&scene.ws()).unwrap().with_leases(settled_lease)
+}
+
+/// Takes a lease. Between fork and exec, a child that another test of this process starts has every open file of this process,
+/// so that a lease is refused for a moment.
+fn settled_lease(file: BorrowedFd<'_>, take: bool) -> std::io::Result<()> {
+    for _ in 0..5 {
+        match nexus_jail::lease::read_lease(file, take) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
+    nexus_jail::lease::read_lease(file, take)
 }
 
 /// Tells whether an entry below a directory is a file with this text, or a link to it. Lists of a commit count as none.
