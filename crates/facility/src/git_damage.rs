@@ -9,6 +9,7 @@
 //!  logs/…            each new line is an entry, and its object is there
 //!  MERGE_HEAD, …    ids of objects that are there; ORIG_HEAD and FETCH_HEAD may name what is gone
 //!  index             has its magic, its checksum or zeros, and its names in order
+//!  new commits       their trees, files and parents are in the workspace or in the layer, and branches name commits ([`needs`])
 //!        │
 //!        └─ one of them does not ──▶ HEAD, index, refs, logs and further working trees of the git directory wait as one
 //! ```
@@ -20,10 +21,12 @@
 
 mod forms;
 mod lost;
+mod needs;
 mod objects;
 
 use self::forms::Value;
-use self::objects::{Objects, OpenFiles};
+use self::needs::Named;
+use self::objects::{Objects, Trees};
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::facts::{Version, read_small};
@@ -31,6 +34,7 @@ use crate::fold::fold;
 use crate::git_index::damage::is_damaged;
 use crate::git_index::id_lengths;
 use crate::git_names::PACKED;
+use crate::git_packs::index_file::OpenFiles;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::nested::{by_path, has_objects};
@@ -39,7 +43,7 @@ use crate::reads::Reads;
 use crate::replaced::{GitDir, accepts_whole};
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::AsFd as _;
 
 /// Entries of a git directory that wait together.
@@ -68,6 +72,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         files: OpenFiles::default(),
         tops: HashMap::new(),
         repositories: HashMap::new(),
+        named: BTreeMap::new(),
     };
     let mut found: HashMap<usize, String> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -77,9 +82,17 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         }
         if let Some((top, form)) = reading.place(at)?
             && !found.contains_key(&top)
-            && reading.is_damaged(node, top, form)?
+            && let Some(flaw) = reading.flaw(node, top, form)?
         {
-            found.insert(top, why(&node.path.0, &tree.nodes[top].path.0));
+            let cause = format!("{} {}", String::from_utf8_lossy(&node.path.0), flaw.in_words());
+            found.insert(top, in_words(&cause, &tree.nodes[top].path.0));
+        }
+    }
+    for (top, named) in std::mem::take(&mut reading.named) {
+        if !found.contains_key(&top)
+            && let Some(wrong) = needs::wrong(reading.trees(top), &named)?
+        {
+            found.insert(top, in_words(wrong, &tree.nodes[top].path.0));
         }
     }
     let by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
@@ -95,8 +108,24 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
     Ok(())
 }
 
-fn why(file: &[u8], git_dir: &[u8]) -> String {
-    in_words(&format!("{} is not as git writes it", String::from_utf8_lossy(file)), git_dir)
+/// The flaw of a file of a git directory.
+#[derive(Debug, Clone, Copy)]
+enum Flaw {
+    Form,
+    Missing,
+}
+
+impl Flaw {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Form => "is not as git writes it",
+            Self::Missing => "names git objects that are neither here nor in the run",
+        }
+    }
+
+    fn of_form(is_damaged: bool) -> Option<Self> {
+        is_damaged.then_some(Self::Form)
+    }
 }
 
 fn in_words(cause: &str, git_dir: &[u8]) -> String {
@@ -164,9 +193,17 @@ struct Reading<'a> {
     tops: HashMap<usize, Option<usize>>,
     /// By git directory.
     repositories: HashMap<usize, Repository>,
+    /// By git directory: the objects that its new files name.
+    named: BTreeMap<usize, Named>,
 }
 
 impl Reading<'_> {
+    /// Returns the trees with a git directory, and its path in each: the layer's and the workspace's.
+    fn trees(&self, top: usize) -> Trees<'_> {
+        let node = &self.tree.nodes[top];
+        [(self.walk.upper, &*node.path.0), (self.walk.base, lower_path(node).unwrap_or_default())]
+    }
+
     /// Returns the git directory that an entry belongs to, and the form of the file.
     fn place(&mut self, at: usize) -> Result<Option<(usize, Form)>, IoFailure> {
         let path = self.tree.nodes[at].path.clone();
@@ -215,12 +252,13 @@ impl Reading<'_> {
         Ok(bare::is_one(self.walk.base, base)? && has_objects(self.walk.base, base)?)
     }
 
-    /// Reports whether a file is not as git writes it.
-    fn is_damaged(&mut self, node: &Node, top: usize, form: Form) -> Result<bool, IoFailure> {
+    /// Returns what is wrong with a file, and notes the objects that it names.
+    fn flaw(&mut self, node: &Node, top: usize, form: Form) -> Result<Option<Flaw>, IoFailure> {
         let (parent, name) = split(&node.path.0);
         let dir = self.walk.upper.dir(parent).doing("open", parent)?;
-        let top_node = &self.tree.nodes[top];
-        let trees = [(self.walk.upper, &*top_node.path.0), (self.walk.base, lower_path(top_node).unwrap_or_default())];
+        let node_of_top = &self.tree.nodes[top];
+        let trees =
+            [(self.walk.upper, &*node_of_top.path.0), (self.walk.base, lower_path(node_of_top).unwrap_or_default())];
         let repository = match self.repositories.entry(top) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => {
@@ -230,12 +268,13 @@ impl Reading<'_> {
         };
         let lengths = &*repository.lengths;
         if form == Form::Index {
-            return is_damaged(dir.as_fd(), name, lengths, &self.reads).doing("read", &node.path.0);
+            let is_damaged = is_damaged(dir.as_fd(), name, lengths, &self.reads).doing("read", &node.path.0)?;
+            return Ok(Flaw::of_form(is_damaged));
         }
         let class = Class::GitState(PACKED);
         let Version::Bytes(new) = Version::read(dir.as_fd(), name, &class, &self.reads).doing("read", &node.path.0)?
         else {
-            return Ok(true);
+            return Ok(Some(Flaw::Form));
         };
         let old = old(self.walk.base, &self.reads, node)?;
         let ids = match form {
@@ -254,7 +293,16 @@ impl Reading<'_> {
             Form::Log => forms::log(&new, &old, lengths),
             Form::Index => Some(Vec::new()),
         };
-        Ok(ids.is_none_or(|ids| !ids.iter().all(|id| repository.objects.has(trees, id))))
+        let Some(ids) = ids else { return Ok(Some(Flaw::Form)) };
+        if !ids.iter().all(|id| repository.objects.has(trees, id)) {
+            return Ok(Some(Flaw::Missing));
+        }
+        let named = self.named.entry(top).or_default();
+        named.all.extend(ids.iter().map(|id| id.to_vec()));
+        if form == Form::Ref && needs::names_branch(&node.path.0) {
+            named.branches.extend(ids.iter().map(|id| id.to_vec()));
+        }
+        Ok(None)
     }
 }
 

@@ -12,10 +12,12 @@
 //! ```
 //!
 //! Files that git makes again (`.rev`, `.bitmap`) are left out, as multi-pack indexes are ([`crate::graphs`]).
-//! A repository that is new as a whole is not verified: the user has no commit there.
+//! A repository that is new as a whole is not verified: the user has no commit there. A directory of objects from which repositories
+//! borrow ([`store`]) is treated like a repository.
 
 mod delta;
 pub(crate) mod history;
+pub(crate) mod index_file;
 pub(crate) mod inflate;
 mod known;
 pub(crate) mod loose;
@@ -23,6 +25,8 @@ pub(crate) mod object_id;
 pub(crate) mod pack;
 pub(crate) mod pack_index;
 pub(crate) mod problem;
+mod reader;
+mod store;
 
 use self::inflate::Inflater;
 use self::known::{Known, index, open};
@@ -30,6 +34,7 @@ use self::object_id::Format;
 use self::problem::{Bound, Budget, Problem};
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::fold::fold;
+use crate::git_objects::has_shape;
 use crate::git_refs::inside_git;
 use crate::meta::EntryType;
 use crate::protected::Rules;
@@ -77,34 +82,43 @@ struct New {
 
 /// Leaves out what adds no object, and holds back what does not fit its id, with the references of its repository.
 pub(crate) fn hold_back(reading: &Reading<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
-    let mut all: BTreeMap<usize, New> = BTreeMap::new();
-    let mut known: HashMap<usize, bool> = HashMap::new();
+    let mut all: BTreeMap<Owner, New> = BTreeMap::new();
+    let mut known: HashMap<usize, Option<Owner>> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let is_compared = matches!(node.rare.verdict, Some(Verdict::Park(_) | Verdict::LeaveOut));
         if node.role != Role::Entry || node.meta.kind != EntryType::File || node.covers.is_some() || is_compared {
             continue;
         }
         let Some(place) = Place::of(&node.path.0) else { continue };
-        let directory = node.parent;
-        let repository = tree.nodes[tree.nodes[directory].parent].parent;
-        let is_one = match known.get(&repository) {
-            Some(is_one) => *is_one,
-            None => is_of_workspace(reading, &tree.nodes[repository])?,
+        let objects = tree.nodes[node.parent].parent;
+        let owner = match known.get(&objects) {
+            Some(owner) => *owner,
+            None => owner(reading, tree, objects)?,
         };
-        known.insert(repository, is_one);
-        if is_one {
-            let new = all.entry(repository).or_default();
-            match place {
-                Place::Loose(id) => new.loose.push((at, id)),
-                Place::Pack { stem, end } => new.packs.entry((directory, stem)).or_default().push((end, at)),
+        known.insert(objects, owner);
+        // Only files of git have such names in a directory of any name.
+        if let Some(owner) = owner.filter(|owner| matches!(owner, Owner::Repository(_)) || place.is_exact) {
+            let new = all.entry(owner).or_default();
+            match place.file {
+                OfObjects::Loose(id) => new.loose.push((at, id)),
+                OfObjects::Pack { stem, end } => new.packs.entry((node.parent, stem)).or_default().push((end, at)),
             }
         }
     }
     let budget = Budget::default();
     let mut incomplete = HashSet::new();
-    for (repository, new) in all {
-        let Some(git_dir) = lower_path(&tree.nodes[repository]).map(<[u8]>::to_vec) else { continue };
-        let verdicts = verdicts(reading, tree, Known::of(reading.base, &git_dir, reading.id_lengths)?, &new, &budget)?;
+    for (owner, new) in all {
+        let known = match owner {
+            Owner::Repository(at) => match lower_path(&tree.nodes[at]) {
+                Some(git_dir) => Known::of(reading.base, git_dir, reading.id_lengths)?,
+                None => continue,
+            },
+            Owner::Store(at, format) => match lower_path(&tree.nodes[at]) {
+                Some(objects) => Known::of_store(reading.base, objects, format),
+                None => continue,
+            },
+        };
+        let verdicts = verdicts(reading, tree, known, &new, &budget)?;
         for (at, verdict) in verdicts {
             tree.nodes[at].rare.verdict = Some(verdict);
         }
@@ -114,7 +128,9 @@ pub(crate) fn hold_back(reading: &Reading<'_>, tree: &mut LayerTree) -> Result<(
             let node = &tree.nodes[at];
             node.rare.verdict != Some(Verdict::LeaveOut) && !(reading.comes)(reading.rules, node)
         };
-        if files.into_iter().any(is_missing) {
+        if let Owner::Repository(repository) = owner
+            && files.into_iter().any(is_missing)
+        {
             incomplete.insert(repository);
         }
     }
@@ -147,9 +163,39 @@ fn is_of_workspace(reading: &Reading<'_>, directory: &Node) -> Result<bool, IoFa
     Ok(inside_git(&join(&directory.path.0, b"objects")).is_some() || (reading.is_bare)(base)?)
 }
 
+/// The owner of objects in the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// The git directory at a node.
+    Repository(usize),
+    /// The directory of objects at a node itself, from which repositories may borrow.
+    Store(usize, Format),
+}
+
+/// Returns the owner of the objects in the directory at a node.
+fn owner(reading: &Reading<'_>, tree: &LayerTree, objects: usize) -> Result<Option<Owner>, IoFailure> {
+    let node = &tree.nodes[objects];
+    if is_objects(&node.path.0) && is_of_workspace(reading, &tree.nodes[node.parent])? {
+        return Ok(Some(Owner::Repository(node.parent)));
+    }
+    let Some(base) = lower_path(node) else { return Ok(None) };
+    Ok(store::format(reading.base, base)?.map(|format| Owner::Store(objects, format)))
+}
+
+fn is_objects(path: &[u8]) -> bool {
+    fold(split(path).1).as_ref() == b"objects"
+}
+
 /// The place of a file among the objects of a repository.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+struct Place {
+    file: OfObjects,
+    /// Only git gives a file such a name.
+    is_exact: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum OfObjects {
     Loose(Vec<u8>),
     /// A file of a pack: its name up to the end that says what it is, and this end.
     Pack {
@@ -162,16 +208,19 @@ impl Place {
     fn of(path: &[u8]) -> Option<Self> {
         let (parent, name) = split(path);
         let (above, directory) = split(parent);
-        if fold(split(above).1).as_ref() != b"objects" {
+        let directory = fold(directory);
+        let is_exact = has_shape(&[&directory, &fold(name)]);
+        if !is_exact && !is_objects(above) {
             return None;
         }
-        let directory = fold(directory);
         if directory.as_ref() == b"pack" {
             let end = name.iter().rposition(|byte| *byte == b'.')?;
-            return Some(Self::Pack { stem: name[..end].to_vec(), end: fold(&name[end..]).into_owned() });
+            let file = OfObjects::Pack { stem: name[..end].to_vec(), end: fold(&name[end..]).into_owned() };
+            return Some(Self { file, is_exact });
         }
         let is_id = directory.len() == 2 && matches!(name.len(), 38 | 62);
-        is_id.then(|| bytes(&[&directory, &fold(name)[..]].concat())).flatten().map(Self::Loose)
+        let id = is_id.then(|| bytes(&[&directory, &fold(name)[..]].concat())).flatten()?;
+        Some(Self { file: OfObjects::Loose(id), is_exact })
     }
 }
 

@@ -91,7 +91,7 @@ impl Walk<'_> {
     fn history(&self, tree: &LayerTree, git_dir: usize) -> Result<Option<History<'_>>, IoFailure> {
         let node = &tree.nodes[git_dir];
         let Some(base) = lower_path(node) else { return Ok(None) };
-        History::of([(self.base, base), (self.upper, &node.path.0)], id_lengths)
+        History::of(&[(self.base, base), (self.upper, &node.path.0)], id_lengths, false)
     }
 
     /// Returns the texts of a file of a git directory in the layer and in the workspace. One that is not there is empty;
@@ -189,7 +189,7 @@ fn text(version: Version) -> Option<Vec<u8>> {
 }
 
 /// Returns the words of a text, among them the object ids of a file of git.
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|word| matches!(word.len(), 40 | 64))
 }
 

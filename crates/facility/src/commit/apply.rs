@@ -14,11 +14,12 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
+//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
 mod look;
+mod needs;
 mod objects;
 mod put;
 mod side;
@@ -185,7 +186,7 @@ impl<'a> Apply<'a> {
         if self.again && !self.shared.is_empty() {
             self.find_moved().doing("read", JOURNAL.as_bytes())?;
         }
-        self.units = Units::find(&journal.steps, self.base).doing("read", JOURNAL.as_bytes())?;
+        self.units = Units::find(&journal.steps, self.base, self.again).doing("read", JOURNAL.as_bytes())?;
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;
@@ -201,7 +202,7 @@ impl<'a> Apply<'a> {
             }
             let done = match unit {
                 _ if below => Ok(()),
-                Allows::Changed(outside) if !(self.again && self.is_done(op)) => Err(Stop::keep(outside)),
+                Allows::Changed(cause) if !(self.again && self.is_done(op)) => Err(Stop::because(cause)),
                 _ => self.traced(op),
             };
             if below || done.is_err() {

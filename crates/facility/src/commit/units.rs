@@ -35,8 +35,26 @@ pub(crate) enum State {
     Unchecked,
     /// All members may come.
     Whole,
-    /// None may come, because of this step.
-    Broken(usize, Outside),
+    /// None may come.
+    Broken(Cause),
+}
+
+/// The step because of which a unit does not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cause {
+    /// Number of the step.
+    pub(crate) step: usize,
+    /// Event that happened to its path.
+    pub(crate) outside: Outside,
+    /// More about it for a person.
+    pub(crate) detail: Option<&'static str>,
+}
+
+impl Cause {
+    /// A step on whose path another process acted.
+    pub(crate) fn new(step: usize, outside: Outside) -> Self {
+        Self { step, outside, detail: None }
+    }
 }
 
 /// The decision of a unit about one of its steps.
@@ -46,8 +64,8 @@ pub(crate) enum Allows {
     Comes,
     /// Another step of the unit is kept back.
     Broken,
-    /// Another process changed what this step works on.
-    Changed(Outside),
+    /// This step is the reason for which the unit does not come.
+    Changed(Cause),
 }
 
 /// Steps that are carried out together or not at all.
@@ -98,8 +116,8 @@ enum Key {
 }
 
 impl Units {
-    /// Finds the units among the steps of a journal. One step alone is not a unit.
-    pub(crate) fn find(steps: &Steps, base: &Workspace) -> io::Result<Self> {
+    /// Finds the units among the steps of a journal. One step alone is a unit only of a git directory, and with `alone`.
+    pub(crate) fn find(steps: &Steps, base: &Workspace, alone: bool) -> io::Result<Self> {
         if !steps.has_units() {
             return Ok(Self::default());
         }
@@ -130,7 +148,10 @@ impl Units {
             found.entry(key).or_default().push((at, op));
         }
         let mut units = Self::default();
-        for (key, members) in found.into_iter().filter(|(_, members)| members.len() > 1) {
+        for (key, members) in found {
+            if members.len() < 2 && !(alone && matches!(key, Key::Git(_))) {
+                continue;
+            }
             units.by_step.extend(members.iter().map(|(at, _)| (*at, units.all.len())));
             let git_dir = if let Key::Git(git_dir) = key { Some(git_dir) } else { None };
             units.all.push(Unit { members, state: State::Unchecked, git_dir });
@@ -158,7 +179,7 @@ impl Units {
     /// Notes that a step was kept back: nothing more of its unit comes.
     pub(crate) fn break_at(&mut self, at: usize) {
         if self.of(at).is_some_and(|unit| !matches!(unit.state, State::Broken(..))) {
-            self.set(at, State::Broken(at, Outside::Changed));
+            self.set(at, State::Broken(Cause::new(at, Outside::Changed)));
         }
     }
 

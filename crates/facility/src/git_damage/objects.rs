@@ -1,61 +1,26 @@
 //! Tells whether a repository of the workspace has an object, or gets it with a layer.
 
 use crate::beneath::{Workspace, join, names, open_file, split};
+use crate::git_packs::index_file::{IndexFile, OpenFiles};
 use crate::meta::EntryType;
 use crate::nested::has;
 use rustix::fs::OFlags;
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileExt as _;
 
 /// Objects of one repository that are looked for. All others count as there.
 const MAX_LOOKED: usize = 20_000;
 /// Packs of one repository whose indexes are read. With more of them, all objects count as there.
 const MAX_PACKS: usize = 10_000;
-/// Indexes of packs that stay open, of all repositories of a layer together. Further ones are opened for each search.
-const MAX_OPEN: usize = 64;
-/// The beginning of the index of a pack, version 2 (gitformat-pack(5)).
-const MAGIC: &[u8; 8] = b"\xfftOc\0\0\0\x02";
-const FANOUT: usize = 256 * 4;
 
 /// The objects of one repository.
 pub(super) struct Objects {
     known: HashMap<Vec<u8>, bool>,
-    packs: Vec<Pack>,
+    /// The place of its tree among the trees, and the index of each pack.
+    packs: Vec<(usize, IndexFile)>,
     /// Its objects may lie elsewhere: each counts as there.
     is_open: bool,
-}
-
-/// Counts the indexes of packs that may still stay open.
-pub(super) struct OpenFiles(Cell<usize>);
-
-impl Default for OpenFiles {
-    fn default() -> Self {
-        Self(Cell::new(MAX_OPEN))
-    }
-}
-
-impl OpenFiles {
-    /// Keeps a file open if there are not too many.
-    fn keep(&self, file: File) -> Option<File> {
-        let left = self.0.get().checked_sub(1)?;
-        self.0.set(left);
-        Some(file)
-    }
-}
-
-/// The index of a pack.
-struct Pack {
-    /// Place of its tree among the trees.
-    tree: usize,
-    path: Vec<u8>,
-    /// The open file; `None` where too many are open.
-    file: Option<File>,
-    /// Number of objects up to each first byte of an id.
-    fanout: Vec<u32>,
 }
 
 /// The trees with the objects, and the git directory in each.
@@ -99,8 +64,7 @@ impl Objects {
                     return Ok(());
                 }
                 let file = open_file(dir.as_fd(), &name, OFlags::RDONLY)?.into();
-                let fanout = fanout(&file)?;
-                self.packs.push(Pack { tree: at, path: join(&place, &name), file: files.keep(file), fanout });
+                self.packs.push((at, IndexFile::new(join(&place, &name), file, files)?));
             }
         }
         Ok(())
@@ -124,8 +88,8 @@ impl Objects {
         let text = str::from_utf8(id).map_err(io::Error::other)?;
         let bytes = (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
         let id: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(io::Error::other)?;
-        for pack in &self.packs {
-            if pack.has(trees, &id)? {
+        for (tree, index) in &self.packs {
+            if index.find(trees[*tree].0, &id)?.is_some() {
                 return Ok(true);
             }
         }
@@ -144,53 +108,10 @@ fn is_loose(trees: Trees<'_>, id: &[u8]) -> bool {
     })
 }
 
-/// Reads the head of the index of a pack: the number of objects up to each first byte of an id.
-fn fanout(file: &File) -> io::Result<Vec<u32>> {
-    let mut bytes = [0; MAGIC.len() + FANOUT];
-    file.read_exact_at(&mut bytes, 0)?;
-    let (magic, fanout) = bytes.split_at(MAGIC.len());
-    if magic != MAGIC {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    Ok(fanout.as_chunks::<4>().0.iter().map(|number| u32::from_be_bytes(*number)).collect())
-}
-
-impl Pack {
-    fn has(&self, trees: Trees<'_>, id: &[u8]) -> io::Result<bool> {
-        let Some(first) = id.first().map(|byte| usize::from(*byte)) else { return Ok(false) };
-        let low = first.checked_sub(1).map_or(0, |before| self.fanout[before]);
-        let high = self.fanout[first];
-        if low >= high {
-            return Ok(false);
-        }
-        if let Some(file) = &self.file {
-            return find(file, id, (low, high));
-        }
-        let (parent, name) = split(&self.path);
-        let dir = trees[self.tree].0.dir(parent)?;
-        find(&open_file(dir.as_fd(), name, OFlags::RDONLY)?.into(), id, (low, high))
-    }
-}
-
-/// Reports whether the index of a pack has an id between two places.
-fn find(index: &File, id: &[u8], (mut low, mut high): (u32, u32)) -> io::Result<bool> {
-    let begin = (MAGIC.len() + FANOUT) as u64;
-    let mut found = vec![0; id.len()];
-    while low < high {
-        let middle = low.midpoint(high);
-        index.read_exact_at(&mut found, begin + u64::from(middle) * id.len() as u64)?;
-        match found.as_slice().cmp(id) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => return Ok(true),
-        }
-    }
-    Ok(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git_packs::index_file::{MAGIC, MAX_OPEN};
     use std::fs;
     use std::path::Path;
 

@@ -94,6 +94,11 @@ impl<'a> Known<'a> {
         Ok(Self { base, objects: join(git_dir, b"objects"), format, packs: None, left: Cell::new(MAX_INDEXES) })
     }
 
+    /// Opens a directory of objects that repositories borrow from.
+    pub(super) fn of_store(base: &'a Workspace, objects: &[u8], format: Format) -> Self {
+        Self { base, objects: objects.to_vec(), format: Some(format), packs: None, left: Cell::new(MAX_INDEXES) }
+    }
+
     /// Reads an index of a pack that the repository has, up to what may be in memory of all of them.
     fn index(&self, file: File, format: Format, path: &[u8]) -> Result<Option<PackIndex>, IoFailure> {
         let size = file.metadata().doing("look at", path)?.len();

@@ -29,7 +29,7 @@ impl Kind {
 }
 
 /// The object format of a repository (`extensions.objectFormat`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Format {
     Sha1,
     Sha256,

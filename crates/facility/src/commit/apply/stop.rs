@@ -1,6 +1,7 @@
 //! The reasons for which a step of a commit is not carried out.
 
 use crate::changes::Outside;
+use crate::commit::units::Cause;
 use nexus_model::ByteText;
 use std::io;
 
@@ -28,6 +29,12 @@ pub(crate) struct Keeping {
 impl Stop {
     pub(super) fn keep(outside: Outside) -> Self {
         Self::Keep(Keeping { outside, beside: None, detail: None, in_layer: true })
+    }
+
+    /// Returns the reason for a step because of which its unit does not come.
+    pub(super) fn because(cause: Cause) -> Self {
+        let detail = cause.detail.map(str::to_owned);
+        Self::Keep(Keeping { outside: cause.outside, beside: None, detail, in_layer: true })
     }
 
     /// Returns the reason for a failed call that moves or opens one path and has changed nothing.

@@ -9,7 +9,7 @@ use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
-use crate::commit::units::{self, Allows, State, others_of_one};
+use crate::commit::units::{self, Allows, Cause, State, others_of_one};
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat_if_there};
@@ -23,24 +23,27 @@ impl Apply<'_> {
         let at = self.at;
         let Some(unit) = self.units.of(at) else {
             let is_changed = self.is_any_fresh(&others_of_one(op)) && self.faults.compares(Comparison::Unit);
-            return Ok(if is_changed { Allows::Changed(Outside::Changed) } else { Allows::Comes });
+            return Ok(if is_changed { Allows::Changed(Cause::new(at, Outside::Changed)) } else { Allows::Comes });
         };
         if unit.state == State::Unchecked {
-            let (members, others) = (unit.members.clone(), unit.others());
+            let (members, others, git_dir) = (unit.members.clone(), unit.others(), unit.git_dir.clone());
             let is_fresh = self.is_any_fresh(&others);
-            let mut state = if is_fresh { State::Broken(at, Outside::Changed) } else { State::Whole };
+            let mut state = if is_fresh { State::Broken(Cause::new(at, Outside::Changed)) } else { State::Whole };
             for (number, op) in &members {
                 let path = op.path().map_or(&b""[..], |path| &path.0);
                 if let Some(outside) = self.changed(*number, op).doing("look at", path)? {
-                    state = State::Broken(*number, outside);
+                    state = State::Broken(Cause::new(*number, outside));
                     break;
                 }
+            }
+            if let (State::Whole, Some(git_dir)) = (state, git_dir) {
+                state = self.lost_objects(&git_dir, &members)?.map_or(state, State::Broken);
             }
             let compares = self.faults.compares(Comparison::Unit);
             self.units.set(at, if compares { state } else { State::Whole });
         }
         Ok(match self.units.of(at).map(|unit| unit.state) {
-            Some(State::Broken(number, outside)) if number == at => Allows::Changed(outside),
+            Some(State::Broken(cause)) if cause.step == at => Allows::Changed(cause),
             Some(State::Broken(..)) => Allows::Broken,
             _ => Allows::Comes,
         })

@@ -1,0 +1,142 @@
+//! Keeps back refs whose objects the workspace lost after the commit was decided.
+//!
+//! A commit leaves out the objects that the workspace has. Where `nexus` is killed, and `git prune` or `git gc` removes some of them
+//! before the commit goes on, the refs of the run would lead to nothing:
+//!
+//! ```text
+//!  first member of a git unit, after a kill ──▶ each new ref: tree, files and parents of what the commit brought
+//!       ├─ all there ──▶ the unit comes
+//!       └─ one is missing ──▶ the unit is kept back, and the layer keeps its own copies of objects: the next accept brings both
+//! ```
+
+use super::Apply;
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::changes::Outside;
+use crate::commit::journal::{JOURNAL, KeptBack};
+use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::units::{Cause, Member};
+use crate::facts::{Version, read_small};
+use crate::fold::fold;
+use crate::git_index::id_lengths;
+use crate::git_names::PACKED;
+use crate::git_objects::is_shaped;
+use crate::git_packs::history::{History, Reach};
+use crate::git_paths::git_dir_of_object;
+use crate::meta::{EntryType, stat_if_there};
+use crate::protected::Class;
+use crate::reads::Reads;
+use crate::shallow::words;
+use crate::waiting_refs::commits::{Form, place};
+use nexus_model::ByteText;
+use std::collections::HashSet;
+use std::os::fd::AsFd as _;
+
+/// Says why a ref is kept back.
+const GONE: &str =
+    "git objects that it leads to are gone from the workspace, and the run has its own copies: accept them with it";
+/// Names of a git directory that may lead to what is gone.
+const FORMER: &[&[u8]] = &[b"orig_head", b"fetch_head", b"rebase_head"];
+
+impl Apply<'_> {
+    /// Returns the first step of a git unit that leads to an object which is not there, when an earlier pass was interrupted.
+    pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
+        let is_ref = |op: &Op| matches!(op, Op::Put(put) if names_commits(&put.path.0));
+        if !self.again || !members.iter().any(|(_, op)| is_ref(op)) {
+            return Ok(None);
+        }
+        let brought = self.brought_objects(git_dir)?;
+        let shallow = self.base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow"));
+        let shallow = shallow.ok().flatten().unwrap_or_default();
+        let ends: HashSet<&[u8]> = words(&shallow).collect();
+        // What cannot be read says nothing.
+        let Ok(Some(mut history)) = History::of(&[(self.base, git_dir)], id_lengths, true) else { return Ok(None) };
+        let is_new = |_: usize, path: &[u8]| {
+            let mut at = path;
+            while !at.is_empty() && !brought.contains(at) {
+                at = split(at).0;
+            }
+            !at.is_empty()
+        };
+        for (number, op) in members {
+            let Op::Put(put) = op else { continue };
+            if !is_ref(op) {
+                continue;
+            }
+            let text = self.text_of(put);
+            let starts: Vec<&[u8]> = words(&text).collect();
+            if history.needs(&starts, &ends, &is_new) == Reach::Broken {
+                self.keep_copies(git_dir)?;
+                return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail: Some(GONE) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the paths of the objects, packs and directories of them that the commit brings to a git directory.
+    fn brought_objects(&self, git_dir: &[u8]) -> Result<HashSet<Vec<u8>>, IoFailure> {
+        let mut found = HashSet::new();
+        for op in self.journal.steps.each() {
+            if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+                && git_dir_of_object(&put.path.0) == Some(git_dir)
+            {
+                found.insert(put.path.0);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the file that a step brings, or brought. One that cannot be read is empty.
+    fn text_of(&self, put: &Put) -> Vec<u8> {
+        let Some(new) = put.new.filter(|new| new.kind == EntryType::File) else { return Vec::new() };
+        let slot_name;
+        let at_source: (Option<&Workspace>, &[u8]) = match &put.from {
+            Origin::Layer => (Some(self.upper), &put.path.0),
+            Origin::Slot(slot) => {
+                slot_name = slot.to_string().into_bytes();
+                (self.slots, &slot_name)
+            }
+        };
+        for (tree, path) in [(Some(self.base), &*put.path.0), at_source] {
+            let (parent, name) = split(path);
+            let Some(dir) = tree.and_then(|tree| tree.dir_by_force(parent).ok()) else { continue };
+            let is_it = stat_if_there(dir.as_fd(), name).is_ok_and(|meta| meta.is_some_and(|meta| meta.id == new.id));
+            if is_it
+                && let Ok(Version::Bytes(text)) =
+                    Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default())
+            {
+                return text;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Keeps the objects in the layer that were left out, since the workspace had them.
+    fn keep_copies(&mut self, git_dir: &[u8]) -> Result<(), IoFailure> {
+        let mut left = vec![join(git_dir, b"objects")];
+        while let Some(path) = left.pop() {
+            let Ok(dir) = self.upper.readable_dir(&path) else { continue };
+            for name in names(dir.as_fd()).doing("list", &path)? {
+                let at = join(&path, &name);
+                match stat_if_there(dir.as_fd(), &name).doing("look at", &at)?.map(|meta| meta.kind) {
+                    Some(EntryType::Directory) => left.push(at),
+                    Some(EntryType::File) if is_shaped(&at) => {
+                        let (in_layer, subtree, arrived) = (true, false, true);
+                        self.kept.push(KeptBack { path: ByteText(at), conflict: None, in_layer, subtree, arrived });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reports whether a file has refs that are to lead to objects.
+fn names_commits(path: &[u8]) -> bool {
+    let is_former = || FORMER.contains(&fold(split(path).1).as_ref());
+    place(path).is_some_and(|place| match place.form {
+        Form::Ref | Form::Packed => true,
+        Form::Head => !is_former(),
+        Form::Log | Form::Table => false,
+    })
+}

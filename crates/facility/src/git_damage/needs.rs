@@ -1,0 +1,58 @@
+//! Tells whether the commits that a layer names have their trees, files and parents, and whether its branches name commits.
+
+use super::objects::Trees;
+use crate::beneath::{Doing as _, IoFailure, Workspace};
+use crate::facts::read_small;
+use crate::fold::fold;
+use crate::git_index::id_lengths;
+use crate::git_packs::history::{History, Reach};
+use crate::link_ends::is_no_way;
+use crate::shallow::words;
+use crate::waiting_refs::commits::place;
+use std::collections::HashSet;
+use std::os::fd::AsFd as _;
+
+const NEEDS: &str = "a commit of the run needs git objects that are neither here nor in the run (see git fsck)";
+const OTHER: &str = "a branch names something else than a commit";
+
+/// The objects that the new files of a git directory name.
+#[derive(Default)]
+pub(super) struct Named {
+    pub(super) all: Vec<Vec<u8>>,
+    /// Those of branches and of `HEAD`.
+    pub(super) branches: Vec<Vec<u8>>,
+}
+
+/// Returns what is wrong with the objects that a layer names. `trees` has the git directory in the layer and in the workspace.
+pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<&'static str>, IoFailure> {
+    let [layer, base] = trees;
+    let Some(mut history) = History::of(&[base, layer], id_lengths, true)? else { return Ok(None) };
+    if named.branches.iter().any(|id| history.is_other_than_commit(id)) {
+        return Ok(Some(OTHER));
+    }
+    let mut ends = shallow(base)?;
+    ends.extend(shallow(layer)?);
+    let ends: HashSet<&[u8]> = words(&ends).collect();
+    let starts: Vec<&[u8]> = named.all.iter().map(Vec::as_slice).collect();
+    let is_of_layer = |store: usize, _: &[u8]| store == 1;
+    Ok((history.needs(&starts, &ends, &is_of_layer) == Reach::Broken).then_some(NEEDS))
+}
+
+/// Reads the file that says where the history of a git directory ends.
+fn shallow((tree, git_dir): (&Workspace, &[u8])) -> Result<Vec<u8>, IoFailure> {
+    match tree.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow")) {
+        Ok(text) => Ok([&text.unwrap_or_default()[..], b"\n"].concat()),
+        Err(error) if is_no_way(&error) => Ok(Vec::new()),
+        // A mark of overlay says that it is gone.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => Ok(Vec::new()),
+        Err(error) => Err(error).doing("read", git_dir),
+    }
+}
+
+/// Reports whether a file is a branch or a `HEAD`.
+pub(super) fn names_branch(path: &[u8]) -> bool {
+    place(path).is_some_and(|place| {
+        let inside = fold(place.inside);
+        inside.as_ref() == b"head" || inside.starts_with(b"refs/heads/")
+    })
+}
