@@ -124,7 +124,6 @@ fn what_two_programs_could_read_in_two_ways_is_refused() {
         format!("{ok}X\r\n\r\n"),
         format!("{ok}: x\r\n\r\n"),
         format!("{ok}X[: x\r\n\r\n"),
-        format!("{ok}Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAA\r\n\r\n"),
         format!("{ok}Upgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 1\r\n\r\nx"),
         format!("{ok}Host: {at}\r\n\r\n"),
         format!("{ok}Host: other.test\r\n\r\n"),

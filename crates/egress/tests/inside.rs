@@ -115,7 +115,7 @@ fn a_request_that_disagrees_ends_the_connection_and_the_server_sees_nothing_of_i
         "GET / HTTP/1.1\r\nHost: web.test\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
         "GET / HTTP/1.1\nHost: web.test\n\n",
         "GET / HTTP/1.1\r\nHost: web.test\r\nHost: web.test\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: web.test\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: web.test\r\nUpgrade: h2c, websocket\r\nConnection: Upgrade\r\n\r\n",
         "GET https://web.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET http://web.test:80@other.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",
         "GET http://other.test/ HTTP/1.1\r\nHost: web.test\r\n\r\n",

@@ -217,7 +217,9 @@ pub const AGREE: &[Agree] = &[
     web("I04", WEB, &[by("HEAD"), by("OPTIONS"), get(&["a.allowed.test"])], BAD),
     absolute(at("good.test", 80, web("I04", OPEN_DENY, &[get(&["good.test"]), get(&["bad.test"])], LIST)), Some(BAD)),
     // I08: what two programs could read in two ways.
-    smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    smuggled(
+        b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
     smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcd"),
     smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nContent-Length: +4\r\n\r\nabcd"),
     smuggled(b"POST / HTTP/1.1\r\nHost: example.test\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"),
@@ -228,7 +230,12 @@ pub const AGREE: &[Agree] = &[
     smuggled(b"GET / HTTP/1.1\nHost: example.test\n\n"),
     smuggled(b"GET  / HTTP/1.1\r\nHost: example.test\r\n\r\n"),
     smuggled(b"GET / HTTP/1.2\r\nHost: example.test\r\n\r\n"),
-    smuggled(b"GET / HTTP/1.1\r\nHost: example.test\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAA\r\n\r\n"),
+    smuggled(
+        b"GET / HTTP/1.1\r\nHost: example.test\r\nUpgrade: h2c\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    ),
+    smuggled(
+        b"GET / HTTP/1.1\r\nHost: example.test\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAA\r\n\r\n",
+    ),
     smuggled(b"CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n"),
     // I05: reading only.
     web("I05", READ, &[by("GET"), by("HEAD"), by("OPTIONS")], OK),
