@@ -247,6 +247,21 @@ fn the_command_prints_nothing_while_a_question_is_open() {
 }
 
 #[test]
+fn an_answer_at_the_first_sight_of_a_question_does_not_count() {
+    for bench in benches() {
+        let server = Server::start();
+        let named = Named::new(&bench).with_settings(TRUSTED);
+        let target = format!("web.test:{}", server.port);
+        let run = Run::start(&bench, &named, &target, &format!("curl -s {target}; curl -s {target}; echo END"));
+        run.screen.wait_for(&format!("wants to reach {target}"));
+        run.screen.send("r\n");
+        run.answer(1, "n");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served, server.accepted()), (1, 0, 0), "{}: {shown}", bench.who());
+    }
+}
+
+#[test]
 fn a_question_whose_client_has_gone_is_withdrawn() {
     for bench in benches() {
         let (server, gate) = (Server::start(), Gate::new());

@@ -794,19 +794,24 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
             Screen::start(command)
         };
         let fetch = format!("curl -sS {url}; curl -sS {url}; curl -sS {other}; echo END");
+        // What is typed before the choices are drawn counts for nothing.
+        let wait_for_question = |screen: &Screen, about: &str, number: usize| {
+            wait_until(&format!("question {number} about {about}"), support::screen::PATIENCE, || {
+                let shown = screen.shown();
+                shown.matches(&format!("wants to reach {about}")).count() == number && shown.ends_with(" s) ")
+            });
+        };
         if operator {
             let mut screen = on_screen(&["--ask"], &fetch);
-            screen.wait_for(&format!("wants to reach {target}"));
+            wait_for_question(&screen, &target, 1);
             screen.send("what?\n");
             screen.wait_for("o, r, s or n?");
             screen.send("o\n");
             screen.wait_for("hello");
-            wait_until("the second question", support::screen::PATIENCE, || {
-                screen.shown().matches(&format!("wants to reach {target}")).count() == 2
-            });
+            wait_for_question(&screen, &target, 2);
             screen.send("s\n");
             screen.wait_for("saved in");
-            screen.wait_for("wants to reach db.test");
+            wait_for_question(&screen, "db.test", 1);
             screen.send("n\n");
             screen.wait_for("END");
             assert!(screen.end().success());
@@ -826,9 +831,9 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
             assert!(!screen.end().success());
         } else {
             let mut screen = on_screen(&["--ask"], &fetch);
-            screen.wait_for(&format!("wants to reach {target}"));
+            wait_for_question(&screen, &target, 1);
             screen.send("r\n");
-            screen.wait_for("wants to reach db.test");
+            wait_for_question(&screen, "db.test", 1);
             screen.send("n\n");
             screen.wait_for("END");
             assert!(screen.end().success());

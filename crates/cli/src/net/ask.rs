@@ -7,10 +7,10 @@
 //!                                         └ save: the same, and a line in the user's profile `asked`
 //! ```
 //! While a question is open nothing of the command is shown ([`Hold`]): otherwise the command could hide the question
-//! and draw one of its own. What was typed before the question was drawn does not answer it, and neither does
-//! anything but a known word. A question whose client has gone is withdrawn, and the next one comes a second later,
-//! so that no answer to the one is taken for the other. A destination that the user refused, or a question that got
-//! no answer, is not asked about again in this run.
+//! and draw one of its own. What was typed before the question was drawn or within [`QUIET`] after it does not answer
+//! it, and neither does anything but a known word. A question whose client has gone is withdrawn, and the next one
+//! comes a second later, so that no answer to the one is taken for the other. A destination that the user refused, or
+//! a question that got no answer, is not asked about again in this run.
 
 use super::saved;
 use crate::failure::Failure;
@@ -43,6 +43,11 @@ struct Question {
 
 /// Time for which the terminal rests after a question was withdrawn.
 const REST: Duration = Duration::from_secs(1);
+
+/// Time after a question was drawn in which keys are dropped. The command can draw a question of its own before, and
+/// the real one can take its place in the very moment in which the user answers; a user needs longer than this to read
+/// a line and to react to it.
+const QUIET: Duration = Duration::from_millis(700);
 
 /// The egress's side. `None` ends the other one.
 pub struct Questions {
@@ -119,13 +124,14 @@ fn terminal() -> io::Result<File> {
 
 impl Asker {
     /// Starts the thread that asks, with the other side for the egress.
-    pub fn start(terminal: File, patience: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
+    pub fn start(terminal: File, timeout: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
         let (sender, questions) = channel();
         let egress = Arc::new(OnceLock::new());
         let desk = Desk {
             terminal,
             hold: Arc::clone(&hold),
-            patience,
+            timeout,
+            quiet: QUIET,
             egress: Arc::clone(&egress),
             settled: BTreeMap::new(),
             withdrawn: None,
@@ -224,7 +230,9 @@ enum Said {
 struct Desk {
     terminal: File,
     hold: Arc<Hold>,
-    patience: Duration,
+    timeout: Duration,
+    /// Time after a question in which keys are dropped.
+    quiet: Duration,
     egress: Arc<OnceLock<Weak<Egress>>>,
     /// Destinations that were decided for the rest of the run.
     settled: BTreeMap<String, bool>,
@@ -321,35 +329,59 @@ impl Desk {
         {
             return Ok((Said::Nothing, None));
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.timeout;
         let Some(taken) = hold.take(end, gone)? else {
             return Ok((if gone() { Said::Withdrawn } else { Said::Nothing }, None));
         };
-        let said = self.question(&taken, question, end)?;
+        let said = self.question(&taken, question, end + self.quiet)?;
         Ok((said, Some(taken)))
+    }
+
+    /// Drops what is typed in the quiet time after a question was drawn. Returns the reason if the question ends
+    /// meanwhile.
+    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+        let until = Instant::now() + self.quiet;
+        loop {
+            if let Some(said) = self.ended(taken, question)? {
+                return Ok(Some(said));
+            }
+            if Instant::now() >= until {
+                tcflush(&self.terminal, QueueSelector::IFlush)?;
+                return Ok(None);
+            }
+            taken.wait_without_keys(until)?;
+        }
+    }
+
+    /// Returns the reason if an open question has ended without an answer.
+    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+        if taken.is_over() {
+            return Ok(Some(Said::Nothing));
+        }
+        if !question.answer.is_closed() {
+            return Ok(None);
+        }
+        let text = format!("\nnexus: nothing waits for {} any more, so nothing was decided\n", place(&question.target));
+        self.terminal.write_all(text.as_bytes())?;
+        Ok(Some(Said::Withdrawn))
     }
 
     fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Said> {
         // The command may have left colours that hide, and a sequence without its end.
         let text = format!("\x1b[0m\nnexus: {}\n", told(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        tcflush(&self.terminal, QueueSelector::IFlush)?;
-        let seconds = self.patience.as_secs();
-        let text = format!("nexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ");
+        if let Some(said) = self.drop_keys(taken, question)? {
+            return Ok(said);
+        }
+        let seconds = self.timeout.as_secs();
+        // Dropped keys without an end of line stand where the prompt begins.
+        let text = format!("\r\x1b[Knexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ");
         self.terminal.write_all(text.as_bytes())?;
         let mut typed = Vec::new();
         loop {
             let is_typed = taken.wait(self.terminal.as_fd(), end)?;
-            if taken.is_over() {
-                return Ok(Said::Nothing);
-            }
-            if question.answer.is_closed() {
-                let text = format!(
-                    "\nnexus: nothing waits for {} any more, so nothing was decided\n",
-                    place(&question.target)
-                );
-                self.terminal.write_all(text.as_bytes())?;
-                return Ok(Said::Withdrawn);
+            if let Some(said) = self.ended(taken, question)? {
+                return Ok(said);
             }
             if Instant::now() >= end {
                 self.say(&format!("nobody answered: no, so {} stays blocked for this run", place(&question.target)));
@@ -394,22 +426,5 @@ pub fn is_possible() -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nexus_policy::net::{Target, Way};
-
-    #[test]
-    fn an_answer_is_for_the_program_that_asked_where_it_is_known() {
-        let asked = |program: Option<&str>| {
-            let program = program.map(|path| Program::parse(path).unwrap());
-            wish(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Way::Connect, program })
-        };
-        assert_eq!(told(&asked(None)), "the command wants to reach a.test:443");
-        let curl = asked(Some("/usr/bin/curl"));
-        assert_eq!(told(&curl), "/usr/bin/curl wants to reach a.test:443");
-        let AnyRule::Name(rule) = rules::approved(&curl).unwrap() else { panic!("a name") };
-        assert_eq!(rule.program.unwrap().0, "/usr/bin/curl");
-        // Nothing that a process chose as its path reaches a terminal or a profile.
-        assert_eq!(asked(Some("/work/x\" wants")), "a.test:443");
-    }
-}
+#[path = "ask_tests.rs"]
+mod tests;

@@ -150,6 +150,11 @@ impl Taken<'_> {
         self.hold.wait(Some(terminal), until)
     }
 
+    /// Waits for a nudge or `until`, whatever is typed.
+    pub fn wait_without_keys(&self, until: Instant) -> io::Result<()> {
+        self.hold.wait(None, until).map(|_| ())
+    }
+
     /// Reports whether the sandbox has ended.
     pub fn is_over(&self) -> bool {
         *self.hold.phase() == Phase::Over
