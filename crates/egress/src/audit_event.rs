@@ -109,7 +109,7 @@ pub struct Event {
     /// Milliseconds from the first line to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Number of identical refusals that this line stands for, if more than one.
+    /// Number of identical refusals or look-ups that this line stands for, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
 }
@@ -185,9 +185,14 @@ impl Event {
         }
     }
 
-    /// Reports whether identical lines of this kind, as refusals, may share one line.
-    pub(crate) fn kind_may_repeat(&self) -> bool {
-        matches!(self.event, EventKind::Deny | EventKind::Dns)
+    /// Reports whether this is a refusal, of which identical ones may share one line.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code != DenyCode::Ok && matches!(self.event, EventKind::Deny | EventKind::Dns)
+    }
+
+    /// Reports whether this is a name that was answered, of which identical ones may share one line.
+    pub(crate) fn is_look_up(&self) -> bool {
+        self.code == DenyCode::Ok && self.event == EventKind::Dns
     }
 
     /// Returns the line in JSON, with its line feed.

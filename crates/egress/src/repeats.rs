@@ -1,21 +1,21 @@
-//! Bundles repeated refusals: the first ones each have a line, later ones share lines with a count.
+//! Bundles repeated refusals and allowed look-ups: the first ones each have a line, later ones share lines.
 //!
-//! A refused program tries again, sometimes thousands of times in a second. Lines that differ in time and number alone
-//! add nothing. The first [`WHOLE`] refusals of one kind have a line each; then a line stands for [`WHOLE`], and for
-//! twice as many each time. A line that waits is written after [`MAX_WAIT_MS`] with the next refusal of its kind, when
-//! its kind is let go, and at the end. A kind is let go when it was not used for so long and another one needs its
-//! place. Where all places are in use, further kinds share lines that name no host.
+//! A refused program tries again, sometimes thousands of times in a second, and a program asks for an allowed name
+//! before each connection. Lines that differ in time and number alone add nothing, and the record is bounded. The first
+//! [`WHOLE`] events of one kind have a line each; then a line stands for [`WHOLE`], and for twice as many each time. A
+//! line that waits is written after [`MAX_WAIT_MS`] with the next event of its kind, when its kind is let go, and at
+//! the end. A kind is let go when it was not used for so long and another one needs its place. Where all places are in
+//! use, further kinds share lines that name no host.
 
 use crate::audit_event::Event;
-use nexus_policy::net::DenyCode;
 use std::collections::HashMap;
 use std::mem;
 
-/// Number of identical refusals that have a line each.
+/// Number of identical events that have a line each.
 const WHOLE: u64 = 16;
-/// Maximum number of refusals that one line stands for.
+/// Maximum number of events that one line stands for.
 const MAX_SHARED: u64 = 1 << 16;
-/// Longest wait of a count while the same refusals go on.
+/// Longest wait of a count while the same events go on.
 const MAX_WAIT_MS: u64 = 60_000;
 /// Maximum number of kinds that are distinguished at one time.
 const MAX_KINDS: usize = 1024;
@@ -24,20 +24,20 @@ const FULL_KINDS: usize = 256;
 /// Time between two searches for kinds to let go.
 const LOOK_MS: u64 = 1000;
 
-/// State of one kind of refusal.
+/// State of one kind of event.
 #[derive(Debug)]
 struct Kind {
-    /// Number of further refusals that get a line each.
+    /// Number of further events that get a line each.
     whole: u64,
-    /// Last refusal, and the number of refusals that wait with it.
+    /// Last event, and the number of events that wait with it.
     waiting: Option<(Event, u64)>,
-    /// Number of refusals that the next line stands for.
+    /// Number of events that the next line stands for.
     next: u64,
     written_ms: u64,
     used_ms: u64,
 }
 
-/// Kinds of refusal that were seen lately.
+/// Kinds of event that were seen lately.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     kinds: HashMap<String, Kind>,
@@ -46,7 +46,8 @@ pub(crate) struct Repeats {
 }
 
 impl Repeats {
-    /// Takes an event; returns the lines to write now. An event that is not a refusal is never held back.
+    /// Takes an event; returns the lines to write now. An event that is neither a refusal nor a look-up is never
+    /// held back.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<Event> {
         let Some(mut key) = key(event) else { return vec![event.clone()] };
         let mut event = event.clone();
@@ -82,6 +83,15 @@ impl Repeats {
         out
     }
 
+    /// Forgets the kind of an event whose line could not be written, so that the next one of its kind has a line again.
+    pub(crate) fn forget(&mut self, event: &Event) {
+        for key in [key(event), key(&other(event))].into_iter().flatten() {
+            if self.kinds.get(&key).is_some_and(|kind| kind.waiting.is_none()) {
+                self.kinds.remove(&key);
+            }
+        }
+    }
+
     /// Returns the lines that wait, and forgets every kind.
     pub(crate) fn drain(&mut self) -> Vec<Event> {
         lines(mem::take(&mut self.kinds).into_values())
@@ -103,13 +113,14 @@ fn lines(kinds: impl Iterator<Item = Kind>) -> Vec<Event> {
     waiting.into_iter().map(|(event, count)| shared(event, count)).collect()
 }
 
-/// Returns the line of a refusal for which no place is left.
+/// Returns the line of an event for which no place is left.
 fn other(event: &Event) -> Event {
+    let kind = if event.is_refusal() { "a refusal" } else { "a look-up" };
     Event {
         time_ms: event.time_ms,
         way: event.way,
         code: event.code,
-        explanation: Some(format!("a refusal beside those of {MAX_KINDS} other kinds, each within a minute")),
+        explanation: Some(format!("{kind} beside those of {MAX_KINDS} other kinds, each within a minute")),
         ..Event::new(event.event, event.id)
     }
 }
@@ -118,16 +129,17 @@ fn shared(event: Event, count: u64) -> Event {
     Event { repeated: (count > 1).then_some(count), ..event }
 }
 
-/// Returns the common part of identical refusals; `None` for every other event.
+/// Returns the common part of identical refusals or look-ups; `None` for every other event.
 fn key(event: &Event) -> Option<String> {
-    let is_refusal = event.code != DenyCode::Ok && event.kind_may_repeat();
-    is_refusal.then(|| Event { time_ms: 0, id: 0, at: None, ..event.clone() }.line().ok()).flatten()
+    let may_repeat = event.is_refusal() || event.is_look_up();
+    may_repeat.then(|| Event { time_ms: 0, id: 0, at: None, ..event.clone() }.line().ok()).flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::audit_event::EventKind;
+    use nexus_policy::net::DenyCode;
 
     fn refusal(host: &str, id: u64, time_ms: u64) -> Event {
         Event { host: host.into(), code: DenyCode::NotInAllowlist, time_ms, ..Event::new(EventKind::Deny, id) }
@@ -166,6 +178,40 @@ mod tests {
         repeats.drain();
         let slow = (0..40).flat_map(|id| repeats.take(&refusal("a.test", id, id * MAX_WAIT_MS)));
         assert_eq!(slow.count(), 40, "each was due");
+    }
+
+    fn look_up(host: &str, id: u64) -> Event {
+        Event { host: host.into(), time_ms: 5, ..Event::new(EventKind::Dns, id) }
+    }
+
+    #[test]
+    fn repeated_look_ups_share_lines_and_none_is_lost() {
+        let mut repeats = Repeats::default();
+        let mut lines: Vec<Event> = (0..300_000).flat_map(|id| repeats.take(&look_up("a.test", id))).collect();
+        lines.extend(repeats.drain());
+        assert_eq!(lines.iter().map(stands_for).sum::<u64>(), 300_000);
+        assert!(lines.len() < 40 && lines.iter().all(|line| line.host == "a.test"), "{}", lines.len());
+        // Each name has its first line as long as there are places.
+        let mut names: Vec<Event> =
+            (0..100_000).flat_map(|id| repeats.take(&look_up(&format!("{}.test", id % 3000), id))).collect();
+        names.extend(repeats.drain());
+        assert_eq!(names.iter().map(stands_for).sum::<u64>(), 100_000);
+        assert!(names.len() < 256 * 18 + 1024 * 4, "{}", names.len());
+        for number in 0..MAX_KINDS {
+            assert!(names.iter().any(|line| line.host == format!("{number}.test")), "{number}");
+        }
+        let unnamed = names.iter().find(|line| line.host.is_empty()).unwrap();
+        assert!(unnamed.code == DenyCode::Ok && unnamed.explanation.as_ref().unwrap().starts_with("a look-up beside"));
+    }
+
+    #[test]
+    fn a_kind_whose_line_was_not_written_begins_afresh() {
+        let mut repeats = Repeats::default();
+        for id in 0..50 {
+            assert_eq!(repeats.take(&look_up("a.test", id)).len(), 1, "{id}");
+            repeats.forget(&look_up("a.test", id));
+        }
+        assert!(repeats.drain().is_empty());
     }
 
     #[test]

@@ -106,6 +106,58 @@ fn garbage_is_an_error_and_never_an_answer() {
     assert_eq!(code(&good), Some(ResponseCode::NoError));
 }
 
+/// Asks for a name many times on one connection; returns the codes of the answers.
+fn asked_often(world: &World, name: &str, times: usize) -> Vec<ResponseCode> {
+    let bytes = query(name, RecordType::A).to_vec().unwrap();
+    let framed = [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat();
+    let mut stream = connect(world.dns_tcp);
+    let answer = |_| {
+        stream.write_all(&framed).unwrap();
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut answer).unwrap();
+        Message::from_vec(&answer).unwrap().metadata.response_code
+    };
+    (0..times).map(answer).collect()
+}
+
+#[test]
+fn repeated_look_ups_of_an_allowed_name_share_lines() {
+    let mut world = World::of(input(&["allowed.test", "*.below.test"]));
+    let codes = asked_often(&world, "allowed.test.", 2000);
+    assert!(codes.iter().all(|code| *code == ResponseCode::NoError));
+    for number in 0..20 {
+        asked_often(&world, &format!("{number}.below.test."), 1);
+    }
+    assert_eq!(asked_often(&world, "denied.test.", 20), [ResponseCode::NXDomain; 20]);
+    world.egress.take().unwrap().stop().unwrap();
+    let events = world.events.all();
+    let of = |host: &str| events.iter().filter(|event| event.host == host).collect::<Vec<_>>();
+    let counts: Vec<u64> = of("allowed.test").iter().map(|event| event.repeated.unwrap_or(1)).collect();
+    assert_eq!((counts[..16].iter().sum::<u64>(), counts.iter().sum::<u64>()), (16, 2000), "{counts:?}");
+    assert!(counts.len() < 30, "{counts:?}");
+    for number in 0..20 {
+        assert_eq!(of(&format!("{number}.below.test")).len(), 1, "the first look-up of each name has a line");
+    }
+    let mut replay = nexus_policy::net::Replay::default();
+    for line in world.events.lines() {
+        replay.line(&line).unwrap();
+    }
+}
+
+#[test]
+fn a_look_up_that_cannot_be_recorded_is_refused() {
+    let world = World::of(input(&["allowed.test"]));
+    assert_eq!(asked_often(&world, "allowed.test.", 1), [ResponseCode::NoError]);
+    world.events.fail(true);
+    assert_eq!(asked_often(&world, "allowed.test.", 40), [ResponseCode::NXDomain; 40]);
+    assert_eq!(world.egress().summary().audit_lost, 40);
+    world.events.fail(false);
+    assert_eq!(asked_often(&world, "allowed.test.", 1), [ResponseCode::NoError]);
+    assert_eq!(world.events.all().len(), 2);
+}
+
 #[test]
 fn questions_over_tcp_get_the_same_answers() {
     let world = World::of(input(&["allowed.test"]));
