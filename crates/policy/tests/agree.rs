@@ -5,7 +5,8 @@ use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{AGREE, DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
     Attempt, DenyCode, Hello, Host, MissingSni, Moment, Narrower, Next, Permit, Policy, Request, Source, Target, Way,
-    check_addrs, check_dns, check_http_host, check_name, check_not_http, check_sni, parse_allow, recheck,
+    check_addrs, check_dns, check_http_host, check_name, check_not_http, check_second_sni, check_sni, parse_allow,
+    recheck,
 };
 
 const NOW: Moment = Moment(1);
@@ -26,15 +27,48 @@ fn sni_code(policy: &Policy, target: &str, hello: Hello<'_>) -> DenyCode {
 }
 
 #[test]
-fn the_tls_name_must_be_the_allowed_host_in_any_spelling() {
+fn the_tls_name_must_be_the_allowed_host_in_any_case() {
     let policy = DEFAULT.policy().unwrap();
-    for same in [&b"example.test"[..], b"EXAMPLE.test", b"example.test."] {
+    for same in [&b"example.test"[..], b"EXAMPLE.test"] {
         assert_eq!(sni_code(&policy, "example.test:443", Hello::Sni(same)), DenyCode::Ok);
     }
     // `a.allowed.test` is allowed itself; the connection was not made for it.
     for other in [&b"evil.test"[..], b"a.allowed.test", b"", b"example.test\0.evil.test", b"11.22.33.44", b"\xff\xfe"] {
         assert_eq!(sni_code(&policy, "example.test:443", Hello::Sni(other)), DenyCode::SniMismatch, "{other:?}");
     }
+}
+
+#[test]
+fn another_spelling_of_the_tls_name_is_refused() {
+    let rules = Rules { allow: &["example.test", "xn--mnchen-3ya.test"], ..DEFAULT };
+    let listed = rules.policy().unwrap();
+    let open = Rules { mode: NetMode::Unrestricted, allow: &[], ..DEFAULT }.policy().unwrap();
+    let lax = Rules { missing_sni: Some(MissingSni::Allow), ..rules }.policy().unwrap();
+    for (host, other) in [
+        ("example.test", "example.test."),
+        ("example.test", "\u{ff45}xample.test"),
+        ("example.test", "example\u{3002}test"),
+        ("example.test", "example\u{ff0e}test"),
+        ("example.test", "exam\u{ad}ple.test"),
+        ("xn--mnchen-3ya.test", "m\u{fc}nchen.test"),
+    ] {
+        assert_eq!(Host::parse(other).unwrap(), Host::parse(host).unwrap(), "{other:?} is the same host");
+        let target = format!("{host}:443");
+        for policy in [&listed, &lax, &open] {
+            let hello = Hello::Sni(other.as_bytes());
+            let denial = check_sni(policy, &permit(policy, &target), hello, NOW).unwrap_err();
+            assert_eq!((denial.code, denial.allow_with), (DenyCode::SniMismatch, None), "{other:?}");
+            assert!(denial.explanation.contains(&format!("is another spelling of {host}")), "{}", denial.explanation);
+            let permit = permit(policy, &target);
+            check_second_sni(&permit, Hello::Sni(host.as_bytes()), Hello::Sni(host.as_bytes())).unwrap();
+            for first in [Hello::Sni(host.as_bytes()), Hello::NoSni, hello] {
+                check_second_sni(&permit, first, hello).unwrap_err();
+                check_second_sni(&permit, first, Hello::Sni(b"\xff")).unwrap_err();
+            }
+        }
+    }
+    assert_eq!(sni_code(&listed, "xn--mnchen-3ya.test:443", Hello::Sni(b"XN--mnchen-3ya.test")), DenyCode::Ok);
+    assert_eq!(sni_code(&open, "good.test:443", Hello::Sni(b"Other.test")), DenyCode::Ok);
 }
 
 #[test]
@@ -133,7 +167,7 @@ fn an_address_stands_for_no_name_and_an_open_mode_still_knows_its_denials() {
     let open = Rules { mode: NetMode::Unrestricted, allow: &[], deny: &["bad.test"], ..DEFAULT }.policy().unwrap();
     for target in ["11.22.33.44:443", "good.test:443"] {
         assert_eq!(sni_code(&open, target, Hello::Sni(b"other.test")), DenyCode::Ok);
-        assert_eq!(sni_code(&open, target, Hello::Sni(b"BAD.test.")), DenyCode::NotInAllowlist);
+        assert_eq!(sni_code(&open, target, Hello::Sni(b"BAD.test")), DenyCode::NotInAllowlist);
         assert_eq!(sni_code(&open, target, Hello::NotTls), DenyCode::Ok);
     }
 }

@@ -4,8 +4,16 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::sync::Arc;
 
-/// Returns a real ClientHello; `fragment` splits it into records of so many bytes.
+/// Returns a real ClientHello; `fragment` splits it into records of so many bytes. A name that rustls does not write
+/// (beyond ASCII, or with a dot at its end) takes the place of another one of the same length.
 pub fn hello(name: &str, fragment: Option<usize>) -> Vec<u8> {
+    if !name.is_ascii() || name.ends_with('.') {
+        let other = "x".repeat(name.len());
+        let mut bytes = hello(&other, None);
+        let at = bytes.windows(name.len()).position(|window| window == other.as_bytes()).unwrap();
+        bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        return bytes;
+    }
     let mut client = client(name, fragment);
     let mut bytes = Vec::new();
     while client.wants_write() {

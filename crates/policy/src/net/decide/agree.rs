@@ -41,9 +41,8 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
     }
     match (hello, &target.host) {
         (Hello::Sni(bytes), host) => {
-            let asked = Host::parse_bytes(bytes).map_err(|why| {
-                Denial::new(Cause::OtherSni, format!("the TLS name for {target} cannot be read: {why}"))
-            })?;
+            let asked = plain_name(bytes)
+                .map_err(|why| Denial::new(Cause::OtherSni, format!("the TLS name for {target} {why}")))?;
             if asked == *host {
                 return Ok(());
             }
@@ -68,26 +67,34 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment
     }
 }
 
+/// Reads a TLS name. It goes to the server byte for byte, so it must have the spelling that every server reads as this
+/// host: ASCII without a final dot (RFC 6066, 3), in any case. Of other spellings of one name (fullwidth letters, other
+/// dots, soft hyphens) a server knows nothing and answers with its first site.
+fn plain_name(bytes: &[u8]) -> Result<Host, String> {
+    let host = Host::parse_bytes(bytes).map_err(|why| format!("cannot be read: {why}"))?;
+    if host.to_string().as_bytes().eq_ignore_ascii_case(bytes) {
+        return Ok(host);
+    }
+    Err(format!("is another spelling of {host}: in TLS a name is written in ASCII and without a dot at its end"))
+}
+
 /// Checks that a second ClientHello on one connection, after HelloRetryRequest, names the same host as the first. TLS
 /// forbids another name (RFC 8446, 4.1.2), and some servers serve the second one.
 pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) -> Result<(), Denial> {
-    let host = |hello| match hello {
-        Hello::Sni(bytes) => Some(Host::parse_bytes(bytes).ok()),
-        Hello::NoSni => Some(None),
-        Hello::NotTls => None,
+    let target = permit.target();
+    let named = |hello| match hello {
+        Hello::Sni(bytes) => plain_name(bytes).map(Some),
+        Hello::NoSni | Hello::NotTls => Ok(None),
     };
-    match (host(first), host(second)) {
-        (Some(one), Some(other)) if one == other => Ok(()),
-        (_, Some(_)) => {
-            let why = format!("the second ClientHello for {} names another host than the first", permit.target());
-            Err(Denial::new(Cause::OtherSni, why))
+    let why = match (named(first), named(second)) {
+        _ if second == Hello::NotTls => {
+            format!("the TLS handshake for {target} goes on with something else than a ClientHello")
         }
-        (_, None) => {
-            let why =
-                format!("the TLS handshake for {} goes on with something else than a ClientHello", permit.target());
-            Err(Denial::new(Cause::OtherSni, why))
-        }
-    }
+        (Ok(one), Ok(other)) if one == other => return Ok(()),
+        (_, Ok(_)) => format!("the second ClientHello for {target} names another host than the first"),
+        (_, Err(why)) => format!("the name in the second ClientHello for {target} {why}"),
+    };
+    Err(Denial::new(Cause::OtherSni, why))
 }
 
 /// Returns the denial of a connection that may be for a denied name of the same server and names no host.

@@ -162,6 +162,11 @@ pub const AGREE: &[Agree] = &[
     // I03: the TLS name.
     tls(DEFAULT, "example.test", Says::Sni("example.test"), OK),
     tls(DEFAULT, "example.test", Says::Sni("EXAMPLE.test"), OK),
+    // The server gets the name as it was written.
+    tls(DEFAULT, "example.test", Says::Sni("example.test."), SNI),
+    tls(DEFAULT, "example.test", Says::Sni("\u{ff45}xample.test"), SNI),
+    tls(DEFAULT, "example.test", Says::Sni("example\u{3002}test"), SNI),
+    tls(DEFAULT, "example.test", Says::Sni("exam\u{ad}ple.test"), SNI),
     tls(DEFAULT, "example.test", Says::Sni("other.test"), SNI),
     tls(DEFAULT, "example.test", Says::Sni("a.allowed.test"), SNI),
     tls(DEFAULT, "example.test", Says::NoSni, SNI),
