@@ -106,6 +106,35 @@ fn garbage_is_an_error_and_never_an_answer() {
     assert_eq!(code(&good), Some(ResponseCode::NoError));
 }
 
+#[test]
+fn a_reverse_look_up_is_in_the_record_and_in_no_summary() {
+    let mut world = World::of(input(&["allowed.test"]));
+    let six = format!("{}ip6.arpa.", "0.".repeat(32));
+    let names = ["1.0.18.198.in-addr.arpa.", six.as_str(), "_dns.resolver.ARPA.", "ipv4only.arpa."];
+    for name in names {
+        for kind in [RecordType::PTR, RecordType::A] {
+            let answer = asked(&world, name, kind);
+            assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "{name}");
+            let edns = answer.edns.unwrap();
+            let Some(EdnsOption::Unknown(15, error)) = edns.option(EdnsCode::from(15)) else { panic!("{name}") };
+            assert!(!String::from_utf8_lossy(error).contains("--allow"), "{name}");
+        }
+    }
+    for name in ["nas.home.arpa.", "arpa.test."] {
+        asked(&world, name, RecordType::A);
+    }
+    let summary = world.egress().summary();
+    let denied: Vec<&str> = summary.denied.iter().map(|denied| denied.host.as_str()).collect();
+    assert_eq!((denied, summary.denied_count), (vec!["arpa.test", "nas.home.arpa"], 2));
+    assert!(summary.denied.iter().all(|denied| denied.allow_with.is_some()));
+    world.egress.take().unwrap().stop().unwrap();
+    let events = world.events.all();
+    for name in names {
+        let recorded = |event: &&nexus_egress::Event| event.host.trim_end_matches('.') == name.trim_end_matches('.');
+        assert_eq!(events.iter().filter(recorded).filter(|event| event.code != DenyCode::Ok).count(), 2, "{name}");
+    }
+}
+
 /// Asks for a name many times on one connection; returns the codes of the answers.
 fn asked_often(world: &World, name: &str, times: usize) -> Vec<ResponseCode> {
     let bytes = query(name, RecordType::A).to_vec().unwrap();

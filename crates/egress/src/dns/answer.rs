@@ -103,8 +103,7 @@ pub fn without_network(bytes: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
     if name.is_some_and(is_localhost) {
         return (None, answer(&question, Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST))));
     }
-    let is_reverse = |name: &Name| name.as_str().rsplit('.').next() == Some("arpa");
-    let asked = name.filter(|name| !is_reverse(name)).map(|name| name.as_str().to_owned());
+    let asked = name.filter(|name| !is_infrastructure(name.as_str())).map(|name| name.as_str().to_owned());
     let mut message = Message::response(question.id, OpCode::Query);
     message.metadata.recursion_desired = question.recursion_desired;
     message.metadata.recursion_available = true;
@@ -116,6 +115,15 @@ pub fn without_network(bytes: &[u8]) -> (Option<String>, Option<Vec<u8>>) {
 /// Reports whether a name is the sandbox's own loopback, for every program (RFC 6761).
 pub fn is_localhost(name: &Name) -> bool {
     name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
+}
+
+/// Reports whether a name belongs to the infrastructure of the internet (RFC 3172), such as a reverse look-up: no
+/// program connects to it. Below `home.arpa` are hosts (RFC 8375). A name that cannot be a host's, such as
+/// `_dns.resolver.arpa`, is not canonical.
+pub fn is_infrastructure(name: &str) -> bool {
+    let mut labels = name.strip_suffix('.').unwrap_or(name).rsplit('.');
+    let mut is_next = |label| labels.next().is_some_and(|next| next.eq_ignore_ascii_case(label));
+    is_next("arpa") && !is_next("home")
 }
 
 fn encode(message: &Message) -> Option<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! Serves DNS over UDP and TCP.
 
-use super::answer::{answer, is_localhost, question};
+use super::answer::{answer, is_infrastructure, is_localhost, question};
 use crate::audit_event::{Event, EventKind};
 use crate::denials;
 use crate::grounds::Grounds;
@@ -75,7 +75,12 @@ fn respond(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
             recorded.map(|()| addresses).map_err(|error| denials::internal(error.to_string()))
         }
         Err(denial) => {
-            shared.tally().deny(host, 0, &denial);
+            // No rule would give a reverse look-up an answer, so neither a hint nor the summary has it.
+            let names_no_host = is_infrastructure(&host);
+            let denial = if names_no_host { Denial { allow_with: None, ..denial } } else { denial };
+            if !names_no_host {
+                shared.tally().deny(host, 0, &denial);
+            }
             grounds.note(&event.denied(&denial), &shared.audit);
             Err(denial)
         }
