@@ -30,6 +30,10 @@ impl InBuf {
         self.data.get(self.start..).unwrap_or_default()
     }
 
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.data.get_mut(self.start..).unwrap_or_default()
+    }
+
     /// Reports whether parsing a head again can give a new result, after there were `before` bytes: a line ended, or it
     /// is the first time, or a bound was passed. A client that sends single bytes must not cause a new parse for each
     /// of them.

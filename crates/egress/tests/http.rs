@@ -368,7 +368,7 @@ fn answers_that_cannot_be_trusted_are_not_passed_on() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n X: a\r\n\r\n",
         "HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
         "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
         "HTTP/1.1 2000 OK\r\n\r\n",

@@ -7,7 +7,7 @@
 use super::body::{CopyError, Way};
 use super::fields::response_fields;
 use super::framing::{Body, content_length, response_body};
-use super::head::{HeadError, Response, parse_response};
+use super::head::{HeadError, Response, parse_response, unfold_response};
 use super::order::{Forward, put};
 use crate::denials;
 use crate::gone;
@@ -153,8 +153,14 @@ async fn response(
     let (mut begun, mut interim, mut interim_bytes) = (None, 0, 0);
     loop {
         let limits = &down.ticket.shared.limits;
-        let parsed =
-            if down.held.worth_reading(before, limits) { parse_response(down.held.bytes(), limits) } else { Ok(None) };
+        let parsed = if down.held.worth_reading(before, limits) {
+            let bytes = down.held.bytes_mut();
+            let head = bytes.len().min(limits.head_bytes + 1);
+            unfold_response(&mut bytes[..head]);
+            parse_response(bytes, limits)
+        } else {
+            Ok(None)
+        };
         let response = match parsed {
             Ok(Some(response)) => response,
             Ok(None) => {

@@ -32,7 +32,7 @@ pub fn response_body(response: &Response<'_>, method: &str) -> Result<Body, Head
     if method == "HEAD" || matches!(response.status, 100..=199 | 204 | 304) {
         return Ok(Body::None);
     }
-    let length = content_length(&response.fields)?;
+    let length = repeated_length(&response.fields)?;
     match (transfer_encoding(&response.fields)?, length) {
         (true, Some(_)) => Err(HeadError::Malformed("it has both Content-Length and Transfer-Encoding")),
         (true, None) if response.minor == 0 => Err(HeadError::Malformed("HTTP/1.0 has no Transfer-Encoding")),
@@ -43,18 +43,34 @@ pub fn response_body(response: &Response<'_>, method: &str) -> Result<Body, Head
     }
 }
 
-/// Reads `Content-Length`: one field of digits only, with no sign, no list, and no repetition even of the same number.
+/// Reads `Content-Length` of a request: one field of digits only, with no sign, no list, and no repetition even
+/// of the same number.
 pub(super) fn content_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
     let mut found = fields.iter().filter(|field| field.is("content-length"));
     let Some(field) = found.next() else { return Ok(None) };
     if found.next().is_some() {
         return Err(HeadError::Malformed("it has two Content-Length fields"));
     }
-    let digits = field.value;
+    number(field.value).map(Some)
+}
+
+/// Reads `Content-Length` of a response, in which a server may repeat one number, in a list or in several fields (RFC
+/// 9112, 6.3). The proxy writes it once, so no client reads another one.
+fn repeated_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
+    let lengths = fields.iter().filter(|field| field.is("content-length"));
+    let mut numbers = lengths.flat_map(|field| field.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let Some(first) = numbers.next() else { return Ok(None) };
+    if numbers.any(|other| other != first) {
+        return Err(HeadError::Malformed("it has two Content-Length values"));
+    }
+    number(first).map(Some)
+}
+
+fn number(digits: &[u8]) -> Result<u64, HeadError> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
         return Err(HeadError::Malformed("its Content-Length is no number"));
     }
-    Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
+    Ok(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
 
 /// Reports whether `Transfer-Encoding` is present; refuses any value except `chunked`. Proxies and servers disagree

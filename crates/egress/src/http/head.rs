@@ -2,7 +2,8 @@
 //!
 //! Refused, though some programs take it: a line that ends with a bare LF, a bare CR or NUL anywhere, white space
 //! before the colon or at the start of a line (obs-fold), more than one space in the first line, bytes beyond ASCII in
-//! the target. Each of them was a smuggling attack somewhere (CVE-2025-4366, RUSTSEC-2021-0078).
+//! the target. Each of them was a smuggling attack somewhere (CVE-2025-4366, RUSTSEC-2021-0078). A response may have
+//! folded lines, which become spaces first ([`unfold_response`]).
 
 use crate::config::Limits;
 
@@ -115,6 +116,28 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Requ
         return Err(HeadError::Malformed("the first line is not ASCII"));
     };
     Ok(Some(Request { method, target, minor: minor(version)?, fields, length: passed + length }))
+}
+
+/// Replaces folded lines (obs-fold) of the response head at the start of `bytes` by spaces, as a proxy may (RFC 9112,
+/// 5.2). The length of the head stays the same. A fold behind the first line belongs to no field, and is left as it is.
+pub(super) fn unfold_response(bytes: &mut [u8]) {
+    let (mut start, mut from, mut is_field) = (0, 0, false);
+    while let Some(count) = bytes.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n')) {
+        let end = from + count;
+        from = end + 1;
+        let ends_with_cr = end > start && bytes.get(end - 1) == Some(&b'\r');
+        if !ends_with_cr || end - 1 == start {
+            // The head ends here, or cannot be read.
+            return;
+        }
+        if is_field && matches!(bytes.get(from), Some(b' ' | b'\t')) {
+            if let Some(line_end) = bytes.get_mut(end - 1..from) {
+                line_end.fill(b' ');
+            }
+        } else {
+            (start, is_field) = (from, true);
+        }
+    }
 }
 
 /// Reads a response head from the start of `bytes`; `None` if it is not complete.
