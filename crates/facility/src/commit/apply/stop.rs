@@ -28,13 +28,16 @@ pub(crate) struct Keeping {
 
 impl Stop {
     pub(super) fn keep(outside: Outside) -> Self {
-        Self::Keep(Keeping { outside, beside: None, detail: None, in_layer: true })
+        Self::with(outside, None)
     }
 
     /// Returns the reason for a step because of which its unit does not come.
     pub(super) fn because(cause: Cause) -> Self {
-        let detail = cause.detail.map(str::to_owned);
-        Self::Keep(Keeping { outside: cause.outside, beside: None, detail, in_layer: true })
+        Self::with(cause.outside, cause.detail.map(str::to_owned))
+    }
+
+    fn with(outside: Outside, detail: Option<String>) -> Self {
+        Self::Keep(Keeping { outside, beside: None, detail, in_layer: true })
     }
 
     /// Returns the reason for a failed call that moves or opens one path and has changed nothing.
@@ -58,8 +61,7 @@ impl Stop {
         if !of_path.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
             return Self::Io(error);
         }
-        let detail = Some(error.to_string());
-        Self::Keep(Keeping { outside: Outside::Blocked, beside: None, detail, in_layer: true })
+        Self::with(Outside::Blocked, Some(error.to_string()))
     }
 }
 
