@@ -33,6 +33,7 @@ use crate::facts::{Version, read_small};
 use crate::fold::fold;
 use crate::git_index::damage::is_damaged;
 use crate::git_index::id_lengths;
+use crate::git_index::ids::new_ids;
 use crate::git_names::PACKED;
 use crate::git_packs::index_file::OpenFiles;
 use crate::link_ends::is_no_way;
@@ -44,7 +45,7 @@ use crate::replaced::{GitDir, accepts_whole};
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 /// Entries of a git directory that wait together.
 const TOGETHER: &[&[u8]] = &[
@@ -269,6 +270,16 @@ impl Reading<'_> {
         let lengths = &*repository.lengths;
         if form == Form::Index {
             let is_damaged = is_damaged(dir.as_fd(), name, lengths, &self.reads).doing("read", &node.path.0)?;
+            if let (false, [length]) = (is_damaged, lengths) {
+                let read = |dir: BorrowedFd<'_>, name: &[u8]| {
+                    Version::read(dir, name, &Class::GitState(PACKED), &Reads::default())
+                };
+                let new = read(dir.as_fd(), name).doing("read", &node.path.0)?;
+                let old = old(self.walk.base, &Reads::default(), node)?;
+                if let Version::Bytes(new) = new {
+                    self.named.entry(top).or_default().files.extend(new_ids(&new, &old, *length));
+                }
+            }
             return Ok(Flaw::of_form(is_damaged));
         }
         let class = Class::GitState(PACKED);

@@ -7,6 +7,7 @@
 pub(crate) mod damage;
 pub(crate) mod flags;
 mod format;
+pub(crate) mod ids;
 pub mod in_place;
 mod lengths;
 pub(crate) mod meaning;

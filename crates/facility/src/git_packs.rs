@@ -93,7 +93,7 @@ pub(crate) fn hold_back(reading: &Reading<'_>, tree: &mut LayerTree) -> Result<(
         let objects = tree.nodes[node.parent].parent;
         let owner = match known.get(&objects) {
             Some(owner) => *owner,
-            None => owner(reading, tree, objects)?,
+            None => owner(reading, tree, objects, place.digits())?,
         };
         known.insert(objects, owner);
         // Only files of git have such names in a directory of any name.
@@ -172,14 +172,14 @@ enum Owner {
     Store(usize, Format),
 }
 
-/// Returns the owner of the objects in the directory at a node.
-fn owner(reading: &Reading<'_>, tree: &LayerTree, objects: usize) -> Result<Option<Owner>, IoFailure> {
+/// Returns the owner of the objects in the directory at a node. `digits` are those of the id of a new one.
+fn owner(reading: &Reading<'_>, tree: &LayerTree, objects: usize, digits: usize) -> Result<Option<Owner>, IoFailure> {
     let node = &tree.nodes[objects];
     if is_objects(&node.path.0) && is_of_workspace(reading, &tree.nodes[node.parent])? {
         return Ok(Some(Owner::Repository(node.parent)));
     }
     let Some(base) = lower_path(node) else { return Ok(None) };
-    Ok(store::format(reading.base, base)?.map(|format| Owner::Store(objects, format)))
+    Ok(store::format(reading.base, base, digits)?.map(|format| Owner::Store(objects, format)))
 }
 
 fn is_objects(path: &[u8]) -> bool {
@@ -205,6 +205,14 @@ enum OfObjects {
 }
 
 impl Place {
+    /// Returns the number of digits of the object's id, or of the checksum in the name of a pack.
+    fn digits(&self) -> usize {
+        match &self.file {
+            OfObjects::Loose(id) => id.len() * 2,
+            OfObjects::Pack { stem, .. } => stem.strip_prefix(b"pack-").unwrap_or(stem).len(),
+        }
+    }
+
     fn of(path: &[u8]) -> Option<Self> {
         let (parent, name) = split(path);
         let (above, directory) = split(parent);

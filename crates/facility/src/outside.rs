@@ -11,7 +11,7 @@
 use crate::changes::Outside;
 use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, Meta};
-use crate::plan::State;
+use crate::plan::{State, is_whole_object};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath};
 use nexus_model::ByteText;
 use std::collections::HashSet;
@@ -71,6 +71,7 @@ pub(crate) fn vanished(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
             && node.meta.kind == EntryType::File
             && node.marks.origin == Some(Origin::Unknown)
             && node.covers.is_none()
+            && !is_whole_object(node)
             && !covering.contains(&node.meta.id.ino)
     };
     let mut left: Vec<(usize, u64)> = Vec::new();

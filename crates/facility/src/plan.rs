@@ -7,6 +7,7 @@
 use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
 use crate::commit::ops::Op;
+use crate::git_objects::is_shaped;
 use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
@@ -15,7 +16,7 @@ use crate::outside;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
 use crate::rest;
-use crate::tree::{Group, LayerTree, Lower, Role, SharedPath, Verdict};
+use crate::tree::{Group, LayerTree, Lower, Node, Role, SharedPath, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
@@ -247,7 +248,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             add(&path.0, Outside::Changed);
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
-        if origin_inode(node).is_some() && tree.origin_of(node).is_none() {
+        if origin_inode(node).is_some() && tree.origin_of(node).is_none() && !is_whole_object(node) {
             add(&node.path.0, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }
@@ -262,6 +263,12 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
     let is_below = |path: &ByteText| blocked.iter().any(|one| one != path && is_beneath(&path.0, &one.0));
     found.retain(|path, _| !is_below(path));
     found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
+}
+
+/// Reports whether an entry is an object of git, or a file of a pack, that the workspace no longer has. Its name says its content,
+/// whatever it was copied from.
+pub(crate) fn is_whole_object(node: &Node) -> bool {
+    node.covers.is_none() && is_shaped(&node.path.0)
 }
 
 /// Reports whether a group becomes the new version of a file with several names. When one of its names is held back it

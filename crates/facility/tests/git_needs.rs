@@ -6,7 +6,7 @@ mod common;
 #[path = "common/repository.rs"]
 mod repository;
 
-use common::{Scene, dying};
+use common::{Op, Scene, dying};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::{Faults, Layer, Rules};
 use repository::{accept, cloned_scene, commit_by, git, parked, run_with};
@@ -14,6 +14,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn id(dir: &Path, what: &str) -> String {
     git(dir, &["rev-parse", what]).trim().to_owned()
@@ -116,8 +118,8 @@ fn ordinary_work_needs_nothing_that_is_missing() {
     }
 }
 
-/// A workspace that has what the run commits, since long ago, and that no ref leads to.
-fn with_unreachable(packed: bool) -> (Scene, Layer) {
+/// A workspace that has what a run commits, since long ago, and that no ref leads to.
+fn with_unreachable_objects(packed: bool) -> Scene {
     let scene = cloned_scene();
     let ws = scene.ws();
     fs::create_dir(ws.join("u")).unwrap();
@@ -133,6 +135,11 @@ fn with_unreachable(packed: bool) -> (Scene, Layer) {
     let age = ["-type", "f", "-exec", "touch", "-d", "2020-01-01", "{}", "+"];
     let aged = Command::new("find").arg(ws.join(".git/objects")).args(age).status();
     assert!(aged.unwrap().success());
+    scene
+}
+
+fn with_unreachable(packed: bool) -> (Scene, Layer) {
+    let scene = with_unreachable_objects(packed);
     let layer = run_with(&scene, |upper| {
         git(upper, &["add", "u"]);
         git(upper, &["commit", "-q", "-m", "of the run"]);
@@ -179,4 +186,174 @@ fn refs_whose_objects_went_after_a_kill_wait_with_the_objects_of_the_run() {
     host_prunes(false, &["prune", "--expire=1.hour.ago"], false);
     host_prunes(true, &["repack", "-q", "-a", "-d"], false);
     host_prunes(false, &["prune", "--expire=now"], true);
+}
+
+fn git_op(words: &[&str]) -> Op {
+    Op::Git(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// The same with a real overlay, which knows the files that the run's copies of objects were made from; without and with a kill, and
+/// with a staged file alone.
+#[test]
+fn objects_that_the_host_removes_after_the_decision_come_with_the_next_accept() {
+    for (work, wanted) in [("add u,commit -q -m of-the-run", "u/u"), ("add u", "u/u")] {
+        for kills in [true, false] {
+            let scene = with_unreachable_objects(false);
+            let run: Vec<Op> = work.split(',').map(|words| git_op(&words.split(' ').collect::<Vec<_>>())).collect();
+            let mut layer = scene.layer(&run);
+            let context = format!("{work} {kills}");
+            let ws = scene.ws();
+            let host = move || drop(git(&ws, &["prune", "--expire=1.hour.ago"]));
+            let journal = scene.path("layers/run/journal");
+            let is_first = AtomicBool::new(true);
+            layer.set_faults(Faults::default().between(Arc::new(move |_| {
+                if journal.exists() && is_first.swap(false, Ordering::SeqCst) {
+                    host();
+                    if kills {
+                        std::panic::panic_any("crash");
+                    }
+                }
+            })));
+            let workspace = scene.workspace();
+            let done = catch_unwind(AssertUnwindSafe(|| drop(layer.commit(&workspace, &Rules::default()))));
+            assert_eq!(done.is_err(), kills, "{context}");
+            drop(layer);
+            recover_with(&scene.path("layers"), "run", &scene.workspace(), &Faults::default()).unwrap();
+            assert_sound(&scene, &context);
+            let staged = || git(&scene.ws(), &["ls-files", wanted]);
+            assert_eq!(staged(), "", "{context}: nothing came without its objects");
+            let result = accept(&scene, &Rules::default());
+            assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{context}: {result:?}");
+            assert_sound(&scene, &context);
+            assert_eq!(staged(), format!("{wanted}\n"), "{context}");
+        }
+    }
+}
+
+/// The host packs its commit of a branch that the run moves as well.
+#[test]
+fn a_ref_of_a_run_hides_no_commit_that_the_host_packed_meanwhile() {
+    // What the host does after the run, and whether the branch of the run comes.
+    let hosts: [(&[&[&str]], bool); 4] = [
+        (&[&["branch", "-f", "topic", "side"], &["pack-refs", "--all"]], false),
+        (&[&["branch", "-f", "topic", "main"], &["pack-refs", "--all"]], true),
+        (&[&["pack-refs", "--all"]], true),
+        (&[&["tag", "new"], &["pack-refs", "--all"]], true),
+    ];
+    for (host, comes) in hosts {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        git(&ws, &["config", "core.logAllRefUpdates", "false"]);
+        git(&ws, &["branch", "topic"]);
+        git(&ws, &["checkout", "-q", "-b", "side"]);
+        git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the host"]);
+        git(&ws, &["checkout", "-q", "main"]);
+        git(&ws, &["pack-refs", "--all"]);
+        let commit = git(&ws, &["commit-tree", "-p", "main", "-m", "of the run", "main^{tree}"]);
+        let layer = scene.layer(&[git_op(&["update-ref", "refs/heads/topic", commit.trim()])]);
+        for work in host {
+            git(&ws, work);
+        }
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let named: Vec<_> =
+            result.conflicts.iter().map(|one| String::from_utf8_lossy(&one.path.0).into_owned()).collect();
+        let log = git(&ws, &["log", "--format=%s", "topic"]);
+        assert_eq!(log.contains("of the run"), comes, "{host:?}: {log} {result:?}");
+        assert_eq!(named.iter().any(|path| path == ".git/refs/heads/topic"), !comes, "{host:?}: {named:?}");
+        if !comes {
+            assert!(log.contains("of the host"), "{host:?}: {log}");
+        }
+    }
+}
+
+#[test]
+fn packed_refs_of_a_run_bring_no_branch_back_that_the_host_deleted_after_a_kill() {
+    let scene = cloned_scene();
+    git(&scene.ws(), &["branch", "topic"]);
+    let mut layer = scene.layer(&[git_op(&["pack-refs", "--all"])]);
+    layer.set_faults(dying(&scene, 1));
+    let workspace = scene.workspace();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(layer.commit(&workspace, &Rules::default())))).is_err());
+    drop(layer);
+    git(&scene.ws(), &["branch", "-D", "topic"]);
+    recover_with(&scene.path("layers"), "run", &scene.workspace(), &Faults::default()).unwrap();
+    assert_eq!(git(&scene.ws(), &["branch", "--list", "topic"]), "");
+    assert!(git(&scene.ws(), &["branch", "--list", "mine"]).contains("mine"));
+}
+
+/// Files that a layer would need first, or that say nothing about the workspace, do not excuse what is missing.
+#[test]
+fn no_file_of_a_run_switches_the_search_for_missing_objects_off() {
+    for way in ["alternates", "promisor", "nonsense", "kinds", "index"] {
+        let scene = cloned_scene();
+        let layer = run_with(&scene, |upper| {
+            let objects = upper.join(".git/objects");
+            two_commits(upper);
+            match way {
+                "alternates" | "promisor" => {
+                    let tree = id(upper, "HEAD^{tree}");
+                    fs::create_dir_all(objects.join("pack")).unwrap();
+                    let (name, text) =
+                        if way == "promisor" { ("pack/x.promisor", "") } else { ("info/alternates", "/elsewhere\n") };
+                    fs::write(objects.join(name), text).unwrap();
+                    fs::remove_file(objects.join(&tree[..2]).join(&tree[2..])).unwrap();
+                }
+                "nonsense" => {
+                    fs::write(upper.join("text"), "nonsense").unwrap();
+                    let id = git(upper, &["hash-object", "-w", "-t", "commit", "--literally", "text"]);
+                    fs::remove_file(upper.join("text")).unwrap();
+                    fs::write(upper.join(".git/refs/heads/main"), id).unwrap();
+                }
+                "kinds" => {
+                    let blob = id(upper, "HEAD:f");
+                    let text = format!("tree {blob}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n");
+                    fs::write(upper.join("text"), text).unwrap();
+                    let id = git(upper, &["hash-object", "-w", "-t", "commit", "--literally", "text"]);
+                    fs::remove_file(upper.join("text")).unwrap();
+                    fs::write(upper.join(".git/refs/heads/main"), id).unwrap();
+                }
+                _ => {
+                    git(upper, &["reset", "-q", "--hard", "HEAD~2"]);
+                    fs::write(upper.join("staged"), "staged").unwrap();
+                    git(upper, &["add", "staged"]);
+                    let id = git(upper, &["hash-object", "staged"]);
+                    fs::remove_file(objects.join(&id[..2]).join(id[2..].trim())).unwrap();
+                }
+            }
+        });
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let wanted = if way == "index" { ".git/index" } else { ".git/refs/heads/main" };
+        assert!(parked(&result).iter().any(|path| path == wanted), "{way}: {result:?}");
+        assert_eq!(git(&scene.ws(), &["log", "--format=%s"]), "1\n", "{way}");
+        if !matches!(way, "nonsense" | "kinds") {
+            assert_sound(&scene, way);
+        }
+    }
+}
+
+/// A tree of many files is read as well.
+#[test]
+fn a_missing_file_of_a_large_tree_is_seen() {
+    for missing in [false, true] {
+        let scene = cloned_scene();
+        let layer = run_with(&scene, |upper| {
+            let blob = id(upper, "main:f");
+            fs::write(upper.join("file"), "of the run").unwrap();
+            let new = git(upper, &["hash-object", "-w", "file"]).trim().to_owned();
+            fs::remove_file(upper.join("file")).unwrap();
+            let lines: String = (0..40_000).map(|at| format!("100644 blob {blob}\tf{at:05}\n")).collect();
+            fs::write(upper.join("lines"), format!("{lines}100644 blob {new}\tz\n")).unwrap();
+            let made =
+                Command::new("sh").args(["-c", "git -c safe.directory=* mktree < lines"]).current_dir(upper).output();
+            fs::remove_file(upper.join("lines")).unwrap();
+            let tree = String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned();
+            let commit = git(upper, &["commit-tree", "-p", "main", "-m", "large", &tree]);
+            git(upper, &["branch", "large", commit.trim()]);
+            if missing {
+                fs::remove_file(upper.join(".git/objects").join(&new[..2]).join(&new[2..])).unwrap();
+            }
+        });
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert_eq!(parked(&result).iter().any(|path| path == ".git/refs/heads/large"), missing, "{result:?}");
+    }
 }

@@ -62,6 +62,18 @@ fn a_forged_object_in_a_store_that_others_borrow_from_waits() {
 }
 
 #[test]
+fn a_store_without_objects_is_recognized_by_its_directories() {
+    let scene = cloned_scene();
+    fs::create_dir_all(scene.ws().join("store/pack")).unwrap();
+    fs::create_dir_all(scene.ws().join(".git/objects/info")).unwrap();
+    fs::write(scene.ws().join(".git/objects/info/alternates"), "../../store\n").unwrap();
+    let mut path = String::new();
+    let layer = run_with(&scene, |upper| path = write_object(upper, "store", true));
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(parked(&result), [path.as_str()], "{result:?}");
+}
+
+#[test]
 fn a_cache_that_names_files_like_objects_is_not_taken_for_a_store() {
     let scene = cloned_scene();
     let (one, other) = (format!("ab/{}", "1".repeat(38)), format!("ab/{}", "2".repeat(38)));

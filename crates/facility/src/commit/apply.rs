@@ -14,13 +14,14 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
+//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod give_back;
 mod look;
 mod needs;
 mod objects;
+mod packed;
 mod put;
 mod side;
 mod sources;
@@ -186,7 +187,7 @@ impl<'a> Apply<'a> {
         if self.again && !self.shared.is_empty() {
             self.find_moved().doing("read", JOURNAL.as_bytes())?;
         }
-        self.units = Units::find(&journal.steps, self.base, self.again).doing("read", JOURNAL.as_bytes())?;
+        self.units = Units::find(&journal.steps, self.base, true).doing("read", JOURNAL.as_bytes())?;
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;

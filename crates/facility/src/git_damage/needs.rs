@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 
 const NEEDS: &str = "a commit of the run needs git objects that are neither here nor in the run (see git fsck)";
+const INDEX: &str = "an index names files that git has neither here nor in the run";
 const OTHER: &str = "a branch names something else than a commit";
 
 /// The objects that the new files of a git directory name.
@@ -21,6 +22,8 @@ pub(super) struct Named {
     pub(super) all: Vec<Vec<u8>>,
     /// Those of branches and of `HEAD`.
     pub(super) branches: Vec<Vec<u8>>,
+    /// Files that an index has and the one of before does not have, as bytes.
+    pub(super) files: HashSet<Vec<u8>>,
 }
 
 /// Returns what is wrong with the objects that a layer names. `trees` has the git directory in the layer and in the workspace.
@@ -35,7 +38,10 @@ pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<&'static s
     let ends: HashSet<&[u8]> = words(&ends).collect();
     let starts: Vec<&[u8]> = named.all.iter().map(Vec::as_slice).collect();
     let is_of_layer = |store: usize, _: &[u8]| store == 1;
-    Ok((history.needs(&starts, &ends, &is_of_layer) == Reach::Broken).then_some(NEEDS))
+    if history.needs(&starts, &ends, &is_of_layer) == Reach::Broken {
+        return Ok(Some(NEEDS));
+    }
+    Ok((history.has_each(&named.files) == Reach::Broken).then_some(INDEX))
 }
 
 /// Reads the file that says where the history of a git directory ends.

@@ -14,6 +14,9 @@ const MAX_LOOKED: usize = 20_000;
 /// Packs of one repository whose indexes are read. With more of them, all objects count as there.
 const MAX_PACKS: usize = 10_000;
 
+/// Place of the workspace among the trees.
+const WORKSPACE: usize = 1;
+
 /// The objects of one repository.
 pub(super) struct Objects {
     known: HashMap<Vec<u8>, bool>,
@@ -23,7 +26,7 @@ pub(super) struct Objects {
     is_open: bool,
 }
 
-/// The trees with the objects, and the git directory in each.
+/// The trees with the objects, and the git directory in each: the layer's and the workspace's.
 pub(super) type Trees<'a> = [(&'a Workspace, &'a [u8]); 2];
 
 impl Objects {
@@ -48,7 +51,9 @@ impl Objects {
             Some(_) => return Err(io::ErrorKind::NotADirectory.into()),
         }
         let place = join(objects, b"pack");
-        self.is_open |= tree.stat(&join(objects, b"info/alternates"))?.is_some();
+        // Of a layer such files wait or are left out.
+        let is_of_workspace = at == WORKSPACE;
+        self.is_open |= is_of_workspace && tree.stat(&join(objects, b"info/alternates"))?.is_some();
         match tree.stat(&place)?.map(|meta| meta.kind) {
             None => return Ok(()),
             Some(EntryType::Directory) => {}
@@ -56,7 +61,7 @@ impl Objects {
         }
         let dir = tree.readable_dir(&place)?;
         for name in names(dir.as_fd())? {
-            self.is_open |= name.ends_with(b".promisor");
+            self.is_open |= is_of_workspace && name.ends_with(b".promisor");
             let is_file = || tree.stat(&join(&place, &name)).map(|meta| meta.map(|meta| meta.kind));
             if name.ends_with(b".idx") && is_file()? == Some(EntryType::File) {
                 if self.packs.len() == MAX_PACKS {

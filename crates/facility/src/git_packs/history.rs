@@ -3,12 +3,13 @@
 //! | question | follows | ends |
 //! |---|---|---|
 //! | is a history whole? | parents | at the commits that `shallow` names |
+//! | is a commit an ancestor? | parents | at that commit |
 //! | does a commit of a layer have all that it needs? | trees, files and parents of new objects | at objects that are not new |
 
 use super::problem::{Bound, Problem};
 use super::reader::{Id, Links, Reader};
 use crate::beneath::{IoFailure, Workspace};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 /// Commits that are followed.
 const MAX_COMMITS: usize = 1 << 20;
@@ -75,6 +76,29 @@ impl<'a> History<'a> {
         Ok(true)
     }
 
+    /// Reports whether a commit has another one among its ancestors. Both ids are hexadecimal. What cannot be read leads nowhere.
+    pub(crate) fn leads_to(&mut self, start: &[u8], wanted: &[u8]) -> bool {
+        let (Some(start), Some(wanted)) = (self.0.id(start), self.0.id(wanted)) else { return false };
+        let mut seen = HashSet::from([start.clone()]);
+        let mut left = VecDeque::from([start]);
+        while let Some(id) = left.pop_front() {
+            if id == wanted {
+                return true;
+            }
+            let place = self.0.places(&id).ok().and_then(|places| places.first().copied());
+            let further = match place.map(|place| self.0.links(place, &id)) {
+                Some(Ok(Links::Commit(_, parents))) => parents,
+                Some(Ok(Links::Tag(object))) => vec![object],
+                _ => continue,
+            };
+            left.extend(further.into_iter().filter(|id| seen.insert(id.clone())));
+            if seen.len() > MAX_NEW {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Reports whether objects, whose ids are hexadecimal, and all that they lead to are there. Those that are not new have what
     /// they need. `is_new` gets the number of a store and the path of an object, or of the index of its pack, there.
     pub(crate) fn needs(
@@ -92,11 +116,12 @@ impl<'a> History<'a> {
         ends: &HashSet<&[u8]>,
         is_new: &dyn Fn(usize, &[u8]) -> bool,
     ) -> Result<bool, Problem> {
-        let mut left: Vec<Id> = starts.iter().filter_map(|text| self.0.id(text)).collect();
+        let all: HashSet<Id> = starts.iter().filter_map(|text| self.0.id(text)).collect();
+        let mut left: Vec<(Id, Wanted)> = all.iter().map(|id| (id.clone(), Wanted::Any)).collect();
         let ends: HashSet<Id> = ends.iter().filter_map(|text| self.0.id(text)).collect();
-        let mut seen: HashSet<Id> = left.iter().cloned().collect();
+        let mut seen = all;
         let mut read = 0;
-        while let Some(id) = left.pop() {
+        while let Some((id, wanted)) = left.pop() {
             let places = self.0.places(&id)?;
             let Some(place) = places.first().copied() else {
                 if self.0.is_empty_tree(&id) {
@@ -106,24 +131,37 @@ impl<'a> History<'a> {
             };
             let is_old = |(store, path): (usize, Vec<u8>)| !is_new(store, &path);
             if places.iter().any(|place| is_old(self.0.path(place, &id))) {
+                if wanted.is_direct() && self.0.links(place, &id).is_ok_and(|links| !wanted.is(&links)) {
+                    return Ok(false);
+                }
                 continue;
             }
             read += 1;
-            let further = match self.0.links(place, &id)? {
-                Links::Commit(tree, _) if ends.contains(&id) => vec![tree],
-                Links::Commit(tree, parents) => parents.into_iter().chain([tree]).collect(),
-                Links::Tag(object) => vec![object],
+            let links = match self.0.links(place, &id) {
+                // Its content has the hash of its name, and is not what git reads.
+                Err(Problem::Damaged) => return Ok(false),
+                links => links?,
+            };
+            if !wanted.is(&links) {
+                return Ok(false);
+            }
+            let commits = |ids: Vec<Id>| ids.into_iter().map(|id| (id, Wanted::Commit)).collect::<Vec<_>>();
+            let trees = |ids: Vec<Id>| ids.into_iter().map(|id| (id, Wanted::Tree)).collect::<Vec<_>>();
+            let further = match links {
+                Links::Commit(tree, _) if ends.contains(&id) => vec![(tree, Wanted::TreeOfCommit)],
+                Links::Commit(tree, parents) => [commits(parents), vec![(tree, Wanted::TreeOfCommit)]].concat(),
+                Links::Tag(object) => vec![(object, Wanted::Any)],
                 Links::Tree(entries) => {
                     for file in entries.files {
                         if seen.insert(file.clone()) && self.0.places(&file)?.is_empty() {
                             return Ok(false);
                         }
                     }
-                    entries.trees
+                    trees(entries.trees)
                 }
                 Links::Blob => Vec::new(),
             };
-            left.extend(further.into_iter().filter(|id| seen.insert(id.clone())));
+            left.extend(further.into_iter().filter(|(id, _)| seen.insert(id.clone())));
             if seen.len() > MAX_SEARCHED || read > MAX_NEW {
                 return Err(Problem::Exceeds(Bound::Objects));
             }
@@ -131,12 +169,57 @@ impl<'a> History<'a> {
         Ok(true)
     }
 
+    /// Returns the bytes of an object id.
+    pub(crate) fn id_length(&self) -> usize {
+        self.0.id_length()
+    }
+
+    /// Reports whether each of these objects is there.
+    pub(crate) fn has_each(&self, ids: &HashSet<Id>) -> Reach {
+        let has = |id: &Id| Ok(!self.0.places(id)?.is_empty());
+        let mut all: Result<bool, Problem> = Ok(true);
+        for id in ids {
+            all = has(id);
+            if !matches!(all, Ok(true)) {
+                break;
+            }
+        }
+        if self.0.is_whole() { reach(&all) } else { Reach::Unknown }
+    }
+
     /// Reports whether an object, whose id is hexadecimal, is there and is not a commit.
     pub(crate) fn is_other_than_commit(&mut self, id: &[u8]) -> bool {
         let Some(id) = self.0.id(id) else { return false };
         let place = self.0.places(&id).ok().and_then(|places| places.first().copied());
-        let links = place.and_then(|place| self.0.links(place, &id).ok());
-        links.is_some_and(|links| !matches!(links, Links::Commit(..)))
+        match place.map(|place| self.0.links(place, &id)) {
+            Some(Ok(links)) => !matches!(links, Links::Commit(..)),
+            Some(Err(Problem::Damaged)) => true,
+            Some(Err(_)) | None => false,
+        }
+    }
+}
+
+/// The kind of object that a link leads to.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    Commit,
+    TreeOfCommit,
+    Tree,
+    Any,
+}
+
+impl Wanted {
+    /// Reports whether a commit names the object, so that the kind of one that is not new is looked up as well.
+    fn is_direct(self) -> bool {
+        matches!(self, Self::Commit | Self::TreeOfCommit)
+    }
+
+    fn is(self, links: &Links) -> bool {
+        match self {
+            Self::Commit => matches!(links, Links::Commit(..)),
+            Self::Tree | Self::TreeOfCommit => matches!(links, Links::Tree(..)),
+            Self::Any => true,
+        }
     }
 }
 

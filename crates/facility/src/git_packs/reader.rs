@@ -12,8 +12,8 @@ use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit as inflate;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-/// Bytes of the largest commit, tag or tree, and of the largest delta, that is read.
-const MAX_OBJECT: usize = 1 << 20;
+/// Bytes of the largest commit, tag or tree, and of the largest delta, that is read: a tree of some 400,000 entries.
+const MAX_OBJECT: usize = 16 << 20;
 /// Bytes that a stream may be longer than its content.
 const OF_STREAM: usize = 4 << 10;
 /// Deltas of one object that are applied to each other; git makes chains of at most 4,095.
@@ -100,9 +100,11 @@ impl<'a> Reader<'a> {
             Err(error) => return Err(error).doing("open", &place),
         };
         let mut packs = Vec::new();
+        // Of a layer these files wait or are left out.
+        let is_of_workspace = self.stores.is_empty();
         for name in listed {
             // The repository fetches objects when it needs them.
-            self.is_whole &= !name.ends_with(b".promisor");
+            self.is_whole &= !(is_of_workspace && name.ends_with(b".promisor"));
             if !name.ends_with(b".idx") {
                 continue;
             }
@@ -113,9 +115,9 @@ impl<'a> Reader<'a> {
                 Some(Err(_)) | None => self.is_whole = false,
             }
         }
-        // Objects of another repository.
-        self.is_whole &= matches!(tree.stat(&join(&objects, b"info/alternates")), Ok(None))
-            || tree.stat(&join(&objects, b"info/alternates")).is_err_and(|error| is_no_way(&error));
+        let alternates = tree.stat(&join(&objects, b"info/alternates"));
+        let is_alone = matches!(alternates, Ok(None)) || alternates.is_err_and(|error| is_no_way(&error));
+        self.is_whole &= is_alone || !is_of_workspace;
         self.stores.push(Store { tree, objects, packs });
         Ok(())
     }
@@ -123,6 +125,11 @@ impl<'a> Reader<'a> {
     /// Reports whether an object that is not found is missing: no index of a pack was passed over, and no object lies elsewhere.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Returns the bytes of an object id.
+    pub(crate) fn id_length(&self) -> usize {
+        self.format.id_length()
     }
 
     /// Returns the id that hexadecimal digits say, if it has the length of this repository's.

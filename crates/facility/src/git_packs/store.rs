@@ -13,8 +13,9 @@ use std::os::unix::fs::FileExt as _;
 const MAX_HEAD: usize = 512;
 
 /// Returns the format of the objects in a directory of the workspace; `None` where it has none. A pack counts by its name, an
-/// object in a file of its own by its first bytes.
-pub(super) fn format(base: &Workspace, directory: &[u8]) -> Result<Option<Format>, IoFailure> {
+/// object in a file of its own by its first bytes. A directory that has nothing but what git makes for objects is one as well, of
+/// objects with as many `digits` as the new one.
+pub(super) fn format(base: &Workspace, directory: &[u8], digits: usize) -> Result<Option<Format>, IoFailure> {
     let of_length =
         |digits: usize| [Format::Sha1, Format::Sha256].into_iter().find(|one| one.id_length() * 2 == digits);
     for name in listed(base, &join(directory, b"pack"))? {
@@ -23,7 +24,13 @@ pub(super) fn format(base: &Workspace, directory: &[u8]) -> Result<Option<Format
             return Ok(Some(format));
         }
     }
-    for first in listed(base, directory)?.into_iter().filter(|name| name.len() == 2 && is_hex(name)) {
+    let all = listed(base, directory)?;
+    let is_made = |name: &Vec<u8>| matches!(&**name, b"pack" | b"info");
+    let is_first = |name: &Vec<u8>| name.len() == 2 && is_hex(name);
+    if all.iter().any(is_made) && all.iter().all(|name| is_made(name) || is_first(name)) {
+        return Ok(of_length(digits));
+    }
+    for first in all.into_iter().filter(is_first) {
         let place = join(directory, &first);
         for name in listed(base, &place)?.into_iter().filter(|name| is_hex(name)) {
             let format = of_length(name.len() + 2);

@@ -1,10 +1,10 @@
 //! Keeps back refs whose objects the workspace lost after the commit was decided.
 //!
-//! A commit leaves out the objects that the workspace has. Where `nexus` is killed, and `git prune` or `git gc` removes some of them
-//! before the commit goes on, the refs of the run would lead to nothing:
+//! A commit leaves out the objects that the workspace has. Where `git prune` or `git gc` removes some of them after the decision, or
+//! before a commit that was killed goes on, the refs of the run would lead to nothing:
 //!
 //! ```text
-//!  first member of a git unit, after a kill ──▶ each new ref: tree, files and parents of what the commit brought
+//!  first member of a git unit ──▶ each new ref: tree, files and parents of what the commit brought; each new file of an index
 //!       ├─ all there ──▶ the unit comes
 //!       └─ one is missing ──▶ the unit is kept back, and the layer keeps its own copies of objects: the next accept brings both
 //! ```
@@ -18,10 +18,11 @@ use crate::commit::units::{Cause, Member};
 use crate::facts::{Version, read_small};
 use crate::fold::fold;
 use crate::git_index::id_lengths;
+use crate::git_index::ids::new_ids;
 use crate::git_names::PACKED;
 use crate::git_objects::is_shaped;
 use crate::git_packs::history::{History, Reach};
-use crate::git_paths::git_dir_of_object;
+use crate::git_paths::{git_dir_of_object, is_index};
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
 use crate::reads::Reads;
@@ -32,16 +33,18 @@ use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 
 /// Says why a ref is kept back.
-const GONE: &str =
-    "git objects that it leads to are gone from the workspace, and the run has its own copies: accept them with it";
+const GONE: &str = "git objects that it leads to are gone from the workspace";
+const HAS_COPIES: &str =
+    "git objects that it leads to are gone from the workspace, and the run has copies of its own: accept them with it";
 /// Names of a git directory that may lead to what is gone.
 const FORMER: &[&[u8]] = &[b"orig_head", b"fetch_head", b"rebase_head"];
 
 impl Apply<'_> {
-    /// Returns the first step of a git unit that leads to an object which is not there, when an earlier pass was interrupted.
+    /// Returns the first step of a git unit that leads to an object which is not there.
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
-        let is_ref = |op: &Op| matches!(op, Op::Put(put) if names_commits(&put.path.0));
-        if !self.again || !members.iter().any(|(_, op)| is_ref(op)) {
+        let is_of = |op: &Op, names: &dyn Fn(&[u8]) -> bool| matches!(op, Op::Put(put) if names(&put.path.0));
+        let is_one = |op: &Op| is_of(op, &names_commits) || is_of(op, &is_index);
+        if !members.iter().any(|(_, op)| is_one(op)) {
             return Ok(None);
         }
         let brought = self.brought_objects(git_dir)?;
@@ -57,19 +60,39 @@ impl Apply<'_> {
             }
             !at.is_empty()
         };
-        for (number, op) in members {
+        for (number, op) in members.iter().filter(|(_, op)| is_one(op)) {
             let Op::Put(put) = op else { continue };
-            if !is_ref(op) {
-                continue;
-            }
             let text = self.text_of(put);
-            let starts: Vec<&[u8]> = words(&text).collect();
-            if history.needs(&starts, &ends, &is_new) == Reach::Broken {
-                self.keep_copies(git_dir)?;
-                return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail: Some(GONE) }));
+            let reach = if is_index(&put.path.0) {
+                history.has_each(&new_ids(&text, &self.present(put), history.id_length()))
+            } else {
+                history.needs(&words(&text).collect::<Vec<_>>(), &ends, &is_new)
+            };
+            if reach == Reach::Broken {
+                let detail = Some(if self.keep_copies(git_dir)? { HAS_COPIES } else { GONE });
+                return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail }));
             }
         }
         Ok(None)
+    }
+
+    /// Reads the file of the workspace in whose place a step is about to bring another one. It is empty where there is none.
+    fn present(&self, put: &Put) -> Vec<u8> {
+        let (parent, name) = split(&put.path.0);
+        let Ok(dir) = self.base.dir_by_force(parent) else { return Vec::new() };
+        let is_ours = stat_if_there(dir.as_fd(), name)
+            .is_ok_and(|meta| meta.is_some_and(|meta| put.new.is_some_and(|new| new.id == meta.id)));
+        let read = || Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default());
+        match (is_ours, put.old) {
+            (false, Some(_)) => {
+                if let Ok(Version::Bytes(text)) = read() {
+                    text
+                } else {
+                    Vec::new()
+                }
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the paths of the objects, packs and directories of them that the commit brings to a git directory.
@@ -86,7 +109,7 @@ impl Apply<'_> {
     }
 
     /// Reads the file that a step brings, or brought. One that cannot be read is empty.
-    fn text_of(&self, put: &Put) -> Vec<u8> {
+    pub(super) fn text_of(&self, put: &Put) -> Vec<u8> {
         let Some(new) = put.new.filter(|new| new.kind == EntryType::File) else { return Vec::new() };
         let slot_name;
         let at_source: (Option<&Workspace>, &[u8]) = match &put.from {
@@ -110,8 +133,9 @@ impl Apply<'_> {
         Vec::new()
     }
 
-    /// Keeps the objects in the layer that were left out, since the workspace had them.
-    fn keep_copies(&mut self, git_dir: &[u8]) -> Result<(), IoFailure> {
+    /// Keeps the objects in the layer that were left out, since the workspace had them. Returns whether there are any.
+    fn keep_copies(&mut self, git_dir: &[u8]) -> Result<bool, IoFailure> {
+        let before = self.kept.len();
         let mut left = vec![join(git_dir, b"objects")];
         while let Some(path) = left.pop() {
             let Ok(dir) = self.upper.readable_dir(&path) else { continue };
@@ -127,7 +151,7 @@ impl Apply<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(self.kept.len() > before)
     }
 }
 

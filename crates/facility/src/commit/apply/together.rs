@@ -37,7 +37,9 @@ impl Apply<'_> {
                 }
             }
             if let (State::Whole, Some(git_dir)) = (state, git_dir) {
-                state = self.lost_objects(&git_dir, &members)?.map_or(state, State::Broken);
+                let hidden = self.hides_packed(&git_dir, &members).or_else(|| self.deleted_meanwhile(&members));
+                let cause = if hidden.is_some() { hidden } else { self.lost_objects(&git_dir, &members)? };
+                state = cause.map_or(state, State::Broken);
             }
             let compares = self.faults.compares(Comparison::Unit);
             self.units.set(at, if compares { state } else { State::Whole });
