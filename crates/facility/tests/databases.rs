@@ -5,27 +5,20 @@
 mod common;
 #[path = "common/repository.rs"]
 mod repository;
+#[path = "common/sqlite.rs"]
+mod sqlite;
 
 use common::Scene;
 use nexus_facility::{LayerMode, Outside, Rules};
 use repository::{commit_by, named, parked, run_with};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-/// Executes SQL on the database `app.db` of a directory. A process that does not end cleanly leaves its log.
+/// Executes SQL, which has to succeed.
 fn sql(directory: &Path, statements: &str, cleanly: bool) -> String {
-    let program = "import os, sqlite3, sys
-c = sqlite3.connect('app.db', isolation_level=None)
-for one in sys.argv[1].split(';'):
-    for row in c.execute(one): print(*row, flush=True)
-if sys.argv[2] == 'kill': os._exit(0)
-c.close()";
-    let end = if cleanly { "close" } else { "kill" };
-    let output =
-        Command::new("python3").args(["-c", program, statements, end]).current_dir(directory).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    let output = sqlite::sql(directory, statements, cleanly);
+    assert!(!output.contains("Error: "), "{output}");
+    output
 }
 
 /// A workspace with a database in WAL mode, closed cleanly.

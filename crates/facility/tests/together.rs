@@ -6,6 +6,8 @@
 mod common;
 #[path = "common/repository.rs"]
 mod repository;
+#[path = "common/sqlite.rs"]
+mod sqlite;
 
 use common::{Scene, dying};
 use nexus_facility::commit::recover::recover_with;
@@ -13,26 +15,10 @@ use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::faults::Comparison;
 use nexus_facility::{Faults, Layer, LayerMode, Rules, recover};
 use repository::{accept, cloned_scene, git, named, parked, run_with};
+use sqlite::sql;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::Command;
-
-/// Executes SQL on the database `app.db` of a directory. A process that does not end cleanly leaves its log.
-fn sql(directory: &Path, statements: &str, cleanly: bool) -> String {
-    let program = "import os, sqlite3, sys
-c = sqlite3.connect('app.db', isolation_level=None)
-c.execute('pragma cache_size=2')
-for one in sys.argv[1].split(';'):
-    for row in c.execute(one): print(*row, flush=True)
-if sys.argv[2] == 'kill': os._exit(0)
-c.close()";
-    let end = if cleanly { "close" } else { "kill" };
-    let output =
-        Command::new("python3").args(["-c", program, statements, end]).current_dir(directory).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
-    format!("{}{errors}", String::from_utf8(output.stdout).unwrap())
-}
 
 /// The database before the run, with or without a log that was left, and what the run does.
 #[derive(Clone, Copy, Debug)]
