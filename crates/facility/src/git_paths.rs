@@ -62,10 +62,6 @@ pub(crate) fn git_dir_of_names(path: &[u8]) -> Option<&[u8]> {
             continue;
         }
         let name = fold(name);
-        // Everything of a further working tree.
-        if name.as_ref() == b"worktrees" {
-            return Some(git_dir);
-        }
         if NAMING.contains(&name.as_ref()) || name.starts_with(b"sharedindex.") {
             found = found.or(Some(git_dir));
         }
@@ -113,6 +109,14 @@ mod tests {
             (".git/worktrees/w/index", Some(".git")),
             (".git/worktrees/w", Some(".git")),
             (".git/rebase-merge/onto", Some(".git")),
+            (".git/worktrees/w/gitdir", Some(".git")),
+            (".git/worktrees/w/HEAD", Some(".git")),
+            (".git/worktrees/w/refs/bisect/bad", Some(".git")),
+            (".git/worktrees/w/modules/m/HEAD", Some(".git/worktrees/w/modules/m")),
+            (".git/sharedindex.9f00", Some(".git")),
+            (".git/MERGE_AUTOSTASH", Some(".git")),
+            (".git/shallow", Some(".git")),
+            (".git/reftable/tables.list", Some(".git")),
             (".git/modules/m/index", Some(".git/modules/m")),
             (".git/modules/m/HEAD", Some(".git/modules/m")),
             ("srv/HEAD", Some("srv")),
@@ -124,6 +128,20 @@ mod tests {
             ("src/main.rs", None),
         ] {
             assert_eq!(git_dir_of_names(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_branch_with_the_name_of_an_index_is_none() {
+        for (path, wanted) in [
+            (".git/index", true),
+            (".git/INDEX", true),
+            (".git/worktrees/w/index", true),
+            (".git/refs/heads/index", false),
+            (".git/logs/refs/heads/index", false),
+            (".git/index.lock", false),
+        ] {
+            assert_eq!(is_index(path.as_bytes()), wanted, "{path}");
         }
     }
 }

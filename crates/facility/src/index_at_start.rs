@@ -49,8 +49,7 @@ impl IndexAtStart {
         let mut bytes = Vec::new();
         file.by_ref().take(self.meta.size).read_to_end(&mut bytes).ok()?;
         let now = stat(file.as_fd(), b"").ok()?;
-        let is_whole = u64::try_from(bytes.len()).is_ok_and(|read| read == self.meta.size);
-        (is_whole && self.is_as_it_was(&now)).then_some(bytes)
+        self.is_as_it_was(&now).then_some(bytes)
     }
 
     /// Compares it with what it was. Losing its only name sets its ctime, and nothing can give it another one.
@@ -85,6 +84,19 @@ mod tests {
         fs::write(&new, "new").unwrap();
         fs::rename(&new, &index).unwrap();
         assert_eq!(read(&one).as_deref(), Some(&b"old"[..]));
+        // Written in its place before git replaced it: the ctime says nothing any more.
+        for text in ["NEW", "longer"] {
+            let one = opened();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::write(&index, text).unwrap();
+            fs::write(&new, "new").unwrap();
+            fs::rename(&new, &index).unwrap();
+            assert_eq!(read(&one), None, "{text}");
+        }
+        // Above the limit of what is read.
+        let spent = Reads::default();
+        spent.spend(u64::MAX);
+        assert_eq!(opened().read(&spent), None);
         // In its place, also with the old time, or through another name of a file that lost this one.
         for is_renamed in [false, true] {
             let one = opened();

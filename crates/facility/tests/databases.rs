@@ -8,7 +8,7 @@ mod repository;
 #[path = "common/sqlite.rs"]
 mod sqlite;
 
-use common::Scene;
+use common::{Op, Scene, b, wait_for_tick, write};
 use nexus_facility::{LayerMode, Outside, Rules};
 use repository::{commit_by, named, parked, run_with};
 use std::fs;
@@ -131,4 +131,65 @@ fn a_file_with_a_name_of_the_maximum_length_comes() {
     for one in [&name, &old] {
         assert_eq!(fs::read_to_string(scene.ws().join(one)).unwrap(), "of the run");
     }
+}
+
+/// A file of whole pages, as a database has them.
+fn pages(path: &str, text: &str) -> Op {
+    Op::Padded(b(path), text.into(), 512 - text.len())
+}
+
+/// Paths of the conflicts and of what waits, after the host wrote to files.
+fn after(base: &[Op], run: &[Op], host: &[(&str, &str)], rules: &Rules) -> (Scene, Vec<String>, Vec<String>) {
+    let scene = Scene::new(LayerMode::Root, base);
+    let layer = scene.layer(run);
+    wait_for_tick(scene.dir.path());
+    for (path, text) in host {
+        fs::write(scene.ws().join(path), text).unwrap();
+    }
+    let result = commit_by(&scene, &layer, rules);
+    let conflicts = result.conflicts.iter().map(|one| one.path.as_path().display().to_string()).collect();
+    (scene, conflicts, parked(&result))
+}
+
+/// A new database in the place of a small file, or the other way round, below a log of the host.
+#[test]
+fn a_file_that_becomes_a_database_does_not_come_below_a_log_of_the_host() {
+    for (base, run, host, conflict) in [
+        (write("x", "old"), pages("x", "new"), ("x-wal", "log"), Some("x-wal")),
+        (pages("x", "old"), write("x", "new"), ("x-journal", "log"), Some("x-journal")),
+        // The twins: no file is of whole pages, or the log is empty.
+        (write("x", "old"), write("x", "new!"), ("x-wal", "log"), None),
+        (pages("x", "old"), pages("x", "new"), ("x-wal", ""), None),
+    ] {
+        let case = format!("{base:?} {run:?}");
+        let (scene, conflicts, _) = after(&[base], &[run], &[host], &Rules::default());
+        assert_eq!(conflicts.first().map(String::as_str), conflict, "{case}");
+        let now = fs::read_to_string(scene.ws().join("x")).unwrap();
+        assert_eq!(now.starts_with("new"), conflict.is_none(), "{case}");
+    }
+}
+
+/// The run opened the log, or the database, and left it as it was.
+#[test]
+fn a_log_or_database_that_says_the_same_holds_nothing() {
+    let base = [pages("x", "old"), write("x-wal", "log")];
+    let copied_up = |path: &str| Op::Chmod(b(path), 0o644);
+    let of_one = [(pages("x", "new"), copied_up("x-wal"), "x"), (copied_up("x"), write("x-wal", "new"), "x-wal")];
+    for (one, other, name) in of_one {
+        let (scene, conflicts, waits) = after(&base, &[one, other], &[], &named(&[name]));
+        let now = fs::read_to_string(scene.ws().join(name)).unwrap();
+        assert!(now.starts_with("new") && conflicts.is_empty(), "{name}: {now} {waits:?}");
+    }
+    let (_, conflicts, waits) = after(&base, &[copied_up("x-wal")], &[("x", "of the host")], &Rules::default());
+    assert_eq!((conflicts, waits), (vec![], vec![]));
+}
+
+/// The database is a protected file, and its log has no rule of its own.
+#[test]
+fn a_log_waits_with_a_database_that_is_protected() {
+    let base = [pages(".fslckout", "old")];
+    let run = [pages(".fslckout", "new"), write(".fslckout-journal", "log")];
+    let (scene, conflicts, waits) = after(&base, &run, &[], &Rules::default());
+    assert_eq!((conflicts, waits), (vec![], vec![".fslckout".to_owned(), ".fslckout-journal".to_owned()]));
+    assert!(!scene.ws().join(".fslckout-journal").exists());
 }

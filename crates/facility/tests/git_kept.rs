@@ -459,10 +459,12 @@ fn a_fetch_without_the_shallow_file_breaks_no_history() {
         fs::write(upper.join("commit"), text).unwrap();
         let id = git(upper, &["hash-object", "-t", "commit", "-w", "commit"]);
         fs::write(upper.join(".git/refs/heads/broken"), id).unwrap();
+        // A tag leads to the commit that it names.
+        git(upper, &["tag", "-m", "x", "bad", "broken"]);
         git(upper, &["branch", "good"]);
     });
     let result = commit_by(&scene, &layer, &Rules::default());
-    assert_eq!(parked(&result), [".git/refs/heads/broken", ".git/shallow"], "{result:?}");
+    assert_eq!(parked(&result), [".git/refs/heads/broken", ".git/refs/tags/bad", ".git/shallow"], "{result:?}");
     let why = |path: &str| result.parked.iter().find(|one| one.path.0 == path.as_bytes()).unwrap().protected.clone();
     assert!(why(".git/shallow").is_some_and(|why| why.contains("are not there")), "{result:?}");
     assert!(ws.join(".git/shallow").exists());
@@ -479,7 +481,8 @@ fn a_history_comes_to_its_end_in_packs() {
     let ws = scene.ws();
     let other = scene.path("other");
     for number in 0..30 {
-        let message = format!("{number}\n\n{}", "a long message of which deltas are made\n".repeat(20));
+        let quoted = format!("parent {}", "1".repeat(40));
+        let message = format!("{number}\n\n{quoted}\n{}", "a long message of which deltas are made\n".repeat(20));
         git(&other, &["commit", "-q", "--allow-empty", "-m", &message]);
     }
     git(&other, &["repack", "-q", "-a", "-d", "-f"]);

@@ -6,8 +6,8 @@ mod common;
 #[path = "common/repository.rs"]
 mod repository;
 
-use common::Scene;
-use nexus_facility::Rules;
+use common::{Scene, wait_for_tick};
+use nexus_facility::{Layer, Rules};
 use repository::{accept, cloned_scene, commit_by, git, named, parked, run_with};
 use std::fs;
 use std::path::Path;
@@ -166,4 +166,53 @@ fn an_old_entry_of_the_log_may_expire() {
         let result = commit_by(&scene, &layer, &Rules::default());
         assert_eq!(!parked(&result).is_empty(), waits, "{age}: {result:?}");
     }
+}
+
+/// A layer that has these files and nothing else.
+fn layer_of(scene: &Scene, files: &[(&str, &str)]) -> Layer {
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    for (path, text) in files {
+        let at = layer.upper().join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    }
+    layer
+}
+
+/// A log that is emptied comes where another name leads to the commit of its last entry, in the workspace or in the layer.
+#[test]
+fn a_log_may_be_emptied_while_a_ref_names_its_commit() {
+    const LOG: &str = ".git/logs/HEAD";
+    for (is_moved, is_kept, waits) in [(false, false, false), (true, false, true), (true, true, false)] {
+        let (scene, _) = scene(false, false);
+        git(&scene.ws(), &["commit", "-q", "--allow-empty", "-m", "of the user"]);
+        let [new, old] = ["main", "main~"].map(|name| git(&scene.ws(), &["rev-parse", name]));
+        let mut run = vec![(LOG, "")];
+        if is_moved {
+            run.push((".git/refs/heads/main", &old));
+        }
+        if is_kept {
+            run.push((".git/refs/heads/kept", &new));
+        }
+        let result = commit_by(&scene, &layer_of(&scene, &run), &Rules::default());
+        assert_eq!(parked(&result).contains(&LOG.to_owned()), waits, "{is_moved} {is_kept}: {result:?}");
+    }
+    // One that is empty may go away.
+    let (scene, _) = scene(false, false);
+    fs::write(scene.ws().join(LOG), "").unwrap();
+    let layer = run_with(&scene, |upper| fs::remove_file(upper.join(LOG)).unwrap());
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+}
+
+/// `HEAD` of the user names a branch that has no commit yet.
+#[test]
+fn a_branch_without_a_commit_is_not_lost() {
+    let (scene, _) = scene(false, false);
+    git(&scene.ws(), &["checkout", "-q", "--orphan", "fresh"]);
+    let layer = run_with(&scene, |upper| drop(git(upper, &["branch", "new", "main"])));
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    assert!(scene.ws().join(".git/refs/heads/new").exists());
 }

@@ -29,8 +29,11 @@ fn why(result: &Committed, path: &str) -> String {
 }
 
 /// A run made the working tree `wt` in the workspace.
-fn with_tree() -> Scene {
+fn with_tree(has_directory: bool) -> Scene {
     let scene = cloned_scene();
+    if has_directory {
+        fs::create_dir(scene.ws().join("wt")).unwrap();
+    }
     let layer = run_with(&scene, |upper| {
         git(upper, &["worktree", "add", "-q", "wt", "-b", "fix"]);
         // The run has it where the workspace is.
@@ -46,8 +49,14 @@ fn with_tree() -> Scene {
 
 #[test]
 fn a_working_tree_comes_with_its_git_directory() {
-    for rules in [named(&["wt"]), without(".git/worktrees"), without(".git/worktrees/wt/HEAD")] {
-        let scene = with_tree();
+    for rules in [
+        named(&["wt"]),
+        without(".git/worktrees"),
+        without(".git/worktrees/wt/HEAD"),
+        without(".git/worktrees/wt/commondir"),
+        without(".git/worktrees/wt/gitdir"),
+    ] {
+        let scene = with_tree(false);
         let left = accept(&scene, &rules);
         assert!(why(&left, "wt").contains("accept that directory first"), "{rules:?}: {left:?}");
         assert!(!scene.ws().join("wt").exists(), "{rules:?}");
@@ -56,12 +65,23 @@ fn a_working_tree_comes_with_its_git_directory() {
         assert_eq!(git(&scene.ws().join("wt"), &["status", "--short"]), "", "{rules:?}");
     }
     // The twins: both at once, or one after the other.
-    let scene = with_tree();
+    let scene = with_tree(false);
     drop(accept(&scene, &named(&["wt", ".git/worktrees", ".git/refs"])));
     assert_eq!(git(&scene.ws().join("wt"), &["status", "--short"]), "");
-    let scene = with_tree();
+    let scene = with_tree(false);
     drop(accept(&scene, &named(&[".git/worktrees", ".git/refs"])));
     drop(accept(&scene, &named(&["wt"])));
+    assert_eq!(git(&scene.ws().join("wt"), &["status", "--short"]), "");
+}
+
+/// Nor does it come to a directory that the workspace has.
+#[test]
+fn a_working_tree_in_an_old_directory_comes_with_its_git_directory() {
+    let scene = with_tree(true);
+    let left = accept(&scene, &named(&["wt"]));
+    assert_eq!(fs::read_dir(scene.ws().join("wt")).unwrap().count(), 0, "{left:?}");
+    assert!(why(&left, "wt/.git").contains("accept that directory first"), "{left:?}");
+    assert_eq!(parked(&accept(&scene, &all())), [""; 0]);
     assert_eq!(git(&scene.ws().join("wt"), &["status", "--short"]), "");
 }
 

@@ -10,6 +10,7 @@ use common::{Op, Scene, b, rename, write};
 use nexus_facility::{LayerMode, Rules};
 use repository::{cloned_scene, git, named, parked, run_git, run_with};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Files that a run moves away before it writes something else at their places.
@@ -68,6 +69,8 @@ fn nothing_of_a_part_takes_a_file_away_by_its_name() {
             let list = ["d/x", "edited", "k", "l", "link", "m"];
             let list = list.into_iter().filter(|path| mode == LayerMode::User || *path != "edited");
             assert_eq!(held, list.map(b).collect::<Vec<_>>(), "{mode:?}: {seen:?}");
+            let kind = seen.iter().find(|change| change.path.0 == b("k")).and_then(|one| one.protected.clone());
+            assert!(kind.is_some_and(|why| why.contains("may be nowhere else")), "{mode:?}: {seen:?}");
             let names = ["k", "k/n", "l", "m", "link", "d", "gone", "opaque", "renamed", "moved", "edited", "new"];
             let rules = if all { Rules { accept_protected: true, ..Rules::default() } } else { named(&names) };
             let done = layer.commit(&scene.workspace(), &rules).unwrap();
@@ -118,6 +121,9 @@ fn no_database_of_a_part_comes_beside_a_log() {
             assert_eq!(now, ["old", log_now, "oldmore", ""], "{log} {in_workspace}: {done:?}");
             let waits = if in_workspace { vec!["d/s.db", "d/x-wal"] } else { vec!["d/s.db", &log, "d/x-wal"] };
             assert_eq!(parked(&done), waits, "{log}");
+            // No accept of both helps.
+            let is_of_part = |why: &String| why.contains("only a part");
+            assert!(done.parked.iter().all(|one| one.protected.as_ref().is_some_and(is_of_part)), "{log}: {done:?}");
         }
     }
 }
@@ -178,9 +184,34 @@ fn only_objects_come_of_a_git_directory_of_a_part() {
     }
 }
 
+/// The copy may have ended before it set the mode.
+#[test]
+fn no_mode_of_a_directory_comes_of_a_part() {
+    let scene = Scene::new(LayerMode::Root, &[Op::Mkdir(b("d")), write("d/x", "x")]);
+    let mut layer = scene.layer(&[Op::Chmod(b("d"), 0o700), write("d/n", "new")]);
+    layer.set_partial();
+    let done = layer.commit(&scene.workspace(), &named(&["d"])).unwrap();
+    let mode = fs::metadata(scene.ws().join("d")).unwrap().permissions().mode();
+    assert_eq!((mode & 0o777, text(&scene.ws().join("d/n"))), (0o755, "new".to_owned()), "{done:?}");
+}
+
+#[test]
+fn no_name_of_a_commit_comes_of_a_new_repository_of_a_part() {
+    for (work, git_dir) in [(&["init", "-q", "sub"][..], "sub/.git"), (&["clone", "-q", "--bare", ".", "srv"], "srv")] {
+        let scene = cloned_scene();
+        let mut layer = run_with(&scene, |upper| drop(git(upper, work)));
+        assert!(layer.upper().join(git_dir).join("HEAD").exists());
+        layer.set_partial();
+        for rules in [named(&["sub", "srv"]), Rules { accept_protected: true, ..Rules::default() }] {
+            let done = layer.commit(&scene.workspace(), &rules).unwrap();
+            assert!(!scene.ws().join(git_dir).join("HEAD").exists(), "{git_dir}: {done:?}");
+        }
+    }
+}
+
 #[test]
 fn a_pack_of_a_part_comes_only_with_its_index() {
-    for missing in [None, Some("idx"), Some("pack")] {
+    for missing in [None, Some("idx"), Some("pack"), Some("promisor")] {
         let scene = cloned_scene();
         let mut layer = run_git(&scene, &[&["commit", "-q", "--allow-empty", "-m", "new"], &["repack", "-q", "-a"]]);
         let packs = layer.upper().join(".git/objects/pack");
@@ -190,9 +221,16 @@ fn a_pack_of_a_part_comes_only_with_its_index() {
                 fs::remove_file(path).unwrap();
             }
         }
+        if missing == Some("promisor") {
+            // Objects of it may be elsewhere by intention.
+            let pack = fs::read_dir(&packs).unwrap().next().unwrap().unwrap().path();
+            fs::write(pack.with_extension("promisor"), "").unwrap();
+        }
         layer.set_partial();
         layer.commit(&scene.workspace(), &named(&[".git"])).unwrap();
-        let came = fs::read_dir(scene.ws().join(".git/objects/pack")).map_or(0, Iterator::count);
+        let is_pack = |name: &std::ffi::OsStr| !name.to_string_lossy().ends_with(".promisor");
+        let came = fs::read_dir(scene.ws().join(".git/objects/pack"));
+        let came = came.map_or(0, |all| all.filter(|one| is_pack(&one.as_ref().unwrap().file_name())).count());
         assert_eq!(came, if missing.is_none() { 2 } else { 0 }, "{missing:?}");
     }
 }
