@@ -13,6 +13,7 @@
 //!      └─────── one of them changed ──▶ broken ◀── a step of a member is kept back ── whole
 //!  broken: no further member comes, and those that came go back
 //! ```
+//! A database and its logs are compared again before each step.
 
 use crate::beneath::{Workspace, join};
 use crate::changes::Outside;

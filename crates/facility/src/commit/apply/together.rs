@@ -25,14 +25,17 @@ impl Apply<'_> {
             let is_changed = self.is_any_fresh(&others_of_one(op)) && self.faults.compares(Comparison::Unit);
             return Ok(if is_changed { Allows::Changed(Cause::new(at, Outside::Changed)) } else { Allows::Comes });
         };
-        if unit.state == State::Unchecked {
+        // Another process may write a log once the old one went: a database is compared before each of its steps.
+        let is_database = unit.git_dir.is_none();
+        if unit.state == State::Unchecked || (unit.state == State::Whole && is_database) {
             let (members, others, git_dir) = (unit.members.clone(), unit.others(), unit.git_dir.clone());
             let is_fresh = self.is_any_fresh(&others);
             let mut state = if is_fresh { State::Broken(Cause::new(at, Outside::Changed)) } else { State::Whole };
             for (number, op) in &members {
                 let path = op.path().map_or(&b""[..], |path| &path.0);
                 if let Some(outside) = self.changed(*number, op).doing("look at", path)? {
-                    state = State::Broken(Cause::new(*number, outside));
+                    // A step that was carried out is not named any more.
+                    state = State::Broken(Cause::new(at.max(*number), outside));
                     break;
                 }
             }
