@@ -36,6 +36,7 @@ use crate::git_index::id_lengths;
 use crate::git_index::ids::new_ids;
 use crate::git_names::PACKED;
 use crate::git_packs::index_file::OpenFiles;
+use crate::halves::comes;
 use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::nested::{by_path, has_objects};
@@ -307,6 +308,10 @@ impl Reading<'_> {
         let Some(ids) = ids else { return Ok(Some(Flaw::Form)) };
         if !ids.iter().all(|id| repository.objects.has(trees, id)) {
             return Ok(Some(Flaw::Missing));
+        }
+        // What waits with another reason needs nothing yet.
+        if matches!(node.rare.verdict, Some(Verdict::Park(_))) && !comes(self.walk.rules, node) {
+            return Ok(None);
         }
         let named = self.named.entry(top).or_default();
         named.all.extend(ids.iter().map(|id| id.to_vec()));

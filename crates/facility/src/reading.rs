@@ -84,10 +84,10 @@ impl Walk<'_> {
         crate::git_index::judge(self, &mut tree)?;
         crate::with_index::judge(self, &mut tree)?;
         crate::outside_branches::judge(self, &mut tree)?;
-        crate::git_damage::hold_back(self, &mut tree)?;
         crate::replaced::hold_back(self, &mut tree)?;
         crate::in_the_way::judge(self.rules, &mut tree);
         self.judge_shallow(&mut tree)?;
+        crate::git_damage::hold_back(self, &mut tree)?;
         crate::halves::hold_back(self, &mut tree)?;
         crate::packed::hold_back(self.rules, &mut tree);
         crate::hardlinks::tie(self, &mut tree)?;

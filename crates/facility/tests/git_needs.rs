@@ -341,7 +341,7 @@ fn a_missing_file_of_a_large_tree_is_seen() {
             fs::write(upper.join("file"), "of the run").unwrap();
             let new = git(upper, &["hash-object", "-w", "file"]).trim().to_owned();
             fs::remove_file(upper.join("file")).unwrap();
-            let lines: String = (0..40_000).map(|at| format!("100644 blob {blob}\tf{at:05}\n")).collect();
+            let lines = (0..40_000).map(|at| format!("100644 blob {blob}\tf{at:05}\n")).collect::<Vec<_>>().concat();
             fs::write(upper.join("lines"), format!("{lines}100644 blob {new}\tz\n")).unwrap();
             let made =
                 Command::new("sh").args(["-c", "git -c safe.directory=* mktree < lines"]).current_dir(upper).output();

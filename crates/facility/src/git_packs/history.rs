@@ -193,7 +193,7 @@ impl<'a> History<'a> {
         let place = self.0.places(&id).ok().and_then(|places| places.first().copied());
         match place.map(|place| self.0.links(place, &id)) {
             Some(Ok(links)) => !matches!(links, Links::Commit(..)),
-            Some(Err(Problem::Damaged)) => true,
+            // Nothing is known of a damaged one of the workspace, and a new one is missing as a whole.
             Some(Err(_)) | None => false,
         }
     }

@@ -24,6 +24,7 @@ use crate::git_objects::is_shaped;
 use crate::git_packs::history::{History, Reach};
 use crate::git_paths::{git_dir_of_object, is_index};
 use crate::meta::{EntryType, stat_if_there};
+use crate::nested::has_objects;
 use crate::protected::Class;
 use crate::reads::Reads;
 use crate::shallow::words;
@@ -44,7 +45,8 @@ impl Apply<'_> {
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
         let is_of = |op: &Op, names: &dyn Fn(&[u8]) -> bool| matches!(op, Op::Put(put) if names(&put.path.0));
         let is_one = |op: &Op| is_of(op, &names_commits) || is_of(op, &is_index);
-        if !members.iter().any(|(_, op)| is_one(op)) {
+        let is_whole = self.journal.header.whole.iter().any(|one| one.0 == git_dir);
+        if is_whole || !members.iter().any(|(_, op)| is_one(op)) || !has_objects(self.base, git_dir)? {
             return Ok(None);
         }
         let brought = self.brought_objects(git_dir)?;
