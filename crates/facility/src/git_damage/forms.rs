@@ -143,8 +143,13 @@ fn is_id(text: &[u8], lengths: &[usize]) -> bool {
     lengths.iter().any(|length| text.len() == 2 * length) && text.iter().all(u8::is_ascii_hexdigit)
 }
 
-fn is_name(name: &[u8]) -> bool {
-    name.len() > 5 && name.starts_with(b"refs/") && !name.iter().any(|byte| *byte < b' ' || ODD.contains(byte))
+/// Reports whether git allows a name of a ref (git-check-ref-format(1)); it refuses to work with a file that has another.
+pub(super) fn is_name(name: &[u8]) -> bool {
+    let is_odd = name.iter().any(|byte| *byte < b' ' || ODD.contains(byte));
+    let has = |pair: &[u8; 2]| name.windows(2).any(|bytes| bytes == pair);
+    let is_part = |part: &[u8]| !part.is_empty() && !part.starts_with(b".") && !part.ends_with(b".lock");
+    let mut parts = name.strip_prefix(b"refs/").into_iter().flat_map(|below| below.split(|byte| *byte == b'/'));
+    name.starts_with(b"refs/") && !is_odd && !has(b"..") && !has(b"@{") && !name.ends_with(b".") && parts.all(is_part)
 }
 
 #[cfg(test)]
@@ -166,6 +171,38 @@ mod tests {
             assert!(!of(text, 20), "{text}");
         }
         assert!(!of("A\n", 32));
+    }
+
+    #[test]
+    fn only_names_that_git_allows_are_names() {
+        for name in
+            ["refs/x", "refs/heads/a.b", "refs/heads/a@b/{c}", "refs/heads/@", "refs/heads/lock", "refs/heads/a.locks"]
+        {
+            assert!(is_name(name.as_bytes()), "{name}");
+            assert!(value(format!("ref: {name}\n").as_bytes(), &[20]).is_some(), "{name}");
+            assert!(packed(format!("{A} {name}\n").as_bytes(), b"", &[20]).is_some(), "{name}");
+        }
+        for name in [
+            "refs/",
+            "refs/../x",
+            "refs/heads/..",
+            "refs/heads/a..b",
+            "refs/.x",
+            "refs/heads/.x/y",
+            "refs/heads/x.lock",
+            "refs/heads/x.lock/y",
+            "refs/heads//x",
+            "refs//x",
+            "refs/heads/x/",
+            "refs/heads/x.",
+            "refs/heads/x@{1}",
+            "refs/heads/a b",
+            "heads/x",
+        ] {
+            assert!(!is_name(name.as_bytes()), "{name}");
+            assert!(value(format!("ref: {name}\n").as_bytes(), &[20]).is_none(), "{name}");
+            assert!(packed(format!("{A} {name}\n").as_bytes(), b"", &[20]).is_none(), "{name}");
+        }
     }
 
     #[test]
