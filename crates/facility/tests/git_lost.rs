@@ -7,7 +7,7 @@ mod common;
 mod repository;
 
 use common::{Scene, wait_for_tick};
-use nexus_facility::{Layer, Rules};
+use nexus_facility::{Committed, Layer, Rules};
 use repository::{accept, cloned_scene, commit_by, git, named, parked, run_with};
 use std::fs;
 use std::path::Path;
@@ -18,9 +18,85 @@ fn sh(directory: &Path, work: &str) {
     assert!(output.status.success(), "{work}: {output:?}");
 }
 
-/// The branches, the reflog and the history of a repository.
+/// Names the author of commits of a script.
+const AUTHOR: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_EDITOR=true GIT_SEQUENCE_EDITOR=true";
+/// Begins a history.
+const FRESH: &str = "git add .; git -c user.name=a -c user.email=a@b commit -qam fresh";
+
+/// The branches, the reflog, the history and the stash of a repository.
 fn known(repository: &Path) -> String {
-    [&["for-each-ref"][..], &["reflog"], &["log", "--oneline", "HEAD"]].map(|work| git(repository, work)).concat()
+    [&["for-each-ref"][..], &["reflog"], &["log", "--oneline", "HEAD"], &["stash", "list"]]
+        .map(|work| git(repository, work))
+        .concat()
+}
+
+/// The paths that wait, without the settings of a branch that gets another name.
+fn waiting(result: &Committed) -> Vec<String> {
+    parked(result).into_iter().filter(|path| path != ".git/config").collect()
+}
+
+/// Works in a run, and expects that the names of commits stay as they are until the repository is accepted as a whole.
+fn assert_kept(scene: &Scene, work: &str, reason: &str) {
+    let before = known(&scene.ws());
+    let layer = run_with(scene, |upper| {
+        sh(upper, &format!("{AUTHOR}; {work}"));
+        fs::write(upper.join("z"), "z").unwrap();
+    });
+    let result = commit_by(scene, &layer, &Rules::default());
+    assert!(result.conflicts.is_empty() && scene.ws().join("z").exists(), "{work}: {result:?}");
+    assert_eq!(known(&scene.ws()), before, "{work}: {result:?}");
+    let waits = |why: &str| result.parked.iter().any(|one| one.protected.as_ref().is_some_and(|one| one.contains(why)));
+    assert!(waits(reason) && waits("nexus changes accept .git"), "{work}: {result:?}");
+    drop(layer);
+    // A part does not come by its name, and the whole does.
+    accept(scene, &named(&[".git/logs", ".git/refs/heads/main", ".git/refs/stash", ".git/packed-refs"]));
+    assert_eq!(known(&scene.ws()), before, "{work}");
+    assert_eq!(waiting(&accept(scene, &named(&[".git"]))), [""; 0], "{work}");
+    assert_ne!(known(&scene.ws()), before, "{work}");
+}
+
+/// Works in a run, and expects that the names of commits come.
+fn assert_comes(scene: &Scene, work: &str) {
+    let mut wanted = String::new();
+    let layer = run_with(scene, |upper| {
+        sh(upper, &format!("{AUTHOR}; {work}"));
+        wanted = known(upper);
+    });
+    let result = commit_by(scene, &layer, &Rules::default());
+    assert_eq!((waiting(&result), result.conflicts.len()), (vec![], 0), "{work}: {result:?}");
+    assert_eq!(known(&scene.ws()), wanted, "{work}");
+}
+
+/// The logs of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Logs {
+    Young,
+    /// Their entries have this age in days.
+    Aged(u64),
+    Off,
+}
+
+/// A clone whose branches `main` and `mine` have a commit each that is nowhere else.
+fn scene_with_branches(logs: Logs, is_packed: bool) -> Scene {
+    let scene = cloned_scene();
+    let pack = if is_packed { "git pack-refs --all" } else { ":" };
+    let commit = |name: &str| format!("echo {name} > {name}; git add {name}; git commit -qm {name}");
+    let (work, mine) = (commit("work"), commit("mine"));
+    sh(&scene.ws(), &format!("{AUTHOR}; {work}; git checkout -q mine; {mine}; git checkout -q main; {pack}"));
+    age(&scene, logs);
+    scene
+}
+
+fn age(scene: &Scene, logs: Logs) {
+    match logs {
+        Logs::Young => {}
+        Logs::Aged(days) => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+            let time = now - days * 24 * 60 * 60;
+            sh(&scene.ws(), &format!("find .git/logs -type f -exec sed -Ei 's/> [0-9]+ /> {time} /' {{}} +"));
+        }
+        Logs::Off => sh(&scene.ws(), "git config core.logAllRefUpdates false; rm -rf .git/logs"),
+    }
 }
 
 /// A clone, or a bare one in it.
@@ -43,7 +119,6 @@ fn scene(is_bare: bool, is_packed: bool) -> (Scene, &'static str) {
 
 #[test]
 fn branches_and_logs_of_the_user_do_not_go_unasked() {
-    const FRESH: &str = "git add .; git -c user.name=a -c user.email=a@b commit -qam fresh";
     let lost = "HEAD names refs/heads/main, which would have no commit any more";
     let (gone, cut) = ("(logs/HEAD) would be gone", "(logs/HEAD) would lose its last entry");
     for (is_packed, work, reason) in [
@@ -63,23 +138,7 @@ fn branches_and_logs_of_the_user_do_not_go_unasked() {
         (false, "sed -i '$d' .git/logs/HEAD", cut),
     ] {
         let (scene, _) = scene(false, is_packed);
-        let before = known(&scene.ws());
-        let layer = run_with(&scene, |upper| {
-            sh(upper, work);
-            fs::write(upper.join("z"), "z").unwrap();
-        });
-        let result = commit_by(&scene, &layer, &Rules::default());
-        assert!(result.conflicts.is_empty() && scene.ws().join("z").exists(), "{work}: {result:?}");
-        assert_eq!(known(&scene.ws()), before, "{work}: {result:?}");
-        let waits =
-            |why: &str| result.parked.iter().any(|one| one.protected.as_ref().is_some_and(|one| one.contains(why)));
-        assert!(waits(reason) && waits("nexus changes accept .git"), "{work}: {result:?}");
-        drop(layer);
-        // A part does not come by its name, and the whole does.
-        accept(&scene, &named(&[".git/logs", ".git/refs/heads/main", ".git/packed-refs"]));
-        assert_eq!(known(&scene.ws()), before, "{work}");
-        assert_eq!(parked(&accept(&scene, &named(&[".git"]))), [""; 0], "{work}");
-        assert_ne!(known(&scene.ws()), before, "{work}");
+        assert_kept(&scene, work, reason);
     }
 }
 
@@ -130,21 +189,7 @@ fn ordinary_work_with_branches_comes_unasked() {
     ] {
         for is_packed in [false, true] {
             let (scene, _) = scene(false, is_packed);
-            let mut wanted = String::new();
-            let layer = run_with(&scene, |upper| {
-                sh(
-                    upper,
-                    &format!(
-                        "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_EDITOR=true; {work}"
-                    ),
-                );
-                wanted = known(upper);
-            });
-            let result = commit_by(&scene, &layer, &Rules::default());
-            // The settings of a branch that gets another name wait.
-            let waits: Vec<_> = parked(&result).into_iter().filter(|path| path != ".git/config").collect();
-            assert_eq!((waits, result.conflicts.len()), (vec![], 0), "{is_packed} {work}: {result:?}");
-            assert_eq!(known(&scene.ws()), wanted, "{is_packed} {work}");
+            assert_comes(&scene, work);
         }
     }
 }
@@ -215,4 +260,153 @@ fn a_branch_without_a_commit_is_not_lost() {
     let result = commit_by(&scene, &layer, &Rules::default());
     assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
     assert!(scene.ws().join(".git/refs/heads/new").exists());
+}
+
+/// git removes what only an entry leads to that is older than it keeps any.
+#[test]
+fn the_last_way_to_a_commit_does_not_go_unasked() {
+    let old = Logs::Aged(40);
+    let cut = "(logs/HEAD) would lose its last entry, and nothing would lead to its commit";
+    let branch = "refs/heads/mine and the log of HEAD of before would be gone, and nothing would lead to commit";
+    let root = "HEAD names refs/heads/main, which would begin again, and nothing would lead to its commit";
+    let of_mine = "echo 9 >> f; git commit -qam 9";
+    for (logs, is_packed, work, reason) in [
+        (old, false, format!("rm -rf .git/refs/heads/* .git/logs; {FRESH}"), cut),
+        (old, true, format!("rm -rf .git/packed-refs .git/logs; {FRESH}"), cut),
+        (
+            old,
+            true,
+            "git update-ref refs/heads/main main~; rm -rf .git/logs; git commit -qam 9 --allow-empty".into(),
+            cut,
+        ),
+        (Logs::Aged(400), false, "git commit -q --amend -m x; git reflog expire --expire=now --all".into(), cut),
+        (old, false, "git reset -q --hard main~; rm -rf .git/logs; git commit -qm x --allow-empty".into(), cut),
+        (old, false, format!("rm -rf .git/refs/heads/mine .git/logs; {of_mine}"), branch),
+        (old, true, format!("sed -i /heads.mine/d .git/packed-refs; rm -rf .git/logs; {of_mine}"), branch),
+        (old, false, "rm -rf .git/refs/heads/mine; : > .git/logs/HEAD".into(), branch),
+        (Logs::Young, false, "rm -rf .git/refs/heads/mine; : > .git/logs/HEAD".into(), branch),
+        (old, false, format!("rm -rf .git/refs/heads; mkdir .git/refs/heads; {FRESH}"), root),
+        (old, false, format!("find . -name main -delete; {FRESH}"), root),
+        (
+            old,
+            false,
+            "git checkout -q --orphan x; git commit -qam x; git branch -D main; git branch -m main".into(),
+            root,
+        ),
+        (Logs::Off, false, format!("rm -rf .git/refs/heads/* .git/refs/tags/*; {FRESH}"), root),
+        (Logs::Off, true, "git update-ref refs/heads/main $(git commit-tree -m x HEAD^{tree})".into(), root),
+        (Logs::Off, false, "git rebase -q --root -f".into(), root),
+    ] {
+        let scene = scene_with_branches(logs, is_packed);
+        if work.contains("rebase") {
+            // Without another time the commits would be those of before.
+            sh(&scene.ws(), "sleep 1.1");
+        }
+        assert_kept(&scene, &work, reason);
+    }
+}
+
+/// The twins: what git does with old logs and without any.
+#[test]
+fn work_in_a_repository_with_old_logs_or_none_comes_unasked() {
+    let (old, older) = (Logs::Aged(40), Logs::Aged(100));
+    for (needs_log, work) in [
+        (false, "echo x > f; git commit -qam x"),
+        (false, "echo x > f; git commit -qa --amend -m y"),
+        (true, "git reset -q --soft $(git rev-list --max-parents=0 HEAD); git commit -q --amend -m root"),
+        (true, "git rebase -q --root -f"),
+        (true, "git filter-branch -f --msg-filter 'sed s/$/x/' -- --all 2> /dev/null"),
+        (true, "git checkout -q --orphan fresh; git commit -qam x; git checkout -q -B main"),
+        (true, "git checkout -q --orphan fresh; git commit -qam x; git branch old-main main; git branch -M main"),
+        (false, "git switch -q --orphan fresh; echo x > x; git add x; git commit -qm x"),
+        (false, "git checkout -q --orphan fresh; git commit -qam x; git merge -q --allow-unrelated-histories main"),
+        (false, "git rebase -q mine"),
+        (false, "git reset -q --hard HEAD~; echo x > x; git add x; git commit -qm x"),
+        (true, "git reset -q --hard HEAD~; git gc -q"),
+        (false, "git gc -q --prune=now; git pack-refs --all --prune"),
+        (false, "git branch keep; git reset -q --hard HEAD~; git reflog expire --expire=now --all; git gc -q"),
+        (false, "git reflog expire --expire=now --expire-unreachable=now --all; git gc -q --prune=now"),
+        (false, "git branch -D mine"),
+        (false, "git branch -m renamed"),
+        (false, "git branch -M mine"),
+        (false, "git checkout -q -B main mine~"),
+        (false, "git update-ref refs/heads/main mine"),
+        (false, "git update-ref refs/heads/mine main"),
+        (false, "git merge -q -m merged mine; git branch -d mine; git gc -q"),
+        (false, "git checkout -q --detach; echo x > f; git commit -qam x; git checkout -q main"),
+        (false, "echo x > f; git stash -q; git stash pop -q; git stash -q; git stash drop -q"),
+        (false, "git pull -q 2> /dev/null || git fetch -q"),
+        (false, "git worktree add -q -b side wt; git worktree remove wt"),
+    ] {
+        for (logs, is_packed) in [(old, false), (old, true), (older, false), (Logs::Off, false)] {
+            if logs != Logs::Off || !needs_log {
+                assert_comes(&scene_with_branches(logs, is_packed), work);
+            }
+        }
+    }
+}
+
+/// A clone with two entries in its stash.
+fn scene_with_stash(is_packed: bool) -> Scene {
+    let scene = cloned_scene();
+    let pack = if is_packed { "git pack-refs --all" } else { ":" };
+    sh(&scene.ws(), &format!("{AUTHOR}; for one in 1 2; do echo $one > f$one; git stash -qu; done; {pack}"));
+    scene
+}
+
+#[test]
+fn the_stash_of_the_user_does_not_go_unasked() {
+    let gone = "the log of the stash (logs/refs/stash) would be gone";
+    let alone = "refs/stash would be gone while its log stays";
+    for (is_packed, work, reason) in [
+        (false, "rm .git/logs/refs/stash", gone),
+        (true, "rm .git/logs/refs/stash", gone),
+        (true, "rm -rf .git/logs/refs", gone),
+        (false, "rm .git/refs/stash", alone),
+        (true, "sed -i /stash/d .git/packed-refs", alone),
+    ] {
+        assert_kept(&scene_with_stash(is_packed), work, reason);
+    }
+}
+
+#[test]
+fn work_with_the_stash_comes_unasked() {
+    for work in [
+        "git stash drop -q",
+        "git stash drop -q stash@{1}",
+        "git stash drop -q; git stash drop -q",
+        "git stash pop -q",
+        "git stash pop -q; git stash pop -q",
+        "git stash clear",
+        "git stash clear; echo x > x; git stash -qu",
+        "git stash drop -q; echo x > x; git stash -qu",
+        "echo x > x; git stash -qu; git stash drop -q stash@{2}",
+        "git stash branch side",
+        "git stash clear; git gc -q --prune=now",
+        "git reflog expire --expire=now --all; git pack-refs --all",
+        "git update-ref -d refs/stash",
+    ] {
+        for is_packed in [false, true] {
+            assert_comes(&scene_with_stash(is_packed), work);
+        }
+    }
+}
+
+/// `git gc` and `git fsck` refuse to work with such a name.
+#[test]
+fn names_that_git_refuses_wait() {
+    for work in [
+        "git pack-refs --all; echo $(git rev-parse HEAD) refs/../x >> .git/packed-refs",
+        "echo $(git rev-parse HEAD) refs/heads/x.lock > .git/packed-refs",
+        "echo ref: refs/../x > .git/refs/remotes/origin/HEAD",
+        "echo ref: refs/heads/a..b > .git/HEAD",
+    ] {
+        let scene = cloned_scene();
+        let before = known(&scene.ws());
+        let layer = run_with(&scene, |upper| sh(upper, work));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(!result.parked.is_empty(), "{work}: {result:?}");
+        assert_eq!(known(&scene.ws()), before, "{work}");
+        sh(&scene.ws(), "git -c safe.directory='*' gc -q");
+    }
 }

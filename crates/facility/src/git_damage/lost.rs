@@ -1,27 +1,40 @@
-//! Finds repositories of which a layer takes the names of the user's commits: the branch that `HEAD` names, or the log of
-//! `HEAD`.
+//! Finds repositories of which a layer takes the names of the user's commits: branches, the log of `HEAD`, or the stash.
 //!
 //! ```text
 //!  HEAD names the same branch as before, which has a commit before and none after the layer
+//!  the same branch gets a commit without a common ancestor, and nothing leads to the one of before
 //!  logs/HEAD has entries, and is gone
 //!  logs/HEAD has no longer its last entry of before, which is younger than git keeps any (gc.reflogExpireUnreachable)
+//!  logs/HEAD has no longer its last entry of before, which is older, and nothing leads to its commit
+//!  logs/HEAD has no entry of before, another branch is gone, and nothing leads to its commit
+//!  only one of refs/stash and logs/refs/stash goes
 //! ```
 //!
-//! git itself does none of this: it renames a branch together with `HEAD`, deletes no branch that is checked out, and
-//! adds to the log. A log that `git reflog expire --expire=now` emptied is fine while a ref names the commit of before.
+//! What leads to a commit: a ref, a commit after it that a ref names, and an entry of the log of `HEAD` or of its branch that is
+//! young enough for git to keep it.
+//!
+//! git itself does none of this: it renames a branch together with `HEAD`, deletes no branch that is checked out, adds to the log,
+//! and removes the stash together with its log. A log that `git reflog expire --expire=now` emptied is fine while a ref names
+//! the commit of before.
 
-use super::forms::{SYMBOLIC, time};
+use super::forms::{SYMBOLIC, is_name as is_ref, time};
 use crate::beneath::{IoFailure, is_beneath, join};
 use crate::fold::fold;
+use crate::git_index::id_lengths;
+use crate::git_packs::history::History;
 use crate::meta::EntryType;
 use crate::nested::has;
 use crate::replaced::{Effect, GitDir, packed};
-use crate::tree::Role;
-use std::collections::HashMap;
+use crate::tree::{Node, Role};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Seconds for which git keeps an entry that no branch needs.
 const KEPT: i64 = 30 * 24 * 60 * 60;
 const LOG: &[u8] = b"logs/HEAD";
+const STASH: &[u8] = b"refs/stash";
+const BRANCHES: &[u8] = b"refs/heads";
+/// Digits of an id in a message.
+const SHORT: usize = 10;
 const PACKED_REFS: &[u8] = b"packed-refs";
 /// Entries of a git directory by which its commits are found.
 const NAMES: &[&[u8]] = &[b"head", b"packed-refs", b"refs", b"logs"];
@@ -38,7 +51,31 @@ pub(super) fn lost(git_dir: &GitDir<'_>) -> Result<Option<String>, IoFailure> {
         let branch = String::from_utf8_lossy(&branch).into_owned();
         return Ok(Some(format!("HEAD names {branch}, which would have no commit any more")));
     }
-    refs.lost_log()
+    for find in [Refs::lost_log, Refs::lost_history, Refs::lost_stash] {
+        if let Some(loss) = find(&refs)? {
+            return Ok(Some(loss));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the entries of a log.
+fn entries(log: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Returns the commit before an entry of a log, and the one after it.
+fn commits(entry: &[u8]) -> [&[u8]; 2] {
+    let mut ids = entry.split(|byte| *byte == b' ');
+    [ids.next().unwrap_or_default(), ids.next().unwrap_or_default()]
+}
+
+fn is_commit(id: &[u8]) -> bool {
+    id.iter().any(|byte| *byte != b'0')
+}
+
+fn short(commit: &[u8]) -> String {
+    String::from_utf8_lossy(&commit[..commit.len().min(SHORT)]).into_owned()
 }
 
 /// The refs of a git directory before and after a layer.
@@ -56,38 +93,148 @@ impl<'a> Refs<'a> {
         Ok(Self { git_dir, packed_before, packed_after })
     }
 
-    /// Returns the branch of `HEAD` if the layer leaves it without a commit.
-    fn lost_branch(&self) -> Result<Option<Vec<u8>>, IoFailure> {
-        let branch = |head: Option<Vec<u8>>| head.and_then(|text| text.strip_prefix(SYMBOLIC).map(<[u8]>::to_vec));
-        let name = |text: Vec<u8>| text.trim_ascii().to_vec();
-        let Some(before) = branch(self.git_dir.before(b"HEAD")?).map(name) else { return Ok(None) };
-        let is_same = branch(self.git_dir.after(b"HEAD")?).map(name).as_ref() == Some(&before);
-        let is_lost = is_same
-            && is_beneath(&before, b"refs")
-            && self.before(&before)?.is_some()
-            && self.after(&before)?.is_none();
-        Ok(is_lost.then_some(before))
+    /// Returns the branch of `HEAD` if it is the same before and after the layer.
+    fn branch(&self) -> Result<Option<Vec<u8>>, IoFailure> {
+        let branch =
+            |head: Option<Vec<u8>>| head.and_then(|text| Some(text.strip_prefix(SYMBOLIC)?.trim_ascii().to_vec()));
+        let before = branch(self.git_dir.before(b"HEAD")?).filter(|before| is_beneath(before, b"refs"));
+        let is_same = before.is_some() && branch(self.git_dir.after(b"HEAD")?) == before;
+        Ok(before.filter(|_| is_same))
     }
 
-    /// Returns in words what becomes of the log of `HEAD`, if the layer takes entries from it that git keeps.
+    /// Returns the branch of `HEAD` if the layer leaves it without a commit.
+    fn lost_branch(&self) -> Result<Option<Vec<u8>>, IoFailure> {
+        let Some(branch) = self.branch()? else { return Ok(None) };
+        let is_lost = self.before(&branch)?.is_some() && self.after(&branch)?.is_none();
+        Ok(is_lost.then_some(branch))
+    }
+
+    /// Returns in words what becomes of the log of `HEAD`, if the layer takes entries from it that git keeps, or the last way to
+    /// commits.
     fn lost_log(&self) -> Result<Option<String>, IoFailure> {
         let Some(before) = self.git_dir.before(LOG)?.filter(|text| !text.is_empty()) else { return Ok(None) };
         let Some(after) = self.git_dir.after(LOG)? else {
             let is_gone = !self.git_dir.is_there_after(LOG)?;
             return Ok(is_gone.then(|| "the log of HEAD (logs/HEAD) would be gone".to_owned()));
         };
-        let last = before.strip_suffix(b"\n").unwrap_or(&before).rsplit(|byte| *byte == b'\n').next();
-        let last = last.unwrap_or_default();
-        let is_young = time(last).is_some_and(|time| time.saturating_add(KEPT) > self.git_dir.walk.started.sec);
-        if !is_young || after.split(|byte| *byte == b'\n').any(|line| line == last) {
+        let kept: HashSet<&[u8]> = entries(&after).collect();
+        let last = entries(&before).next_back().unwrap_or_default();
+        if kept.contains(last) {
             return Ok(None);
         }
-        // The second id of an entry is that of the commit.
-        let commit = last.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-        if after.is_empty() && self.names(commit)? {
+        let cut = "the log of HEAD (logs/HEAD) would lose its last entry";
+        let [_, commit] = commits(last);
+        let is_fine = after.is_empty() && self.names_after()?.values().any(|value| value == commit);
+        if self.is_young(last) && !is_fine {
+            return Ok(Some(cut.to_owned()));
+        }
+        if is_commit(commit) && !self.is_logged(commit)? && !self.unreached(&[commit])?.is_empty() {
+            return Ok(Some(format!("{cut}, and nothing would lead to its commit {} any more", short(commit))));
+        }
+        if entries(&before).any(|line| kept.contains(line)) { Ok(None) } else { self.lost_branches() }
+    }
+
+    /// Returns in words the loss of a branch that is gone, if nothing leads to its commit.
+    fn lost_branches(&self) -> Result<Option<String>, IoFailure> {
+        let mut gone: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for name in self.git_dir.loose()?.into_iter().chain(self.packed_before.keys().cloned()) {
+            if is_beneath(&name, BRANCHES)
+                && is_ref(&name)
+                && self.after(&name)?.is_none()
+                && let Some(commit) = self.before(&name)?
+                && !commit.starts_with(SYMBOLIC)
+            {
+                gone.insert(name, commit.trim_ascii().to_vec());
+            }
+        }
+        let wanted: Vec<&[u8]> = gone.values().map(Vec::as_slice).collect();
+        let unreached = self.unreached(&wanted)?;
+        let lost = gone.iter().find(|(_, commit)| unreached.contains(*commit));
+        Ok(lost.map(|(name, commit)| {
+            let (name, commit) = (String::from_utf8_lossy(name), short(commit));
+            format!(
+                "{name} and the log of HEAD of before would be gone, and nothing would lead to commit {commit} any more"
+            )
+        }))
+    }
+
+    /// Returns in words the loss of the commits of the branch of `HEAD`, if it gets others and nothing leads to them.
+    fn lost_history(&self) -> Result<Option<String>, IoFailure> {
+        let Some(branch) = self.branch()? else { return Ok(None) };
+        let (Some(before), Some(after)) = (self.before(&branch)?, self.after(&branch)?) else { return Ok(None) };
+        let (before, after) = (before.trim_ascii(), after.trim_ascii());
+        let is_other = before != after && ![before, after].iter().any(|text| text.starts_with(SYMBOLIC));
+        if !is_other
+            || self.is_logged(before)?
+            || self.history()?.is_none_or(|mut history| history.is_related(before, after))
+            || self.unreached(&[before])?.is_empty()
+        {
             return Ok(None);
         }
-        Ok(Some("the log of HEAD (logs/HEAD) would lose its last entry".to_owned()))
+        let (name, commit) = (String::from_utf8_lossy(&branch), short(before));
+        Ok(Some(format!(
+            "HEAD names {name}, which would begin again, and nothing would lead to its commit {commit} any more"
+        )))
+    }
+
+    /// Returns in words the loss of entries of the stash, which git finds by its log alone.
+    fn lost_stash(&self) -> Result<Option<String>, IoFailure> {
+        let log = join(b"logs", STASH);
+        let Some(before) = self.git_dir.before(&log)? else { return Ok(None) };
+        if entries(&before).next().is_none() || self.before(STASH)?.is_none() {
+            return Ok(None);
+        }
+        let (is_there, has_log) = (self.after(STASH)?.is_some(), self.git_dir.is_there_after(&log)?);
+        let loss = if is_there && !has_log {
+            "the log of the stash (logs/refs/stash) would be gone, by which git finds the changes in the stash"
+        } else if !is_there && self.git_dir.after(&log)?.is_some_and(|log| entries(&log).next().is_some()) {
+            "refs/stash would be gone while its log stays, and git would find no changes in the stash any more"
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(loss.to_owned()))
+    }
+
+    /// Reports whether git keeps an entry of a log, whatever becomes of its commits.
+    fn is_young(&self, entry: &[u8]) -> bool {
+        time(entry).is_some_and(|time| time.saturating_add(KEPT) > self.git_dir.walk.started.sec)
+    }
+
+    /// Reports whether an entry that git keeps names a commit: in the log of `HEAD`, or in that of its branch, after the layer.
+    fn is_logged(&self, commit: &[u8]) -> Result<bool, IoFailure> {
+        let of_branch = self.branch()?.map(|branch| join(b"logs", &branch));
+        for log in [Some(LOG.to_vec()), of_branch].into_iter().flatten() {
+            let text = self.git_dir.after(&log)?.unwrap_or_default();
+            if entries(&text).any(|entry| commits(entry).contains(&commit) && self.is_young(entry)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Opens the objects of the workspace and of the layer.
+    fn history(&self) -> Result<Option<History<'a>>, IoFailure> {
+        let GitDir { walk, tree, at, base, .. } = self.git_dir;
+        History::of(&[(walk.base, base), (walk.upper, &tree.nodes[*at].path.0)], id_lengths, false)
+    }
+
+    /// Returns those of some commits to which neither a ref nor `HEAD` leads after the layer.
+    fn unreached(&self, wanted: &[&[u8]]) -> Result<HashSet<Vec<u8>>, IoFailure> {
+        let names = self.names_after()?;
+        let head = self.git_dir.after(b"HEAD")?.unwrap_or_default();
+        let head = match head.strip_prefix(SYMBOLIC) {
+            Some(branch) => names.get(branch.trim_ascii()).cloned().unwrap_or_default(),
+            None => head.trim_ascii().to_vec(),
+        };
+        let starts: Vec<&[u8]> = std::iter::once(&head).chain(names.values()).map(Vec::as_slice).collect();
+        let named: HashSet<&[u8]> = starts.iter().copied().collect();
+        let mut left: Vec<&[u8]> = wanted.iter().copied().filter(|commit| !named.contains(commit)).collect();
+        if !left.is_empty()
+            && let Some(mut history) = self.history()?
+        {
+            left = history.unreached(&starts, &left);
+        }
+        Ok(left.into_iter().map(<[u8]>::to_vec).collect())
     }
 
     /// Returns the text of a ref, or its commit in `packed-refs`, before the layer.
@@ -100,25 +247,24 @@ impl<'a> Refs<'a> {
         Ok(self.git_dir.after(name)?.or_else(|| self.packed_after.get(name).cloned()))
     }
 
-    /// Reports whether a ref has a commit after the layer.
-    fn names(&self, commit: &[u8]) -> Result<bool, IoFailure> {
-        if self.packed_after.values().any(|value| value == commit) {
-            return Ok(true);
-        }
-        for name in self.git_dir.loose()? {
-            if self.git_dir.after(&name)?.is_some_and(|text| text.trim_ascii() == commit) {
-                return Ok(true);
+    /// Returns the refs after the layer with their texts. The file of a ref counts before a line of `packed-refs`.
+    fn names_after(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, IoFailure> {
+        let GitDir { tree, at, .. } = self.git_dir;
+        let top = &tree.nodes[*at].path.0;
+        let refs = join(top, b"refs");
+        let is_new = |node: &&Node| node.role == Role::Entry && node.meta.kind == EntryType::File;
+        let new = tree.nodes.iter().filter(|node| is_beneath(&node.path.0, &refs)).filter(is_new);
+        let new = new.map(|node| node.path.0[refs.len() - b"refs".len()..].to_vec());
+        let mut found = BTreeMap::new();
+        for name in new.chain(self.git_dir.loose()?).chain(self.packed_after.keys().cloned()) {
+            if is_ref(&name)
+                && !found.contains_key(&name)
+                && let Some(text) = self.after(&name)?
+            {
+                found.insert(name, text.trim_ascii().to_vec());
             }
         }
-        let GitDir { walk, tree, at, .. } = self.git_dir;
-        let refs = join(&tree.nodes[*at].path.0, b"refs");
-        for node in tree.nodes.iter().filter(|node| is_beneath(&node.path.0, &refs)) {
-            let is_file = node.role == Role::Entry && node.meta.kind == EntryType::File;
-            if is_file && self.git_dir.read(walk.upper, &node.path.0)?.is_some_and(|text| text.trim_ascii() == commit) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(found)
     }
 }
 

@@ -99,6 +99,61 @@ impl<'a> History<'a> {
         false
     }
 
+    /// Returns those of some commits that neither are among the starts nor are ancestors of one. All ids are hexadecimal. What
+    /// cannot be read leads nowhere.
+    pub(crate) fn unreached<'b>(&mut self, starts: &[&[u8]], wanted: &[&'b [u8]]) -> Vec<&'b [u8]> {
+        let mut missing: HashSet<Id> = wanted.iter().filter_map(|text| self.0.id(text)).collect();
+        let mut left: VecDeque<Id> = starts.iter().filter_map(|text| self.0.id(text)).collect();
+        let mut seen: HashSet<Id> = left.iter().cloned().collect();
+        missing.retain(|id| !seen.contains(id));
+        let most = seen.len() + MAX_NEW;
+        while let Some(id) = left.pop_front().filter(|_| !missing.is_empty() && seen.len() <= most) {
+            for further in self.former(&id).unwrap_or_default() {
+                missing.remove(&further);
+                if seen.insert(further.clone()) {
+                    left.push_back(further);
+                }
+            }
+        }
+        let is_missing = |text: &&&[u8]| self.0.id(text).is_none_or(|id| missing.contains(&id));
+        wanted.iter().filter(is_missing).copied().collect()
+    }
+
+    /// Reports whether two commits, whose ids are hexadecimal, have an ancestor in common, or one is an ancestor of the other. What
+    /// cannot be read, and histories of too many commits, count as related.
+    pub(crate) fn is_related(&mut self, one: &[u8], other: &[u8]) -> bool {
+        let (Some(one), Some(other)) = (self.0.id(one), self.0.id(other)) else { return true };
+        let mut seen = [HashSet::from([one.clone()]), HashSet::from([other.clone()])];
+        let mut left = [VecDeque::from([one]), VecDeque::from([other])];
+        loop {
+            let ids = [left[0].pop_front(), left[1].pop_front()];
+            if ids.iter().all(Option::is_none) {
+                return false;
+            }
+            for (side, id) in ids.into_iter().enumerate() {
+                let Some(id) = id else { continue };
+                if seen[1 - side].contains(&id) {
+                    return true;
+                }
+                let Some(further) = self.former(&id) else { return true };
+                left[side].extend(further.into_iter().filter(|id| seen[side].insert(id.clone())));
+            }
+            if seen[0].len() + seen[1].len() > MAX_NEW {
+                return true;
+            }
+        }
+    }
+
+    /// Returns the parents of a commit, or the object of a tag; `None` for what cannot be read or is neither.
+    fn former(&mut self, id: &Id) -> Option<Vec<Id>> {
+        let place = self.0.places(id).ok()?.first().copied()?;
+        match self.0.links(place, id).ok()? {
+            Links::Commit(_, parents) => Some(parents),
+            Links::Tag(object) => Some(vec![object]),
+            Links::Tree(_) | Links::Blob => None,
+        }
+    }
+
     /// Reports whether objects, whose ids are hexadecimal, and all that they lead to are there. Those that are not new have what
     /// they need. `is_new` gets the number of a store and the path of an object, or of the index of its pack, there.
     pub(crate) fn needs(
