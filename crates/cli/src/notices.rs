@@ -8,7 +8,7 @@ use nexus_runner::notices::{self, Notice};
 /// Tells the caller something, on one line of standard error.
 pub fn tell(text: &str) {
     let line = format!("nexus: {}\n", one_line(text));
-    // Where this cannot be written, nobody wants to know it.
+    // An error is ignored: standard error is the only place for the line.
     write_unless_closed(&mut stderr(), line.as_bytes()).ok();
 }
 

@@ -158,6 +158,6 @@ fn failed(what: &str, error: &io::Error) -> Failure {
 }
 
 fn say(text: &str) {
-    // Where this cannot be written, nobody wants to know it.
+    // An error is ignored: standard error is the only place for the line.
     io::stderr().write_all(format!("nexus: {}\n", one_line(text)).as_bytes()).ok();
 }

@@ -114,7 +114,7 @@ impl Watched {
 
 /// Marks a layer that is thrown away as gone, and returns what becomes of the changes.
 fn left_to_others(layer: &Path, run: RunId, discards: bool) -> String {
-    let so = "A signal ended nexus before it had looked at what the run changed, so there is no receipt.";
+    let so = "A signal ended nexus before it had read what the run changed, so there is no receipt.";
     let parks = format!("The next command parks the changes: nexus changes show --run {run}.");
     if !discards {
         return format!("{so} {parks}");

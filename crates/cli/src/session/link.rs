@@ -48,7 +48,7 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two attempts to connect, while too many clients wait already.
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
 
-/// Error: there is no link to the supervisor.
+/// Error: the supervisor cannot be reached.
 enum LinkError {
     /// A call failed.
     Io(io::Error),

@@ -69,7 +69,7 @@ pub fn detach(args: &RunArgs) -> u8 {
 }
 
 fn note(text: &str) {
-    // Where this cannot be written, nobody wants to know it.
+    // An error is ignored: standard error is the only place for the line.
     run::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
@@ -182,7 +182,7 @@ fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixS
     let json = args.json.then(|| json + "\n");
     let mut bytes = Vec::new();
     let made = put(&mut bytes, &Launched::Refused { exit, text, json });
-    // Whoever started it may have left: then nobody wants to know.
+    // An error is ignored: the process that started the supervisor may have ended.
     match launcher.map(|mut launcher| launcher.write_all(&bytes)) {
         Some(Ok(())) if made.is_ok() => 0,
         _ => exit,

@@ -76,7 +76,7 @@ pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
         Err(error) if is_no_room(&error) => return Ok(Parked::NoRoom { why: io(error) }),
         other => other.map_err(io)?,
     }
-    // A review reads the layer again: not being able to do so now is no reason to refuse anything.
+    // A review reads the layer again: a failure now refuses nothing.
     let parked = note.directory.open_at(note.workspace.as_path()).ok();
     let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
     if parked.is_some_and(|changes| changes.is_empty()) {

@@ -176,7 +176,7 @@ fn remove_remains(places: &StateDir) -> Result<(), String> {
         let origin = LayerOrigin::guessed(LayerMode::User, FsTime::default());
         // In use by another command, which removes it.
         let Ok(layer) = Layer::adopt(&places.layers, &run.to_string(), &origin) else { continue };
-        // One layer that cannot be read keeps nobody from the others.
+        // The others are recovered although one layer cannot be read.
         match layer.is_bare() {
             Ok(false) => {}
             Ok(true) => match layer.discard() {
@@ -236,7 +236,7 @@ fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sa
     }
     let stage = patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
     if !matches!(stage, Stage::Decided(_)) {
-        // The record goes after that: a command that was killed may have kept these files and named them to nobody.
+        // The record goes after that: a command that was killed may have kept these files without naming them.
         tell_kept(places, &run, recorded.as_ref())?;
     }
     match stage {
