@@ -68,7 +68,8 @@ impl Apply<'_> {
             let reach = if is_index(&put.path.0) {
                 history.has_each(&new_ids(&text, &self.present(put), history.id_length()))
             } else {
-                history.needs(&words(&text).collect::<Vec<_>>(), &ends, &is_new)
+                let present = if is_log(&put.path.0) { self.present(put) } else { Vec::new() };
+                history.needs(&named(&put.path.0, &text, &present), &ends, &is_new)
             };
             if reach == Reach::Broken {
                 let detail = Some(if self.keep_copies(git_dir)? { HAS_COPIES } else { GONE });
@@ -157,12 +158,27 @@ impl Apply<'_> {
     }
 }
 
+/// Returns the ids in a file of refs, or those to which the new entries of a log lead: it may alone name older stashes.
+fn named<'a>(path: &[u8], text: &'a [u8], present: &[u8]) -> Vec<&'a [u8]> {
+    if !is_log(path) {
+        return words(text).collect();
+    }
+    let known: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
+    let new = text.split(|byte| *byte == b'\n').filter(|line| !known.contains(line));
+    let ids = new.filter_map(|line| words(line).nth(1));
+    ids.filter(|id| id.iter().any(|byte| *byte != b'0')).collect()
+}
+
+fn is_log(path: &[u8]) -> bool {
+    place(path).is_some_and(|place| place.form == Form::Log)
+}
+
 /// Reports whether a file has refs that are to lead to objects.
 fn names_commits(path: &[u8]) -> bool {
     let is_former = || FORMER.contains(&fold(split(path).1).as_ref());
     place(path).is_some_and(|place| match place.form {
-        Form::Ref | Form::Packed => true,
+        Form::Ref | Form::Packed | Form::Log => true,
         Form::Head => !is_former(),
-        Form::Log | Form::Table => false,
+        Form::Table => false,
     })
 }
