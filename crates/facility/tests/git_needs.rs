@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn id(dir: &Path, what: &str) -> String {
     git(dir, &["rev-parse", what]).trim().to_owned()
@@ -192,47 +192,99 @@ fn git_op(words: &[&str]) -> Op {
     Op::Git(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// The same with a real overlay, which knows the files that the run's copies of objects were made from; without and with a kill, and
-/// with a staged file alone.
+/// Prunes as the host, once the journal of a commit is there and the commit then reached its `nth` point between two steps. Returns
+/// whether it came to that.
+fn commit_and_prune(scene: &Scene, layer: &mut Layer, nth: usize, kills: bool) -> bool {
+    let (ws, journal) = (scene.ws(), scene.path("layers/run/journal"));
+    let (count, is_reached) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let reached = Arc::clone(&is_reached);
+    layer.set_faults(Faults::default().between(Arc::new(move |_| {
+        if journal.exists() && count.fetch_add(1, Ordering::SeqCst) + 1 == nth {
+            reached.store(true, Ordering::SeqCst);
+            git(&ws, &["prune", "--expire=1.hour.ago"]);
+            if kills {
+                std::panic::panic_any("crash");
+            }
+        }
+    })));
+    let workspace = scene.workspace();
+    let done = catch_unwind(AssertUnwindSafe(|| drop(layer.commit(&workspace, &Rules::default()))));
+    let is_reached = is_reached.load(Ordering::SeqCst);
+    assert_eq!(done.is_err(), kills && is_reached);
+    is_reached
+}
+
+/// The next accept brings what a commit kept back whose objects went meanwhile. `is_here` reports whether the work of the run is in
+/// the workspace.
+fn assert_comes_later(scene: &Scene, is_here: &dyn Fn() -> bool, context: &str) -> bool {
+    recover_with(&scene.path("layers"), "run", &scene.workspace(), &Faults::default()).unwrap();
+    assert_sound(scene, context);
+    if is_here() {
+        return false;
+    }
+    let result = accept(scene, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{context}: {result:?}");
+    assert_sound(scene, context);
+    assert!(is_here(), "{context}");
+    true
+}
+
+/// The same with a real overlay, which knows the files that the run's copies of objects were made from; without and with a kill, at
+/// each step, and with a staged file alone.
 #[test]
 fn objects_that_the_host_removes_after_the_decision_come_with_the_next_accept() {
     // The last one leaves the file to an older stash, which the log of stashes alone names.
     let stashes = "add u,stash -q,commit -q --allow-empty -m x,rm -q f,stash -q";
-    for (work, wanted) in [("add u,commit -q -m of-the-run", "u/u"), ("add u", "u/u"), (stashes, "")] {
+    for (work, wanted, step) in [("add u,commit -q -m of-the-run", "u/u", 1), ("add u", "u/u", 3), (stashes, "", 9)] {
         for kills in [true, false] {
-            let scene = with_unreachable_objects(false);
-            let run: Vec<Op> = work.split(',').map(|words| git_op(&words.split(' ').collect::<Vec<_>>())).collect();
-            let mut layer = scene.layer(&run);
-            let context = format!("{work} {kills}");
-            let ws = scene.ws();
-            let host = move || drop(git(&ws, &["prune", "--expire=1.hour.ago"]));
-            let journal = scene.path("layers/run/journal");
-            let is_first = AtomicBool::new(true);
-            layer.set_faults(Faults::default().between(Arc::new(move |_| {
-                if journal.exists() && is_first.swap(false, Ordering::SeqCst) {
-                    host();
-                    if kills {
-                        std::panic::panic_any("crash");
-                    }
+            let (mut nth, mut later) = (1, 0);
+            loop {
+                let scene = with_unreachable_objects(false);
+                let mut layer = scene.layer(&git_ops(work));
+                let context = format!("{work} {kills} {nth}");
+                let is_reached = commit_and_prune(&scene, &mut layer, nth, kills);
+                drop(layer);
+                let is_here = || match wanted {
+                    "" => git(&scene.ws(), &["stash", "list"]).lines().count() == 2,
+                    _ => git(&scene.ws(), &["ls-files", wanted]) == format!("{wanted}\n"),
+                };
+                later += u32::from(assert_comes_later(&scene, &is_here, &context));
+                if !is_reached {
+                    break;
                 }
-            })));
-            let workspace = scene.workspace();
-            let done = catch_unwind(AssertUnwindSafe(|| drop(layer.commit(&workspace, &Rules::default()))));
-            assert_eq!(done.is_err(), kills, "{context}");
-            drop(layer);
-            recover_with(&scene.path("layers"), "run", &scene.workspace(), &Faults::default()).unwrap();
-            assert_sound(&scene, &context);
-            let staged = || match wanted {
-                "" => git(&scene.ws(), &["rev-parse", "-q", "--verify", "stash@{1}"]),
-                _ => git(&scene.ws(), &["ls-files", wanted]),
-            };
-            assert!(staged().is_empty() || staged().contains("fatal"), "{context}: it came without its objects");
-            let result = accept(&scene, &Rules::default());
-            assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{context}: {result:?}");
-            assert_sound(&scene, &context);
-            assert!(!staged().is_empty() && !staged().contains("fatal"), "{context}: {}", staged());
+                nth += step;
+            }
+            assert!(nth > 2 && later > 0, "{work} {kills}: {nth} {later}");
         }
     }
+}
+
+/// In a repository that borrows or fetches objects, one that is not found need not be missing, but the copies of the run stay.
+#[test]
+fn copies_of_objects_stay_also_where_the_repository_borrows_or_fetches_some() {
+    for way in ["alternates", "promisor"] {
+        for (work, kills) in [("add u,commit -q -m of-the-run", true), ("add u,commit -q -m of-the-run", false)] {
+            let scene = with_unreachable_objects(false);
+            let objects = scene.ws().join(".git/objects");
+            match way {
+                "alternates" => {
+                    let lender = scene.path("origin.git/objects");
+                    fs::write(objects.join("info/alternates"), format!("{}\n", lender.display())).unwrap();
+                }
+                _ => fs::write(objects.join("pack/pack-of-a-promise.promisor"), "").unwrap(),
+            }
+            let mut layer = scene.layer(&git_ops(work));
+            let context = format!("{way} {kills}");
+            assert!(commit_and_prune(&scene, &mut layer, 1, kills), "{context}");
+            drop(layer);
+            let is_here = || git(&scene.ws(), &["ls-files", "u/u"]) == "u/u\n";
+            assert!(assert_comes_later(&scene, &is_here, &context), "{context}: it came although its objects had gone");
+        }
+    }
+}
+
+fn git_ops(work: &str) -> Vec<Op> {
+    work.split(',').map(|words| git_op(&words.split(' ').collect::<Vec<_>>())).collect()
 }
 
 /// The host packs its commit of a branch that the run moves as well.

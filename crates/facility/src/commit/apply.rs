@@ -229,6 +229,7 @@ impl<'a> Apply<'a> {
                 Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
             }
         }
+        self.find_lost_objects()?;
         self.return_sources()?;
         self.return_units()
     }

@@ -8,7 +8,7 @@
 
 use super::problem::{Bound, Problem};
 use super::reader::{Id, Links, Reader};
-use crate::beneath::{IoFailure, Workspace};
+use crate::beneath::{IoFailure, Workspace, split};
 use std::collections::{HashSet, VecDeque};
 
 /// Commits that are followed.
@@ -240,6 +240,14 @@ impl<'a> History<'a> {
             }
         }
         if self.0.is_whole() { reach(&all) } else { Reach::Unknown }
+    }
+
+    /// Reports whether the object is there that a file of this path would hold. Of a pack, and of what cannot be read, it is not
+    /// known.
+    pub(crate) fn has_file_of(&self, path: &[u8]) -> bool {
+        let (parent, name) = split(path);
+        let id = self.0.id(&[split(parent).1, name].concat());
+        id.is_some_and(|id| self.0.places(&id).is_ok_and(|places| !places.is_empty()))
     }
 
     /// Reports whether an object, whose id is hexadecimal, is there and is not a commit.

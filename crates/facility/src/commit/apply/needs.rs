@@ -4,17 +4,22 @@
 //! before a commit that was killed goes on, the refs of the run would lead to nothing:
 //!
 //! ```text
-//!  first member of a git unit ──▶ each new ref: tree, files and parents of what the commit brought; each new file of an index
-//!       ├─ all there ──▶ the unit comes
-//!       └─ one is missing ──▶ the unit is kept back, and the layer keeps its own copies of objects: the next accept brings both
+//!  first member of a git unit, and after the last step:
+//!   each new ref: tree, files and parents of what the commit brought; each new file of an index
+//!       ├─ all there ──▶ the unit comes, or stays
+//!       ├─ one is missing ──▶ the unit is kept back, or goes back, and the layer keeps its own copies of objects: the next
+//!       │                     accept brings both
+//!       └─ not known ──▶ the same where the workspace lost an object of which the layer has a copy
 //! ```
+//! Nothing is known of a repository that borrows or fetches objects, and of too many new ones. One that is accepted as a whole
+//! comes whatever it needs.
 
 use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
 use crate::changes::Outside;
 use crate::commit::journal::{JOURNAL, KeptBack};
 use crate::commit::ops::{Op, Origin, Put};
-use crate::commit::units::{Cause, Member};
+use crate::commit::units::{Cause, Member, State};
 use crate::facts::{Version, read_small};
 use crate::fold::fold;
 use crate::git_index::id_lengths;
@@ -30,7 +35,7 @@ use crate::reads::Reads;
 use crate::shallow::words;
 use crate::waiting_refs::commits::{Form, place};
 use nexus_model::ByteText;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
 /// Says why a ref is kept back.
@@ -41,20 +46,31 @@ const HAS_COPIES: &str =
 const FORMER: &[&[u8]] = &[b"orig_head", b"fetch_head", b"rebase_head"];
 
 impl Apply<'_> {
+    /// Breaks the git units whose objects went while their steps were carried out.
+    pub(super) fn find_lost_objects(&mut self) -> Result<(), IoFailure> {
+        let whole = self.units.all().iter().filter(|unit| unit.state == State::Whole);
+        let with_git = whole.filter_map(|unit| Some((unit.git_dir.clone()?, unit.members.clone())));
+        for (git_dir, members) in with_git.collect::<Vec<_>>() {
+            if let Some(cause) = self.lost_objects(&git_dir, &members)? {
+                self.units.set(cause.step, State::Broken(cause));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the first step of a git unit that leads to an object which is not there.
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
         let is_of = |op: &Op, names: &dyn Fn(&[u8]) -> bool| matches!(op, Op::Put(put) if names(&put.path.0));
         let is_one = |op: &Op| is_of(op, &names_commits) || is_of(op, &is_index);
         let is_whole = self.journal.header.whole.iter().any(|one| one.0 == git_dir);
-        if is_whole || !members.iter().any(|(_, op)| is_one(op)) || !has_objects(self.base, git_dir)? {
+        if !members.iter().any(|(_, op)| is_one(op)) || !has_objects(self.base, git_dir)? {
             return Ok(None);
         }
         let brought = self.brought_objects(git_dir)?;
         let shallow = self.base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow"));
         let shallow = shallow.ok().flatten().unwrap_or_default();
         let ends: HashSet<&[u8]> = words(&shallow).collect();
-        // What cannot be read says nothing.
-        let Ok(Some(mut history)) = History::of(&[(self.base, git_dir)], id_lengths, true) else { return Ok(None) };
+        let mut history = History::of(&[(self.base, git_dir)], id_lengths, true).ok().flatten();
         let is_new = |_: usize, path: &[u8]| {
             let mut at = path;
             while !at.is_empty() && !brought.contains(at) {
@@ -62,8 +78,12 @@ impl Apply<'_> {
             }
             !at.is_empty()
         };
+        let mut unknown = None;
         for (number, op) in members.iter().filter(|(_, op)| is_one(op)) {
-            let Op::Put(put) = op else { continue };
+            let (Op::Put(put), Some(history), false) = (op, &mut history, is_whole) else {
+                unknown = unknown.or(Some(*number));
+                continue;
+            };
             let text = self.text_of(put);
             let reach = if is_index(&put.path.0) {
                 history.has_each(&new_ids(&text, &self.present(put), history.id_length()))
@@ -71,12 +91,35 @@ impl Apply<'_> {
                 let present = if is_log(&put.path.0) { self.present(put) } else { Vec::new() };
                 history.needs(&named(&put.path.0, &text, &present), &ends, &is_new)
             };
-            if reach == Reach::Broken {
-                let detail = Some(if self.keep_copies(git_dir)? { HAS_COPIES } else { GONE });
-                return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail }));
+            match reach {
+                Reach::Whole => {}
+                Reach::Unknown => unknown = unknown.or(Some(*number)),
+                Reach::Broken => {
+                    let copies = self.copies(git_dir)?;
+                    let detail = Some(if copies.is_empty() { GONE } else { HAS_COPIES });
+                    self.keep_copies(copies);
+                    return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail }));
+                }
             }
         }
-        Ok(None)
+        let Some(step) = unknown else { return Ok(None) };
+        let copies = self.copies(git_dir)?;
+        if !self.is_any_gone(&copies, history.as_ref()) {
+            return Ok(None);
+        }
+        self.keep_copies(copies);
+        Ok(Some(Cause { step, outside: Outside::Blocked, detail: Some(HAS_COPIES) }))
+    }
+
+    /// Reports whether the workspace has one of these objects or packs no more. What cannot be read counts as gone.
+    fn is_any_gone(&self, copies: &[Vec<u8>], history: Option<&History<'_>>) -> bool {
+        let is_there = |path: &Vec<u8>| match self.base.stat(path) {
+            Ok(Some(_)) => true,
+            Ok(None) if path.ends_with(b".idx") || path.ends_with(b".rev") => true,
+            Ok(None) => history.is_some_and(|history| history.has_file_of(path)),
+            Err(_) => false,
+        };
+        !copies.iter().all(is_there)
     }
 
     /// Reads the file of the workspace in whose place a step is about to bring another one. It is empty where there is none.
@@ -136,9 +179,9 @@ impl Apply<'_> {
         Vec::new()
     }
 
-    /// Keeps the objects in the layer that were left out, since the workspace had them. Returns whether there are any.
-    fn keep_copies(&mut self, git_dir: &[u8]) -> Result<bool, IoFailure> {
-        let before = self.kept.len();
+    /// Returns the objects that the layer still has since the workspace had them.
+    fn copies(&self, git_dir: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
+        let mut found = Vec::new();
         let mut left = vec![join(git_dir, b"objects")];
         while let Some(path) = left.pop() {
             let Ok(dir) = self.upper.readable_dir(&path) else { continue };
@@ -146,15 +189,28 @@ impl Apply<'_> {
                 let at = join(&path, &name);
                 match stat_if_there(dir.as_fd(), &name).doing("look at", &at)?.map(|meta| meta.kind) {
                     Some(EntryType::Directory) => left.push(at),
-                    Some(EntryType::File) if is_shaped(&at) => {
-                        let (in_layer, subtree, arrived) = (true, false, true);
-                        self.kept.push(KeptBack { path: ByteText(at), conflict: None, in_layer, subtree, arrived });
-                    }
+                    Some(EntryType::File) if is_shaped(&at) => found.push(at),
                     _ => {}
                 }
             }
         }
-        Ok(self.kept.len() > before)
+        let waiting: HashMap<&[u8], bool> =
+            self.journal.header.keep.iter().map(|one| (one.path.0.as_slice(), one.subtree)).collect();
+        found.retain(|path| {
+            let mut at = path.as_slice();
+            let mut waits = waiting.contains_key(at);
+            while !waits && !at.is_empty() {
+                at = split(at).0;
+                waits = waiting.get(at).copied().unwrap_or_default();
+            }
+            !waits
+        });
+        Ok(found)
+    }
+
+    fn keep_copies(&mut self, copies: Vec<Vec<u8>>) {
+        let kept = |path| KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: true };
+        self.kept.extend(copies.into_iter().map(|path| kept(ByteText(path))));
     }
 }
 

@@ -134,7 +134,15 @@ impl Apply<'_> {
                     Op::Put(put) => self.return_put(put),
                     Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(None),
                 };
-                if let Some(kept) = kept.doing("put back", &path.0)? {
+                if let Some(mut kept) = kept.doing("put back", &path.0)? {
+                    if let State::Broken(cause) = unit.state
+                        && cause.step == *at
+                        && kept.conflict.is_none()
+                    {
+                        // It had come before the reason was found.
+                        let detail = cause.detail.map(str::to_owned);
+                        kept.conflict = Some(Conflict { detail, ..Conflict::new(path.clone(), cause.outside) });
+                    }
                     self.kept_paths.insert(kept.path.0.clone());
                     self.kept.push(kept);
                 }
