@@ -12,7 +12,7 @@ mod sqlite;
 use common::Scene;
 use nexus_facility::commit::roll_back::roll_back;
 use nexus_facility::{Committed, Faults, Layer, LayerMode, Rules};
-use repository::{cloned_scene, git, run_with};
+use repository::{cloned_scene, git, packed_and_committed, run_with};
 use sqlite::sql;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,19 +55,7 @@ fn found(scene: &Scene, layer: Layer, find: impl Fn(&Path) -> Option<String> + S
 
 /// A clone with packed refs and others, and a run that commits and packs all of them.
 fn packed() -> (Scene, Layer) {
-    let scene = cloned_scene();
-    git(&scene.ws(), &["tag", "old-tag"]);
-    git(&scene.ws(), &["pack-refs", "--all"]);
-    git(&scene.ws(), &["branch", "feat"]);
-    fs::write(scene.ws().join("f"), "2").unwrap();
-    git(&scene.ws(), &["commit", "-q", "-a", "-m", "2"]);
-    let layer = run_with(&scene, |upper| {
-        fs::write(upper.join("g"), "of the run").unwrap();
-        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], &["pack-refs", "--all"]] {
-            git(upper, work);
-        }
-    });
-    (scene, layer)
+    packed_and_committed(&["pack-refs", "--all"])
 }
 
 /// Reports whether a ref has a commit.

@@ -14,7 +14,7 @@ use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
 use nexus_facility::faults::Comparison;
 use nexus_facility::{Faults, Layer, LayerMode, Rules, recover};
-use repository::{accept, cloned_scene, git, named, parked, run_with};
+use repository::{accept, git, named, packed_and_committed, parked, run_with};
 use sqlite::sql;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -154,19 +154,7 @@ fn a_database_and_its_log_stay_together_on_a_way_back_that_was_killed() {
 
 /// A run that commits and packs its refs.
 fn packed() -> (Scene, Layer) {
-    let scene = cloned_scene();
-    git(&scene.ws(), &["tag", "old-tag"]);
-    git(&scene.ws(), &["pack-refs", "--all"]);
-    git(&scene.ws(), &["branch", "feat"]);
-    fs::write(scene.ws().join("f"), "2").unwrap();
-    git(&scene.ws(), &["commit", "-q", "-a", "-m", "2"]);
-    let layer = run_with(&scene, |upper| {
-        fs::write(upper.join("g"), "of the run").unwrap();
-        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], &["gc", "-q"]] {
-            git(upper, work);
-        }
-    });
-    (scene, layer)
+    packed_and_committed(&["gc", "-q"])
 }
 
 /// Kills a commit at each call, lets the host act, and goes on.

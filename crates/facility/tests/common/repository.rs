@@ -107,3 +107,20 @@ pub fn waits_after(work: &[&[&str]]) -> Vec<String> {
     assert!(result.conflicts.is_empty(), "{work:?}: {result:?}");
     parked(&result)
 }
+
+/// A clone with packed refs and others, and a run that commits a file and then packs its refs with `last`.
+pub fn packed_and_committed(last: &[&str]) -> (Scene, Layer) {
+    let scene = cloned_scene();
+    git(&scene.ws(), &["tag", "old-tag"]);
+    git(&scene.ws(), &["pack-refs", "--all"]);
+    git(&scene.ws(), &["branch", "feat"]);
+    std::fs::write(scene.ws().join("f"), "2").unwrap();
+    git(&scene.ws(), &["commit", "-q", "-a", "-m", "2"]);
+    let layer = run_with(&scene, |upper| {
+        std::fs::write(upper.join("g"), "of the run").unwrap();
+        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], last] {
+            git(upper, work);
+        }
+    });
+    (scene, layer)
+}

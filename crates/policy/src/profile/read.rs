@@ -216,7 +216,7 @@ fn protected_name(text: &str) -> Result<(), String> {
 pub(super) fn profile_name(text: &str) -> Result<(), String> {
     let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || text.len() > 64 || text.starts_with('.') || !text.chars().all(sound) {
-        return Err(format!("{text:?} is no name of a profile: write letters, digits, -, _ and ."));
+        return Err(format!("{text:?} cannot be the name of a profile: write letters, digits, -, _ and ."));
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ fn variable(text: &str) -> Result<(), String> {
     if text.chars().next().is_some_and(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit()) {
         return Ok(());
     }
-    Err(format!("{text:?} is no name of a variable: write letters, digits and _"))
+    Err(format!("{text:?} cannot be the name of a variable: write letters, digits and _"))
 }
 
 fn host_path(text: &str) -> Result<(), String> {
