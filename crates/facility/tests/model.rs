@@ -5,105 +5,60 @@
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 mod common;
+#[path = "model/hostile.rs"]
+mod hostile;
 
-use common::{Op, Scene, b, leased};
+use common::{Op, Scene, b, settled_lease};
+use hostile::{Act, Hostile, allow, tokens};
 use nexus_facility::commit::recover::recover_with;
 use nexus_facility::commit::roll_back::roll_back_with;
-use nexus_facility::{Comparison, Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, abandon};
-use serde::{Deserialize, Serialize};
+use nexus_facility::{Comparison, Conflict, Faults, LayerMode, RecoverError, Recovered, Rules, Workspace, abandon};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One act of the hostile process. Paths are relative to the workspace; `text` is written nowhere else.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Act {
-    SaveByRename {
-        path: String,
-        text: String,
-    },
-    Append {
-        path: String,
-        text: String,
-    },
-    Create {
-        path: String,
-        text: String,
-    },
-    Delete {
-        path: String,
-    },
-    SwapDirectory {
-        path: String,
-        file: String,
-        text: String,
-    },
-    Chmod {
-        path: String,
-        mode: u32,
-    },
-    /// Makes a directory at a free name.
-    MakeDirectory {
-        path: String,
-        file: String,
-        text: String,
-    },
-    /// Makes a directory immutable, so that nothing can be moved into it or out of it.
-    Refuse {
-        path: String,
-    },
-    /// Takes that back.
-    Allow,
-    Finish,
+thread_local! {
+    /// What happened in the schedule that this thread plays, with the microseconds since its start.
+    static STORY: RefCell<(Option<std::time::Instant>, Vec<String>)> = const { RefCell::new((None, Vec::new())) };
 }
 
-/// What became of an act.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Report {
-    written: bool,
-    destroyed: Vec<String>,
+fn note(line: &str) {
+    STORY.with_borrow_mut(|(start, lines)| {
+        let since = start.get_or_insert_with(std::time::Instant::now).elapsed();
+        lines.push(format!("{:>8} {line}", since.as_micros()));
+    });
 }
 
-/// The texts of the form `T<number>;` in a file or in all files below a directory.
-fn tokens(path: &Path, found: &mut Vec<String>) {
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return };
-    if meta.is_dir() {
-        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-            tokens(&entry.path(), found);
+/// Takes a lease, and notes a refusal, which depends on the time as well.
+fn noted_lease(file: BorrowedFd<'_>, take: bool) -> std::io::Result<()> {
+    let done = settled_lease(file, take);
+    if let Err(error) = &done {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+        note(&format!("lease on {path:?} (take: {take}): {error}"));
+    }
+    done
+}
+
+/// Adds all files of a scene to the story of a schedule that failed, before they are removed.
+struct Witness(PathBuf);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
         }
-    } else if meta.is_file() {
-        let text = String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
-        let words = text.split_inclusive(';').filter_map(|word| word.rfind('T').map(|at| word[at..].to_owned()));
-        found.extend(words.filter(|word| word.ends_with(';')));
+        note("the entries: inode, links, mode, change of the content, change, path");
+        let words = ["-printf", "%i %n %M %T+ %C+ %P\n"];
+        let listed = Command::new("find").arg(&self.0).args(words).output().unwrap().stdout;
+        note(&String::from_utf8_lossy(&listed));
+        let texts = Command::new("grep").args(["-r", "-a", "-m", "200", ""]).arg(&self.0).output().unwrap().stdout;
+        note(&String::from_utf8_lossy(&texts));
     }
-}
-
-fn same_file(at: &Path, ino: u64, count: &mut usize) {
-    for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
-        let Ok(meta) = entry.metadata() else { continue };
-        if meta.is_dir() {
-            same_file(&entry.path(), ino, count);
-        } else {
-            *count += usize::from(std::os::unix::fs::MetadataExt::ino(&meta) == ino);
-        }
-    }
-}
-
-fn refuse(directory: &Path) {
-    if directory.is_dir() {
-        assert!(Command::new("chattr").arg("+i").arg(directory).status().unwrap().success());
-    }
-}
-
-/// Lets everything be moved again.
-fn allow(root: &Path) {
-    // Links and pipes have no such flag, which chattr(1) says.
-    Command::new("chattr").args(["-R", "-i"]).arg(root).stderr(Stdio::null()).status().unwrap();
 }
 
 /// Lets a directory be removed at the end of a test.
@@ -112,171 +67,6 @@ struct Mutable(PathBuf);
 impl Drop for Mutable {
     fn drop(&mut self) {
         allow(&self.0);
-    }
-}
-
-fn act(root: &Path, act: &Act, number: u64, late: &mut Vec<std::thread::JoinHandle<()>>) -> Report {
-    let mut report = Report::default();
-    let at = |path: &str| root.join(path);
-    // Names outside of the workspace (overlay's index, a slot of the commit) are no names for this process.
-    let names = |path: &Path| {
-        let mut count = 0;
-        same_file(root, std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(path).unwrap()), &mut count);
-        count
-    };
-    match act {
-        Act::SaveByRename { path, text } => {
-            let temp = at(&format!(".saving-{number}"));
-            if std::fs::write(&temp, text).is_err() {
-                return report;
-            }
-            let mut old = Vec::new();
-            if at(path).is_file() && names(&at(path)) == 1 {
-                tokens(&at(path), &mut old);
-            }
-            if std::fs::rename(&temp, at(path)).is_ok() {
-                report = Report { written: true, destroyed: old };
-            } else {
-                std::fs::remove_file(&temp).ok();
-            }
-        }
-        Act::Append { path, text } => {
-            let open = |flags| std::fs::File::options().append(true).custom_flags(flags).open(at(path));
-            match open(0o4000) {
-                Ok(mut file) => {
-                    report.written = file.write_all(text.as_bytes()).is_ok();
-                }
-                // Somebody holds a lease: this process waits as any other would.
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    let (path, text) = (at(path), text.clone());
-                    report.written = true;
-                    late.push(std::thread::spawn(move || {
-                        let open = || std::fs::File::options().append(true).create(true).open(&path);
-                        // Only until the directory takes it again.
-                        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-                        let mut file = loop {
-                            match open() {
-                                Err(error) if std::time::Instant::now() > deadline => panic!("{error}"),
-                                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
-                                Ok(file) => break file,
-                            }
-                        };
-                        file.write_all(text.as_bytes()).unwrap();
-                    }));
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                }
-                Err(_) => {}
-            }
-        }
-        Act::Create { path, text } => {
-            let file = std::fs::File::options().write(true).create_new(true).open(at(path));
-            report.written = file.is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok());
-        }
-        Act::Delete { path } => {
-            if at(path).is_dir() {
-                tokens(&at(path), &mut report.destroyed);
-                std::fs::remove_dir_all(at(path)).ok();
-            } else if at(path).is_file() {
-                if names(&at(path)) == 1 {
-                    tokens(&at(path), &mut report.destroyed);
-                }
-                std::fs::remove_file(at(path)).ok();
-            }
-        }
-        Act::SwapDirectory { path, file, text } => {
-            if at(path).is_dir() && std::fs::rename(at(path), at(&format!("{path}.away-{number}"))).is_ok() {
-                let made = std::fs::create_dir(at(path)).and_then(|()| std::fs::write(at(path).join(file), text));
-                report.written = made.is_ok();
-            }
-        }
-        Act::Chmod { path, mode } => {
-            use std::os::unix::fs::PermissionsExt;
-            std::fs::set_permissions(at(path), std::fs::Permissions::from_mode(*mode)).ok();
-        }
-        Act::MakeDirectory { path, file, text } => {
-            let made = std::fs::create_dir(at(path)).and_then(|()| std::fs::write(at(path).join(file), text));
-            report.written = made.is_ok();
-        }
-        Act::Refuse { path } => refuse(&at(path)),
-        Act::Allow => allow(root),
-        Act::Finish => late.drain(..).for_each(|thread| thread.join().unwrap()),
-    }
-    report
-}
-
-#[test]
-#[ignore = "the child of the other tests"]
-fn child_is_hostile() {
-    let root = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
-    let mut late = Vec::new();
-    println!("\nready");
-    for (number, line) in std::io::stdin().lock().lines().enumerate() {
-        let next: Act = serde_json::from_str(&line.unwrap()).unwrap();
-        let report = act(&root, &next, number as u64, &mut late);
-        println!("\n@{}", serde_json::to_string(&report).unwrap());
-    }
-}
-
-struct Hostile {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    written: BTreeSet<String>,
-    destroyed: BTreeSet<String>,
-    /// It made a directory immutable, which may stop a commit.
-    refused: bool,
-    log: Vec<String>,
-}
-
-impl Hostile {
-    fn start(root: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_is_hostile", "--ignored", "--nocapture", "--test-threads=1"])
-            .env("NEXUS_TEST_ORDER", root)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let (written, destroyed, log) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let mut hostile = Self { child, input, output, written, destroyed, refused: false, log };
-        while !hostile.line().starts_with("ready") {}
-        hostile
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "the hostile process ended");
-        line
-    }
-
-    fn act(&mut self, at: u64, next: &Act) {
-        writeln!(self.input, "{}", serde_json::to_string(next).unwrap()).unwrap();
-        let report: Report = loop {
-            if let Some(text) = self.line().strip_prefix('@') {
-                break serde_json::from_str(text).unwrap();
-            }
-        };
-        self.log.push(format!("{at}: {next:?} -> {report:?}"));
-        if let Act::SaveByRename { text, .. }
-        | Act::Append { text, .. }
-        | Act::Create { text, .. }
-        | Act::SwapDirectory { text, .. }
-        | Act::MakeDirectory { text, .. } = next
-            && report.written
-        {
-            self.written.insert(text.clone());
-        }
-        self.destroyed.extend(report.destroyed);
-        self.refused |= matches!(next, Act::Refuse { .. });
-    }
-}
-
-impl Drop for Hostile {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 
@@ -419,16 +209,29 @@ fn next_act(random: &mut Random, number: u64, wider: bool) -> Act {
 /// A way to end a commit that a crash interrupted. Returns the conflicts that it names.
 type Way<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
 
-/// Plays one schedule. Returns the numbers of the calls before which the process acted, and how many calls there were.
+/// Plays one schedule, and notes the numbers of the calls before which the process acted. Returns how many calls there were.
+/// A failure has the whole story: a part of it depends on the time, so that the seed alone may not repeat it.
 fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u64 {
+    STORY.take();
+    let played = catch_unwind(AssertUnwindSafe(|| play_seed(seed, hits, left_out)));
+    played.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("another panic");
+        panic!("schedule {seed} failed: {text}\n{}\nend of schedule {seed}", STORY.take().1.join("\n"))
+    })
+}
+
+fn play_seed(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u64 {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mode = if seed.is_multiple_of(3) { LayerMode::User } else { LayerMode::Root };
     let scene = Scene::one_of_many(mode, &base());
     let (ops, mut wrote) = run(mode);
     wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()));
     let _mutable = Mutable(scene.ws());
+    let _witness = Witness(scene.dir.path().to_owned());
+    note(&format!("seed {seed}, {mode:?}, in {}", scene.dir.path().display()));
     let mut layer = Some(scene.layer(&ops));
-    let hostile = Arc::new(Mutex::new(Hostile::start(&scene.ws())));
+    let hostile = Arc::new(Mutex::new(Hostile::start(&scene)));
     let crash_at = if seed % 4 == 1 { 40 + random.below(160) } else { u64::MAX };
     let (crash_at, second_crash) = match seed {
         WIDER.. => {
@@ -453,25 +256,29 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
                 }
             }
             if at == crash_at && !crashed.swap(true, Ordering::SeqCst) {
+                note(&format!("call {at}: crash"));
                 std::panic::panic_any("crash");
             }
             if at == second_crash {
+                note(&format!("call {at}: crash"));
                 std::panic::panic_any("crash");
             }
         }
     };
     let mut faults = Faults::default().between(Arc::new(between)).without_comparisons(left_out);
     if seed % 5 == 2 || (seed >= WIDER && seed.is_multiple_of(2)) {
+        note("without the flags of renameat2(2)");
         faults = faults.without_rename_flags();
     }
     layer.as_mut().unwrap().set_faults(faults.clone());
-    let workspace = leased(&scene);
+    let workspace = Workspace::open(&scene.ws()).unwrap().with_leases(noted_lease);
     let mut conflicts: Vec<Conflict> = Vec::new();
     let done = catch_unwind(AssertUnwindSafe(|| layer.as_ref().unwrap().commit(&workspace, &Rules::default())));
+    note(&format!("the commit ended after {} calls: {done:?}", calls.load(Ordering::SeqCst)));
     match done {
         Ok(Ok(result)) => conflicts.extend(result.conflicts),
         Ok(Err(error)) if !hostile.lock().unwrap().refused => {
-            panic!("seed {seed}: {error:?}\n{}", hostile.lock().unwrap().log.join("\n"))
+            panic!("the commit failed: {error:?}")
         }
         Ok(Err(_)) | Err(_) => {
             layer.take();
@@ -495,7 +302,7 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
                 // What the hostile process refuses may stop it until that process allows it again.
                 let ended = way(&faults).or_else(|error| {
                     let mut hostile = hostile.lock().unwrap();
-                    assert!(hostile.refused, "seed {seed}: {error:?}\n{}", hostile.log.join("\n"));
+                    assert!(hostile.refused, "the way of ending it failed: {error:?}");
                     hostile.act(0, &Act::Allow);
                     drop(hostile);
                     way(&Faults::default().without_comparisons(left_out))
@@ -504,7 +311,9 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
             };
             // A commit that was refused has met no crash yet, so that both may come here.
             for try_ in 1.. {
-                match catch_unwind(AssertUnwindSafe(|| way(seed >> try_))) {
+                let ended = catch_unwind(AssertUnwindSafe(|| way(seed >> try_)));
+                note(&format!("try {try_} ended after {} calls: {ended:?}", calls.load(Ordering::SeqCst)));
+                match ended {
                     Ok(more) => {
                         conflicts.extend(more);
                         break;
@@ -522,13 +331,8 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
     tokens(&scene.ws(), &mut found);
     tokens(&scene.path("layers"), &mut found);
     let found: BTreeSet<String> = found.into_iter().collect();
-    let story = || {
-        let listed = Command::new("find").arg(scene.dir.path()).args(["-type", "f", "-printf", "%P %i\\n"]).output();
-        let listed = String::from_utf8_lossy(&listed.unwrap().stdout).into_owned();
-        format!("seed {seed} {mode:?}: {conflicts:?}\n{}\n{listed}", hostile.log.join("\n"))
-    };
     for text in hostile.written.iter().chain(&wrote).filter(|text| !hostile.destroyed.contains(*text)) {
-        assert!(found.contains(text), "{text} is lost. {}", story());
+        assert!(found.contains(text), "{text} is lost");
     }
     drop(layer);
     // What only the layer has of the run goes with a reject. What the user had stays.
@@ -538,21 +342,16 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
     tokens(&scene.path("layers"), &mut found);
     let of_others = hostile.written.iter().map(String::as_str).chain(OF_THE_USER.map(|(_, text)| text));
     for text in of_others.filter(|text| !hostile.destroyed.contains(*text)) {
-        assert!(found.iter().any(|one| one == text), "{text} is lost at a reject. {}", story());
+        assert!(found.iter().any(|one| one == text), "{text} is lost at a reject");
     }
     let mut beside = Vec::new();
-    leftovers(&scene.ws(), &scene.ws(), &mut beside, &story);
+    leftovers(&scene.ws(), &scene.ws(), &mut beside);
     let named: BTreeSet<PathBuf> =
         conflicts.iter().filter_map(|one| one.beside.as_ref()).map(|path| path.as_path().to_owned()).collect();
     for path in &beside {
         // A directory that was swapped meanwhile may have carried it elsewhere.
         let name = path.file_name().unwrap();
-        assert!(
-            named.iter().any(|one| one.file_name().unwrap() == name),
-            "{} is not named. {}",
-            path.display(),
-            story()
-        );
+        assert!(named.iter().any(|one| one.file_name().unwrap() == name), "{} is not named", path.display());
     }
     let (_, seen) = &*random.lock().unwrap();
     for at in seen {
@@ -562,15 +361,15 @@ fn play(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) -> u6
 }
 
 /// Collects versions that were put beside a path. Names of an unfinished commit must not be left.
-fn leftovers(root: &Path, at: &Path, beside: &mut Vec<PathBuf>, story: &dyn Fn() -> String) {
+fn leftovers(root: &Path, at: &Path, beside: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(at).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().to_string_lossy().into_owned();
-        assert!(!name.contains(".nexus-tmp") && !name.contains(".nexus-side"), "{name} is left. {}", story());
+        assert!(!name.contains(".nexus-tmp") && !name.contains(".nexus-side"), "{name} is left");
         if name.contains(".nexus-conflict-") {
             beside.push(entry.path().strip_prefix(root).unwrap().to_owned());
         } else if entry.file_type().unwrap().is_dir() {
-            leftovers(root, &entry.path(), beside, story);
+            leftovers(root, &entry.path(), beside);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::inside::Inside;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
-use crate::commit::writers::{Writers, writers};
+use crate::commit::writers::{Compared, compare};
 use crate::meta::{EntryType, Meta};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -18,7 +18,8 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 /// Reports whether the entry at `at`, which `put` brought as `new` and which is `now`, is unchanged, and no process writes to it.
-/// `made` says that it is a directory that was made for the commit, and none of the workspace that was renamed.
+/// A file is compared again under a lease, since `now` is from before it. `made` says that it is a directory that was made for the
+/// commit, and none of the workspace that was renamed.
 pub(crate) fn is_as_put(
     put: &Put,
     made: bool,
@@ -30,7 +31,7 @@ pub(crate) fn is_as_put(
         return Ok(false);
     }
     match new.kind {
-        EntryType::File => Ok(!matches!(writers(leases, at.dir, at.name), Writers::Some)),
+        EntryType::File => Ok(compare(leases, at.dir, at.name, new)? == Compared::Same),
         EntryType::Directory => {
             let dir = rustix::fs::openat(
                 at.dir,

@@ -9,7 +9,7 @@ use crate::commit::calls::Spot;
 use crate::commit::journal::{JOURNAL, Journal, SLOTS};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
-use crate::commit::writers::{Writers, writers};
+use crate::commit::writers::{Compared, compare};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, Meta, stat_if_there};
 use nexus_model::ByteText;
@@ -133,7 +133,7 @@ fn is_ours(tree: &Workspace, name: &[u8], meta: &Meta, made: Option<Seen>, rooms
     let Some(made) = made.filter(|made| made.is_same_version(meta)) else { return Ok(false) };
     match made.kind {
         EntryType::Directory => is_empty(crate::remove::readable_by_force(tree, name)?.as_fd()),
-        EntryType::File => Ok(!matches!(writers(rooms.base.leases(), tree.fd(), name), Writers::Some)),
+        EntryType::File => Ok(compare(rooms.base.leases(), tree.fd(), name, &made)? == Compared::Same),
         _ => Ok(true),
     }
 }

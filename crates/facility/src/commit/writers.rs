@@ -7,7 +7,8 @@
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::ops::Op;
-use crate::meta::{EntryType, Meta, stat};
+use crate::commit::seen::Seen;
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -56,6 +57,30 @@ pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8])
         Err(error) if is_again(&error) => Writers::Some,
         Err(_) => Writers::Unknown,
     }
+}
+
+/// Answer whether a file is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// It is, and no process that can be seen writes to it.
+    Same,
+    /// It has other content, or another entry has its name.
+    Changed,
+    /// A process has it open for writing.
+    Written,
+}
+
+/// Compares the regular file `name` in `dir` with the version `old`.
+///
+/// The lease comes first, and the attributes are read while it is held: attributes from before it do not show what a
+/// process wrote that closed the file a moment before the lease.
+pub(crate) fn compare(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], old: &Seen) -> io::Result<Compared> {
+    let now = match writers(call, dir, name) {
+        Writers::Some => return Ok(Compared::Written),
+        Writers::None(lease) => Some(lease.meta()?),
+        Writers::Unknown => stat_if_there(dir, name)?,
+    };
+    Ok(if now.is_some_and(|now| old.is_same_version(&now)) { Compared::Same } else { Compared::Changed })
 }
 
 /// Looks for files that a commit would replace or delete and that a process has open for writing.

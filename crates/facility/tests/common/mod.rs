@@ -51,7 +51,7 @@ pub fn leased(scene: &Scene) -> Workspace {
 
 /// Takes a lease. Between fork and exec, a child that another test of this process starts has every open file of this process,
 /// so that a lease is refused for a moment.
-fn settled_lease(file: BorrowedFd<'_>, take: bool) -> std::io::Result<()> {
+pub fn settled_lease(file: BorrowedFd<'_>, take: bool) -> std::io::Result<()> {
     for _ in 0..5 {
         match nexus_jail::lease::read_lease(file, take) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {

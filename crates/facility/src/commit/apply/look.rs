@@ -7,7 +7,7 @@ use crate::changes::Outside;
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
-use crate::commit::writers::{Writers, writers};
+use crate::commit::writers::{Compared, Writers, compare, writers};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
@@ -143,9 +143,10 @@ impl Apply<'_> {
             EntryType::File if !leased => {
                 let (parent, name) = split(path);
                 let dir = tree.dir(parent)?;
-                Ok(match writers(self.base.leases(), dir.as_fd(), name) {
-                    Writers::Some => Quiet::Written,
-                    Writers::None(_) | Writers::Unknown => Quiet::Yes,
+                Ok(match compare(self.base.leases(), dir.as_fd(), name, old)? {
+                    Compared::Same => Quiet::Yes,
+                    Compared::Changed => Quiet::No,
+                    Compared::Written => Quiet::Written,
                 })
             }
             _ => Ok(Quiet::Yes),
