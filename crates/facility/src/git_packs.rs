@@ -15,6 +15,7 @@
 //! A repository that is new as a whole is not verified: the user has no commit there. A directory of objects from which repositories
 //! borrow ([`store`]) is treated like a repository.
 
+pub(crate) mod built;
 mod delta;
 pub(crate) mod history;
 pub(crate) mod index_file;

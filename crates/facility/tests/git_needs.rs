@@ -287,39 +287,83 @@ fn git_ops(work: &str) -> Vec<Op> {
     work.split(',').map(|words| git_op(&words.split(' ').collect::<Vec<_>>())).collect()
 }
 
-/// The host packs its commit of a branch that the run moves as well.
+/// A clone in which `topic` is checked out, without logs, and packed: it leads to `main`, and `side` and `later` lead to it.
+fn scene_with_topic() -> Scene {
+    let scene = cloned_scene();
+    let ws = scene.ws();
+    git(&ws, &["config", "core.logAllRefUpdates", "false"]);
+    fs::remove_dir_all(ws.join(".git/logs")).unwrap();
+    for branch in ["topic", "side"] {
+        git(&ws, &["checkout", "-q", "-b", branch]);
+        git(&ws, &["commit", "-q", "--allow-empty", "-m", branch]);
+    }
+    git(&ws, &["branch", "later"]);
+    git(&ws, &["checkout", "-q", "topic"]);
+    git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the host"]);
+    git(&ws, &["branch", "-M", "host"]);
+    git(&ws, &["checkout", "-q", "-b", "topic", "side~"]);
+    git(&ws, &["pack-refs", "--all"]);
+    scene
+}
+
+/// The host packs its value of a branch that the run moves as well.
 #[test]
 fn a_ref_of_a_run_hides_no_commit_that_the_host_packed_meanwhile() {
-    // What the host does after the run, and whether the branch of the run comes.
-    let hosts: [(&[&[&str]], bool); 4] = [
-        (&[&["branch", "-f", "topic", "side"], &["pack-refs", "--all"]], false),
-        (&[&["branch", "-f", "topic", "main"], &["pack-refs", "--all"]], true),
-        (&[&["pack-refs", "--all"]], true),
-        (&[&["tag", "new"], &["pack-refs", "--all"]], true),
+    let work = git_op(&["commit", "-q", "--allow-empty", "-m", "of the run"]);
+    let logged = |words: &[&str]| git_op(&[&["-c", "core.logAllRefUpdates=true"], words].concat());
+    let logged_work = logged(&["commit", "-q", "--allow-empty", "-m", "of the run"]);
+    let forward = ["update-ref", "refs/heads/topic", "later"];
+    let new = ["update-ref", "refs/heads/new", "later"];
+    let deep = ["update-ref", "refs/heads/a/new", "later"];
+    let pack: &[&str] = &["pack-refs", "--all"];
+    let set = |branch, to| vec!["branch", "-f", branch, to];
+    let set_topic = |to| vec!["update-ref", "refs/heads/topic", to];
+    // What the run and the host do, and whether the branch of the run comes.
+    let scenes = [
+        // What the host did to other refs, or twice, is no change of this one.
+        (&work, vec![], true),
+        (&work, set_topic("topic"), true),
+        (&work, vec!["tag", "v1"], true),
+        (&logged_work, vec![], true),
+        (&logged_work, vec!["tag", "v1"], true),
+        (&logged(&forward), vec![], true),
+        // A commit of the host that no name would lead to.
+        (&work, set_topic("host"), false),
+        (&logged_work, set_topic("host"), false),
+        (&logged(&forward), set_topic("host"), false),
+        // The run has it among its ancestors, and the host has set the branch back or made it.
+        (&work, set_topic("main"), false),
+        (&logged_work, set_topic("main"), false),
+        (&logged(&forward), set_topic("main"), false),
+        (&git_op(&forward), set_topic("main"), false),
+        (&logged(&new), set("new", "topic"), false),
+        (&git_op(&new), set("new", "topic"), false),
+        // git puts such a ref into a directory of its own.
+        (&logged(&deep), set("a/new", "topic"), false),
+        (&git_op(&deep), set("a/new", "topic"), false),
+        // Both made the same of it.
+        (&git_op(&forward), set_topic("later"), true),
+        (&git_op(&new), set("new", "later"), true),
+        (&git_op(&deep), set("a/new", "later"), true),
     ];
-    for (host, comes) in hosts {
-        let scene = cloned_scene();
+    for (run, host, comes) in scenes {
+        let scene = scene_with_topic();
         let ws = scene.ws();
-        git(&ws, &["config", "core.logAllRefUpdates", "false"]);
-        git(&ws, &["branch", "topic"]);
-        git(&ws, &["checkout", "-q", "-b", "side"]);
-        git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the host"]);
-        git(&ws, &["checkout", "-q", "main"]);
-        git(&ws, &["pack-refs", "--all"]);
-        let commit = git(&ws, &["commit-tree", "-p", "main", "-m", "of the run", "main^{tree}"]);
-        let layer = scene.layer(&[git_op(&["update-ref", "refs/heads/topic", commit.trim()])]);
-        for work in host {
-            git(&ws, work);
+        let branch = ["new", "a/new"].into_iter().find(|one| host.contains(one)).unwrap_or("topic");
+        let layer = scene.layer(std::slice::from_ref(run));
+        let context = format!("{run:?} {host:?}");
+        if !host.is_empty() {
+            let said = git(&ws, &host);
+            assert!(!said.contains("fatal"), "{context}: {said}");
         }
+        git(&ws, pack);
+        let of_host = id(&ws, branch);
         let result = commit_by(&scene, &layer, &Rules::default());
         let named: Vec<_> =
             result.conflicts.iter().map(|one| String::from_utf8_lossy(&one.path.0).into_owned()).collect();
-        let log = git(&ws, &["log", "--format=%s", "topic"]);
-        assert_eq!(log.contains("of the run"), comes, "{host:?}: {log} {result:?}");
-        assert_eq!(named.iter().any(|path| path == ".git/refs/heads/topic"), !comes, "{host:?}: {named:?}");
-        if !comes {
-            assert!(log.contains("of the host"), "{host:?}: {log}");
-        }
+        let is_named = named.contains(&format!(".git/refs/heads/{}", branch.split('/').next().unwrap()));
+        assert_eq!((is_named, named.is_empty()), (!comes, comes), "{context}: {named:?}");
+        assert_eq!(id(&ws, branch) == of_host, !comes || of_host == id(&ws, "later"), "{context}: {result:?}");
     }
 }
 

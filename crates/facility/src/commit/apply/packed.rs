@@ -5,26 +5,31 @@
 //! free name, so that the comparison of that path says nothing:
 //!
 //! ```text
-//!  packed-refs changed since the start, and has the ref ──▶ does the new commit have the packed one among its ancestors?
-//!       ├─ yes ──▶ comes
-//!       └─ no ──▶ the unit is kept back: the commits of the other process would lose their name
+//!  packed-refs changed since the start, and has the ref ──▶ is the packed value the one that the run began with?
+//!       ├─ the log of the ref has it as the first one of the run, and the new commit has it among its ancestors ──▶ comes
+//!       ├─ there is no such log, and the commits of the run were made on it ──▶ comes
+//!       └─ else ──▶ the unit is kept back: another process moved the ref, and nothing would show it any more
 //! ```
+//! That the new commit has the packed one among its ancestors is not enough: the user may have set a branch back.
 
 use super::Apply;
-use crate::beneath::join;
+use crate::beneath::{Workspace, is_beneath, join, names, split};
 use crate::changes::Outside;
-use crate::commit::ops::{Op, Put};
+use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::units::{Cause, Member};
 use crate::facts::Version;
 use crate::git_index::id_lengths;
 use crate::git_names::PACKED;
+use crate::git_packs::built::is_built_on;
 use crate::git_packs::history::History;
-use crate::meta::EntryType;
+use crate::git_paths::git_dir_of_object;
+use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
 use crate::reads::Reads;
 use crate::shallow::words;
 use crate::waiting_refs::commits::{Form, common, place};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::os::fd::AsFd as _;
 
 /// Says why a ref is kept back.
@@ -35,7 +40,7 @@ impl Apply<'_> {
     pub(super) fn hides_packed(&mut self, git_dir: &[u8], members: &[Member]) -> Option<Cause> {
         let path = join(git_dir, b"packed-refs");
         let is_member = members.iter().any(|(_, op)| op.path().is_some_and(|member| member.0 == path));
-        let new_refs: Vec<_> = members.iter().filter(|(_, op)| ref_at_free_name(op).is_some()).collect();
+        let new_refs: Vec<_> = members.iter().filter_map(|(step, op)| Some((*step, refs_at_free_name(op)?))).collect();
         let meta = self.base.stat(&path).ok().flatten()?;
         if is_member || new_refs.is_empty() || !self.journal.header.is_fresh(self.started, &path, &meta) {
             return None;
@@ -53,20 +58,96 @@ impl Apply<'_> {
             Some((&line[at + 1..], &line[..at]))
         });
         let packed: HashMap<&[u8], &[u8]> = lines.collect();
-        for (step, op) in new_refs {
-            let Some((name, put)) = ref_at_free_name(op) else { continue };
-            let Some(old) = packed.get(name) else { continue };
-            let text = self.text_of(put);
-            let Some(new) = words(&text).next().filter(|_| !text.starts_with(b"ref:")) else {
-                return Some(cause(*step));
-            };
-            let history = History::of(&[(self.base, git_dir)], id_lengths, false);
-            let leads = new == *old || history.ok().flatten().is_some_and(|mut history| history.leads_to(new, old));
-            if !leads {
-                return Some(cause(*step));
+        for (step, put) in new_refs {
+            // What cannot be listed may be any ref.
+            let Ok(files) = self.files_of(put) else { return Some(cause(step)) };
+            for file in files {
+                let Some(name) = place(&file).map(|place| place.inside) else { continue };
+                let Some(old) = packed.get(name) else { continue };
+                let text = self.text_at(put, &file);
+                let Some(new) = words(&text).next().filter(|_| !text.starts_with(b"ref:")) else {
+                    return Some(cause(step));
+                };
+                if new != *old && !self.moves_on(git_dir, members, name, (old, new)) {
+                    return Some(cause(step));
+                }
             }
         }
         None
+    }
+
+    /// Returns the paths of the files that a step brings.
+    fn files_of(&self, put: &Put) -> io::Result<Vec<Vec<u8>>> {
+        if !put.whole {
+            return Ok(vec![put.path.0.clone()]);
+        }
+        let Some((tree, top)) = self.source_of(put) else { return Ok(Vec::new()) };
+        let (mut found, mut left) = (Vec::new(), vec![(top, put.path.0.clone())]);
+        while let Some((at, path)) = left.pop() {
+            let dir = tree.readable_dir(&at)?;
+            for name in names(dir.as_fd())? {
+                match stat_if_there(dir.as_fd(), &name)?.map(|meta| meta.kind) {
+                    Some(EntryType::Directory) => left.push((join(&at, &name), join(&path, &name))),
+                    Some(_) => found.push(join(&path, &name)),
+                    None => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a file that a step brings. One that cannot be read is empty.
+    fn text_at(&self, put: &Put, file: &[u8]) -> Vec<u8> {
+        if !put.whole {
+            return self.text_of(put);
+        }
+        let inside = file.strip_prefix(&*put.path.0).and_then(|inside| inside.strip_prefix(b"/")).unwrap_or_default();
+        self.source_of(put).map(|(tree, top)| read(tree, &join(&top, inside))).unwrap_or_default()
+    }
+
+    /// Returns the place of a directory that a step brings, or brought.
+    fn source_of(&self, put: &Put) -> Option<(&Workspace, Vec<u8>)> {
+        let new = put.new?;
+        let is_there = |tree: &Workspace, path: &[u8]| {
+            tree.stat(path).is_ok_and(|meta| meta.is_some_and(|meta| meta.id == new.id))
+        };
+        if is_there(self.base, &put.path.0) {
+            return Some((self.base, put.path.0.clone()));
+        }
+        match put.from {
+            Origin::Layer => Some((self.upper, put.path.0.clone())),
+            Origin::Slot(slot) => Some((self.slots?, slot.to_string().into_bytes())),
+        }
+    }
+
+    /// Reports whether a run began with the `old` value of a ref and moved it on to the `new` one.
+    fn moves_on(&self, git_dir: &[u8], members: &[Member], name: &[u8], (old, new): (&[u8], &[u8])) -> bool {
+        if let Some(began) = self.first_of_run(members, &join(&join(git_dir, b"logs"), name)) {
+            let history = History::of(&[(self.base, git_dir)], id_lengths, false);
+            return began == old && history.ok().flatten().is_some_and(|mut history| history.leads_to(new, old));
+        }
+        // Without a log (`core.logAllRefUpdates`) the objects of the run have to do.
+        let ops = self.journal.steps.each().filter_map(Result::ok);
+        let paths = ops.filter_map(|op| if let Op::Put(put) = op { Some(put.path.0) } else { None });
+        let brought: HashSet<Vec<u8>> = paths.filter(|path| git_dir_of_object(path) == Some(git_dir)).collect();
+        let is_new = |path: &[u8]| {
+            let ups = std::iter::successors(Some(path), |path| Some(split(path).0).filter(|path| !path.is_empty()));
+            ups.into_iter().any(|at| brought.contains(at))
+        };
+        is_built_on((self.base, git_dir), id_lengths, (new, old), &is_new)
+    }
+
+    /// Returns the value that a ref had before the first new entry of its log.
+    fn first_of_run(&self, members: &[Member], log: &[u8]) -> Option<Vec<u8>> {
+        let put = members.iter().find_map(|(_, op)| match op {
+            Op::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
+            _ => None,
+        })?;
+        let text = self.text_at(put, log);
+        let present = if put.old.is_some() { read(self.base, log) } else { Vec::new() };
+        let known: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
+        let first = text.split(|byte| *byte == b'\n').find(|line| !known.contains(line))?;
+        words(first).next().map(<[u8]>::to_vec)
     }
 }
 
@@ -88,10 +169,20 @@ impl Apply<'_> {
     }
 }
 
-/// Returns the name of the ref that a step brings where no file stood, with the step.
-fn ref_at_free_name(op: &Op) -> Option<(&[u8], &Put)> {
+/// Reads a file of refs. One that cannot be read is empty.
+fn read(tree: &Workspace, path: &[u8]) -> Vec<u8> {
+    let (parent, name) = split(path);
+    let Ok(dir) = tree.dir_by_force(parent) else { return Vec::new() };
+    match Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default()) {
+        Ok(Version::Bytes(text)) => text,
+        Ok(Version::Absent | Version::Unreadable) | Err(_) => Vec::new(),
+    }
+}
+
+/// Returns a step that brings a ref, or a directory of refs, where nothing stood.
+fn refs_at_free_name(op: &Op) -> Option<&Put> {
     let Op::Put(put) = op else { return None };
     let place = place(&put.path.0).filter(|place| place.form == Form::Ref && put.old.is_none())?;
     // The refs of a further working tree alone are never packed.
-    (common(place.git_dir) == place.git_dir).then_some((place.inside, put))
+    (common(place.git_dir) == place.git_dir).then_some(put)
 }
