@@ -22,7 +22,7 @@ thread_local! {
     static BEFORE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What the other process writes. It is in no other file.
+/// Text that the other process writes. It is in no other file.
 const TEXT: &str = "of another process";
 
 /// Lets the other process write to the file and close it, and takes a lease on it. That process found the file when that

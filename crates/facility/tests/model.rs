@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 thread_local! {
-    /// What happened in the schedule that this thread plays, with the microseconds since its start.
+    /// Events of the schedule that this thread plays, with the microseconds since its start.
     static STORY: RefCell<(Option<std::time::Instant>, Vec<String>)> = const { RefCell::new((None, Vec::new())) };
 }
 
@@ -443,7 +443,7 @@ fn the_model_notices_each_comparison_that_is_left_out() {
     }
 }
 
-/// Whether a schedule loses a byte, or leaves a conflict unnamed, without these comparisons.
+/// Reports whether a schedule loses a byte, or leaves a conflict unnamed, without these comparisons.
 fn notices(seed: u64, left_out: &[Comparison]) -> bool {
     let played = catch_unwind(AssertUnwindSafe(|| play(seed, &mut BTreeMap::new(), left_out)));
     let Err(payload) = played else { return false };

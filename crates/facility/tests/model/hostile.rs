@@ -52,7 +52,7 @@ pub enum Act {
     Finish,
 }
 
-/// What became of an act.
+/// Result of an act.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     written: bool,
@@ -61,7 +61,7 @@ pub struct Report {
     unwritten: Vec<String>,
 }
 
-/// What the threads of the hostile process share that wait for the end of a lease.
+/// State shared by the threads of the hostile process that wait for the end of a lease.
 #[derive(Default)]
 struct Shared {
     /// The files of which this process removed the last name. A thread may have one of them open.
@@ -78,10 +78,10 @@ fn id(meta: &std::fs::Metadata) -> Id {
     (std::os::unix::fs::MetadataExt::ino(meta), meta.created().ok())
 }
 
-/// An append that waits until somebody's lease ends, as any other process would.
+/// An append that waits until another process's lease ends, as any other process would.
 ///
 /// It runs while the process does its next acts, but writes and removals exclude each other: what the process
-/// removes itself is no loss, whether the text is in the file already or comes to it a moment later.
+/// removes itself is not lost, whether the text is in the file already or comes to it a moment later.
 fn append_late(path: &Path, text: &str, shared: &Mutex<Shared>) {
     loop {
         let finishing = shared.lock().unwrap().finishing;
