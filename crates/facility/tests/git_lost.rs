@@ -358,10 +358,19 @@ fn scene_with_stash(is_packed: bool) -> Scene {
 fn the_stash_of_the_user_does_not_go_unasked() {
     let gone = "the log of the stash (logs/refs/stash) would be gone";
     let alone = "refs/stash would be gone while its log stays";
+    let cut = "the log of the stash (logs/refs/stash) would lose entries that no git stash dropped, and nothing would lead to commit";
     for (is_packed, work, reason) in [
         (false, "rm .git/logs/refs/stash", gone),
         (true, "rm .git/logs/refs/stash", gone),
         (true, "rm -rf .git/logs/refs", gone),
+        // git finds the entries that are left, and no name leads to the other ones.
+        (false, ": > .git/logs/refs/stash", cut),
+        (true, ": > .git/logs/refs/stash", cut),
+        (false, "sed -i 1d .git/logs/refs/stash", cut),
+        (false, "sed -i 1d .git/logs/refs/stash; echo x > x; git stash -qu", cut),
+        (false, ": > .git/logs/refs/stash; echo x > x; git stash -qu", cut),
+        (false, "git reflog delete stash@{1}", cut),
+        (false, "git reflog expire --expire=now --all; git pack-refs --all", cut),
         (false, "rm .git/refs/stash", alone),
         (true, "sed -i /stash/d .git/packed-refs", alone),
     ] {
@@ -383,12 +392,67 @@ fn work_with_the_stash_comes_unasked() {
         "echo x > x; git stash -qu; git stash drop -q stash@{2}",
         "git stash branch side",
         "git stash clear; git gc -q --prune=now",
-        "git reflog expire --expire=now --all; git pack-refs --all",
+        "git branch kept stash@{1}; sed -i 1d .git/logs/refs/stash",
+        "git reflog expire --all; git pack-refs --all",
         "git update-ref -d refs/stash",
     ] {
         for is_packed in [false, true] {
             assert_comes(&scene_with_stash(is_packed), work);
         }
+    }
+}
+
+/// An amended commit is named by the log of `HEAD` alone.
+#[test]
+fn entries_of_the_log_that_alone_lead_to_commits_do_not_go_unasked() {
+    let cut = "the log of HEAD (logs/HEAD) would lose entries, and nothing would lead to commit";
+    let amended = |logs| {
+        let scene = cloned_scene();
+        let work = "echo 2 > f; git commit -qam 2; git commit -q --amend -m 3; git commit -q --amend -m 4";
+        sh(&scene.ws(), &format!("{AUTHOR}; {work}; rm .git/logs/refs/heads/main"));
+        age(&scene, logs);
+        scene
+    };
+    let last = "sed -i '$!d' .git/logs/HEAD";
+    for work in [last, "git reflog expire --expire=now --all", &format!("{last}; echo 4 > f; git commit -qam 4")] {
+        assert_kept(&amended(Logs::Young), work, cut);
+        // git expires such entries itself, and what a ref leads to is not lost.
+        assert_comes(&amended(Logs::Aged(31)), work);
+        assert_comes(&amended(Logs::Young), &format!("git branch kept HEAD@{{2}}; git branch too HEAD@{{1}}; {work}"));
+    }
+    assert_comes(&amended(Logs::Young), "git commit -q --amend -m 5; git gc -q; git reflog delete --rewrite HEAD@{0}");
+}
+
+/// git replaces an index, and never removes it.
+#[test]
+fn an_index_of_the_user_does_not_go_unasked() {
+    let scene_with_staged = || {
+        let scene = cloned_scene();
+        git(&scene.ws(), &["worktree", "add", "-q", "wt", "mine"]);
+        for place in ["", "wt"] {
+            sh(&scene.ws().join(place), "echo staged > s; git -c safe.directory='*' add s; rm s");
+        }
+        scene
+    };
+    for (work, place, waits) in [
+        ("rm .git/index", "", true),
+        ("rm .git/worktrees/wt/index", "wt", true),
+        ("rm .git/index; mkdir .git/index", "", true),
+        ("rm .git/index; git reset -q", "", false),
+        ("git reset -q --hard", "", false),
+        ("git rm -qr --cached .", "", false),
+    ] {
+        let scene = scene_with_staged();
+        let staged = || git(&scene.ws().join(place), &["ls-files", "-s", "s"]);
+        let before = staged();
+        assert!(before.contains('s'), "{before}");
+        let layer = run_with(&scene, |upper| sh(upper, work));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        let why = "would be gone, which alone names what is staged";
+        let index = if place.is_empty() { ".git/index" } else { ".git/worktrees/wt/index" };
+        let waiting = result.parked.iter().find(|one| one.path.0 == index.as_bytes());
+        let named = waiting.is_some_and(|one| one.protected.as_ref().is_some_and(|one| one.contains(why)));
+        assert_eq!((named, staged() == before), (waits, waits), "{work}: {result:?}");
     }
 }
 

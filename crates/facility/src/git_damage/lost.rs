@@ -7,7 +7,9 @@
 //!  logs/HEAD has no longer its last entry of before, which is younger than git keeps any (gc.reflogExpireUnreachable)
 //!  logs/HEAD has no longer its last entry of before, which is older, and nothing leads to its commit
 //!  logs/HEAD has no entry of before, another branch is gone, and nothing leads to its commit
-//!  only one of refs/stash and logs/refs/stash goes
+//!  logs/HEAD has no longer an entry of before that is as young, and nothing leads to its commit
+//!  only one of refs/stash and logs/refs/stash goes, or the log loses entries in another way than by git stash drop ([`entries`])
+//!  an index goes, and no other one comes in its place
 //! ```
 //!
 //! What leads to a commit: a ref, a commit after it that a ref names, and an entry of the log of `HEAD` or of its branch that is
@@ -15,10 +17,12 @@
 //!
 //! git itself does none of this: it renames a branch together with `HEAD`, deletes no branch that is checked out, adds to the log,
 //! and removes the stash together with its log. A log that `git reflog expire --expire=now` emptied is fine while a ref names
-//! the commit of before.
+//! the commit of before, and refs lead to those of younger entries.
+
+mod entries;
 
 use super::forms::{SYMBOLIC, is_name as is_ref, time};
-use crate::beneath::{IoFailure, is_beneath, join};
+use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::fold::fold;
 use crate::git_index::id_lengths;
 use crate::git_packs::history::History;
@@ -36,10 +40,11 @@ const BRANCHES: &[u8] = b"refs/heads";
 /// Digits of an id in a message.
 const SHORT: usize = 10;
 const PACKED_REFS: &[u8] = b"packed-refs";
-/// Entries of a git directory by which its commits are found.
-const NAMES: &[&[u8]] = &[b"head", b"packed-refs", b"refs", b"logs"];
+/// Entries of a git directory by which its commits, and what is staged, are found.
+const NAMES: &[&[u8]] = &[b"head", b"packed-refs", b"refs", b"logs", b"index", b"worktrees"];
+const INDEX: &[u8] = b"index";
 
-/// Reports whether a name in a git directory, or what is below it, leads to commits.
+/// Reports whether a name in a git directory, or what is below it, leads to commits or to what is staged.
 pub(super) fn is_name(name: &[u8]) -> bool {
     NAMES.contains(&fold(name).as_ref())
 }
@@ -51,7 +56,7 @@ pub(super) fn lost(git_dir: &GitDir<'_>) -> Result<Option<String>, IoFailure> {
         let branch = String::from_utf8_lossy(&branch).into_owned();
         return Ok(Some(format!("HEAD names {branch}, which would have no commit any more")));
     }
-    for find in [Refs::lost_log, Refs::lost_history, Refs::lost_stash] {
+    for find in [Refs::lost_log, Refs::lost_entries, Refs::lost_history, Refs::lost_stash, Refs::lost_index] {
         if let Some(loss) = find(&refs)? {
             return Ok(Some(loss));
         }
@@ -177,39 +182,43 @@ impl<'a> Refs<'a> {
         )))
     }
 
-    /// Returns in words the loss of entries of the stash, which git finds by its log alone.
-    fn lost_stash(&self) -> Result<Option<String>, IoFailure> {
-        let log = join(b"logs", STASH);
-        let Some(before) = self.git_dir.before(&log)? else { return Ok(None) };
-        if entries(&before).next().is_none() || self.before(STASH)?.is_none() {
-            return Ok(None);
-        }
-        let (is_there, has_log) = (self.after(STASH)?.is_some(), self.git_dir.is_there_after(&log)?);
-        let loss = if is_there && !has_log {
-            "the log of the stash (logs/refs/stash) would be gone, by which git finds the changes in the stash"
-        } else if !is_there && self.git_dir.after(&log)?.is_some_and(|log| entries(&log).next().is_some()) {
-            "refs/stash would be gone while its log stays, and git would find no changes in the stash any more"
-        } else {
-            return Ok(None);
-        };
-        Ok(Some(loss.to_owned()))
-    }
-
     /// Reports whether git keeps an entry of a log, whatever becomes of its commits.
     fn is_young(&self, entry: &[u8]) -> bool {
         time(entry).is_some_and(|time| time.saturating_add(KEPT) > self.git_dir.walk.started.sec)
     }
 
-    /// Reports whether an entry that git keeps names a commit: in the log of `HEAD`, or in that of its branch, after the layer.
+    /// Reports whether an entry that git keeps names a commit.
     fn is_logged(&self, commit: &[u8]) -> Result<bool, IoFailure> {
+        Ok(self.logged()?.contains(commit))
+    }
+
+    /// Returns the commits in entries that git keeps: in the log of `HEAD`, and in that of its branch, after the layer.
+    fn logged(&self) -> Result<HashSet<Vec<u8>>, IoFailure> {
         let of_branch = self.branch()?.map(|branch| join(b"logs", &branch));
+        let mut found = HashSet::new();
         for log in [Some(LOG.to_vec()), of_branch].into_iter().flatten() {
             let text = self.git_dir.after(&log)?.unwrap_or_default();
-            if entries(&text).any(|entry| commits(entry).contains(&commit) && self.is_young(entry)) {
-                return Ok(true);
-            }
+            found.extend(entries(&text).filter(|entry| self.is_young(entry)).flat_map(commits).map(<[u8]>::to_vec));
         }
-        Ok(false)
+        Ok(found)
+    }
+
+    /// Returns in words the loss of an index, which alone may name what is staged. git replaces the file, and does not remove it.
+    fn lost_index(&self) -> Result<Option<String>, IoFailure> {
+        let GitDir { walk, tree, at, base, .. } = self.git_dir;
+        let is_gone = match self.git_dir.effect(INDEX) {
+            Effect::Stays => false,
+            Effect::Gone => has(walk.base, base, INDEX)?,
+            Effect::New(node) => node.meta.kind != EntryType::File && has(walk.base, base, INDEX)?,
+        };
+        let others = join(&tree.nodes[*at].path.0, b"worktrees");
+        let takes = |node: &&Node| node.role != Role::Entry && split(&node.path.0).1 == INDEX;
+        let of_other = tree.nodes.iter().filter(takes).find(|node| split(split(&node.path.0).0).0 == others);
+        let inside = of_other.map(|node| node.path.0[others.len() - b"worktrees".len()..].to_vec());
+        let lost = is_gone.then(|| INDEX.to_vec()).or(inside);
+        Ok(lost.map(|path| {
+            format!("the index ({}) would be gone, which alone names what is staged", String::from_utf8_lossy(&path))
+        }))
     }
 
     /// Opens the objects of the workspace and of the layer.
