@@ -59,9 +59,12 @@ pub(crate) fn verify<S: Source + ?Sized>(
     if pack.read_at(&mut trailer, at)? != trailer.len() || trailer != checksum {
         return Err(Problem::Damaged);
     }
+    if held_first(index) > MAX_HELD {
+        return Err(Problem::Exceeds(Bound::Memory));
+    }
     let entries = entries(pack, length, index, budget)?;
     let mut seen = 0;
-    let mut resolver = Resolver { pack, index, budget, entries: &entries, inflater: Inflater::new(budget), held: 0 };
+    let mut resolver = Resolver::new(pack, index, budget, &entries);
     for entry in &entries {
         if let What::Whole(kind) = entry.what {
             seen += resolver.resolve(entry, kind)?;
@@ -69,6 +72,12 @@ pub(crate) fn verify<S: Source + ?Sized>(
     }
     // Deltas on each other in a circle have no base.
     if seen == entries.len() { Ok(()) } else { Err(Problem::Damaged) }
+}
+
+/// Returns the bytes that the index and the tables of a pack take before the first object, the most at one time.
+fn held_first(index: &PackIndex) -> u64 {
+    const OF_OBJECT: usize = size_of::<Entry>() + size_of::<(u64, u32)>() + size_of::<u32>();
+    (index.size() + index.count() * OF_OBJECT) as u64
 }
 
 /// Reads the headers of all objects, in the order of their offsets.
@@ -201,11 +210,16 @@ struct Resolver<'a, S: ?Sized> {
     budget: &'a Budget,
     entries: &'a [Entry],
     inflater: Inflater<'a>,
-    /// Bytes in memory.
+    /// Bytes in memory: the index, the table of the objects, and objects.
     held: u64,
 }
 
-impl<S: Source + ?Sized> Resolver<'_, S> {
+impl<'a, S: Source + ?Sized> Resolver<'a, S> {
+    fn new(pack: &'a S, index: &'a PackIndex, budget: &'a Budget, entries: &'a [Entry]) -> Self {
+        let held = (index.size() + size_of_val(entries)) as u64;
+        Self { pack, index, budget, entries, inflater: Inflater::new(budget), held }
+    }
+
     /// Verifies an object and all deltas on it. Returns how many objects these are.
     fn resolve(&mut self, root: &Entry, kind: Kind) -> Result<usize, Problem> {
         if root.first == NONE {
@@ -288,5 +302,33 @@ impl<S: Source + ?Sized> Resolver<'_, S> {
         let held = self.held.checked_add(bytes).filter(|held| *held <= MAX_HELD);
         self.held = held.ok_or(Problem::Exceeds(Bound::Memory))?;
         usize::try_from(bytes).map_err(|_| Problem::Exceeds(Bound::Memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git_packs::object_id::Format;
+
+    /// An index of version 2 with this many objects.
+    fn index(count: u32) -> PackIndex {
+        let fanout: Vec<u8> = (0..256).flat_map(|_| count.to_be_bytes()).collect();
+        let rest = vec![0; count as usize * 28 + 40];
+        PackIndex::parse([b"\xfftOc\0\0\0\x02", &*fanout, &rest].concat(), Format::Sha1).unwrap()
+    }
+
+    /// The bound of memory is one for the index, the table and the objects.
+    #[test]
+    fn the_tables_of_a_pack_are_a_part_of_what_is_in_memory() {
+        let (index, budget) = (index(100_000), Budget::default());
+        let entry = || Entry { begin: 0, end: 0, size: 0, place: 0, what: What::Delta(0), first: NONE, next: NONE };
+        let entries: Vec<Entry> = (0..100_000).map(|_| entry()).collect();
+        let mut resolver = Resolver::new(&b""[..], &index, &budget, &entries);
+        let left = MAX_HELD - 100_000 * (28 + size_of::<Entry>() as u64) - 8 - 1024 - 40;
+        assert!(resolver.hold(left).is_ok());
+        assert!(matches!(resolver.hold(1), Err(Problem::Exceeds(Bound::Memory))));
+        // The largest pack leaves something for its objects.
+        let most = (size_of::<Entry>() + 20 + 40) as u64 * MAX_OBJECTS as u64;
+        assert!(most < MAX_HELD, "{most}");
     }
 }

@@ -32,6 +32,11 @@ impl PackIndex {
         self.format
     }
 
+    /// Returns the bytes that it takes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the number of objects.
     pub(crate) fn count(&self) -> usize {
         self.count

@@ -10,7 +10,7 @@ const MAX_BYTES: u64 = 24 << 30;
 /// Time for one pack or loose object, and for all objects of a layer.
 const MAX_TIME_OF_ONE: Duration = Duration::from_secs(30);
 const MAX_TIME: Duration = Duration::from_secs(90);
-/// Bytes of inflated objects that are in memory at one time.
+/// Bytes that are in memory at one time for a pack: its index, the table of its objects, and inflated objects.
 pub(crate) const MAX_HELD: u64 = 256 << 20;
 
 /// The reason for which an object, or a pack, does not count as what its name says.
