@@ -333,7 +333,7 @@ debug: true
             ("limits: {memory: 2GB}\n", "1:18", "is not a size"),
             ("limits: {memory: [1]}\n", "1:18", "here stands a list"),
             ("env: {set: {A: 1}}\n", "1:16", "put it in quotes"),
-            ("env: {pass: [\"A=B\"]}\n", "1:14", "no name of a variable"),
+            ("env: {pass: [\"A=B\"]}\n", "1:14", "cannot be the name of a variable"),
             ("fs: {ro: [data]}\n", "1:11", "must begin with / or ~/"),
             ("fs: {ro: [\"~\"]}\n", "1:11", "the whole home directory"),
             ("fs: {ro: [/a/../b]}\n", "1:11", "has .. in it"),
@@ -349,7 +349,7 @@ debug: true
             ("toolchains: [perl]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
             ("etc: [../home]\n", "1:7", "beneath /etc"),
-            ("extends: [\"../x\"]\n", "1:11", "no name of a profile"),
+            ("extends: [\"../x\"]\n", "1:11", "cannot be the name of a profile"),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.place.to_string(), place, "{text:?}: {error}");
