@@ -1,10 +1,17 @@
 //! Names beside a path for a version that cannot stay in its place: nothing is thrown away and nothing overwritten.
+//!
+//! | path | place of the version |
+//! |---|---|
+//! | `a/NAME` | `a/NAME.nexus-conflict-RUN` |
+//! | `.git/refs/heads/a/NAME`, which git would take for a branch there | `.git/refs-heads-a-NAME.nexus-conflict-RUN` |
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, open_file, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::calls::{Moved, Spot, move_to_free};
+use crate::commit::units::is_repository;
 use crate::faults::Faults;
 use crate::meta::{FileId, stat, stat_if_there};
+use crate::waiting_refs::commits::{Form, common, place};
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -76,7 +83,8 @@ impl Beside<'_> {
     /// Moves the entry at `from` to a free name beside `path`, or to the top of the workspace when the directory of
     /// `path` is not to be entered any more. Returns the new path.
     pub(crate) fn put(&self, from: Spot<'_>, path: &[u8]) -> io::Result<ByteText> {
-        let (parent, name) = split(path);
+        let of_ref = self.of_ref(path);
+        let (parent, name) = of_ref.as_ref().map_or_else(|| split(path), |(git_dir, name)| (*git_dir, name.as_slice()));
         let id = stat(from.dir, from.name)?.id;
         let mut last = io::Error::other("no name is free");
         for parent in [parent, b""] {
@@ -104,6 +112,14 @@ impl Beside<'_> {
             }
         }
         Err(last)
+    }
+
+    /// Returns the git directory of a ref with the name that a version of it gets there: beside the ref it would be a branch.
+    fn of_ref<'p>(&self, path: &'p [u8]) -> Option<(&'p [u8], Vec<u8>)> {
+        let place = place(path).filter(|place| place.form == Form::Ref)?;
+        let is_one = place.is_certain || is_repository(self.base, common(place.git_dir));
+        let name = || place.inside.split(|byte| *byte == b'/').collect::<Vec<_>>().join(&b'-');
+        is_one.then(|| (place.git_dir, name()))
     }
 
     /// Writes a line. Where the disk is full, the version is moved all the same: this process names it.
@@ -165,6 +181,36 @@ mod tests {
         assert_eq!(name.len(), 255);
         assert!(name.ends_with(b".nexus-conflict-456789ab-12"));
         assert_eq!(name_for(b"notes.md", "run", 1), b"notes.md.nexus-conflict-run");
+    }
+
+    /// git lists each file below `refs` as a ref.
+    #[test]
+    fn a_version_of_a_ref_becomes_no_branch() {
+        let top = tempfile::tempdir().unwrap();
+        for directory in [".git/objects", ".git/refs/heads/a", "srv/objects", "srv/refs/heads", "src/refs/heads"] {
+            std::fs::create_dir_all(top.path().join(directory)).unwrap();
+        }
+        for head in [".git/HEAD", "srv/HEAD"] {
+            std::fs::write(top.path().join(head), "ref: refs/heads/main\n").unwrap();
+        }
+        let base = Workspace::open(top.path()).unwrap();
+        let faults = Faults::default();
+        let beside = Beside { base: &base, root: &base, run: "run", faults: &faults };
+        for (path, wanted) in [
+            (".git/refs/heads/main", ".git/refs-heads-main.nexus-conflict-run"),
+            (".git/refs/heads/a/b", ".git/refs-heads-a-b.nexus-conflict-run"),
+            (".git/refs/heads/a", ".git/refs-heads-a.nexus-conflict-run"),
+            (".git/refs", ".git/refs.nexus-conflict-run"),
+            (".git/HEAD", ".git/HEAD.nexus-conflict-run"),
+            ("srv/refs/heads/main", "srv/refs-heads-main.nexus-conflict-run"),
+            ("src/refs/heads/main", "src/refs/heads/main.nexus-conflict-run"),
+        ] {
+            std::fs::write(top.path().join("version"), path).unwrap();
+            let at = beside.put(Spot { dir: base.fd(), name: b"version" }, path.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8_lossy(&at.0), wanted, "{path}");
+            assert_eq!(std::fs::read_to_string(top.path().join(wanted)).unwrap(), path);
+            assert_eq!(beside.found(path.as_bytes()).unwrap(), Some(at));
+        }
     }
 
     #[test]
