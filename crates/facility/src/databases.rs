@@ -10,12 +10,15 @@
 //! | as at the start, or none | `NAME` and the log | both come, or none |
 //! | as at the start, or none | `NAME` or the log alone | comes: the run saw the other one as it is |
 //!
+//! Files that only have such names, and none of whose versions begins like one of SQLite ([`crate::sqlite_files`]), come alone.
+//!
 //! Of a layer of which only a part was saved, it is not known whether the other one was changed or deleted: no log comes, and
 //! no file that has one in the workspace or in the layer.
 
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, split};
 use crate::halves;
 use crate::meta::{EntryType, Meta, stat_if_there};
+use crate::sqlite_files::is_database;
 use crate::tied::{LOGS, is_log, may_be_database};
 use crate::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
 use crate::verdict::is_nothing;
@@ -38,10 +41,11 @@ const LOG_OF_PART: &str =
 pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut dirs = LastDir::new(walk.base);
     let mut found = Vec::new();
+    let trees = [walk.base, walk.upper];
     for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| covers_file(node)) {
         for end in LOGS {
             let log = [&*node.path.0, end].concat();
-            if is_fresh(tree, &mut dirs, &log)? {
+            if is_fresh(tree, &mut dirs, &log)? && is_database(&trees, &node.path.0) {
                 found.push((at, ByteText(log)));
             }
         }
@@ -49,7 +53,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
     // The other way round: a log of the run beside a database that another process wrote.
     for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| is_log_of_run(tree, node)) {
         for database in LOGS.iter().filter_map(|end| node.path.0.strip_suffix(*end)) {
-            if is_fresh(tree, &mut dirs, database)? {
+            if is_fresh(tree, &mut dirs, database)? && is_database(&trees, database) {
                 found.push((at, ByteText(database.to_vec())));
             }
         }
@@ -146,7 +150,8 @@ fn halves(walk: &Walk<'_>, tree: &LayerTree) -> Vec<usize> {
         for database in bases.filter_map(|base| by_path.get(base).copied()) {
             let comes = |at: usize| !is_nothing(tree, &tree.nodes[at]);
             let is_brought = |at: usize| halves::comes(walk.rules, &tree.nodes[at]);
-            if comes(log) && comes(database) && is_brought(log) != is_brought(database) {
+            let is_half = comes(log) && comes(database) && is_brought(log) != is_brought(database);
+            if is_half && is_database(&[walk.base, walk.upper], &tree.nodes[database].path.0) {
                 found.extend([log, database].into_iter().filter(|at| is_brought(*at)));
             }
         }

@@ -108,6 +108,7 @@ mod shared;
 pub(crate) mod shared_path;
 pub(crate) mod sources;
 pub mod spare;
+mod sqlite_files;
 pub mod started;
 mod stash;
 pub mod state_file;

@@ -13,6 +13,7 @@ use crate::commit::units::{self, Allows, Cause, State, others_of_one};
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat_if_there};
+use crate::sqlite_files::is_of_database;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -22,7 +23,9 @@ impl Apply<'_> {
     pub(super) fn unit_of_step(&mut self, op: &Op) -> Result<Allows, IoFailure> {
         let at = self.at;
         let Some(unit) = self.units.of(at) else {
-            let is_changed = self.is_any_fresh(&others_of_one(op)) && self.faults.compares(Comparison::Unit);
+            let of_database = |path: &ByteText| is_of_database(&[self.base, self.upper], &path.0);
+            let is_fresh = self.is_any_fresh(&others_of_one(op)) && op.path().is_some_and(of_database);
+            let is_changed = is_fresh && self.faults.compares(Comparison::Unit);
             return Ok(if is_changed { Allows::Changed(Cause::new(at, Outside::Changed)) } else { Allows::Comes });
         };
         // Another process may write a log once the old one went: a database is compared before each of its steps.
