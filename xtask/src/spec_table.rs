@@ -24,7 +24,7 @@ pub enum Evidence {
 /// One numbered promise.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// `S-` and three digits.
+    /// `S-` and three digits, or four from 1000 on.
     pub id: String,
     /// Evidence for the promise; empty only when `pending` is set.
     pub evidence: Vec<Evidence>,
@@ -79,14 +79,14 @@ pub fn misplaced(documents: &[Document]) -> Vec<String> {
     let Some((table, pages)) = documents.split_first() else { return Vec::new() };
     let mut errors = Vec::new();
     for page in pages {
-        let numbers: Vec<&str> = page
+        let numbers: Vec<(u32, &str)> = page
             .text
             .lines()
-            .filter_map(|line| line.strip_prefix("| ")?.get(..5))
-            .filter(|id| id.starts_with("S-"))
+            .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())
+            .filter_map(|id| Some((id.strip_prefix("S-")?.parse().ok()?, id)))
             .collect();
-        if let Some((first, second)) = numbers.iter().zip(numbers.iter().skip(1)).find(|(first, second)| first > second)
-        {
+        let swapped = numbers.iter().zip(numbers.iter().skip(1)).find(|(first, second)| first.0 > second.0);
+        if let Some(((_, first), (_, second))) = swapped {
             errors.push(format!("{}: {first} stands before {second}", page.name));
         }
         let link = format!("]({}) | ", page.name);
@@ -105,8 +105,9 @@ fn parse_row(line: &str) -> Result<Promise, String> {
         return Err(format!("has {} cells instead of three (a | in the text must be written &#124;)", cells.len()));
     };
     let digits = id.strip_prefix("S-").unwrap_or_default();
-    if digits.len() != 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{id:?} is not S- and three digits"));
+    let is_numbered = digits.len() == 3 || digits.len() == 4 && !digits.starts_with('0');
+    if !is_numbered || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{id:?} is not S- and three digits, or four from 1000 on"));
     }
     if promise.is_empty() {
         return Err(format!("{id} promises nothing"));

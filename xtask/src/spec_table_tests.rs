@@ -53,6 +53,9 @@ fn a_name_without_backticks_is_refused_and_not_passed_over() {
 fn malformed_names_numbers_and_cells_are_refused() {
     assert!(refused("| S-1 | x | `t` |").contains("three digits"));
     assert!(refused("| s-001 | x | `t` |").contains("three digits"));
+    assert!(refused("| S-0001 | x | `t` |").contains("three digits"));
+    assert!(refused("| S-10000 | x | `t` |").contains("three digits"));
+    assert!(parse("| S-1000 | x | `t` |").is_ok());
     assert!(refused("| S-001 | x | `t` | more |").contains("4 cells"));
     assert!(refused("| S-001 |  | `t` |").contains("promises nothing"));
     assert!(refused("| S-001 | x | `escape:A1` |").contains("not a vector"));
