@@ -20,10 +20,11 @@ use crate::sources;
 use crate::waits_allowed::{ALLOWED, Entry};
 use crate::workspace::Workspace;
 
-/// The crates that run on the host beside a sandbox. The launcher's own part (`jail`) talks to its child before anything
-/// hostile runs.
+/// The crates that run on the host beside a sandbox. Of `jail` the launcher's half: it talks to children in which nothing
+/// hostile runs yet, but file systems of the host and frozen control groups can hold those up.
 const HOST_SIDE: &[&str] = &[
     "crates/driver/src",
+    "crates/jail/src/launcher",
     "crates/drivers/namespace/src",
     "crates/egress/src",
     "crates/facility/src",

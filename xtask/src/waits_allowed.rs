@@ -169,6 +169,16 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file of the state directory, up to a bound.",
     ),
     (
+        "crates/jail/src/launcher/overlay_compat.rs",
+        &[("descriptors::send(", 1), ("descriptors::receive(", 1)],
+        "The socket between a launcher and its child, of which no sandbox has an end; received after poll(2), within ten seconds.",
+    ),
+    (
+        "crates/jail/src/launcher/template.rs",
+        &[("io::read(", 2)],
+        "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
+    ),
+    (
         "crates/profiles/src/clients/ask.rs",
         &[(".wait()", 1)],
         "A client of the user that has closed its output or was killed.",

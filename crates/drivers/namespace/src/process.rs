@@ -49,6 +49,8 @@ impl SandboxProcess for NamespaceProcess {
     }
 
     fn wait(&self) -> io::Result<()> {
+        // Without a bound: a run calls this for a sandbox that has ended, or whose end it waits for on purpose because no later
+        // command could find it. It has said so by then, and a signal ends that wait with the process (see settle/lingers.rs).
         self.child.wait().map(drop)
     }
 

@@ -5,7 +5,7 @@ use crate::launcher::prefork::WarmSandbox;
 use crate::launcher::start;
 use crate::launcher::state::LauncherState;
 use crate::request::{Here, Setup};
-use crate::steps::{AtStep, Step, StepError};
+use crate::steps::StepError;
 use std::sync::Arc;
 
 impl LauncherState {
@@ -55,9 +55,6 @@ fn begin(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<
     let warm = WarmSandbox { child, channel, network, scratch_bytes };
     match back.and_then(|()| start::finish_as_parent(setup, None, &warm.child, &warm.channel, Some(&*quotas))) {
         Ok(()) => Ok(warm),
-        Err(error) => {
-            warm.end().at(Step::Clone, "ending a warm sandbox that could not be set up")?;
-            Err(error)
-        }
+        Err(error) => Err(start::end_after(&warm.child, error)),
     }
 }

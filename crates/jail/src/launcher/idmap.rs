@@ -3,14 +3,16 @@
 //! Started by root, a sandbox has an own host uid that owns nothing. So that the owner of a workspace can still be
 //! the user inside, the workspace is mounted through a map from its owner to that uid; on disk the owner stays.
 
-use crate::clone::{Child, exit_now};
+use crate::clone::{Child, GONE_WITHIN, NotGone, exit_now};
 use crate::identity::Identity;
 use crate::leave_out::{Wall, stands};
+use crate::steps::{Step, StepError};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::time::Instant;
 
 /// User namespaces by their maps, made when first asked for and kept: making one takes a process.
 #[derive(Debug, Default)]
@@ -67,7 +69,11 @@ impl Maps {
 fn make(map: Map) -> io::Result<OwnedFd> {
     let child = spawn_keeper()?;
     let opened = open_mapped(child.pid.as_raw_nonzero().get(), map);
-    child.wait()?;
+    // It has ended: CLONE_VFORK kept this process still until then, and it runs nothing but its exit.
+    if !child.wait_until(Instant::now() + GONE_WITHIN)? {
+        let left = NotGone { pid: child.pid.as_raw_nonzero().get() };
+        return Err(io::Error::other(StepError::new(Step::IdMapNamespace, left.to_string())));
+    }
     opened
 }
 

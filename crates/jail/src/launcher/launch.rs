@@ -71,7 +71,7 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
                 return Ok(Launched { child, channel, upper, network, watch, deferred });
             }
             // It has just died. Nothing was lost: the mounts are still here.
-            Err(_) => warm.end().at(Step::Clone, "ending a sandbox that took no order")?,
+            Err(_) => WarmSandbox::end(&[warm]).at(Step::Clone, "ending a sandbox that took no order")?,
         }
     }
     let (ours, theirs) = start::channel(faults)?;
@@ -96,9 +96,7 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
         if parent_acts { start::finish_as_parent(setup, request.group, &child, &ours, maps) } else { Ok(()) }
     });
     if let Err(error) = finished {
-        child.kill().at(Step::Clone, "ending a child that could not be finished")?;
-        child.wait().at(Step::Clone, "ending a child that could not be finished")?;
-        return Err(error);
+        return Err(start::end_after(&child, error));
     }
     Ok(Launched { child, channel: ours, upper, network, watch, deferred })
 }

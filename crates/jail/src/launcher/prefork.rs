@@ -8,7 +8,7 @@
 //! is in it, and nothing of the host but the template: the workspace and the binds are opened when the plan comes, so that
 //! they are what the paths mean then. It runs no code but this, and its channel is its only descriptor beside its root.
 
-use crate::clone::Child;
+use crate::clone::{Child, GONE_WITHIN};
 use crate::launch_message;
 use crate::launcher::netpool::Network;
 use crate::request::Prepared;
@@ -17,6 +17,7 @@ use nexus_model::network;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
+use std::time::Instant;
 
 /// One that waits for its order.
 #[derive(Debug)]
@@ -54,9 +55,12 @@ impl WarmSandbox {
         launch_message::send(&self.channel, plan, &mounts)
     }
 
-    /// Kills its first process and waits for it.
-    pub fn end(self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
+    /// Kills the first processes of these and waits for them, at most [`GONE_WITHIN`] for all together. One that the kernel
+    /// keeps longer runs nothing and has nothing of a plan, so that no launch waits for it: the launcher collects it with its
+    /// other children when it has ended.
+    pub fn end(all: &[Self]) -> io::Result<()> {
+        all.iter().try_for_each(|warm| warm.child.kill())?;
+        let until = Instant::now() + GONE_WITHIN;
+        all.iter().try_for_each(|warm| warm.child.wait_until(until).map(drop))
     }
 }

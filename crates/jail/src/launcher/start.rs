@@ -66,6 +66,14 @@ fn as_owner(identity: &Identity, clone: impl FnOnce() -> io::Result<Cloned>) -> 
     }
 }
 
+/// Ends a child that could not be set up. What is left of it is said with the error that ended it.
+pub(crate) fn end_after(child: &Child, error: StepError) -> StepError {
+    match child.end() {
+        Ok(()) => error,
+        Err(left) => StepError { detail: format!("{}; {left}", error.detail), ..error },
+    }
+}
+
 /// The child waits for this: it is in its group, and has its ids. `maps` is there where it does not map them itself.
 pub(crate) fn finish_as_parent(
     setup: &Setup,

@@ -118,7 +118,7 @@ impl LauncherState {
                 self.ensure_tops(&targets(plan))?;
                 return Ok(Some(warm));
             }
-            warm.end().at(Step::Clone, "ending a sandbox that did not wait")?;
+            WarmSandbox::end(&[warm]).at(Step::Clone, "ending a sandbox that did not wait")?;
         }
         Ok(None)
     }
@@ -218,9 +218,8 @@ impl LauncherMode {
         }
         // Before the next one is built: it would hold mounts of the host.
         self.template = None;
-        for warm in std::mem::take(&mut self.warm) {
-            warm.end().at(Step::Template, "ending a warm sandbox on an old template")?;
-        }
+        let old = std::mem::take(&mut self.warm);
+        WarmSandbox::end(&old).at(Step::Template, "ending the warm sandboxes on an old template")?;
         Ok(false)
     }
 

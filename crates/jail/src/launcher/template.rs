@@ -15,7 +15,7 @@
 //! Other changes make it stale, and are looked for before every launch: another mount anywhere (mountinfo reports that through
 //! poll(2), proc(5)), or another entry in a directory of which single entries are shown (its times).
 
-use crate::clone::{Cloned, clone_process, exit_now};
+use crate::clone::{Cloned, clone_process, exit_now, readable_until};
 use crate::inside::etc::FROM_HOST;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::system;
@@ -28,10 +28,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Directories of the host of which the template shows single entries.
 const WATCHED: &[&str] = &["/", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/etc/pki/ca-trust"];
@@ -39,6 +39,9 @@ const WATCHED: &[&str] = &["/", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", 
 const COARSE: Duration = Duration::from_millis(100);
 /// Size of the file system for the synthesised files and the directories.
 const BYTES: u64 = 16 << 20;
+
+/// Time that a builder has. It is a process of nexus that runs nothing of a sandbox; a file system of the host can hold it.
+const BUILT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A system view, ready to be cloned from.
 #[derive(Debug)]
@@ -67,7 +70,7 @@ impl Template {
         let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
         let links = links().at(Step::Template, "links of the host")?;
         let (seen, is_young) = inspect(&links).at(Step::Template, "directories of the host")?;
-        let namespace = build_apart(faults)?;
+        let namespace = build_apart(faults, BUILT_WITHIN)?;
         Ok(Self { namespace, mountinfo, links, seen, is_young, tops: BTreeSet::new() })
     }
 
@@ -163,7 +166,7 @@ fn inspect(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
 }
 
 /// The builder is a process of its own: the pid namespace of the template's `/proc` ends with it.
-fn build_apart(faults: Faults) -> Result<OwnedFd, StepError> {
+fn build_apart(faults: Faults, within: Duration) -> Result<OwnedFd, StepError> {
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Template, "pipe");
     let ((outcome, tell), (stay, held)) = (pipe()?, pipe()?);
     let namespaces = (libc::CLONE_NEWNS | libc::CLONE_NEWPID) as u64;
@@ -176,9 +179,7 @@ fn build_apart(faults: Faults) -> Result<OwnedFd, StepError> {
         Cloned::Parent(child) => child,
     };
     drop((tell, stay));
-    let mut text = String::new();
-    let read = File::from(outcome).read_to_string(&mut text).at(Step::Template, "the builder's answer");
-    let built = read.and_then(|_| match text.as_str() {
+    let built = answer(&outcome, within).and_then(|text| match text.as_str() {
         "" => Err(StepError::new(Step::Template, "the builder ended without an answer")),
         BUILT => {
             let path = format!("/proc/{}/ns/mnt", child.pid.as_raw_nonzero());
@@ -187,8 +188,31 @@ fn build_apart(faults: Faults) -> Result<OwnedFd, StepError> {
         other => Err(parse(other)),
     });
     drop(held);
-    child.wait().at(Step::Template, "the builder's end")?;
-    built
+    // It has nothing to do any more, or does not come to its end.
+    match (built, child.end().at(Step::Template, "the builder's end")) {
+        (Ok(namespace), ended) => ended.map(|()| namespace),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Reads what the builder says, up to its end of the pipe.
+fn answer(outcome: &OwnedFd, within: Duration) -> Result<String, StepError> {
+    let until = Instant::now() + within;
+    let mut text = Vec::new();
+    let mut piece = [0u8; 1024];
+    loop {
+        if !readable_until(outcome, until).at(Step::Template, "the builder's answer")? {
+            let seconds = within.as_secs();
+            let detail =
+                format!("the system view was not built within {seconds} s: a file system of the host does not answer");
+            return Err(StepError::new(Step::Template, detail));
+        }
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(outcome, &mut piece));
+        match count.at(Step::Template, "the builder's answer")? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            count => text.extend_from_slice(&piece[..count]),
+        }
+    }
 }
 
 const BUILT: &str = "built";
@@ -233,6 +257,19 @@ mod tests {
         let error = StepError { step: Step::MountSystem, errno: 13, detail: "usr\nand more".to_owned() };
         assert_eq!(parse("mount_system\n13\nusr\nand more"), error);
         assert_eq!(parse("nonsense").step, Step::Template);
+    }
+
+    #[cfg(feature = "inject")]
+    #[test]
+    fn a_builder_that_never_ends_holds_up_no_launch() {
+        if !rustix::process::geteuid().is_root() {
+            crate::skip::skipped("only root makes a mount namespace without a user namespace");
+            return;
+        }
+        let began = Instant::now();
+        let error = build_apart(Faults::stopping(Step::PrivateMounts), Duration::from_millis(100)).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(error.detail.contains("does not answer"), "{error}");
     }
 
     #[test]
