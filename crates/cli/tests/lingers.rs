@@ -268,6 +268,33 @@ fn a_decision_about_a_left_run_says_that_its_sandbox_is_there() {
 }
 
 #[test]
+fn a_stopped_holder_of_a_record_is_named_with_the_run() {
+    if !may_trace() {
+        return;
+    }
+    for bench in benches() {
+        let held = kill_and_leave(&bench, &["--changes", "commit"], &bench.workspace);
+        let run = recorded(&bench);
+        // As a command that recovers the run and was stopped meanwhile.
+        let record = std::fs::File::options().write(true).open(bench.state.join("runs").join(&run)).unwrap();
+        rustix::fs::fcntl_lock(&record, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        for command in ["accept", "show", "diff"] {
+            let began = Instant::now();
+            let output = bench.run(["changes", command, "--run", &run]);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(125), "{}: {command}: {said}", bench.who());
+            let who = format!("the process {} holds its record", std::process::id());
+            assert!(said.contains(&who), "{}: {command}: {said}", bench.who());
+            assert!(began.elapsed() < Duration::from_secs(5), "{}: {:?}", bench.who(), began.elapsed());
+        }
+        drop(record);
+        held.let_go();
+        let accept = || bench.run(["changes", "accept", "--run", &run]).status.success();
+        wait_until("an accept", PATIENCE, accept);
+    }
+}
+
+#[test]
 fn a_record_of_another_driver_names_the_file_and_a_way_out() {
     for bench in benches() {
         let mut child = started(bench.nexus(["run", "--shell", "echo work > made; exec sleep 600"]));

@@ -14,6 +14,7 @@ use nexus_facility::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
 use rustix::io::Errno;
+use rustix::process::{FlockType, Pid, fcntl_getlk};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -204,6 +205,53 @@ pub fn orphan(runs: &Path, run: RunId) -> io::Result<Option<Orphan>> {
     take_over(&Record::place(runs, run), run, false)
 }
 
+/// A record as it was read, without its lock.
+pub struct Inspected {
+    /// The process that holds the lock: that of the run, or a command that works on what a run left. A number that is not
+    /// known here (another pid namespace) is an inner `None`.
+    pub owner: Option<Option<Pid>>,
+    /// The first process of the sandbox, as in [`Orphan`].
+    pub first: Result<Option<Left>, String>,
+}
+
+/// Reads the record of one run and takes no lock, so that no other command takes the run for a live one meanwhile, and
+/// asking waits for no holder of the lock. `None` when there is no record.
+pub fn inspect(runs: &Path, run: RunId) -> io::Result<Option<Inspected>> {
+    let path = Record::place(runs, run);
+    let file = match state_file::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if StateFileError::of(&error).is_some() => {
+            return Ok(Some(Inspected { owner: None, first: Ok(None) }));
+        }
+        other => other?,
+    };
+    let owner = fcntl_getlk(&file, &FlockType::WriteLock.into())?.map(|lock| lock.pid);
+    let (state, text) = read(&file, run)?;
+    Ok(Some(Inspected { owner, first: first_of(&path, &state, &text) }))
+}
+
+/// Reads how much of a record is there, and its bytes.
+fn read(file: &File, run: RunId) -> io::Result<(RecordState, Vec<u8>)> {
+    let mut text = Vec::new();
+    let state = match Bounded::new(file, state_file::MAX_NOTE).read_to_end(&mut text) {
+        Ok(_) => match serde_json::from_slice::<Content>(&text) {
+            Ok(content) if content.handle.run_id == run => RecordState::Complete(content),
+            Ok(_) | Err(_) => RecordState::Corrupt,
+        },
+        Err(error) if StateFileError::of(&error).is_some() => RecordState::Corrupt,
+        Err(error) => return Err(error),
+    };
+    Ok((state, text))
+}
+
+fn first_of(path: &Path, state: &RecordState, text: &[u8]) -> Result<Option<Left>, String> {
+    let first = match state {
+        RecordState::Complete(_) => serde_json::from_slice::<Noted>(text).map(|noted| noted.first),
+        RecordState::Empty | RecordState::Corrupt => Ok(None),
+    };
+    first.map_err(|error| format!("{}: the first process of the sandbox: {error}", path.display()))
+}
+
 fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>> {
     let file = match state_file::open_writable(path, false) {
         // Its owner, or another command that recovers, was faster.
@@ -224,26 +272,13 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
         Ok(now) if now.ino() == mine.ino() => {}
         _ => return Ok(None),
     }
-    let mut text = Vec::new();
-    let read = Bounded::new(&file, state_file::MAX_NOTE).read_to_end(&mut text);
-    let state = match read {
-        _ if hidden => RecordState::Empty,
-        Ok(_) => match serde_json::from_slice::<Content>(&text) {
-            Ok(content) if content.handle.run_id == run => RecordState::Complete(content),
-            Ok(_) | Err(_) => RecordState::Corrupt,
-        },
-        Err(error) if StateFileError::of(&error).is_some() => RecordState::Corrupt,
-        Err(error) => return Err(error),
-    };
+    let (state, text) = read(&file, run)?;
+    let state = if hidden { RecordState::Empty } else { state };
     // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }
-    let first = match &state {
-        RecordState::Complete(_) => serde_json::from_slice::<Noted>(&text).map(|noted| noted.first),
-        RecordState::Empty | RecordState::Corrupt => Ok(None),
-    };
-    let first = first.map_err(|error| format!("{}: the first process of the sandbox: {error}", path.display()));
+    let first = first_of(path, &state, &text);
     let record = Record { path: path.to_owned(), file, room: None };
     Ok(Some(Orphan { record, run, state, first }))
 }

@@ -152,7 +152,6 @@ pub fn forget(places: &StateDir, run: &str) -> Result<(), String> {
 
 /// Reports whether a run has a record that its living process owns.
 pub fn is_live(places: &StateDir, run: RunId) -> Result<bool, String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let has_record = record::Record::place(&places.runs, run).try_exists().map_err(failed)?;
-    Ok(has_record && record::orphan(&places.runs, run).map_err(failed)?.is_none())
+    let record = record::inspect(&places.runs, run).map_err(|error| error.to_string())?;
+    Ok(record.is_some_and(|record| record.owner.is_some()))
 }

@@ -19,6 +19,7 @@ use nexus_runner::state::left::{self, Left, Presence};
 use nexus_runner::state::note;
 use nexus_runner::state::record::{self, Orphan, Record, RecordState};
 use rustix::fd::AsFd;
+use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
@@ -142,12 +143,13 @@ fn way_out(places: &StateDir, run: RunId) -> String {
     format!("Use nexus there. If the sandbox is gone for certain, remove {there}.{then}")
 }
 
-/// Returns what is known of the sandbox of a run that has no living owner.
+/// Returns what is known of the sandbox of a run, whatever process holds its record: it is read without its lock. A
+/// command that is stopped while it holds that lock is not a sign that the sandbox is gone.
 pub fn presence(places: &StateDir, run: RunId) -> io::Result<Presence> {
     if let Some(left) = left::presence(&places.runs, run)? {
         return Ok(left);
     }
-    match record::orphan(&places.runs, run)?.map_or(Ok(None), |orphan| orphan.first) {
+    match record::inspect(&places.runs, run)?.map_or(Ok(None), |record| record.first) {
         Ok(first) => first.map_or(Ok(Presence::Gone), |first| first.presence(Instant::now())),
         Err(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why)),
     }
@@ -155,7 +157,7 @@ pub fn presence(places: &StateDir, run: RunId) -> io::Result<Presence> {
 
 /// Reports whether the layer of a run is there and was not parked, though no process of the run is left.
 pub fn is_unparked(places: &StateDir, run: RunId) -> io::Result<bool> {
-    if record::orphan(&places.runs, run)?.is_none() {
+    if record::inspect(&places.runs, run)?.is_none_or(|record| record.owner.is_some()) {
         return Ok(false);
     }
     Ok(presence(places, run)? == Presence::Gone && has_changes(places, run))
@@ -194,8 +196,31 @@ pub fn refuse_left(places: &StateDir, run: Option<RunId>) -> Result<(), Failure>
     if presence == Presence::Unknown {
         return Err(Failure::refused("lingers", elsewhere(run), way_out(places, run)));
     }
+    let record = record::inspect(&places.runs, run).map_err(|error| refused(&error.to_string()))?;
+    if let Some(owner) = record.and_then(|record| record.owner) {
+        return Err(held(run, owner));
+    }
     let message = format!("The sandbox of the run {run} is not gone yet: the kernel still takes it apart");
     Err(Failure::refused("lingers", message, "The changes of the run wait until then. Try it again."))
+}
+
+/// Refuses to decide about a run whose sandbox is there and whose record a process holds.
+fn held(run: RunId, owner: Option<Pid>) -> Failure {
+    let who = owner.map_or_else(|| "a process".to_owned(), |pid| format!("the process {}", pid.as_raw_pid()));
+    let message = format!(
+        "The sandbox of the run {run} is there, and {who} holds its record: the run is not over, or another command works on \
+         what it left"
+    );
+    let hint = match owner {
+        Some(pid) => {
+            format!(
+                "Try it again when that process has ended. If it is stopped, kill -CONT {} lets it go on.",
+                pid.as_raw_pid()
+            )
+        }
+        None => "Try it again when that process has ended.".to_owned(),
+    };
+    Failure::refused("lingers", message, hint)
 }
 
 /// Describes a record that another driver made, whose sandbox this program can neither find nor end.
