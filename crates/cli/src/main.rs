@@ -70,8 +70,14 @@ fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     if help.contains(&error.kind()) {
-        let printed = error.print();
-        return ExitCode::from(if error.use_stderr() || printed.is_err() { nexus_model::exit::USAGE } else { 0 });
+        return match error.print() {
+            Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => {
+                ExitCode::from(run::print_failure(&run::not_written("the help", &failed), false))
+            }
+            _ if error.use_stderr() => ExitCode::from(nexus_model::exit::USAGE),
+            // A reader such as head(1) has seen enough.
+            _ => ExitCode::SUCCESS,
+        };
     }
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

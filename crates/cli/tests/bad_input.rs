@@ -444,6 +444,9 @@ fn output_that_cannot_be_written_is_125_and_parks_the_changes() {
             "$0 run --json -- echo x > /dev/full",
             "$0 changes list > /dev/full",
             "$0 doctor > /dev/full",
+            "$0 --help > /dev/full",
+            "$0 --version > /dev/full",
+            "exec > /dev/full; $0 run --shell 'touch ran; echo x'",
         ] {
             let began = Instant::now();
             let output = shell(&bench, line).output().unwrap();

@@ -71,6 +71,48 @@ fn one_that_does_not_start_is_refused_as_by_run_and_leaves_nothing() {
 }
 
 #[test]
+fn a_client_whose_output_is_full_names_the_output_and_the_sandbox() {
+    for bench in benches() {
+        bench.detach(&["--name", "web", "--shell", FOREVER]);
+        let into_full = |arguments: &[&str]| {
+            let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            bench.nexus(arguments).stdin(Stdio::null()).stdout(full).output().unwrap()
+        };
+        for arguments in [&["logs", "web"][..], &["attach", "web"], &["exec", "web", "--", "echo", "x"]] {
+            let output = into_full(arguments);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(125), "{}: {arguments:?}: {said}", bench.who());
+            assert!(said.contains("could not be written: No space left"), "{}: {arguments:?}: {said}", bench.who());
+            assert!(!said.contains("cannot be talked to"), "{}: {arguments:?}: {said}", bench.who());
+        }
+        let second = into_full(&["run", "--detach", "--shell", FOREVER]);
+        let said = stderr(&second);
+        let id = said.split("The sandbox ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+        assert!(second.status.code() == Some(125) && said.contains("runs, but its id"), "{}: {said}", bench.who());
+        for name in ["web", id] {
+            assert_eq!(bench.run(["stop", name]).status.code(), Some(0), "{}: {said}", bench.who());
+            assert_eq!(bench.run(["rm", name]).status.code(), Some(0), "{}: {said}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn a_stopped_holder_of_the_lock_of_names_holds_up_no_start() {
+    for bench in benches() {
+        assert_eq!(bench.run(["ps"]).status.code(), Some(0), "the directory is there");
+        let alone = fs::File::open(bench.state.join("sessions")).unwrap();
+        rustix::fs::flock(&alone, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let began = Instant::now();
+        let output = bench.run(["run", "--detach", "--name", "n", "--", "true"]);
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains("another nexus has locked"), "{}: {}", bench.who(), stderr(&output));
+        assert!(began.elapsed() < Duration::from_secs(15), "{}: {:?}", bench.who(), began.elapsed());
+        drop(alone);
+        assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+    }
+}
+
+#[test]
 fn names_are_one_sandboxs_own_and_starts_of_ids_do() {
     for bench in benches() {
         assert_eq!(bench.detach(&["--name", "web", "--shell", FOREVER]), "web");

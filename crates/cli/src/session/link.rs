@@ -297,8 +297,13 @@ pub fn is_gone(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&error.kind())
 }
 
-/// Describes a connection that cannot go on.
+/// Describes a connection that cannot go on, or an output that takes nothing more: no socket gives these errors.
 pub fn broken(entry: &Entry, error: &io::Error) -> Failure {
+    if let Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) = Errno::from_io_error(error) {
+        let message =
+            format!("The output of the sandbox {} could not be written: {error}. The sandbox goes on", entry.about.id);
+        return Failure::refused("output", message, "Look at where the output goes: is the disk full?");
+    }
     let message = format!("the supervisor of the sandbox {} cannot be talked to: {error}", entry.about.id);
     Failure::refused("supervisor", message, "nexus ps --all shows how it is")
 }

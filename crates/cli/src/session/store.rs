@@ -9,6 +9,7 @@
 
 use super::name::Name;
 use crate::failure::Failure;
+use crate::run::recover::patiently;
 use nexus_facility::state_file;
 use nexus_model::{ByteText, ExitReason, RunId};
 use nexus_runner::state::directory::StateDir;
@@ -233,8 +234,11 @@ impl Store {
     /// Gives the directory its name. One process at a time, so that two sandboxes cannot get one name.
     fn show(&self, hidden: &Path, directory: &Path, about: &About) -> Result<(), Failure> {
         let alone = File::open(&self.root).map_err(|error| failed(&self.root, &error))?;
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&alone, FlockOperation::LockExclusive))
-            .map_err(|error| failed(&self.root, &error.into()))?;
+        let take = || rustix::fs::flock(&alone, FlockOperation::NonBlockingLockExclusive);
+        match patiently(take, |error| matches!(*error, Errno::WOULDBLOCK | Errno::INTR)) {
+            Err(Errno::WOULDBLOCK) => return Err(busy(&self.root)),
+            other => other.map_err(|error| failed(&self.root, &error.into()))?,
+        }
         if let Some(name) = &about.name
             && let Some(other) = self.list()?.into_iter().find(|entry| entry.about.name.as_ref() == Some(name))
         {
@@ -385,6 +389,16 @@ fn in_directory(directory: &File, name: &str) -> PathBuf {
 pub fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as u64)
+}
+
+/// The lock under which a sandbox gets its name is held for some calls; only a process that is stopped holds it longer.
+fn busy(root: &Path) -> Failure {
+    let message = format!(
+        "The sandbox got no name, because another nexus has locked {} for more than five seconds. Nothing was started",
+        root.display()
+    );
+    let hint = "Look for a nexus that is stopped (ps -o pid,stat,args -C nexus: T), continue it with kill -CONT, and try again.";
+    Failure::refused("busy", message, hint)
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {

@@ -50,7 +50,7 @@ pub fn detach(args: &RunArgs) -> u8 {
             };
             match run::write_unless_closed(&mut crate::terminal::out::stdout(), format!("{text}\n").as_bytes()) {
                 Ok(()) => 0,
-                Err(error) => run::print_failure(&run::not_written("the id of the sandbox", &error), false),
+                Err(error) => run::print_failure(&id_not_written(&id, &error), false),
             }
         }
         Ok(Launched::Refused { exit, text, json }) => {
@@ -66,6 +66,12 @@ pub fn detach(args: &RunArgs) -> u8 {
             run::print_failure(&Failure::refused("supervisor", message, hint), args.json)
         }
     }
+}
+
+/// Names the sandbox here: it runs, and its id was all that a caller had of it.
+fn id_not_written(id: &str, error: &io::Error) -> Failure {
+    let message = format!("The sandbox {id} runs, but its id could not be written: {error}");
+    Failure::refused("output", message, format!("Look at where the output goes. nexus stop {id} ends the sandbox."))
 }
 
 fn note(text: &str) {
