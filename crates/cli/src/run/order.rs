@@ -174,6 +174,9 @@ fn step_failure(code: &'static str, step: &SetupError) -> Failure {
 
 const EPERM: i32 = Errno::PERM.raw_os_error();
 const EACCES: i32 = Errno::ACCESS.raw_os_error();
+const EMFILE: i32 = Errno::MFILE.raw_os_error();
+const ENFILE: i32 = Errno::NFILE.raw_os_error();
+const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
 const ELOOP: i32 = Errno::LOOP.raw_os_error();
 const ENOENT: i32 = Errno::NOENT.raw_os_error();
@@ -182,6 +185,16 @@ const EROFS: i32 = Errno::ROFS.raw_os_error();
 
 fn step_hint(step: &str, errno: i32) -> &'static str {
     match (step, errno) {
+        // These say nothing about the step: whatever comes first when something is used up fails so.
+        (_, EMFILE) => {
+            "Nothing was run: nexus may open no more files here. Raise the limit (ulimit -n) and run it again."
+        }
+        (_, ENFILE) => {
+            "Nothing was run: this machine has no more open files (sysctl fs.file-nr fs.file-max). Run it again when other programs have ended."
+        }
+        (_, ENOMEM) => {
+            "Nothing was run: the kernel has no memory left, or the control group of nexus has none. Make some free and run it again."
+        }
         ("clone", EPERM) => "user namespaces are not allowed here; nexus doctor shows the setting",
         ("clone", ENOSPC) => {
             "the limit of namespaces is reached: sysctl user.max_user_namespaces and user.max_net_namespaces"
@@ -219,6 +232,17 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_used_up_is_named_whatever_step_it_stops() {
+        for step in ["idmapped_mounts", "idmap_namespace", "mount_workspace", "root_overlay", "make_cgroup", "clone"] {
+            for (errno, what) in [(EMFILE, "ulimit -n"), (ENFILE, "fs.file-max"), (ENOMEM, "no memory left")] {
+                let hint = step_hint(step, errno);
+                assert!(hint.contains(what) && !hint.contains("file system"), "{step} {errno}: {hint}");
+            }
+        }
+        assert!(step_hint("idmapped_mounts", Errno::INVAL.raw_os_error()).contains("cannot map owners"));
+    }
 
     #[test]
     fn a_disk_is_called_full_only_where_it_may_be() {
