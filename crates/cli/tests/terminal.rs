@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 use support::screen::Screen;
 use support::{Bench, benches, stderr};
 
@@ -75,6 +76,34 @@ fn what_is_typed_before_the_question_does_not_decide() {
         assert_eq!(screen.end().code(), Some(0), "{}", screen.shown());
         assert!(!bench.workspace.join("made").exists(), "{}: {}", bench.who(), screen.shown());
         assert!(screen.shown().contains("\u{1b}[0mnexus: 1 added"), "{}", screen.shown());
+    }
+}
+
+#[test]
+fn an_answer_at_the_first_sight_of_the_changes_does_not_count() {
+    for bench in benches() {
+        let mut screen = Screen::run(&bench, ["run", "--shell", "echo made > made"]);
+        screen.wait_for("1 added");
+        // A key of the moment, as to a question that the command drew before.
+        std::thread::sleep(Duration::from_millis(200));
+        screen.send("c\nc");
+        screen.wait_for("discard?");
+        assert!(!bench.workspace.join("made").exists(), "{}: {}", bench.who(), screen.shown());
+        screen.send("x\n");
+        assert_eq!(screen.end().code(), Some(0), "{}", screen.shown());
+        assert!(!bench.workspace.join("made").exists(), "{}: {}", bench.who(), screen.shown());
+    }
+}
+
+#[test]
+fn a_signal_in_the_first_moment_of_the_question_keeps_the_changes() {
+    for (bench, mut screen) in screens(&["run", "--shell", "echo made > made; exit 3"]) {
+        screen.wait_for("1 added");
+        screen.kill(Signal::TERM);
+        assert_eq!(screen.end().code(), Some(3), "{}: {}", bench.who(), screen.shown());
+        assert!(!screen.shown().contains("discard?"), "{}: {}", bench.who(), screen.shown());
+        let list = String::from_utf8(bench.run(["changes", "list"]).stdout).unwrap();
+        assert!(!list.starts_with("No changes"), "{}: {list}", bench.who());
     }
 }
 

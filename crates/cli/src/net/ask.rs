@@ -47,7 +47,7 @@ const REST: Duration = Duration::from_secs(1);
 /// Time after a question was drawn in which keys are dropped. The command can draw a question of its own before, and
 /// the real one can take its place in the very moment in which the user answers; a user needs longer than this to read
 /// a line and to react to it.
-const QUIET: Duration = Duration::from_millis(700);
+pub const QUIET: Duration = Duration::from_millis(700);
 
 /// The egress's side. `None` ends the other one.
 pub struct Questions {

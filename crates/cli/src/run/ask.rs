@@ -4,11 +4,13 @@ use super::signals::Signals;
 use crate::change_text;
 use crate::changes;
 use crate::failure::one_line;
+use crate::net::QUIET;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::settle::frontend::Question;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::time::Instant;
 
 /// Changes that are listed before the question.
 const SHOWN: usize = 20;
@@ -58,14 +60,33 @@ pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, Str
     let text = format!("\x1b[0m{}\n", lines.join("\n"));
     let mut stderr = crate::terminal::out::stderr();
     stderr.write_all(text.as_bytes()).map_err(|error| format!("nobody could be asked: {error}"))?;
-    // What was typed while the command ran was not typed for this question.
-    match rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush) {
-        // A terminal that has gone answers nothing anyway.
-        Ok(()) | Err(Errno::IO | Errno::NOTTY) => {}
-        Err(error) => return Err(format!("nobody could be asked: {error}")),
+    if !drop_keys(signals).map_err(|error| format!("nobody could be asked: {error}"))? {
+        return Ok(ChangeMode::Review);
     }
     let show = || changes::diff_of_layer(layer, workspace, rules);
     answer(&show, &mut BufReader::new(Typed { signals }), &mut stderr)
+}
+
+/// Drops what was typed before the question, and for [`QUIET`] after its text was drawn: the command can draw a question of
+/// its own before it ends, and the real one takes its place in the moment of the answer. Returns false if a signal asks this
+/// process to end.
+fn drop_keys(signals: &Signals) -> io::Result<bool> {
+    let until = Instant::now() + QUIET;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&wait)) {
+            Ok(0) => break,
+            Ok(_) if signals.ending()? => return Ok(false),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush) {
+        // A terminal that has gone answers nothing anyway.
+        Ok(()) | Err(Errno::IO | Errno::NOTTY) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn answer(
@@ -75,7 +96,8 @@ fn answer(
 ) -> Result<ChangeMode, String> {
     let failed = |error: std::io::Error| format!("nobody could be asked: {error}");
     loop {
-        output.write_all(b"nexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;
+        // Dropped keys without an end of line stand where the prompt begins.
+        output.write_all(b"\r\x1b[Knexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;
         output.flush().map_err(failed)?;
         let mut line = Vec::new();
         input.read_until(b'\n', &mut line).map_err(failed)?;
