@@ -98,6 +98,10 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Requ
         return Err(HeadError::TargetTooLong);
     }
     let Some((line, fields, length)) = lines(bytes, limits)? else { return Ok(None) };
+    // The empty line before it counts: a buffer for a head of the greatest length holds it too.
+    if passed + length > limits.head_bytes {
+        return Err(HeadError::TooLong);
+    }
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
