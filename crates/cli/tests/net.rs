@@ -846,3 +846,36 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
         }
     }
 }
+
+/// Addresses that carry 10.0.0.1 and 93.184.216.34 below a prefix of /96 that the resolver shows.
+const TRANSLATED: [&str; 2] = ["2a01:db8:122:344::10.0.0.1", "2a01:db8:122:344::93.184.216.34"];
+
+#[test]
+fn a_check_knows_the_translator_of_the_network() {
+    for bench in benches() {
+        let named = Named::new(&bench);
+        let hosts = bench.base.path().join("hosts");
+        let plain = format!("127.0.0.1 localhost\n{} private.test\n{} public.test\n", TRANSLATED[0], TRANSLATED[1]);
+        let shown = "192.0.0.170 ipv4only.arpa\n2a01:db8:122:344::192.0.0.170 ipv4only.arpa\n";
+        std::fs::write(&hosts, plain.clone() + shown).unwrap();
+        let check = |target: &str, flags: &[&str]| {
+            let output = named.run(&bench, [&["net", "check", target, "--net", "unrestricted"], flags].concat());
+            (output.status.code(), stdout(&output) + &stderr(&output))
+        };
+        for target in ["private.test:443".to_owned(), format!("[{}]:443", TRANSLATED[0])] {
+            let (code, text) = check(&target, &[]);
+            assert!(code == Some(1) && text.contains("a private address"), "{}: {target}: {text}", bench.who());
+            assert!(text.contains("leads to 10.0.0.1"), "{}: {target}: {text}", bench.who());
+        }
+        for target in ["public.test:443".to_owned(), format!("[{}]:443", TRANSLATED[1])] {
+            let (code, text) = check(&target, &[]);
+            assert!(code == Some(0) && text.contains("leads to 93.184.216.34"), "{}: {target}: {text}", bench.who());
+        }
+        // The answer is that of a run: where the network shows no prefix the address is an ordinary one.
+        std::fs::write(&hosts, plain).unwrap();
+        let (code, text) = check("private.test:443", &[]);
+        let run = named.run(&bench, ["run", "--net", "unrestricted", "--", "true"]);
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert!(!text.contains("leads to") && (code == Some(0) || text.contains("NAT64")), "{}: {text}", bench.who());
+    }
+}

@@ -69,6 +69,7 @@ pub use config::{Config, Limits, Listeners};
 pub use dns::answer::without_network;
 pub use egress::{Egress, ReloadError, StartError, StopError};
 pub use file_sink::FileSink;
+pub use nat64::nat64_now;
 pub use own::{KernelRoutes, OwnAddresses, own_among};
 pub use programs::{Connection, Processes, Programs, Unknown};
 pub use resolve::{Lookup, ResolveError, Resolved, Resolver, Scripted};

@@ -13,9 +13,9 @@
 //! A program inside can cause silence and errors of this host, and must not gain by that.
 
 use crate::denials;
-use crate::resolve::{ResolveError, Resolved};
+use crate::resolve::{ResolveError, Resolved, Resolver};
 use crate::shared::Shared;
-use nexus_policy::net::{Class, DISCOVERY_NAME, Denial, Host, classify, nat64_prefixes};
+use nexus_policy::net::{Class, DISCOVERY_NAME, Denial, Host, Policy, classify, nat64_prefixes};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,10 +61,7 @@ impl Shared {
         if is_written || matches!(asked, Ok(Ok(true))) {
             return Ok(());
         }
-        let why = "the name servers of this machine do not answer in time whether IPv6 addresses lead to IPv4 ones here \
-                   (NAT64)";
-        let error = ResolveError::Silent { name: DISCOVERY_NAME.to_owned(), why: why.to_owned() };
-        Err(denials::not_resolved(&error))
+        Err(not_known())
     }
 
     /// Looks up the prefixes if the latest answer is too old, one question at a time; returns false without an answer.
@@ -89,9 +86,39 @@ impl Shared {
     /// Takes the prefixes of an answer; returns the time for which it holds, or `None` if its IPv6 half is missing.
     fn learn_nat64(&self, found: &Resolved) -> Option<Duration> {
         self.registry.learn_nat64(&nat64_prefixes(&found.addrs), self.clock.now());
-        let is_missing = !found.addrs.iter().any(IpAddr::is_ipv6)
-            && matches!(found.partial, Some(ResolveError::Silent { .. } | ResolveError::Local { .. }));
         let ttl = found.ttl_s.map_or(MAX_HOLD, |ttl_s| Duration::from_secs(ttl_s.into()));
-        (!is_missing).then(|| ttl.clamp(MIN_HOLD, MAX_HOLD))
+        (!lacks_ipv6(found)).then(|| ttl.clamp(MIN_HOLD, MAX_HOLD))
+    }
+}
+
+/// Reports whether the half of an answer is missing that shows prefixes.
+fn lacks_ipv6(found: &Resolved) -> bool {
+    !found.addrs.iter().any(IpAddr::is_ipv6)
+        && matches!(found.partial, Some(ResolveError::Silent { .. } | ResolveError::Local { .. }))
+}
+
+fn not_known() -> Denial {
+    let why =
+        "the name servers of this machine do not answer in time whether IPv6 addresses lead to IPv4 ones here (NAT64)";
+    denials::not_resolved(&ResolveError::Silent { name: DISCOVERY_NAME.to_owned(), why: why.to_owned() })
+}
+
+/// Returns the policy with the prefixes that `resolver` shows now, as a connection to one of the addresses `to` would find
+/// it, or the denial of a connection whose question has no answer. Asks only where an address may lie below a prefix.
+pub async fn nat64_now(
+    policy: &Policy,
+    resolver: &dyn Resolver,
+    to: &[IpAddr],
+    is_written: bool,
+) -> Result<Policy, Denial> {
+    let Ok(Host::Name(name)) = Host::parse(DISCOVERY_NAME) else { return Err(not_known()) };
+    if !to.iter().any(may_be_below) {
+        return Ok(policy.clone());
+    }
+    match timeout(WAIT, resolver.lookup(&name)).await {
+        Ok(Ok(found)) if is_written || !lacks_ipv6(&found) => Ok(policy.with_nat64(nat64_prefixes(&found.addrs))),
+        Ok(Err(ResolveError::Failed { .. } | ResolveError::Configuration { .. })) => Ok(policy.clone()),
+        _ if is_written => Ok(policy.clone()),
+        _ => Err(not_known()),
     }
 }

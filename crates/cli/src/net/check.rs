@@ -6,9 +6,10 @@ use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::profile::Resolution;
 use crate::run;
-use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, own_among};
+use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, nat64_now, own_among};
 use nexus_policy::net::{
-    Attempt, Decision, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name, explain_attempt,
+    Attempt, Decision, Denial, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name,
+    explain_attempt,
 };
 use nexus_policy::profile::NetGrants;
 use nexus_runner::net::network::RunNetwork;
@@ -32,16 +33,31 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         Ok(addresses) => (addresses, None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    // As a connection would: an address below a prefix of NAT64 is the IPv4 address that it carries.
+    let (policy, unknown) = match behind_nat64(&policy, &attempt, &addresses, now)? {
+        Ok(known) => (known, None),
+        Err(denial) => (policy, Some(denial)),
+    };
     let policy = on_this_host(&policy, &attempt.target, &addresses)?;
     let policy = behind_denied_names(policy, &attempt, &addresses, now)?;
-    let mut told = explain_attempt(&policy, &attempt, &addresses, now);
-    if let Some(why) = unresolved.filter(|_| told.decision != Decision::Allow) {
-        told.explanation = why;
+    let mut explained = explain_attempt(&policy, &attempt, &addresses, now);
+    if let Some(why) = unresolved.filter(|_| explained.decision != Decision::Allow) {
+        explained.explanation = why;
     }
-    let text = if args.json { json(&told)? } else { lines(&told) };
+    if let Some(denial) = unknown {
+        explained = Explanation {
+            decision: Decision::Deny,
+            code: denial.code,
+            rule: None,
+            explanation: denial.explanation,
+            allow_with: None,
+            ..explained
+        };
+    }
+    let text = if args.json { json(&explained)? } else { lines(&explained) };
     run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
         .map_err(|error| run::not_written("the answer", &error))?;
-    Ok(u8::from(told.decision != Decision::Allow))
+    Ok(u8::from(explained.decision != Decision::Allow))
 }
 
 /// Adds to the policy what the kernel says of the addresses now, as for a connection.
@@ -57,6 +73,22 @@ fn on_this_host(policy: &Policy, target: &Target, resolved: &[IpAddr]) -> Result
         .map_err(|error| failed(format!("the kernel cannot be asked which addresses are this host's own: {error}")))?;
     let own = own_among(policy, &routes, &sockets).map_err(|denial| failed(denial.explanation))?;
     Ok(policy.also_own(&own).into_owned())
+}
+
+/// Adds the prefixes of NAT64 of this host's network to the policy, as a connection finds them; the inner error is the denial
+/// of one whose question has no answer.
+fn behind_nat64(
+    policy: &Policy,
+    attempt: &Attempt,
+    resolved: &[IpAddr],
+    now: Moment,
+) -> Result<Result<Policy, Denial>, Failure> {
+    let (to, is_written) = match (check_name(policy, attempt, now), &attempt.target.host) {
+        (Ok(Next::Resolve(query)), _) => (resolved.to_vec(), query.is_exact()),
+        (Ok(Next::Dial(permit)), Host::Address(address)) => (vec![*address], permit.rule().is_some()),
+        (Ok(Next::Dial(_)) | Err(_), _) => return Ok(Ok(policy.clone())),
+    };
+    Ok(runtime()?.block_on(nat64_now(policy, &System::default(), &to, is_written)))
 }
 
 /// Adds to the policy what is known of denied names behind the addresses, as for a connection. Looks each denied name
@@ -114,28 +146,30 @@ fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec
     })
 }
 
-fn json(told: &Explanation) -> Result<String, Failure> {
-    let mut text = serde_json::to_string(told)
+fn json(explained: &Explanation) -> Result<String, Failure> {
+    let mut text = serde_json::to_string(explained)
         .map_err(|error| Failure::refused("internal", error.to_string(), "this should not happen"))?;
     text.push('\n');
     Ok(text)
 }
 
-fn lines(told: &Explanation) -> String {
-    let decision = match told.decision {
+fn lines(explained: &Explanation) -> String {
+    let decision = match explained.decision {
         Decision::Allow => "allowed",
         Decision::Deny => "denied",
         Decision::Ask => "somebody would be asked",
     };
-    let mut lines = vec![format!("{decision}: {}", told.explanation)];
-    if told.decision != Decision::Allow {
-        lines.push(format!("code: {}", told.code));
+    let mut lines = vec![format!("{decision}: {}", explained.explanation)];
+    if explained.decision != Decision::Allow {
+        lines.push(format!("code: {}", explained.code));
     }
-    lines.extend(told.rule.iter().map(|rule| format!("rule: {}", rule.source)));
-    lines.extend(told.addresses.iter().map(|one| {
+    lines.extend(explained.rule.iter().map(|rule| format!("rule: {}", rule.source)));
+    lines.extend(explained.addresses.iter().map(|one| {
         let class = one.class.map(|class| format!(" ({class})")).unwrap_or_default();
-        format!("address: {}{class}", one.address)
+        let inner: Vec<_> = one.leads_to.iter().map(ToString::to_string).collect();
+        let leads = if inner.is_empty() { String::new() } else { format!(", leads to {}", inner.join(" and ")) };
+        format!("address: {}{class}{leads}", one.address)
     }));
-    lines.extend(told.allow_with.iter().map(|flag| format!("allow it with: {flag}")));
+    lines.extend(explained.allow_with.iter().map(|flag| format!("allow it with: {flag}")));
     lines.iter().map(|line| one_line(line) + "\n").collect()
 }

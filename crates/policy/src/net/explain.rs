@@ -24,11 +24,14 @@ pub enum Decision {
 
 /// One address with its class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AddressTold {
+pub struct ExplainedAddress {
     /// The address that was looked at.
     pub address: IpAddr,
     /// `None` is the public internet.
     pub class: Option<Class>,
+    /// The IPv4 addresses that it carries and leads to (NAT64, 6to4 and the like).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leads_to: Vec<IpAddr>,
 }
 
 /// The decision and its reasons.
@@ -41,7 +44,7 @@ pub struct Explanation {
     /// The rule that decided.
     pub rule: Option<RuleRef>,
     /// The addresses that it was decided with.
-    pub addresses: Vec<AddressTold>,
+    pub addresses: Vec<ExplainedAddress>,
     /// The reason, in one sentence.
     pub explanation: String,
     /// The flag that would allow it.
@@ -67,7 +70,9 @@ pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now
         (Err(_), Host::Address(address)) => vec![*address],
         (Err(_), Host::Name(_)) => addrs.to_vec(),
     };
-    let addresses = seen.into_iter().map(|address| AddressTold { address, class: classify(address) }).collect();
+    let with_class =
+        |address| ExplainedAddress { address, class: classify(address), leads_to: carried_by(policy, address) };
+    let addresses = seen.into_iter().map(with_class).collect();
     match outcome {
         Ok(permit) => Explanation {
             decision: Decision::Allow,
@@ -82,6 +87,10 @@ pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now
             Explanation { decision, code, rule: rule.map(|rule| *rule), addresses, explanation, allow_with }
         }
     }
+}
+
+fn carried_by(policy: &Policy, address: IpAddr) -> Vec<IpAddr> {
+    policy.embedded(address).into_iter().map(IpAddr::V4).filter(|inner| *inner != address.to_canonical()).collect()
 }
 
 fn dialled(permit: &Permit) -> Vec<IpAddr> {

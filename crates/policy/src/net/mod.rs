@@ -41,7 +41,7 @@ pub use document::error::DocumentError;
 pub use document::item::{FullItem, Item, PortsItem};
 pub use document::preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use document::{DocumentTests, NetDocument};
-pub use explain::{AddressTold, Decision, Explanation, explain, explain_attempt};
+pub use explain::{Decision, ExplainedAddress, Explanation, explain, explain_attempt};
 pub use ipnet::{IpNet, Ipv6Net};
 pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};
 pub use policy::behind::Behind;
