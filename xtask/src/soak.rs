@@ -5,6 +5,7 @@
 
 use crate::failure::Failure;
 use crate::faults;
+use crate::fuzz;
 use crate::powerloss;
 use crate::release;
 use crate::workspace::{Workspace, cargo};
@@ -78,6 +79,7 @@ const COMMANDS: &[(&str, Long)] = &[
     ("2,000 images of disks after a power loss in a commit", powerloss::long),
     ("every system call of a commit fails in every way", faults::long),
     ("every row of the escape suite with each wall left out", walls),
+    ("the readers of hostile bytes under libFuzzer, five minutes each", fuzz_long),
 ];
 
 /// Runs all of them, also when one fails.
@@ -129,6 +131,11 @@ fn walls(workspace: &Workspace, _: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new("a wall was left out and the rows of its table did not notice", advice))
+}
+
+/// Runs every fuzz target for longer than `cargo xtask fuzz` does; what it grew before is where it goes on.
+fn fuzz_long(workspace: &Workspace, _: &Path) -> Result<(), Failure> {
+    fuzz::run(workspace, &["--seconds".to_owned(), "300".to_owned()])
 }
 
 /// Builds the program that the commands play.
