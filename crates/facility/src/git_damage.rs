@@ -25,7 +25,7 @@ mod needs;
 mod objects;
 
 use self::forms::Value;
-use self::needs::Named;
+use self::needs::{Named, Wrong};
 use self::objects::{Objects, Trees};
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
@@ -76,32 +76,33 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         repositories: HashMap::new(),
         named: BTreeMap::new(),
     };
-    let mut found: HashMap<usize, String> = HashMap::new();
+    let mut found: HashMap<usize, Held> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
         let is_changed = node.role == Role::Entry && node.meta.kind == EntryType::File && !node.same_content;
         if !is_changed || node.rare.verdict == Some(Verdict::LeaveOut) {
             continue;
         }
         if let Some((top, form)) = reading.place(at)?
-            && !found.contains_key(&top)
+            && found.get(&top).is_none_or(|held| held.may_come)
             && let Some(flaw) = reading.flaw(node, top, form)?
+            && (flaw == Flaw::Missing || !found.contains_key(&top))
         {
             let cause = format!("{} {}", String::from_utf8_lossy(&node.path.0), flaw.in_words());
-            found.insert(top, in_words(&cause, &tree.nodes[top].path.0));
+            found.insert(top, Held::new(&cause, flaw == Flaw::Form, &tree.nodes[top].path.0));
         }
     }
     for (top, named) in std::mem::take(&mut reading.named) {
-        if !found.contains_key(&top)
+        if found.get(&top).is_none_or(|held| held.may_come)
             && let Some(wrong) = needs::wrong(reading.trees(top), &named)?
         {
-            found.insert(top, in_words(wrong, &tree.nodes[top].path.0));
+            found.insert(top, Held::new(wrong.in_words(), wrong == Wrong::Branch, &tree.nodes[top].path.0));
         }
     }
     let by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
     for at in reading.tops_with_names()? {
         let Some(base) = lower_path(&tree.nodes[at]).filter(|_| !found.contains_key(&at)) else { continue };
         if let Some(loss) = lost::lost(&GitDir { walk, tree, by_path: &by_path, at, base })? {
-            found.insert(at, in_words(&loss, &tree.nodes[at].path.0));
+            found.insert(at, Held::new(&loss, true, &tree.nodes[at].path.0));
         }
     }
     if !found.is_empty() {
@@ -111,7 +112,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
 }
 
 /// The flaw of a file of a git directory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     Form,
     Missing,
@@ -130,10 +131,23 @@ impl Flaw {
     }
 }
 
-fn in_words(cause: &str, git_dir: &[u8]) -> String {
-    let why = format!("HEAD, the index, the refs and their logs wait together, as {cause}");
-    by_path(&why, if git_dir.is_empty() { b"." } else { git_dir })
+/// The reason for which the names and the index of a git directory wait.
+struct Held {
+    why: String,
+    /// A user who accepts the git directory as a whole gets them all the same. Refs that lead to nothing come by no means.
+    may_come: bool,
 }
+
+impl Held {
+    fn new(cause: &str, may_come: bool, git_dir: &[u8]) -> Self {
+        let why = format!("HEAD, the index, the refs and their logs wait together, as {cause}");
+        let place = if git_dir.is_empty() { &b"."[..] } else { git_dir };
+        Self { why: if may_come { by_path(&why, place) } else { format!("{why}: {FETCH}") }, may_come }
+    }
+}
+
+/// Advice about refs that lead to nothing.
+const FETCH: &str = "git fetch may bring the objects, or reject the paths that name them";
 
 /// A file of a git directory that git reads strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,20 +358,20 @@ fn lengths(base: &Workspace, git_dir: &[u8]) -> Result<Vec<usize>, IoFailure> {
     }
 }
 
-/// Holds back what waits together, unless the user accepts the git directory as a whole.
-fn hold(rules: &Rules, tree: &mut LayerTree, found: &HashMap<usize, String>) {
+/// Holds back what waits together. What may come does so where the user accepts the git directory as a whole.
+fn hold(rules: &Rules, tree: &mut LayerTree, found: &HashMap<usize, Held>) {
     let mut tops: Vec<Option<usize>> = vec![found.contains_key(&0).then_some(0)];
     for at in 1..tree.nodes.len() {
         let top = if found.contains_key(&at) { Some(at) } else { tops[tree.nodes[at].parent] };
         tops.push(top);
-        let Some((top, why)) = top.and_then(|top| Some((top, found.get(&top)?))) else { continue };
+        let Some((top, held)) = top.and_then(|top| Some((top, found.get(&top)?))) else { continue };
         let (path, git_dir) = (tree.nodes[at].path.clone(), tree.nodes[top].path.clone());
         let inside = &path.0[git_dir.0.len()..];
         let first = inside.split(|byte| *byte == b'/').find(|name| !name.is_empty()).map(fold);
         let is_one = first.is_some_and(|first| TOGETHER.contains(&first.as_ref()));
         let rare = &mut tree.nodes[at].rare;
-        if is_one && rare.verdict != Some(Verdict::LeaveOut) && !accepts_whole(rules, &git_dir.0) {
-            rare.verdict = Some(Verdict::Park(why.clone()));
+        if is_one && rare.verdict != Some(Verdict::LeaveOut) && !(held.may_come && accepts_whole(rules, &git_dir.0)) {
+            rare.verdict = Some(Verdict::Park(held.why.clone()));
             rare.in_unit = true;
         }
     }

@@ -36,6 +36,12 @@ pub struct Keep {
     pub mode: Option<u32>,
 }
 
+impl From<ByteText> for Keep {
+    fn from(path: ByteText) -> Self {
+        Self { path, subtree: false, whiteout: false, mode: None }
+    }
+}
+
 /// The effect of a commit: a decision about each entry. `emit` turns it into steps.
 #[derive(Debug, Default)]
 pub(crate) struct CommitPlan {
@@ -98,7 +104,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
                 if matches!(node.rare.verdict, Some(Verdict::Strip(_))) && !rules.accepts_protected(&node.path.0) {
                     plan.rewritten.push(node.path.text());
                     parked.push(Row::Stripped(number(at)));
-                    plan.keep.push(Keep { path: node.path.text(), subtree: false, whiteout: false, mode: None });
+                    plan.keep.push(node.path.text().into());
                 }
                 committed.push(Row::Accepted(number(at)));
             }
@@ -285,7 +291,7 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
     let mut whole = vec![false; tree.nodes.len()];
     let mut keep = Vec::new();
     if states[0] == State::Park {
-        keep.push(Keep { path: ByteText(Vec::new()), subtree: false, whiteout: false, mode: None });
+        keep.push(ByteText(Vec::new()).into());
     }
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];

@@ -17,18 +17,16 @@ use crate::commit::stage::{Stage, Staging, remove_slots};
 use crate::commit::steps::IN_MEMORY;
 use crate::commit::writers::OpenElsewhere;
 use crate::faults::Step;
-use crate::git_paths::git_dir_of_names;
 use crate::identity::Home;
 use crate::layer::Layer;
 use crate::layer::index_notes::write_notes;
 use crate::meta::FileId;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
-use crate::replaced::accepts_whole;
 use crate::tree::LayerTree;
 use crate::upper::open_upper;
 use nexus_model::ByteText;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// Requirements of the steps of a plan.
 #[derive(Default)]
@@ -183,7 +181,6 @@ impl Layer {
             clock: self.clock.clone(),
             top: self.top.clone(),
             ours: self.ours.clone(),
-            whole: accepted_whole(&tree, rules),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;
@@ -228,13 +225,4 @@ impl Layer {
         // Last: after an error the caller takes nothing for decided.
         writing.publish(&self.root, header, &self.faults)
     }
-}
-
-/// Lists the git directories with names in a layer that the user accepts as a whole.
-fn accepted_whole(tree: &LayerTree, rules: &Rules) -> Vec<ByteText> {
-    if rules.named.is_empty() && !rules.accept_protected {
-        return Vec::new();
-    }
-    let all: BTreeSet<&[u8]> = tree.nodes.iter().filter_map(|node| git_dir_of_names(&node.path.0)).collect();
-    all.into_iter().filter(|git_dir| accepts_whole(rules, git_dir)).map(|git_dir| ByteText(git_dir.to_vec())).collect()
 }

@@ -11,6 +11,7 @@ use crate::commit::journal::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
 };
+use crate::commit::kept_objects::keep_objects;
 use crate::commit::leftover::{Leftover, found_in_workspace, set_aside, set_aside_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::only_copies::{self, Stays};
@@ -93,7 +94,12 @@ pub(crate) fn finish(
         // It is on another file system than the layer, whose own end may reach the disk first.
         sync_directory(folders.base, faults)?;
     }
-    let keep = keep(journal, outcome)?;
+    let mut keep = keep(journal, outcome)?;
+    if !stays {
+        let paths: Vec<&ByteText> = keep.iter().map(|one| &one.path).collect();
+        let objects = keep_objects(rooms, journal, &paths, outcome, faults)?;
+        keep.extend(objects.into_iter().map(Into::into));
+    }
     if keep.is_empty() && !stays {
         only_copies::forget(rooms, journal, outcome, faults)?;
         outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);

@@ -109,17 +109,12 @@ pub struct Header<L = Vec<Change>> {
     pub top: Option<Top>,
     /// Earlier commits of this layer wrote these.
     pub ours: Vec<Own>,
-    /// Git directories that the user accepts as a whole, whatever their names need.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub whole: Vec<ByteText>,
 }
 
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self {
-            version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, whole, ..
-        } = self;
+        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, .. } = self;
         Header {
             version,
             run,
@@ -135,7 +130,6 @@ impl<L> Header<L> {
             clock,
             top,
             ours,
-            whole,
         }
     }
 

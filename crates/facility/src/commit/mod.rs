@@ -21,6 +21,7 @@ pub(crate) mod emit;
 pub(crate) mod finish;
 pub mod inside;
 pub mod journal;
+pub(crate) mod kept_objects;
 pub mod leftover;
 pub(crate) mod marks_back;
 pub(crate) mod only_copies;

@@ -12,9 +12,26 @@ use crate::waiting_refs::commits::place;
 use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 
-const NEEDS: &str = "a commit of the run needs git objects that are neither here nor in the run (see git fsck)";
-const INDEX: &str = "an index names files that git has neither here nor in the run";
-const OTHER: &str = "a branch names something else than a commit";
+/// A flaw of the objects that a layer names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// A commit has no tree, file or parent.
+    Commit,
+    /// An index has files without content.
+    Index,
+    /// A branch names no commit.
+    Branch,
+}
+
+impl Wrong {
+    pub(super) fn in_words(self) -> &'static str {
+        match self {
+            Self::Commit => "a commit of the run needs git objects that are neither here nor in the run (see git fsck)",
+            Self::Index => "an index names files that git has neither here nor in the run",
+            Self::Branch => "a branch names something else than a commit",
+        }
+    }
+}
 
 /// The objects that the new files of a git directory name.
 #[derive(Default)]
@@ -27,11 +44,11 @@ pub(super) struct Named {
 }
 
 /// Returns what is wrong with the objects that a layer names. `trees` has the git directory in the layer and in the workspace.
-pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<&'static str>, IoFailure> {
+pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<Wrong>, IoFailure> {
     let [layer, base] = trees;
     let Some(mut history) = History::of(&[base, layer], id_lengths, true)? else { return Ok(None) };
     if named.branches.iter().any(|id| history.is_other_than_commit(id)) {
-        return Ok(Some(OTHER));
+        return Ok(Some(Wrong::Branch));
     }
     let mut ends = shallow(base)?;
     ends.extend(shallow(layer)?);
@@ -39,9 +56,9 @@ pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<&'static s
     let starts: Vec<&[u8]> = named.all.iter().map(Vec::as_slice).collect();
     let is_of_layer = |store: usize, _: &[u8]| store == 1;
     if history.needs(&starts, &ends, &is_of_layer) == Reach::Broken {
-        return Ok(Some(NEEDS));
+        return Ok(Some(Wrong::Commit));
     }
-    Ok((history.has_each(&named.files) == Reach::Broken).then_some(INDEX))
+    Ok((history.has_each(&named.files) == Reach::Broken).then_some(Wrong::Index))
 }
 
 /// Reads the file that says where the history of a git directory ends.

@@ -11,13 +11,14 @@
 //!       │                     accept brings both
 //!       └─ not known ──▶ the same where the workspace lost an object of which the layer has a copy
 //! ```
-//! Nothing is known of a repository that borrows or fetches objects, and of too many new ones. One that is accepted as a whole
-//! comes whatever it needs.
+//! Nothing is known of a repository that borrows or fetches objects, and of too many new ones. That the user accepts a git directory
+//! as a whole makes no difference: its refs would lead to nothing all the same.
 
 use super::Apply;
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::Outside;
 use crate::commit::journal::{JOURNAL, KeptBack};
+use crate::commit::kept_objects::copies_of;
 use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::units::{Cause, Member, State};
 use crate::facts::{Version, read_small};
@@ -25,7 +26,6 @@ use crate::fold::fold;
 use crate::git_index::id_lengths;
 use crate::git_index::ids::new_ids;
 use crate::git_names::PACKED;
-use crate::git_objects::is_shaped;
 use crate::git_packs::history::{History, Reach};
 use crate::git_paths::{git_dir_of_object, is_index};
 use crate::meta::{EntryType, stat_if_there};
@@ -62,7 +62,6 @@ impl Apply<'_> {
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
         let is_of = |op: &Op, names: &dyn Fn(&[u8]) -> bool| matches!(op, Op::Put(put) if names(&put.path.0));
         let is_one = |op: &Op| is_of(op, &names_commits) || is_of(op, &is_index);
-        let is_whole = self.journal.header.whole.iter().any(|one| one.0 == git_dir);
         if !members.iter().any(|(_, op)| is_one(op)) || !has_objects(self.base, git_dir)? {
             return Ok(None);
         }
@@ -80,7 +79,7 @@ impl Apply<'_> {
         };
         let mut unknown = None;
         for (number, op) in members.iter().filter(|(_, op)| is_one(op)) {
-            let (Op::Put(put), Some(history), false) = (op, &mut history, is_whole) else {
+            let (Op::Put(put), Some(history)) = (op, &mut history) else {
                 unknown = unknown.or(Some(*number));
                 continue;
             };
@@ -181,19 +180,7 @@ impl Apply<'_> {
 
     /// Returns the objects that the layer still has since the workspace had them.
     fn copies(&self, git_dir: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
-        let mut found = Vec::new();
-        let mut left = vec![join(git_dir, b"objects")];
-        while let Some(path) = left.pop() {
-            let Ok(dir) = self.upper.readable_dir(&path) else { continue };
-            for name in names(dir.as_fd()).doing("list", &path)? {
-                let at = join(&path, &name);
-                match stat_if_there(dir.as_fd(), &name).doing("look at", &at)?.map(|meta| meta.kind) {
-                    Some(EntryType::Directory) => left.push(at),
-                    Some(EntryType::File) if is_shaped(&at) => found.push(at),
-                    _ => {}
-                }
-            }
-        }
+        let mut found = copies_of(self.upper, git_dir)?;
         let waiting: HashMap<&[u8], bool> =
             self.journal.header.keep.iter().map(|one| (one.path.0.as_slice(), one.subtree)).collect();
         found.retain(|path| {

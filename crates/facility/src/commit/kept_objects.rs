@@ -1,0 +1,183 @@
+//! Keeps git objects in a layer while refs, logs or indexes that may lead to them wait there.
+//!
+//! A commit moves the new objects of a run to the workspace. Where the names wait, nothing in the workspace leads to these objects, and
+//! `git gc` on the host removes them: the names would then lead to nothing when they are accepted, or lie in `.kept` alone.
+//!
+//! ```text
+//!  names of a git directory of the workspace wait
+//!      an object of it that is still in the layer          ──▶ stays
+//!      an object that the commit moved to the workspace    ──▶ is copied back
+//! ```
+//! The next commit leaves out the objects that the workspace still has, and brings the others. This runs after the journal is marked
+//! done: a commit that is taken back finds no copies in the way of what returns.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::commit::apply::Rooms;
+use crate::commit::journal::{JOURNAL, Journal, Outcome};
+use crate::commit::leftover::Leftover;
+use crate::commit::ops::{Op, Put};
+use crate::copy::{Attrs, Stage, copy_whole, finish};
+use crate::faults::Faults;
+use crate::git_objects::is_shaped;
+use crate::git_paths::{git_dir_of_names, git_dir_of_object};
+use crate::marks::LayerMode;
+use crate::meta::{EntryType, stat, stat_if_there};
+use crate::nested::has_objects;
+use nexus_model::ByteText;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Lists the objects that have to stay in the layer beside `stays`, and copies those back that the commit moved. `outcome` gets a remark
+/// where a copy cannot be made: an error here holds no commit up.
+pub(crate) fn keep_objects(
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    stays: &[&ByteText],
+    outcome: &mut Outcome,
+    faults: &Faults,
+) -> Result<Vec<ByteText>, IoFailure> {
+    let mut waiting = BTreeSet::new();
+    for git_dir in stays.iter().filter_map(|path| git_dir_of_names(&path.0)) {
+        if !waiting.contains(git_dir) && has_objects(rooms.base, git_dir)? {
+            waiting.insert(git_dir.to_vec());
+        }
+    }
+    let mut found = Vec::new();
+    if waiting.is_empty() {
+        return Ok(found);
+    }
+    let copied = copy_back(rooms, journal, &waiting, outcome, faults)?;
+    if copied {
+        faults.sync(|| Ok(rustix::fs::syncfs(rooms.upper.fd())?)).doing("sync", b"upper")?;
+    }
+    let stays: HashSet<&ByteText> = stays.iter().copied().collect();
+    for git_dir in &waiting {
+        found.extend(copies_of(rooms.upper, git_dir)?.into_iter().map(ByteText).filter(|path| !stays.contains(path)));
+    }
+    Ok(found)
+}
+
+/// Returns the paths of the objects and packs of a git directory that a layer has.
+pub(crate) fn copies_of(upper: &Workspace, git_dir: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
+    let mut found = Vec::new();
+    let mut left = vec![join(git_dir, b"objects")];
+    while let Some(path) = left.pop() {
+        let Ok(dir) = upper.readable_dir(&path) else { continue };
+        for name in names(dir.as_fd()).doing("list", &path)? {
+            let at = join(&path, &name);
+            match stat_if_there(dir.as_fd(), &name).doing("look at", &at)?.map(|meta| meta.kind) {
+                Some(EntryType::Directory) => left.push(at),
+                Some(EntryType::File) if is_shaped(&at) => found.push(at),
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Copies the objects back that a commit moved to one of these git directories. Returns whether it copied one.
+fn copy_back(
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    waiting: &BTreeSet<Vec<u8>>,
+    outcome: &mut Outcome,
+    faults: &Faults,
+) -> Result<bool, IoFailure> {
+    let stays: HashMap<Vec<u8>, bool> =
+        outcome.kept.iter().filter(|one| !one.arrived).map(|one| (one.path.0.clone(), one.subtree)).collect();
+    let mut copied = false;
+    let mut failed: HashSet<Vec<u8>> = HashSet::new();
+    for op in journal.steps.each() {
+        let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
+        let Some(git_dir) = git_dir_of_object(&put.path.0).filter(|git_dir| waiting.contains(*git_dir)) else {
+            continue;
+        };
+        if failed.contains(git_dir) || is_kept_back(&stays, &put.path.0) {
+            continue;
+        }
+        for path in files_of(rooms.base, &put) {
+            match copy(rooms, journal.header.mode, &path, faults) {
+                Ok(is_new) => copied |= is_new,
+                Err(error) => {
+                    outcome.left.push(remark(rooms.base, git_dir, &error));
+                    failed.insert(git_dir.to_vec());
+                    break;
+                }
+            }
+        }
+    }
+    Ok(copied)
+}
+
+fn is_kept_back(stays: &HashMap<Vec<u8>, bool>, path: &[u8]) -> bool {
+    let mut at = path;
+    let mut is_one = stays.contains_key(at);
+    while !is_one && !at.is_empty() {
+        at = split(at).0;
+        is_one = stays.get(at).copied().unwrap_or_default();
+    }
+    is_one
+}
+
+/// Lists the objects that a step brought, as far as the workspace still has them.
+fn files_of(base: &Workspace, put: &Put) -> Vec<Vec<u8>> {
+    let (mut found, mut left) = (Vec::new(), vec![put.path.0.clone()]);
+    while let Some(path) = left.pop() {
+        match base.stat(&path).ok().flatten().map(|meta| meta.kind) {
+            Some(EntryType::File) if is_shaped(&path) => found.push(path),
+            Some(EntryType::Directory) if put.whole => {
+                let inside = base.readable_dir(&path).and_then(|dir| names(dir.as_fd())).unwrap_or_default();
+                left.extend(inside.iter().map(|name| join(&path, name)));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Copies an object of the workspace to its path in the layer. Returns `false` where the layer has it, or the workspace no more.
+fn copy(rooms: &Rooms<'_>, mode: LayerMode, path: &[u8], faults: &Faults) -> io::Result<bool> {
+    let (parent, name) = split(path);
+    let Some(from) = rooms.base.dir_by_force_if_there(parent)? else { return Ok(false) };
+    make_directories(rooms, parent, faults)?;
+    let to = rooms.upper.dir_by_force(parent)?;
+    if stat_if_there(to.as_fd(), name)?.is_some() {
+        return Ok(false);
+    }
+    let stage = Stage { dir: rooms.root.fd(), faults };
+    let attrs = Attrs::Content(mode);
+    match copy_whole(from.as_fd(), name, to.as_fd(), stage, attrs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Makes the directories of a path that the layer has no more like those of the workspace.
+fn make_directories(rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Result<()> {
+    if path.is_empty() || rooms.upper.stat(path)?.is_some() {
+        return Ok(());
+    }
+    let (parent, name) = split(path);
+    make_directories(rooms, parent, faults)?;
+    let like = stat(rooms.base.dir_by_force(parent)?.as_fd(), name)?;
+    faults.action();
+    match rustix::fs::mkdirat(rooms.upper.dir_by_force(parent)?, name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    finish(rooms.upper.dir_by_force(path)?.as_fd(), &like)
+}
+
+fn remark(base: &Workspace, git_dir: &[u8], error: &io::Error) -> Leftover {
+    let place = base.path().join(OsStr::from_bytes(&join(git_dir, b"objects")));
+    let why = format!(
+        "refs or an index of the run wait and need them, but the layer gets no copies ({error}): run no git gc and no git prune there \
+         before you accept or reject the rest"
+    );
+    Leftover::new(&place, None, why)
+}
