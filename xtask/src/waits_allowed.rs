@@ -242,6 +242,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
+    ("crates/runner/src/state/commit_lock.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
     ("crates/runner/src/run/held.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
     ("crates/runner/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),

@@ -75,6 +75,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         tops: HashMap::new(),
         repositories: HashMap::new(),
         named: BTreeMap::new(),
+        longer_logs: Vec::new(),
     };
     let mut found: HashMap<usize, Held> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -84,7 +85,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         }
         if let Some((top, form)) = reading.place(at)?
             && found.get(&top).is_none_or(|held| held.may_come)
-            && let Some(flaw) = reading.flaw(node, top, form)?
+            && let Some(flaw) = reading.flaw((at, node), top, form)?
             && (flaw == Flaw::Missing || !found.contains_key(&top))
         {
             let cause = format!("{} {}", String::from_utf8_lossy(&node.path.0), flaw.in_words());
@@ -104,6 +105,9 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         if let Some(loss) = lost::lost(&GitDir { walk, tree, by_path: &by_path, at, base })? {
             found.insert(at, Held::new(&loss, true, &tree.nodes[at].path.0));
         }
+    }
+    for at in reading.longer_logs {
+        tree.nodes[at].rare.refreshed = true;
     }
     if !found.is_empty() {
         hold(walk.rules, tree, &found);
@@ -211,6 +215,8 @@ struct Reading<'a> {
     repositories: HashMap<usize, Repository>,
     /// By git directory: the objects that its new files name.
     named: BTreeMap<usize, Named>,
+    /// Logs that begin with all that the workspace has: a `git gc` of the host that wrote those again makes no conflict.
+    longer_logs: Vec<usize>,
 }
 
 impl Reading<'_> {
@@ -269,7 +275,7 @@ impl Reading<'_> {
     }
 
     /// Returns what is wrong with a file, and notes the objects that it names.
-    fn flaw(&mut self, node: &Node, top: usize, form: Form) -> Result<Option<Flaw>, IoFailure> {
+    fn flaw(&mut self, (at, node): (usize, &Node), top: usize, form: Form) -> Result<Option<Flaw>, IoFailure> {
         let (parent, name) = split(&node.path.0);
         let dir = self.walk.upper.dir(parent).doing("open", parent)?;
         let node_of_top = &self.tree.nodes[top];
@@ -303,6 +309,9 @@ impl Reading<'_> {
             return Ok(Some(Flaw::Form));
         };
         let old = old(self.walk.base, &self.reads, node)?;
+        if form == Form::Log && old.ends_with(b"\n") && new.starts_with(&old) {
+            self.longer_logs.push(at);
+        }
         let ids = match form {
             Form::Ref => match forms::value(&new, lengths) {
                 Some(Value::Symbolic) => Some(Vec::new()),

@@ -254,7 +254,8 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             add(&path.0, Outside::Changed);
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
-        if origin_inode(node).is_some() && tree.origin_of(node).is_none() && !is_whole_object(node) {
+        let is_elsewhere = origin_inode(node).is_some() && tree.origin_of(node).is_none();
+        if is_elsewhere && !is_whole_object(node) && !node.rare.refreshed {
             add(&node.path.0, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }

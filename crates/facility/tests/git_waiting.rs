@@ -150,3 +150,23 @@ fn copies_are_made_also_after_a_kill() {
         }
     }
 }
+
+/// `git gc` on the host writes each log again, with the same entries.
+#[test]
+fn a_log_that_the_host_wrote_again_is_no_conflict() {
+    let scene = scene_with_reset();
+    let layer = scene.layer(&git_ops("commit -q --allow-empty -m of-the-run"));
+    git(&scene.ws(), &["reflog", "expire", "--all"]);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
+    assert_eq!(subject(&scene.ws()), "of-the-run");
+    assert_eq!(git(&scene.ws(), &["reflog"]).lines().count(), 5);
+    // The twin: an entry of the host is none of the run.
+    let scene = scene_with_reset();
+    let layer = scene.layer(&git_ops("commit -q --allow-empty -m of-the-run"));
+    git(&scene.ws(), &["reset", "-q", "--hard", "HEAD~1"]);
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert_eq!(subject(&scene.ws()), "1");
+    let why = format!("{result:?}");
+    assert!(why.contains("another process wrote to the log of HEAD") && !why.contains("lose its last"), "{why}");
+}

@@ -22,6 +22,11 @@ pub enum Notice {
         /// The answer of the system.
         why: String,
     },
+    /// The run starts when a commit of another run to its workspace has ended.
+    #[error(
+        "Another nexus brings changes to this workspace, and the run starts when it has ended. Ctrl-C ends the wait."
+    )]
+    WaitsForCommit,
     /// A sandbox that is not gone cannot be left to a later command.
     #[error("the kernel still takes the sandbox apart, and nexus waits, since it cannot note that: {why}")]
     WaitsForSandbox {

@@ -106,6 +106,10 @@ impl Silent {
 }
 
 impl Frontend for Silent {
+    fn is_ended(&self) -> bool {
+        false
+    }
+
     fn host(&self) -> Host {
         Host { variables: BTreeMap::new(), home: None, uid: rustix::process::geteuid().as_raw() }
     }

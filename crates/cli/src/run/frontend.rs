@@ -35,6 +35,10 @@ impl Frontend for Terminal<'_> {
         crate::notices::print(notice);
     }
 
+    fn is_ended(&self) -> bool {
+        self.signals.pending().is_ok_and(|pending| pending.ending().is_some())
+    }
+
     fn decide(&self, question: &Question<'_>) -> Result<ChangeMode, String> {
         ask::ask(question, self.signals)
     }

@@ -22,14 +22,14 @@
 mod entries;
 
 use super::forms::{SYMBOLIC, is_name as is_ref, time};
-use crate::beneath::{IoFailure, is_beneath, join, split};
+use crate::beneath::{Doing as _, IoFailure, is_beneath, join, split};
 use crate::fold::fold;
 use crate::git_index::id_lengths;
 use crate::git_packs::history::History;
 use crate::meta::EntryType;
 use crate::nested::has;
 use crate::replaced::{Effect, GitDir, packed};
-use crate::tree::{Node, Role};
+use crate::tree::{Found, Node, Role};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Seconds for which git keeps an entry that no branch needs.
@@ -55,6 +55,9 @@ pub(super) fn lost(git_dir: &GitDir<'_>) -> Result<Option<String>, IoFailure> {
     if let Some(branch) = refs.lost_branch()? {
         let branch = String::from_utf8_lossy(&branch).into_owned();
         return Ok(Some(format!("HEAD names {branch}, which would have no commit any more")));
+    }
+    if refs.lost_log()?.is_some() && refs.is_log_of_host()? {
+        return Ok(Some("another process wrote to the log of HEAD (logs/HEAD) since the run began".to_owned()));
     }
     for find in [Refs::lost_log, Refs::lost_entries, Refs::lost_history, Refs::lost_stash, Refs::lost_index] {
         if let Some(loss) = find(&refs)? {
@@ -137,6 +140,14 @@ impl<'a> Refs<'a> {
             return Ok(Some(format!("{cut}, and nothing would lead to its commit {} any more", short(commit))));
         }
         if entries(&before).any(|line| kept.contains(line)) { Ok(None) } else { self.lost_branches() }
+    }
+
+    /// Reports whether the log of `HEAD` changed outside of the run meanwhile: the run loses nothing that it saw.
+    fn is_log_of_host(&self) -> Result<bool, IoFailure> {
+        let GitDir { walk, base, tree, .. } = self.git_dir;
+        let at = join(base, LOG);
+        let meta = walk.base.stat(&at).doing("look at", &at)?;
+        Ok(meta.is_some_and(|meta| tree.is_fresh(&Found { at: at.into(), meta })))
     }
 
     /// Returns in words the loss of a branch that is gone, if nothing leads to its commit.

@@ -1,6 +1,7 @@
 //! The first stage of a run: recorded, with a layer and a network, and with no sandbox yet.
 
 use crate::net::service::{CallerSide, Service};
+use crate::notices::Notice;
 use crate::plan::resolve::ResolvedRun;
 use crate::run::error::RunError;
 use crate::run::held::Held;
@@ -11,7 +12,11 @@ use crate::state::record::{Content, Record};
 use nexus_driver::Driver;
 use nexus_model::plan::Writes;
 use nexus_receipt::Issuer;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
+
+/// Time after which a caller hears that a run waits for a commit of another one.
+const SAID_AFTER: Duration = Duration::from_secs(1);
 
 /// A run of which all is there but the sandbox.
 pub struct Prepared<'a> {
@@ -77,11 +82,18 @@ fn made(held: &mut Held<'_>, side: CallerSide) -> Result<(Mounting, Option<Servi
     let places = &run.site.places;
     // Neither the layer's beginning nor the mount may fall into a commit of another run.
     let path = run.plan.workspace.source.as_path().to_owned();
-    let lock = commit_lock::after_commits(places, run.site.identity)
+    let frontend = held.around.frontend;
+    let is_said = Cell::new(false);
+    let goes_on = |waited: Duration| {
+        if waited >= SAID_AFTER && !is_said.replace(true) {
+            frontend.tell(&Notice::WaitsForCommit);
+        }
+        !frontend.is_ended()
+    };
+    let lock = commit_lock::after_commits(places, run.site.identity, &goes_on)
         .map_err(|source| RunError::Lock { path: path.clone(), source })?;
     let mounting = Mounting { lock, path, directory: run.site.identity };
     if is_layered(run) {
-        let frontend = held.around.frontend;
         let layer = create::create(run, &frontend.host(), &|notice| frontend.tell(notice))
             .map_err(|why| RunError::Layer { why })?;
         held.layer = Some(layer);

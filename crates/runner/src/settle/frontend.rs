@@ -27,6 +27,8 @@ pub trait Frontend {
     fn host(&self) -> Host;
     /// Takes a notice.
     fn tell(&self, notice: &Notice);
+    /// Reports whether the caller wants the run to end before it has started.
+    fn is_ended(&self) -> bool;
     /// Asks the user what becomes of the changes. Called only for [`ChangeMode::Ask`].
     fn decide(&self, question: &Question<'_>) -> Result<ChangeMode, String>;
     /// Watches the end of a run, which has no bound but its layer, until the result is dropped. The caller may end the process

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Bounds the time of another commit before this one gives up.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The same where the process of the other commit is stopped: it waits for a signal to go on.
+const STOPPED: Duration = Duration::from_secs(5);
 
 /// Holds the lock as long as it lives.
 #[derive(Debug)]
@@ -57,14 +59,19 @@ impl Mounting {
 
 /// Locks the directory for a commit. Waits for other commits and for sandboxes that waited for one and are being set up.
 pub fn lock(places: &StateDir, directory: DirectoryId) -> io::Result<CommitLock> {
-    let locked = wait(places, directory, FlockOperation::NonBlockingLockExclusive, true)?;
+    let locked = wait(places, directory, FlockOperation::NonBlockingLockExclusive, true, &|_| true)?;
     locked.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Waits until no commit to the directory is going on, so that a sandbox does not begin with a half of it, and keeps the
-/// next commit away as long as the lock lives. `None` when there was none to wait for, which costs one call.
-pub fn after_commits(places: &StateDir, directory: DirectoryId) -> io::Result<Option<CommitLock>> {
-    wait(places, directory, FlockOperation::NonBlockingLockShared, false)
+/// next commit away as long as the lock lives. `None` when there was none to wait for, which costs one call. `goes_on` gets the time
+/// of the wait, and ends the wait with `false`.
+pub fn after_commits(
+    places: &StateDir,
+    directory: DirectoryId,
+    goes_on: &dyn Fn(Duration) -> bool,
+) -> io::Result<Option<CommitLock>> {
+    wait(places, directory, FlockOperation::NonBlockingLockShared, false, goes_on)
 }
 
 /// Removes the files of locks whose holders were killed.
@@ -89,9 +96,12 @@ fn wait(
     directory: DirectoryId,
     operation: FlockOperation,
     make: bool,
+    goes_on: &dyn Fn(Duration) -> bool,
 ) -> io::Result<Option<CommitLock>> {
     let path = places.locks.join(directory.name());
-    let deadline = Instant::now() + TIMEOUT;
+    let start = Instant::now();
+    let mut looked_after = Duration::ZERO;
+    let timed_out = |why: String| Err(io::Error::new(io::ErrorKind::TimedOut, why));
     loop {
         let file = match state_file::open_writable(&path, make) {
             Err(error) if !make && error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -102,13 +112,47 @@ fn wait(
             // The process that had it before has taken the file away with it.
             Ok(()) if is_at(&file, &path)? => return Ok(Some(CommitLock { path, file })),
             Ok(()) | Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "another commit to this folder does not end"));
+                let waited = start.elapsed();
+                if waited >= TIMEOUT {
+                    return timed_out("another commit to this directory does not end".to_owned());
+                }
+                if waited >= STOPPED && waited >= looked_after + STOPPED {
+                    looked_after = waited;
+                    if let Some(pid) = stopped_holder(&file)? {
+                        return timed_out(format!(
+                            "process {pid} holds it for a commit and is stopped: continue it with kill -CONT {pid}"
+                        ));
+                    }
+                }
+                if !goes_on(waited) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::Interrupted,
+                        "a signal ended the wait for another commit",
+                    ));
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Returns the process that holds a lock on a file and is stopped (proc_locks(5), state `T` or `t` of proc_pid_stat(5)). `None` also
+/// where it cannot be seen from this process, in another container for instance.
+fn stopped_holder(file: &File) -> io::Result<Option<u32>> {
+    let inode = format!(":{}", file.metadata()?.ino());
+    let holder = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_it = words.get(1) == Some(&"FLOCK") && words.get(5).is_some_and(|place| place.ends_with(&inode));
+        words.get(4).filter(|_| is_it)?.parse::<u32>().ok()
+    };
+    let is_stopped = |pid: &u32| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+    };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    Ok(locks.lines().filter_map(holder).find(is_stopped))
 }
 
 fn is_at(file: &File, path: &std::path::Path) -> io::Result<bool> {
@@ -160,9 +204,10 @@ mod tests {
         let places = StateDir::below(dir.path().join("state"));
         std::fs::create_dir_all(&places.locks).unwrap();
         let id = identity(dir.path());
-        assert!(after_commits(&places, id).unwrap().is_none());
+        assert!(after_commits(&places, id, &|_| true).unwrap().is_none());
         std::fs::write(places.locks.join(id.name()), "").unwrap();
-        let (one, two) = (after_commits(&places, id).unwrap(), after_commits(&places, id).unwrap());
+        let (one, two) =
+            (after_commits(&places, id, &|_| true).unwrap(), after_commits(&places, id, &|_| true).unwrap());
         assert!(one.is_some() && two.is_some());
         let (sender, receiver) = std::sync::mpsc::channel();
         let theirs = places.clone();
@@ -177,5 +222,36 @@ mod tests {
         receiver.recv_timeout(Duration::from_secs(10)).unwrap();
         thread.join().unwrap();
         assert_eq!(std::fs::read_dir(&places.locks).unwrap().count(), 0);
+    }
+
+    /// A process that holds the lock of a directory until it is killed.
+    fn holder(places: &StateDir, id: DirectoryId) -> std::process::Child {
+        let file = places.locks.join(id.name());
+        let mut command = std::process::Command::new("flock");
+        let child = command.arg("--no-fork").arg(&file).args(["sleep", "60"]).spawn().unwrap();
+        while std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap() != "sleep\n" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    #[test]
+    fn a_stopped_process_holds_a_commit_up_for_seconds_and_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = StateDir::below(dir.path().join("state"));
+        std::fs::create_dir_all(&places.locks).unwrap();
+        let id = identity(dir.path());
+        let mut child = holder(&places, id);
+        let pid = rustix::process::Pid::from_child(&child);
+        // A signal ends the wait for one that goes on.
+        let error = after_commits(&places, id, &|waited| waited < Duration::from_millis(30)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let start = Instant::now();
+        let error = lock(&places, id).unwrap_err().to_string();
+        assert!(error.contains(&format!("kill -CONT {}", child.id())) && start.elapsed() < TIMEOUT / 3, "{error}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        lock(&places, id).unwrap();
     }
 }
