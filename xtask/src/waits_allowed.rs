@@ -205,7 +205,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/profiles/src/toolchains/node.rs", &[("fs::read(", 1)], "Settings of the user, before the sandbox starts."),
     (
-        "crates/profiles/src/toolchains/python.rs",
+        "crates/profiles/src/toolchains/shims.rs",
         &[(".read_to_string(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),

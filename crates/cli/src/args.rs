@@ -71,11 +71,11 @@ Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed 
 changes could not be committed; 126 not executable; 127 not found; 128+N killed by signal N.
 
 Examples:
-  nexus run -- make test
-  nexus run --profile rust -- cargo build
+  nexus run -- cargo build
+  nexus run --profile none -- make test
   nexus run --memory 2G --timeout 10m --changes discard --shell 'pytest -q | tail -3'")]
 pub struct RunArgs {
-    /// Use this profile; may repeat, later ones add and win
+    /// Use this profile beside the toolchains of your PATH; none: without those; may repeat, later ones add and win
     #[arg(long, value_name = "NAME")]
     pub profile: Vec<String>,
     /// Folder to work on; it appears inside at its own path [default: the current folder]

@@ -9,6 +9,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use support::{Bench, benches, stderr};
 
 /// Runs of which the median counts.
@@ -55,12 +56,33 @@ fn median(numbers: impl Iterator<Item = usize>) -> usize {
     numbers[numbers.len() / 2]
 }
 
+/// Directories of the system that hold no toolchain on any machine. What `/usr/bin` has differs: Java and Maven add mounts
+/// of their settings, and calls with them.
+const SYSTEM: &str = "/usr/local/sbin:/usr/sbin";
+
+/// Makes a toolchain of Rust and one of Node in the home, and returns the PATH that leads to them and to [`SYSTEM`].
+fn path_with_toolchains(bench: &Bench) -> String {
+    let tools = ["rust/bin/cargo", "rust/bin/rustc", "rust/lib/rustlib/components", "node/bin/node", "node/bin/npm"];
+    for file in tools.map(|name| bench.home.join("tools").join(name)) {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut chown = bench.command_as_root("chown");
+    chown.arg("-R").arg(format!("--reference={}", bench.home.display())).arg(bench.home.join("tools"));
+    assert!(chown.status().unwrap().success());
+    let bin = |name: &str| bench.home.join("tools").join(name).join("bin").display().to_string();
+    format!("{}:{}:{SYSTEM}", bin("rust"), bin("node"))
+}
+
 /// Calls of `nexus` itself, in order. Those of starting a program (the dynamic linker, the runtime) are left out.
-fn calls(bench: &Bench, arguments: &[&str]) -> Vec<String> {
+fn calls(bench: &Bench, path: &str, arguments: &[&str]) -> Vec<String> {
     let log = bench.home.join("calls");
     let nexus = bench.nexus([] as [&str; 0]).get_program().to_owned();
     // -y names the file of each descriptor.
-    let traced = bench.command("strace").args(["-f", "-qq", "-y", "-o"]).arg(&log).arg(nexus).args(arguments).output();
+    let mut strace = bench.command("strace");
+    strace.args(["-f", "-qq", "-y", "-E", &format!("PATH={path}"), "-o"]).arg(&log);
+    let traced = strace.arg(nexus).args(arguments).output();
     let output = traced.unwrap();
     assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
     let text = fs::read_to_string(&log).unwrap();
@@ -101,20 +123,27 @@ fn a_run_without_changes_makes_few_calls() {
         // workspace, the directories above, the homes of its users and git's configurations.
         // The record of a run names the first process of its sandbox, and recovery is locked for one command.
         // A run with a layer watches its overlay, and closes that. A launcher reads what its user may have of the kernel (jail/quotas).
-        for (arguments, most) in
-            [(&["run", "--", "/bin/true"][..], 360), (&["run", "--direct", "--", "/bin/true"], 300)]
-        {
+        let with_toolchains = path_with_toolchains(&bench);
+        let (layered, direct) = (["run", "--", "/bin/true"], ["run", "--direct", "--", "/bin/true"]);
+        let rows = [
+            // Of these, 45 look for the programs of toolchains in the two directories of PATH.
+            (SYSTEM, &layered[..], 415),
+            (SYSTEM, &direct, 345),
+            // A search of two directories, and a mount for each of them.
+            (&with_toolchains, &layered, 560),
+        ];
+        for (path, arguments, most) in rows {
             // The first one makes the state directory, and the second one what the third one takes.
-            calls(&bench, arguments);
-            calls(&bench, arguments);
-            let runs: Vec<Vec<String>> = (0..RUNS).map(|_| calls(&bench, arguments)).collect();
+            calls(&bench, path, arguments);
+            calls(&bench, path, arguments);
+            let runs: Vec<Vec<String>> = (0..RUNS).map(|_| calls(&bench, path, arguments)).collect();
             let counts: Vec<Counted> = runs.iter().map(|calls| counted(calls)).collect();
             let needed = median(counts.iter().map(|count| count.needed));
             let tidying = median(counts.iter().map(|count| count.tidying));
             let waits = median(counts.iter().map(|count| count.waits));
             let all = runs[0].join("\n");
-            println!("{} {arguments:?}: {counts:?}", bench.who());
-            assert!(needed <= most, "{} {arguments:?}: {needed} calls\n{all}", bench.who());
+            println!("{} {path} {arguments:?}: {counts:?}", bench.who());
+            assert!(needed <= most, "{} {path} {arguments:?}: {needed} calls\n{all}", bench.who());
             assert!(needed > 80, "the log holds too little to judge: {all}");
             assert!(tidying <= 150, "{} {arguments:?}: {tidying} calls of tidying\n{all}", bench.who());
             assert!(waits <= 100, "{} {arguments:?}: {waits} calls that wait\n{all}", bench.who());
@@ -146,7 +175,8 @@ fn a_direct_run_asks_the_kernel_nothing_about_a_plain_file() {
             }
         };
         let count = || {
-            let counts = (0..RUNS).map(|_| counted(&calls(&bench, &["run", "--direct", "--", "/bin/true"])).needed);
+            let counts =
+                (0..RUNS).map(|_| counted(&calls(&bench, SYSTEM, &["run", "--direct", "--", "/bin/true"])).needed);
             median(counts.collect::<Vec<_>>().into_iter())
         };
         let empty = [count(), count()][1];

@@ -24,10 +24,10 @@ fn program(bench: &Bench, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// `nexus run` with this directory of the home first on PATH.
+/// `nexus run` with this directory of the home first on PATH, and without the toolchains that PATH leads to.
 fn with_path(bench: &Bench, directory: &str, arguments: &[&str]) -> Output {
     let path = format!("{}:/usr/bin:/bin", bench.home.join(directory).display());
-    bench.nexus(["run"]).args(arguments).env("PATH", path).output().unwrap()
+    bench.nexus(["run", "--profile", "none"]).args(arguments).env("PATH", path).output().unwrap()
 }
 
 const VERSION: &str = ".nvm/versions/node/v22.1.0/bin";

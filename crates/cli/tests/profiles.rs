@@ -284,9 +284,9 @@ fn explain_and_the_run_agree_about_paths_and_variables() {
         for path in told["paths"].as_array().unwrap() {
             let path = path["path"]["text"].as_str().unwrap();
             let seen = bench.run(["run", "--profile", "mine", "--", "ls", path]);
-            assert_eq!(stdout(&seen), "x\n");
+            assert!(seen.status.success() && (path.starts_with("/etc") || stdout(&seen) == "x\n"), "{path}: {seen:?}");
             assert_eq!(
-                bench.run(["run", "--", "ls", path]).status.code(),
+                bench.run(["run", "--profile", "none", "--", "ls", path]).status.code(),
                 Some(2),
                 "without the profile it is not there"
             );
@@ -474,7 +474,8 @@ fn tools_of_the_home_work_inside_with_their_profiles_and_not_without() {
         let output = bench.nexus(["run"]).args(ALL).args(["--shell", line]).env("PATH", &path).output().unwrap();
         assert_eq!(stdout(&output), "crate\nmodule\njar\n[build]\njobs = 1\n", "{}", stderr(&output));
         let folder = bench.home.join(".rustup").display().to_string();
-        let without = bench.nexus(["run", "--", "ls", &folder]).env("PATH", &path).output().unwrap();
+        let without =
+            bench.nexus(["run", "--profile", "none", "--", "ls", &folder]).env("PATH", &path).output().unwrap();
         assert_eq!(without.status.code(), Some(2), "{}", stdout(&without));
         let written = format!("touch {folder}/x ~/.cargo/registry/x; touch ~/.cargo/mine && echo private");
         let output = bench.nexus(["run"]).args(ALL).args(["--shell", &written]).env("PATH", &path).output().unwrap();

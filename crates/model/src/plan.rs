@@ -54,6 +54,7 @@ const FROM_HOST: &[&str] = &[
     "/etc/services",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
 ];
 /// Directory of the machine's own programs: a bind may show other ones there.
 const LOCAL: &str = "/usr/local/";

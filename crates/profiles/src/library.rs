@@ -44,12 +44,17 @@ impl LibraryError {
 
 /// Profiles that are part of the program.
 const BUILT_IN: &[(&str, &str)] = &[
+    ("auto", include_str!("../profiles/auto.yaml")),
     ("default", include_str!("../profiles/default.yaml")),
     ("git", include_str!("../profiles/git.yaml")),
     ("go", include_str!("../profiles/go.yaml")),
     ("java", include_str!("../profiles/java.yaml")),
     ("node", include_str!("../profiles/node.yaml")),
+    ("none", include_str!("../profiles/none.yaml")),
+    ("perl", include_str!("../profiles/perl.yaml")),
+    ("php", include_str!("../profiles/php.yaml")),
     ("python", include_str!("../profiles/python.yaml")),
+    ("ruby", include_str!("../profiles/ruby.yaml")),
     ("rust", include_str!("../profiles/rust.yaml")),
 ];
 

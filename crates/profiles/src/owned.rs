@@ -85,7 +85,7 @@ pub fn read_owned(host: &Host, path: &Path, workspace: Option<&Path>) -> Result<
 }
 
 /// Reports whether a user may own the caller's configuration: the caller, root, and for root the user who called sudo.
-fn is_owner(host: &Host, uid: u32) -> bool {
+pub(crate) fn is_owner(host: &Host, uid: u32) -> bool {
     let sudo = || host.variable("SUDO_UID")?.to_str()?.parse::<u32>().ok();
     uid == 0 || uid == host.uid || (host.uid == 0 && sudo() == Some(uid))
 }

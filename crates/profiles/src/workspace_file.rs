@@ -114,17 +114,17 @@ const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn open(workspace: &Path) -> Result<File, Errno> {
-    let folder = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(workspace, folder, Mode::empty())?;
+    let directory = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(workspace, directory, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(folder, NAME, FLAGS, Mode::empty(), resolve).map(File::from)
+    rustix::fs::openat2(directory, NAME, FLAGS, Mode::empty(), resolve).map(File::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn folder() -> (tempfile::TempDir, PathBuf) {
+    fn directory() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = std::fs::canonicalize(dir.path()).unwrap();
         (dir, path)
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_plain_file_is_read_and_a_missing_one_is_none() {
-        let (_dir, path) = folder();
+        let (_dir, path) = directory();
         assert!(read(&path).unwrap().is_none());
         std::fs::write(path.join(NAME), "changes: review\n").unwrap();
         let first = read(&path).unwrap().unwrap();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_named_file_is_read_as_carefully() {
-        let (_dir, path) = folder();
+        let (_dir, path) = directory();
         std::fs::write(path.join("plain"), "changes: review\n").unwrap();
         std::os::unix::fs::symlink("/dev/zero", path.join("link")).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, path.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn links_fifos_folders_and_large_files_are_refused() {
         let refused = |make: &dyn Fn(&Path)| {
-            let (_dir, path) = folder();
+            let (_dir, path) = directory();
             make(&path.join(NAME));
             read(&path).unwrap_err().to_string()
         };
-        let (_other, outside) = folder();
+        let (_other, outside) = directory();
         std::fs::write(outside.join("x"), "changes: review\n").unwrap();
         let link = refused(&|path| std::os::unix::fs::symlink(outside.join("x"), path).unwrap());
         assert!(link.contains("symbolic link"), "{link}");

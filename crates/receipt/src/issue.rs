@@ -9,8 +9,8 @@
 //! ```
 
 use crate::form::{
-    Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Network as NetworkInForce, Nexus, Output, ProfileRef,
-    Receipt, Request, SCHEMA, Sealed, Timing, seal,
+    AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Network as NetworkInForce, Nexus, Output,
+    ProfileRef, Receipt, Request, SCHEMA, Sealed, Timing, seal,
 };
 use crate::keys::{KeyId, Seed};
 use crate::store::{DirectoryError, KeyDirectory, KeyError, KeyFile, Store, StoreError};
@@ -92,6 +92,8 @@ pub struct Finished<'a> {
     pub env_secrets: &'a [ByteText],
     /// Paths that were shown because the operator opened them.
     pub opened_binds: &'a [ByteText],
+    /// Paths that were shown because the caller's PATH or environment led to them.
+    pub auto_binds: &'a [AutoBind],
     /// Sockets of the host that the command could connect to.
     pub allowed_sockets: &'a [ByteText],
     /// `commit`, `review`, `discard`, `ask` or `direct`.
@@ -189,6 +191,7 @@ fn document(issuer: &Issuer, finished: Finished<'_>, seed: &Seed, key_id: KeyId)
         allow_ptrace: plan.allow_ptrace,
         env_secrets: finished.env_secrets.to_vec(),
         opened_binds: finished.opened_binds.to_vec(),
+        auto_binds: finished.auto_binds.to_vec(),
         allowed_sockets: finished.allowed_sockets.to_vec(),
         network: Some(finished.network),
     };

@@ -42,7 +42,8 @@ const ENVIRONMENT: &[Entry] = &[
     ("NEXUS_CONFIG_DIR", "takes the place of ~/.config/nexus and /etc/nexus"),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "take the place of ~/.config and ~/.local/state"),
     ("SHELL", "what nexus shell starts, where it lies in /bin or /usr/bin"),
-    ("PATH", "where profiles look for toolchains"),
+    ("NEXUS_PROFILE", "none: without the toolchains that PATH leads to, as --profile none; auto: with them"),
+    ("PATH", "where toolchains are searched; runs show them read-only"),
 ];
 
 const FILES: &[Entry] = &[

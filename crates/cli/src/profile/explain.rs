@@ -1,20 +1,21 @@
 //! `nexus explain`: what a command line of `nexus run` would allow, and which file or flag said so. It decides with the
 //! code that a run decides with, and starts and writes nothing.
 
-use super::{FileState, Resolution};
+use super::{FileState, Resolution, Source};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::{request, run};
 use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
+use nexus_profiles::FoundBind;
 use nexus_runner::plan::binds::{self, Place};
 use nexus_runner::plan::environment::{self, Variable};
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
 use nexus_runner::request::ChangeMode;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Prints it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
@@ -73,6 +74,12 @@ fn changes(grants: &Grants, args: &RunArgs) -> &'static str {
     }
 }
 
+/// Returns whether the toolchains that PATH leads to are shown, and what says so.
+fn auto(grants: &Grants) -> (&'static str, String) {
+    let from = grants.auto.as_ref().map(|auto| auto.from.to_string()).unwrap_or_default();
+    (if grants.shows_auto() { "on" } else { "off" }, from)
+}
+
 fn access(access: Access) -> &'static str {
     match access {
         Access::ReadOnly => "read",
@@ -96,6 +103,8 @@ impl Explained {
         let profiles: Vec<_> = grants.profiles.iter().map(|profile| profile.name.as_str()).collect();
         out.head("profiles", &profiles.join(", "));
         out.head("nexus.yaml", self.file());
+        let (state, from) = auto(grants);
+        out.head("auto", &if from.is_empty() { state.to_owned() } else { format!("{state}  ← {from}") });
         out.title("paths");
         out.row(&format!("write {}", self.workspace.display()), "the workspace; changes are kept apart");
         out.row("read  /usr and the system's tables in /etc", "always");
@@ -135,11 +144,32 @@ impl Explained {
         for name in &grants.protect {
             out.row(&format!("protect {}", name.value), &name.from.to_string());
         }
-        if !self.resolution.found.notes.is_empty() {
+        let notes = self.notes();
+        if !notes.is_empty() {
             out.title("notes");
-            self.resolution.found.notes.iter().for_each(|note| out.row(note, ""));
+            for note in &notes {
+                out.row(note, "");
+            }
         }
         out.text
+    }
+
+    /// Returns what was noted about toolchains, and what `auto` found and the run does not show.
+    fn notes(&self) -> Vec<String> {
+        let is_shown = |target: &Path| {
+            self.binds.iter().any(|shown| target.starts_with(shown.bind.target.as_path()))
+                || target.starts_with(&self.workspace)
+        };
+        let is_auto = |bind: &&FoundBind| bind.from.auto_reason().is_some() && matches!(bind.source, Source::Path(_));
+        let left_out = self.resolution.found.binds.iter().filter(is_auto);
+        let left_out = left_out.filter(|bind| !is_shown(&bind.target)).map(|bind| {
+            format!(
+                "{} ({}) is not shown: it holds or meets what a run may not show or shows already",
+                bind.target.display(),
+                bind.why
+            )
+        });
+        self.resolution.found.notes.iter().cloned().chain(left_out).collect()
     }
 
     fn json(&self) -> Value {
@@ -177,7 +207,7 @@ impl Explained {
             json!({"mode": self.changes, "from": grants.changes.as_ref().map(|changes| &changes.from)});
         document["protected"] =
             json!(DEFAULT_PROTECTED.iter().chain(DEFAULT_PROTECTED_OF_REPOSITORIES).collect::<Vec<_>>());
-        document["notes"] = json!(self.resolution.found.notes);
+        document["notes"] = json!(self.notes());
         document
     }
 }
@@ -229,6 +259,7 @@ pub fn grants_json(grants: &Grants) -> Value {
         "limits": limits,
         "protect": grants.protect,
         "debug": grants.debug,
+        "auto": {"shown": grants.shows_auto(), "from": grants.auto.as_ref().map(|auto| &auto.from)},
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
     })
 }

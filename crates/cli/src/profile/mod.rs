@@ -9,6 +9,7 @@
 //!
 //! `nexus-policy` decides, `nexus-profiles` reads the files and looks at the host; here both meet the arguments.
 
+mod auto;
 mod caller;
 mod command;
 mod explain;
@@ -36,6 +37,7 @@ use nexus_policy::settings::Settings;
 use nexus_profiles::{ProfileStore, library, settings, toolchains, workspace_file};
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::state::directory::StateDir;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// State of the workspace's `nexus.yaml`.
@@ -75,6 +77,7 @@ impl Resolution {
         let asked = args.net.ask && shelf.has(ASKED);
         let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
             .chain(asked.then(|| (ASKED.to_owned(), Origin::Flag("--ask".to_owned()))))
+            .chain(auto::of_environment(&caller)?)
             .chain(args.profile.iter().map(|name| (name.clone(), Origin::Flag(format!("--profile {name}")))));
         let mut wanted: Vec<(String, Origin)> = wanted.collect();
         let file = workspace_file::read(workspace)?;
@@ -104,11 +107,12 @@ impl Resolution {
                 FileState::Narrows
             }
         };
+        auto::obey(&mut grants, &settings)?;
         ceilings(&mut grants, &settings)?;
         lower_pids(&mut grants);
         grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
-        let mut found = toolchains::find(&grants, &caller, workspace);
+        let mut found = toolchains::find(&grants, &caller, workspace, args.command.first().map(OsString::as_os_str));
         // One that only took away granted nothing, and yet the run was another without it.
         let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
         let documents = grants.profiles.iter().cloned().chain(narrowing).collect();

@@ -32,9 +32,9 @@ struct Pin {
 }
 
 /// A pin is a path and a hash.
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 
-fn folder(places: &StateDir) -> PathBuf {
+fn directory(places: &StateDir) -> PathBuf {
     places.state.join("trust")
 }
 
@@ -47,7 +47,7 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::refused("trust", message, "make room there, or remove it and say nexus trust again")
 }
 
-fn unsafe_folder(path: &Path, error: &files::DirectoryError) -> Failure {
+fn unsafe_directory(path: &Path, error: &files::DirectoryError) -> Failure {
     let hint = format!(
         "nothing in it counts as trusted: look at who wrote there, remove {} and say nexus trust again",
         path.display()
@@ -57,23 +57,23 @@ fn unsafe_folder(path: &Path, error: &files::DirectoryError) -> Failure {
 
 /// Opens the directory of the pins, if there is one; fails if another user can enter it.
 fn opened(path: &Path) -> Result<Option<OwnedFd>, Failure> {
-    files::existing_directory(path).map_err(|error| unsafe_folder(path, &error))
+    files::existing_directory(path).map_err(|error| unsafe_directory(path, &error))
 }
 
 /// Reports whether exactly this content is trusted in this workspace.
 pub fn is_trusted(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> Result<bool, Failure> {
-    let (at, name) = (folder(places), name(workspace));
+    let (at, name) = (directory(places), name(workspace));
     let path = at.join(&name);
-    let Some(folder) = opened(&at)? else { return Ok(false) };
-    let Some(bytes) = read(&folder, &path, &name)? else { return Ok(false) };
+    let Some(directory) = opened(&at)? else { return Ok(false) };
+    let Some(bytes) = read(&directory, &path, &name)? else { return Ok(false) };
     let pin: Pin = serde_json::from_slice(&bytes).map_err(|error| failed(&path, &error))?;
     Ok(pin.workspace == ByteText::from(workspace) && pin.hash == file.hash)
 }
 
 /// Reads a pin that only the caller can have written; the checks are made on the open file that is read.
-fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+fn read(directory: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Failure> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP) => return Err(failed(path, &"it is a symbolic link")),
@@ -89,26 +89,26 @@ fn read(folder: impl AsFd, path: &Path, name: &str) -> Result<Option<Vec<u8>>, F
         return Err(failed(path, &why));
     }
     let mut bytes = Vec::new();
-    File::from(file).take(MOST_BYTES).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    File::from(file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
     Ok(Some(bytes))
 }
 
 /// Trusts exactly this content from now on.
 pub fn pin(places: &StateDir, workspace: &Path, file: &WorkspaceFile) -> Result<(), Failure> {
-    let (at, name) = (folder(places), name(workspace));
-    let folder = files::directory(&at).map_err(|error| unsafe_folder(&at, &error))?;
+    let (at, name) = (directory(places), name(workspace));
+    let directory = files::directory(&at).map_err(|error| unsafe_directory(&at, &error))?;
     let path = at.join(&name);
     let pin = Pin { workspace: workspace.into(), hash: file.hash.clone() };
     let text = serde_json::to_vec(&pin).map_err(|error| failed(&path, &error))?;
     // Whole or not at all: half a pin would stop every run here.
-    files::replace(&folder, &name, &text).map_err(|error| failed(&path, &error))
+    files::replace(&directory, &name, &text).map_err(|error| failed(&path, &error))
 }
 
 /// Trusts nothing here any more. Whether there was something.
 pub fn unpin(places: &StateDir, workspace: &Path) -> Result<bool, Failure> {
-    let (at, name) = (folder(places), name(workspace));
-    let Some(folder) = opened(&at)? else { return Ok(false) };
-    match rustix::fs::unlinkat(&folder, &name, AtFlags::empty()) {
+    let (at, name) = (directory(places), name(workspace));
+    let Some(directory) = opened(&at)? else { return Ok(false) };
+    match rustix::fs::unlinkat(&directory, &name, AtFlags::empty()) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(failed(&at.join(&name), &error)),

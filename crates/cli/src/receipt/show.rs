@@ -66,6 +66,9 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         let names: Vec<_> = names.iter().map(|name| name.as_os_str().display().to_string()).collect();
         rows.push((what, format!("{} {end}", names.join(" "))));
     }
+    for auto in &request.auto_binds {
+        rows.push(("shown", format!("{} ({})", auto.path.as_path().display(), auto.reason)));
+    }
     if request.allow_ptrace {
         rows.push(("tracing", "processes inside could trace each other".to_owned()));
     }

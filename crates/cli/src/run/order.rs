@@ -28,8 +28,10 @@ pub struct Order {
     pub uid_base: u32,
     /// Keeps the output of the command off the terminal while a question is open.
     pub hold: Option<Arc<Hold>>,
-    /// Toolchains that are shown.
+    /// Toolchains that profiles ask for.
     pub toolchains: Vec<Toolchain>,
+    /// Shows the toolchains that the caller's PATH leads to.
+    pub shows_auto: bool,
 }
 
 impl Order {
@@ -61,6 +63,7 @@ impl Order {
                 .as_ref()
                 .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
+            shows_auto: grants.shows_auto(),
             hold: crate::net::question_hold(run.network.as_ref())?,
             run,
         })

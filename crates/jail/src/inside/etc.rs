@@ -42,6 +42,7 @@ pub const FROM_HOST: &[&str] = &[
     "services",
     "ssl/certs",
     "ssl/openssl.cnf",
+    "timezone",
 ];
 
 #[cfg(test)]

@@ -69,10 +69,10 @@ pub fn open(faults: Faults) -> Result<System, StepError> {
         let place = Path::new("etc").join(name);
         add(&mut system, &Path::new("/").join(&place), place).at(Step::OpenSystem, name)?;
     }
-    if let Ok(zone) = std::fs::read_link("/etc/localtime")
-        && zone.starts_with("/usr")
-    {
-        system.links.push((zone, PathBuf::from("etc/localtime")));
+    let zone = PathBuf::from("etc/localtime");
+    match std::fs::read_link("/etc/localtime") {
+        Ok(link) if link.starts_with("/usr") => system.links.push((link, zone)),
+        _ => add(&mut system, Path::new("/etc/localtime"), zone).at(Step::OpenSystem, "localtime")?,
     }
     for name in DEVICES {
         let mount = mounts::open_tree(&Path::new("/dev").join(name), Depth::Recursive).at(Step::OpenSystem, name)?;

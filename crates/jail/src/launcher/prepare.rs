@@ -63,7 +63,9 @@ pub fn prepare(
             binds.push(open_source(path, attributes).at(Step::IdMappedMounts, &show(path))?);
             continue;
         }
-        let mount = match host.mount(path, None, Others::Invalid, attributes) {
+        // What cannot be written needs no map of its own, which takes a process to make: that of the workspace does.
+        let others = if bind.access == Access::ReadOnly { others } else { Others::Invalid };
+        let mount = match host.mount(path, None, others, attributes) {
             // A file system that cannot map owners may still be looked at.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && bind.access == Access::ReadOnly => {
                 open_source(path, attributes)

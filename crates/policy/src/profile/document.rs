@@ -34,6 +34,9 @@ pub struct Document {
     pub protect: Vec<At<String>>,
     /// True if processes inside may trace each other; `None` if the document does not say.
     pub debug: Option<At<bool>>,
+    /// True if the toolchains that the caller's PATH and environment lead to are shown; `None` if the document does not
+    /// say.
+    pub auto: Option<At<bool>>,
 }
 
 /// The part `fs`.
@@ -127,6 +130,12 @@ pub enum Toolchain {
     Java,
     /// Git: identity and linked worktrees.
     Git,
+    /// Ruby: the system's, rbenv, rvm.
+    Ruby,
+    /// PHP: its directory and the settings of the system's command line.
+    Php,
+    /// Perl: the system's, plenv, perlbrew, local::lib.
+    Perl,
 }
 
 /// Enums that are words in a document.
@@ -159,4 +168,4 @@ macro_rules! words {
 words!(NetMode, "a network mode", NetMode::None => "none", NetMode::Allowlist => "allowlist", NetMode::Unrestricted => "unrestricted");
 words!(Methods, "which HTTP methods", Methods::Any => "any", Methods::ReadOnly => "read_only");
 words!(ChangesMode, "what to do with changes", ChangesMode::Commit => "commit", ChangesMode::Ask => "ask", ChangesMode::Review => "review", ChangesMode::Discard => "discard");
-words!(Toolchain, "a toolchain", Toolchain::Python => "python", Toolchain::Node => "node", Toolchain::Rust => "rust", Toolchain::Go => "go", Toolchain::Java => "java", Toolchain::Git => "git");
+words!(Toolchain, "a toolchain", Toolchain::Python => "python", Toolchain::Node => "node", Toolchain::Rust => "rust", Toolchain::Go => "go", Toolchain::Java => "java", Toolchain::Git => "git", Toolchain::Ruby => "ruby", Toolchain::Php => "php", Toolchain::Perl => "perl");

@@ -7,7 +7,7 @@
 //! | `path` | goes in front of the earlier ones |
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
-//! | each of `limits`, `changes`, `net.mode`, `debug` | replaces |
+//! | each of `limits`, `changes`, `net.mode`, `debug`, `auto` | replaces |
 //! | `net.methods` | the stricter one holds |
 //!
 //! The same path in `ro` and `rw` counts as the later one said.
@@ -54,6 +54,8 @@ pub struct Grants {
     pub protect: Vec<Sourced<String>>,
     /// True if processes inside may trace each other; `None` means that they may not.
     pub debug: Option<Sourced<bool>>,
+    /// True if the toolchains that the caller's PATH and environment lead to are shown; `None` means that they are.
+    pub auto: Option<Sourced<bool>>,
 }
 
 /// A document that counted.
@@ -208,6 +210,15 @@ impl Grants {
         if let Some((debug, place)) = document.debug {
             self.debug = Some(Sourced::new(debug, loaded.origin(place)));
         }
+        if let Some((auto, place)) = document.auto {
+            self.auto = Some(Sourced::new(auto, loaded.origin(place)));
+        }
+    }
+
+    /// Reports whether the toolchains that the caller's PATH and environment lead to are shown.
+    #[must_use]
+    pub fn shows_auto(&self) -> bool {
+        self.auto.as_ref().is_none_or(|auto| auto.value)
     }
 
     /// Reports whether processes inside may trace each other.

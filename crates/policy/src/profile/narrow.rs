@@ -80,6 +80,7 @@ impl Walk<'_> {
         self.limits();
         self.changes();
         self.debug();
+        self.auto();
     }
 
     fn environment(&mut self) {
@@ -178,6 +179,16 @@ impl Walk<'_> {
                 }
             }
             Some((false, place)) => self.out.debug = Some(Sourced::new(false, self.file.origin(place))),
+            Some((true, _)) | None => {}
+        }
+    }
+
+    fn auto(&mut self) {
+        match self.file.document.auto {
+            Some((true, place)) if !self.base.shows_auto() => {
+                self.refuse(place, "show the toolchains that PATH leads to".to_owned());
+            }
+            Some((false, place)) => self.out.auto = Some(Sourced::new(false, self.file.origin(place))),
             Some((true, _)) | None => {}
         }
     }

@@ -52,6 +52,17 @@ fn everything_that_widens_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_workspace_file_switches_auto_off_and_never_on() {
+    let on = Grants::default();
+    assert!(on.shows_auto() && narrowed("auto: true", &on).unwrap().shows_auto());
+    assert!(!narrowed("auto: false", &on).unwrap().shows_auto());
+    let off = base("auto: false");
+    assert!(!off.shows_auto() && !narrowed("changes: review", &off).unwrap().shows_auto());
+    let found = narrowed("auto: true", &off).unwrap_err();
+    assert_eq!((found[0].place.line, found[0].what.as_str()), (1, "show the toolchains that PATH leads to"));
+}
+
+#[test]
 fn everything_that_narrows_holds() {
     let profile = base(
         "limits: {memory: 1G}\nnet: {allow: [a.example, b.example]}\nenv: {set: {A: x}, pass: [TZ]}\nfs: {ro: [/opt]}",

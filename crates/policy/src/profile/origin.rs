@@ -39,6 +39,11 @@ pub enum Origin {
         /// The origin that asked for it.
         asked: Box<Origin>,
     },
+    /// Found because the caller's own PATH or environment leads to it.
+    Auto {
+        /// The entry of PATH, or the variable.
+        because: String,
+    },
 }
 
 impl Origin {
@@ -46,6 +51,16 @@ impl Origin {
     #[must_use]
     pub fn is_flag(&self) -> bool {
         matches!(self, Self::Flag(_))
+    }
+
+    /// Returns the entry of PATH or the variable of the caller that led to it, if no file and no flag asked for it.
+    #[must_use]
+    pub fn auto_reason(&self) -> Option<&str> {
+        match self {
+            Self::Auto { because } => Some(because),
+            Self::Toolchain { asked, .. } => asked.auto_reason(),
+            Self::Standard | Self::Flag(_) | Self::File { .. } => None,
+        }
     }
 }
 
@@ -55,6 +70,7 @@ impl fmt::Display for Origin {
             Self::Standard => f.write_str("always"),
             Self::Flag(flag) => f.write_str(flag),
             Self::File { name, place } => write!(f, "{name}:{place}"),
+            Self::Auto { because } => write!(f, "auto, {because}"),
             Self::Toolchain { name, asked } => write!(f, "toolchain {name}, {asked}"),
         }
     }

@@ -24,6 +24,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
         "changes",
         "protect",
         "debug",
+        "auto",
     ];
     for (place, key, node) in entries(tree, "a profile")? {
         match known(place, &key, KEYS, "")? {
@@ -37,6 +38,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
             "net" => document.net = net(node)?,
             "limits" => document.limits = limits(node)?,
             "debug" => document.debug = Some(yes_or_no(&node, "debug")?),
+            "auto" => document.auto = Some(yes_or_no(&node, "auto")?),
             "protect" => document.protect = list(node, "protect", |node| checked(node, "a name", protected_name))?,
             _ => document.changes = Some(word(node)?),
         }
@@ -346,7 +348,7 @@ debug: true
             ("protect: [\"deploy/\"]\n", "1:11", "without / at either end"),
             ("protect: Makefile\n", "1:10", "must be a list"),
             ("debug: \"yes\"\n", "1:8", "must be true or false"),
-            ("toolchains: [perl]\n", "1:14", "write python, node"),
+            ("toolchains: [cobol]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
             ("etc: [../home]\n", "1:7", "beneath /etc"),
             ("extends: [\"../x\"]\n", "1:11", "cannot be the name of a profile"),

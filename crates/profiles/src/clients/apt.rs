@@ -57,11 +57,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
 
 /// Returns the files of a directory that apt reads, sorted: those with this ending, and for settings (an empty ending)
 /// those with none or `.conf`.
-fn within(reader: &Reader<'_>, folder: &Path, ending: &str) -> Read<Vec<PathBuf>> {
-    let Some(folder) = reader.host.folder(folder) else { return Ok(Vec::new()) };
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+fn within(reader: &Reader<'_>, directory: &Path, ending: &str) -> Read<Vec<PathBuf>> {
+    let Some(directory) = reader.host.directory(directory) else { return Ok(Vec::new()) };
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+    for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let has = path.extension().and_then(|text| text.to_str()).unwrap_or_default();
         if has == ending || (ending.is_empty() && has == "conf") {

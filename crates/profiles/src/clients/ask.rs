@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// unsuccessful.
 pub fn answer(host: &ToolHost, name: &str, arguments: &[&str]) -> Result<String, String> {
     let tool = host.find(&[name]).ok_or_else(|| format!("{name} was not found on PATH"))?;
-    let outside = host.path.iter().filter(|entry| host.folder(entry).is_some());
+    let outside = host.path.iter().filter(|entry| host.directory(entry).is_some());
     let path = std::env::join_paths(outside).map_err(|error| format!("PATH: {error}"))?;
     let mut command = Command::new(&tool.file);
     command.args(arguments).current_dir("/").env_clear().env("PATH", path).env("LANG", "C.UTF-8");

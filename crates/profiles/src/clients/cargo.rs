@@ -10,8 +10,8 @@ use toml::{Table, Value};
 /// Reads the user's settings and the indexes that cargo keeps as `HOST-HASH`: an index may name another host for
 /// downloads.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
-    let home = reader.host.folder_of("CARGO_HOME").or_else(|| reader.host.in_home(".cargo"));
-    let home = home.ok_or("cargo has no folder in your home: it was never used")?;
+    let home = reader.host.directory_of("CARGO_HOME").or_else(|| reader.host.in_home(".cargo"));
+    let home = home.ok_or("cargo has no directory in your home: it was never used")?;
     let texts = match reader.text(&home.join("config.toml"))? {
         Some(text) => vec![text],
         None => reader.texts(&[home.join("config")])?,
@@ -28,11 +28,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
 
 /// Takes the indexes that cargo would use now: those of its settings and, unless a setting replaces it, the default
 /// one.
-fn indexes(reader: &Reader<'_>, folder: &Path, needs: &mut Needs) -> Read<()> {
-    let Some(folder) = reader.host.folder(folder) else { return Ok(()) };
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+fn indexes(reader: &Reader<'_>, directory: &Path, needs: &mut Needs) -> Read<()> {
+    let Some(directory) = reader.host.directory(directory) else { return Ok(()) };
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut others = Vec::new();
-    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+    for entry in std::fs::read_dir(&directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Some(index) = Index::of(&entry.path()) else { continue };
         // An index that cargo before 1.70 fetched with git says nothing of downloads.

@@ -13,11 +13,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     // `/dev/null` means that no file counts.
     if own.as_deref() != Some("/dev/null") {
         let global = reader.host.text_of("XDG_CONFIG_DIRS").unwrap_or_else(|| "/etc/xdg".to_owned());
-        files.extend(std::env::split_paths(&global).map(|folder| folder.join("pip/pip.conf")));
+        files.extend(std::env::split_paths(&global).map(|directory| directory.join("pip/pip.conf")));
         files.push("/etc/pip.conf".into());
         files.extend(reader.host.home.iter().map(|home| home.join(".pip/pip.conf")));
         files.extend(reader.config().map(|config| config.join("pip/pip.conf")));
-        files.extend(reader.host.folder_of("VIRTUAL_ENV").map(|venv| venv.join("pip.conf")));
+        files.extend(reader.host.directory_of("VIRTUAL_ENV").map(|venv| venv.join("pip.conf")));
         files.extend(own.map(PathBuf::from));
     }
     let texts = reader.texts(&files)?;

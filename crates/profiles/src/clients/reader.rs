@@ -45,7 +45,7 @@ impl Reader<'_> {
 
     /// Returns the directory of the user's settings.
     pub(super) fn config(&self) -> Option<PathBuf> {
-        self.host.folder_of("XDG_CONFIG_HOME").or_else(|| self.host.in_home(".config"))
+        self.host.directory_of("XDG_CONFIG_HOME").or_else(|| self.host.in_home(".config"))
     }
 
     /// Asks the client for its built-in default where no setting replaces it.
@@ -66,7 +66,7 @@ impl Reader<'_> {
 
     /// Shows a path of the host at its own place.
     pub(super) fn show(&mut self, path: &Path, why: &'static str) {
-        if let Some(real) = self.host.file(path).or_else(|| self.host.folder(path)) {
+        if let Some(real) = self.host.file(path).or_else(|| self.host.directory(path)) {
             self.bind(FoundSource::Path(real), path, why);
         }
     }

@@ -1,7 +1,7 @@
 //! Collects the paths and variables that toolchains need, and covers login files on the way.
 
 use super::found::{Found, FoundBind, FoundSource};
-use super::host::{self, ToolHost};
+use super::host::{self, Tool, ToolHost};
 use super::logins;
 use nexus_policy::profile::{Origin, Sourced};
 use std::collections::BTreeMap;
@@ -13,9 +13,32 @@ pub(super) struct Adder<'a> {
     pub(super) found: &'a mut Found,
     pub(super) host: &'a ToolHost,
     pub(super) from: Origin,
+    /// Name of the toolchain, where the caller's PATH asks for it and nothing else does.
+    pub(super) auto: Option<&'static str>,
 }
 
 impl Adder<'_> {
+    /// Finds a program on PATH. With `auto` its entry of PATH is the reason for what is shown next.
+    pub(super) fn find(&mut self, names: &[&str]) -> Option<Tool> {
+        let tool = self.host.find(names)?;
+        self.because(|| format!("{} on PATH", tool.entry.display()));
+        Some(tool)
+    }
+
+    /// Returns the directory that a variable names. With `auto` the variable is the reason for what is shown next.
+    pub(super) fn directory_of(&mut self, variable: &str) -> Option<PathBuf> {
+        let directory = self.host.directory_of(variable)?;
+        self.because(|| format!("the variable {variable}"));
+        Some(directory)
+    }
+
+    /// Notes why the next paths are shown, if no file and no flag asked for them.
+    pub(super) fn because(&mut self, reason: impl FnOnce() -> String) {
+        if let Some(name) = self.auto {
+            self.from = Origin::Toolchain { name, asked: Box::new(Origin::Auto { because: reason() }) };
+        }
+    }
+
     /// Shows a path at its own place.
     pub(super) fn show(&mut self, path: &Path, why: &'static str) {
         self.show_at(path, path, why);
@@ -24,6 +47,17 @@ impl Adder<'_> {
     /// Shows a path at another place, with a file of Nexus's own over each login file.
     pub(super) fn show_at(&mut self, source: &Path, target: &Path, why: &'static str) {
         if host::is_system(target) || target.starts_with(&self.host.workspace) {
+            return;
+        }
+        if source == target
+            && self.found.binds.iter().any(|known| known.is_own_place() && target.starts_with(&known.target))
+        {
+            return;
+        }
+        let is_above = |other: &Path| other.starts_with(source);
+        if self.auto.is_some() && (is_above(&self.host.workspace) || self.host.home.as_deref().is_some_and(is_above)) {
+            let text = format!("{} holds the workspace or your home, so it is not shown", source.display());
+            self.found.notes.push(text);
             return;
         }
         let covered = if source.is_dir() { logins::find(source) } else { Ok(BTreeMap::new()) };
@@ -35,7 +69,14 @@ impl Adder<'_> {
                 }
                 self.show_unsearched(source, target, why);
             }
-            Err(error) => self.note(format!("{error}, so it is not shown")),
+            Err(error) => self.found.notes.push(format!("{error}, so it is not shown")),
+        }
+    }
+
+    /// Shows settings of the system that a toolchain needs.
+    pub(super) fn tables(&mut self, tables: impl FnOnce() -> Vec<(PathBuf, &'static str)>) {
+        for (path, why) in tables() {
+            self.show(&path, why);
         }
     }
 
@@ -68,25 +109,34 @@ impl Adder<'_> {
     }
 
     pub(super) fn bind(&mut self, bind: FoundBind) {
+        if bind.is_own_place() {
+            // What lies in it is shown by it: a mount on a mount has to be watched during the run.
+            self.found.binds.retain(|known| !(known.is_own_place() && known.target.starts_with(&bind.target)));
+        }
         if !self.found.binds.iter().any(|known| known.target == bind.target) {
             self.found.binds.push(bind);
         }
     }
 
     /// Adds a directory to the PATH inside, unless every sandbox has it.
-    pub(super) fn path(&mut self, folder: &Path) {
-        if !host::is_system(folder) && !self.found.path.iter().any(|known| known.value == folder) {
-            self.found.path.push(Sourced::new(folder.to_owned(), self.from.clone()));
+    pub(super) fn path(&mut self, directory: &Path) {
+        if !host::is_system(directory) && !self.found.path.iter().any(|known| known.value == directory) {
+            self.found.path.push(Sourced::new(directory.to_owned(), self.from.clone()));
         }
     }
 
-    /// Sets a variable.
+    /// Sets a variable. What a profile asked for came first and stays.
     pub(super) fn set(&mut self, name: &str, value: impl Into<OsString>) {
-        self.found.env.insert(name.to_owned(), Sourced::new(value.into(), self.from.clone()));
+        if self.auto.is_none() || !self.found.env.contains_key(name) {
+            self.found.env.insert(name.to_owned(), Sourced::new(value.into(), self.from.clone()));
+        }
     }
 
+    /// Reports what is missing of a toolchain that a profile asked for.
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.found.notes.push(text.into());
+        if self.auto.is_none() {
+            self.found.notes.push(text.into());
+        }
     }
 
     /// Shows the directory that a program belongs to, or the program alone, and puts it on the PATH.
@@ -97,8 +147,8 @@ impl Adder<'_> {
         }
         if let Some(prefix) = host::prefix(&tool.real, self.host) {
             self.show(&prefix, why);
-            if let Some(folder) = tool.real.parent() {
-                self.path(folder);
+            if let Some(directory) = tool.real.parent() {
+                self.path(directory);
             }
             return;
         }
@@ -126,7 +176,7 @@ pub(super) mod tests {
     /// Returns everything that one toolchain finds on a prepared host.
     pub fn found_by(scene: &Scene, find: fn(&mut Adder<'_>)) -> Found {
         let mut found = Found::default();
-        let mut to = Adder { found: &mut found, host: &scene.host, from: Origin::Standard };
+        let mut to = Adder { found: &mut found, host: &scene.host, from: Origin::Standard, auto: None };
         find(&mut to);
         found
     }

@@ -19,6 +19,13 @@ pub struct FoundBind {
     pub from: Origin,
 }
 
+impl FoundBind {
+    /// Reports whether a path of the host is shown at its own place.
+    pub(super) fn is_own_place(&self) -> bool {
+        matches!(&self.source, FoundSource::Path(source) if *source == self.target)
+    }
+}
+
 /// Source of a bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundSource {

@@ -22,12 +22,16 @@ const MOST_DEPTH: usize = 16;
 
 /// Shows git, the identity of the user and the history of a linked worktree.
 pub fn find(to: &mut Adder<'_>) {
-    match to.host.find(&["git"]) {
+    match to.find(&["git"]) {
         None => to.note("git was not found on PATH"),
-        Some(tool) => to.show_program(&tool, "the folder of git"),
+        Some(tool) => to.show_program(&tool, "the directory of git"),
     }
+    to.because(|| "your settings of git".to_owned());
     identity(to);
-    worktree(to);
+    // A file of the workspace names the history of a linked worktree, and only a profile may follow it.
+    if to.auto.is_none() {
+        worktree(to);
+    }
 }
 
 fn identity(to: &mut Adder<'_>) {
@@ -76,15 +80,15 @@ fn worktree(to: &mut Adder<'_>) {
 /// be read.
 fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
     let mut found = Vec::new();
-    let mut folders = vec![(common.to_owned(), 0)];
+    let mut directories = vec![(common.to_owned(), 0)];
     let mut looked_at = 0;
-    while let Some((folder, depth)) = folders.pop() {
+    while let Some((directory, depth)) = directories.pop() {
         looked_at += 1;
         if looked_at > MOST_FOLDERS || depth > MOST_DEPTH {
             return Err(format!("{} has too many submodules", common.display()));
         }
         for name in ["config", "config.worktree"] {
-            let path = folder.join(name);
+            let path = directory.join(name);
             match path.symlink_metadata() {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Ok(meta) if meta.is_dir() => {}
@@ -95,10 +99,11 @@ fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, 
             }
         }
         // An entry of `modules` is a repository, or a directory of repositories when a name has slashes.
-        let among_modules = folder.strip_prefix(common).is_ok_and(|below| below.starts_with("modules"));
-        let named = if among_modules && !folder.join("HEAD").exists() { &[""][..] } else { &["modules", "worktrees"] };
+        let among_modules = directory.strip_prefix(common).is_ok_and(|below| below.starts_with("modules"));
+        let named =
+            if among_modules && !directory.join("HEAD").exists() { &[""][..] } else { &["modules", "worktrees"] };
         for name in named {
-            let parent = if name.is_empty() { folder.clone() } else { folder.join(name) };
+            let parent = if name.is_empty() { directory.clone() } else { directory.join(name) };
             match std::fs::read_dir(&parent) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(format!("{}: {error}", parent.display())),
@@ -107,7 +112,7 @@ fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, 
                         let entry = entry.map_err(|error| format!("{}: {error}", parent.display()))?;
                         let kind = entry.file_type().map_err(|error| format!("{}: {error}", parent.display()))?;
                         if kind.is_dir() {
-                            folders.push((entry.path(), depth + 1));
+                            directories.push((entry.path(), depth + 1));
                         }
                     }
                 }
@@ -175,8 +180,8 @@ mod tests {
     /// Creates a repository with one linked worktree, as git lays them out, and returns its `.git`.
     fn with_worktree(scene: &Scene) -> PathBuf {
         let common = scene.home().join("main/.git");
-        for folder in ["objects", "refs", "worktrees/ws"] {
-            std::fs::create_dir_all(common.join(folder)).unwrap();
+        for directory in ["objects", "refs", "worktrees/ws"] {
+            std::fs::create_dir_all(common.join(directory)).unwrap();
         }
         let dot_git = scene.host.workspace.join(".git");
         for (name, text) in [

@@ -6,18 +6,18 @@ use std::path::Path;
 
 /// Shows Go and, without a network, the downloaded modules.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.host.find(&["go"]) else {
+    let Some(tool) = to.find(&["go"]) else {
         to.note("go was not found on PATH");
         return;
     };
-    to.show_program(&tool, "the folder of Go");
+    to.show_program(&tool, "the directory of Go");
     if to.host.network {
         return;
     }
-    let modules = to.host.folder_of("GOMODCACHE").or_else(|| {
+    let modules = to.directory_of("GOMODCACHE").or_else(|| {
         let first = to.host.text_of("GOPATH").and_then(|all| all.split(':').next().map(str::to_owned));
         match first {
-            Some(path) => to.host.folder(&Path::new(&path).join("pkg/mod")),
+            Some(path) => to.host.directory(&Path::new(&path).join("pkg/mod")),
             None => to.host.in_home("go/pkg/mod"),
         }
     });

@@ -1,7 +1,11 @@
 //! The host as a search for tools sees it: the caller's PATH, home and variables, and the directories of a tool.
 
+use super::access;
 use crate::host::Host;
 use rustix::fs::{Access, AtFlags, CWD};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 /// View of the host for a search for tools.
@@ -18,6 +22,21 @@ pub struct ToolHost {
     pub network: bool,
     /// Environment of the calling process.
     pub caller: Host,
+    /// The entries of `path` together with those in which only the program of the command is searched.
+    pub whole: Vec<PathBuf>,
+    /// Answers of the host that were read already.
+    known: RefCell<Known>,
+}
+
+/// Answers of the host that were read already: most questions are about the same few directories.
+#[derive(Clone, Default)]
+struct Known {
+    /// Entries of PATH that were followed, and where they lead if that is outside the workspace.
+    followed: BTreeMap<PathBuf, Option<PathBuf>>,
+    /// Directories that are not links.
+    real: BTreeSet<PathBuf>,
+    /// Names in entries of PATH; `None` where they cannot be listed.
+    names: BTreeMap<PathBuf, Option<BTreeSet<OsString>>>,
 }
 
 /// Program that was found.
@@ -37,24 +56,51 @@ impl ToolHost {
     /// Takes PATH and home from the caller.
     pub fn of(caller: &Host, workspace: &Path, network: bool) -> Self {
         let path = caller.variable("PATH").unwrap_or_default();
+        let path: Vec<PathBuf> = std::env::split_paths(path).filter(|entry| entry.is_absolute()).collect();
         Self {
-            path: std::env::split_paths(path).filter(|entry| entry.is_absolute()).collect(),
+            whole: path.clone(),
+            path,
             home: caller.home.as_ref().and_then(|home| std::fs::canonicalize(home).ok()),
             workspace: workspace.to_owned(),
             network,
             caller: caller.clone(),
+            known: RefCell::default(),
         }
     }
 
+    /// Returns the view for what no file and no flag named: without the entries of PATH that other users can write to, and with
+    /// `~/bin` and `~/.local/bin` set apart, which hold programs of any kind. Entries in the workspace stay: they lead
+    /// to nothing that is shown.
+    #[must_use]
+    pub fn for_auto(&self) -> Self {
+        let mut strict = Self { path: Vec::new(), whole: Vec::new(), ..self.clone() };
+        for entry in &self.path {
+            if strict.whole.contains(entry) {
+                continue;
+            }
+            let real = if is_system(entry) { None } else { self.followed(entry) };
+            if real.as_ref().is_some_and(|real| access::is_open_to_others(&self.caller, real)) {
+                continue;
+            }
+            strict.whole.push(entry.clone());
+            let is_in = |home: &PathBuf| ["bin", ".local/bin"].iter().any(|name| real == Some(home.join(name)));
+            if !self.home.as_ref().is_some_and(is_in) && !is_twin(entry, &self.path) {
+                strict.path.push(entry.clone());
+            }
+        }
+        strict.known.clone_from(&self.known);
+        strict
+    }
+
     /// Returns the directory that a variable names, if it exists outside the workspace.
-    pub fn folder_of(&self, variable: &str) -> Option<PathBuf> {
+    pub fn directory_of(&self, variable: &str) -> Option<PathBuf> {
         let value = self.caller.variable(variable).map(PathBuf::from)?;
-        self.folder(&value)
+        self.directory(&value)
     }
 
     /// Returns a directory of the home, if it exists.
     pub fn in_home(&self, name: &str) -> Option<PathBuf> {
-        self.folder(&self.home.as_ref()?.join(name))
+        self.directory(&self.home.as_ref()?.join(name))
     }
 
     /// Returns a variable as text, if it is UTF-8.
@@ -64,7 +110,7 @@ impl ToolHost {
 
     /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
     /// through it.
-    pub fn folder(&self, path: &Path) -> Option<PathBuf> {
+    pub fn directory(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
@@ -94,47 +140,91 @@ impl ToolHost {
                     if next.starts_with(&self.workspace) {
                         return None;
                     }
+                    if self.known.borrow().real.contains(&next) {
+                        at = next;
+                        continue;
+                    }
                     match std::fs::read_link(&next) {
                         Ok(link) if links < 40 => {
                             links += 1;
                             rest.extend(parts(&link));
                         }
-                        Ok(_) => return None,
-                        Err(_) => at = next,
+                        // It is there and no link. If something lies below it, it is a directory.
+                        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+                            if !rest.is_empty() {
+                                self.known.borrow_mut().real.insert(next.clone());
+                            }
+                            at = next;
+                        }
+                        Ok(_) | Err(_) => return None,
                     }
                 }
             }
         }
-        at.symlink_metadata().is_ok().then_some(at)
+        Some(at)
     }
 
     /// Returns the first program on PATH with one of these names that does not come from the workspace.
     pub fn find(&self, names: &[&str]) -> Option<Tool> {
-        let rank = |tool: &Tool| self.path.iter().position(|entry| *entry == tool.entry);
-        names.iter().filter_map(|name| self.find_all(name).into_iter().next()).min_by_key(rank)
+        self.find_in(&self.path, names)
     }
 
-    /// Returns all programs of a name, in the order of PATH.
-    pub fn find_all(&self, name: &str) -> Vec<Tool> {
-        let mut in_workspace = Vec::new();
-        let mut found = Vec::new();
-        for entry in &self.path {
+    /// Returns the first program in these directories.
+    pub fn find_in(&self, entries: &[PathBuf], names: &[&str]) -> Option<Tool> {
+        let mut in_workspace: Vec<PathBuf> = Vec::new();
+        for (entry, name) in entries.iter().flat_map(|entry| names.iter().map(move |name| (entry, *name))) {
+            if !self.may_have(entry, name) {
+                continue;
+            }
             let file = entry.join(name);
-            if self.outside(entry).is_none() {
+            if !is_system(entry) && self.followed(entry).is_none() {
                 if can(&file, Access::EXEC_OK) && !in_workspace.contains(entry) {
                     in_workspace.push(entry.clone());
                 }
                 continue;
             }
-            if !file.is_file() || !can(&file, Access::EXEC_OK) {
+            if !can(&file, Access::EXEC_OK) || !file.is_file() {
                 continue;
             }
             if let Some(real) = self.outside(&file) {
-                found.push(Tool { entry: entry.clone(), file, real, in_workspace: in_workspace.clone() });
+                return Some(Tool { entry: entry.clone(), file, real, in_workspace });
             }
         }
-        found
+        None
     }
+
+    /// Returns where an entry of PATH leads, if it neither lies in the workspace nor is reached through it.
+    fn followed(&self, entry: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.known.borrow().followed.get(entry) {
+            return known.clone();
+        }
+        let real = self.outside(entry);
+        self.known.borrow_mut().followed.insert(entry.to_owned(), real.clone());
+        real
+    }
+
+    /// Reports whether an entry of PATH may have a program of this name. The directories of the system have thousands of
+    /// names, so that each is asked for there.
+    fn may_have(&self, entry: &Path, name: &str) -> bool {
+        if is_system(entry) {
+            return true;
+        }
+        let mut known = self.known.borrow_mut();
+        let names = known.names.entry(entry.to_owned()).or_insert_with(|| match std::fs::read_dir(entry) {
+            Ok(entries) => Some(entries.flatten().map(|entry| entry.file_name()).collect()),
+            // There is nothing in a directory that does not exist; one may be searched that cannot be listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
+            Err(_) => None,
+        });
+        names.as_ref().is_none_or(|names| names.contains(OsStr::new(name)))
+    }
+}
+
+/// Reports whether a directory of the system has no toolchains that another entry of PATH lacks: `/bin` is the same as
+/// `/usr/bin` on most systems, and those of root's programs have none.
+fn is_twin(entry: &Path, path: &[PathBuf]) -> bool {
+    let has = |other: &str| path.iter().any(|known| known == Path::new(other));
+    (entry == Path::new("/bin") || is_system(entry) && entry.ends_with("sbin")) && has("/usr/bin")
 }
 
 /// Reports whether the caller has this access to a path.
@@ -155,29 +245,30 @@ const SHARED: &[&str] =
 /// a home, not a directory shared by many tools, and none that holds the workspace.
 pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     let bin = real.parent()?;
-    let folder = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
-    let depth = folder.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    let directory = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
+    let depth = directory.components().filter(|part| matches!(part, Component::Normal(_))).count();
     let home = host.home.as_deref();
-    let holds = |other: &Path| other.starts_with(folder);
-    let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| folder == home.join(name)));
+    let holds = |other: &Path| other.starts_with(directory);
+    let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| directory == home.join(name)));
     // Another user's home is refused too.
-    let other_home = folder.parent() == Some(Path::new("/home"));
-    let keys = [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| folder.join(name).symlink_metadata().is_ok());
+    let other_home = directory.parent() == Some(Path::new("/home"));
+    let keys =
+        [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| directory.join(name).symlink_metadata().is_ok());
     // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
-    let hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let shared = shared || (folder.parent() == home && !hidden && !is_marked(folder));
-    let allowed = depth >= 2 && !shared && !other_home && !keys && !holds(&host.workspace) && !is_system(folder);
-    (allowed && can(folder, Access::READ_OK | Access::EXEC_OK)).then(|| folder.to_owned())
+    let hidden = directory.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let shared = shared || (directory.parent() == home && !hidden && !is_marked(directory));
+    let allowed = depth >= 2 && !shared && !other_home && !keys && !holds(&host.workspace) && !is_system(directory);
+    (allowed && can(directory, Access::READ_OK | Access::EXEC_OK)).then(|| directory.to_owned())
 }
 
 /// Reports whether a directory is laid out as the installation of a language.
-fn is_marked(folder: &Path) -> bool {
+pub(super) fn is_marked(directory: &Path) -> bool {
     const MARKS: &[&str] = &["conda-meta", "pyvenv.cfg", "lib/node_modules", "lib/rustlib", "lib/modules", "pkg/tool"];
     let python = || {
-        let mut names = std::fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
+        let mut names = std::fs::read_dir(directory.join("lib")).into_iter().flatten().flatten();
         names.any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"))
     };
-    MARKS.iter().any(|mark| folder.join(mark).exists()) || python()
+    MARKS.iter().any(|mark| directory.join(mark).exists()) || python()
 }
 
 #[cfg(test)]
@@ -221,8 +312,8 @@ pub(crate) mod tests {
 
         /// Puts a directory of the home on the PATH.
         pub fn on_path(&mut self, name: &str) {
-            let folder = self.home().join(name);
-            self.host.path.push(folder);
+            let directory = self.home().join(name);
+            self.host.path.push(directory);
         }
     }
 
@@ -239,7 +330,7 @@ pub(crate) mod tests {
         scene.on_path("code/ws/.venv/bin");
         scene.on_path("links");
         assert_eq!(scene.host.find(&["python3"]), None);
-        // So does a folder of the workspace that became a link.
+        // So does a directory of the workspace that became a link.
         symlink(scene.home().join("private"), scene.home().join("code/ws/env")).unwrap();
         scene.on_path("code/ws/env/bin");
         assert_eq!(scene.host.find(&["python3"]), None);
@@ -256,7 +347,7 @@ pub(crate) mod tests {
         for shared in ["bin/node", ".local/bin/node", "node", "code/bin/node", "opt/bin/go"] {
             assert_eq!(prefix_of(shared), None, "{shared}");
         }
-        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this folder is Node's");
+        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this directory is Node's");
         scene.file("node22/lib/node_modules/npm/x", "");
         assert_eq!(prefix_of("node22/bin/node"), Some(scene.home().join("node22")));
         scene.file("odd/.ssh/id", "");

@@ -8,23 +8,40 @@ use std::path::{Path, PathBuf};
 
 /// Shows Java, Maven and Gradle with their tables and, without a network, their downloaded artifacts.
 pub fn find(to: &mut Adder<'_>) {
-    match to.host.find(&["javac", "java"]) {
-        None => to.note("java was not found on PATH"),
+    let is_auto = to.auto.is_some();
+    let named = if is_auto { java_home(to) } else { None };
+    match to.find(&["javac", "java"]) {
+        None if named.is_none() => {
+            to.note("java was not found on PATH");
+            if is_auto {
+                return;
+            }
+        }
+        None => {}
         Some(tool) => {
-            to.show_program(&tool, "the folder of Java");
+            to.show_program(&tool, "the directory of Java");
             let home = tool.real.parent().and_then(Path::parent).filter(|home| home.join("lib").is_dir());
-            if let Some(home) = home {
+            // With `auto` a variable is there inside if the caller has it or the home needs it.
+            if let Some(home) = home.filter(|home| !is_auto || !host::is_system(home)) {
                 to.set("JAVA_HOME", home.as_os_str());
             }
         }
     }
+    to.tables(|| tables(Path::new("/etc"), "java"));
+    let mut has_tool = false;
     for name in ["mvn", "gradle"] {
-        if let Some(tool) = to.host.find(&[name]) {
-            to.show_program(&tool, "the folder of a build tool");
+        if let Some(tool) = to.find(&[name]) {
+            to.show_program(&tool, "the directory of a build tool");
+            has_tool = true;
+            if name == "mvn" && is_auto {
+                to.tables(|| tables(Path::new("/etc"), "maven"));
+            }
         }
     }
-    for (path, why) in tables(Path::new("/etc")) {
-        to.show(&path, why);
+    if !is_auto {
+        to.tables(|| tables(Path::new("/etc"), "maven"));
+    } else if !has_tool {
+        return;
     }
     if to.host.network {
         return;
@@ -38,16 +55,31 @@ pub fn find(to: &mut Adder<'_>) {
     }
 }
 
-/// Returns the settings in `/etc` that Debian's Java and Maven link to from `/usr`, without Maven's `settings.xml`.
-fn tables(etc: &Path) -> Vec<(PathBuf, &'static str)> {
+/// Shows the Java that the caller's JAVA_HOME names.
+fn java_home(to: &mut Adder<'_>) -> Option<PathBuf> {
+    let named = to.directory_of("JAVA_HOME")?;
+    let java = to.host.file(&named.join("bin/java"))?;
+    if !host::is_system(&java) {
+        let home = host::prefix(&java, to.host)?;
+        to.show(&home, "the directory of Java");
+    }
+    to.set("JAVA_HOME", named.as_os_str());
+    Some(named)
+}
+
+/// Returns the settings in `/etc` that Debian's Java or Maven links to from `/usr`, without Maven's `settings.xml`.
+fn tables(etc: &Path, of: &str) -> Vec<(PathBuf, &'static str)> {
     let mut found = Vec::new();
-    let names =
-        std::fs::read_dir(etc).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut java: Vec<String> = names.filter(|name| name.starts_with("java-") || name == "java").collect();
-    java.sort();
-    found.extend(java.into_iter().map(|name| (etc.join(name), "settings of the system's Java")));
-    for name in ["maven/m2.conf", "maven/logging", "maven/toolchains.xml"] {
-        found.push((etc.join(name), "settings of the system's Maven"));
+    if of == "maven" {
+        for name in ["maven/m2.conf", "maven/logging", "maven/toolchains.xml"] {
+            found.push((etc.join(name), "settings of the system's Maven"));
+        }
+    } else {
+        let names =
+            std::fs::read_dir(etc).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut java: Vec<String> = names.filter(|name| name.starts_with("java-") || name == "java").collect();
+        java.sort();
+        found.extend(java.into_iter().map(|name| (etc.join(name), "settings of the system's Java")));
     }
     found.retain(|(path, _)| host::can(path, rustix::fs::Access::READ_OK));
     found
@@ -85,7 +117,8 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let found: Vec<_> = tables(dir.path()).into_iter().map(|(path, _)| path).collect();
+        let found = ["java", "maven"].into_iter().flat_map(|of| tables(dir.path(), of));
+        let found: Vec<_> = found.map(|(path, _)| path).collect();
         assert_eq!(found, [dir.path().join("java-21-openjdk"), dir.path().join("maven/m2.conf")]);
     }
 }

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use walkdir::{DirEntry, WalkDir};
 
 /// Names of files that are covered in every directory. In small letters: NuGet's has several spellings.
 const NAMES: &[&str] = &[
@@ -98,8 +97,12 @@ const LIBRARIES: &[&str] = &[
     "docs",
     "legal",
     "jmods",
+    "gems",
     "terminfo",
     "zoneinfo",
+    "pkgconfig",
+    "systemtap",
+    "locale",
     "rustlib",
 ];
 
@@ -124,41 +127,58 @@ pub enum SearchError {
     },
 }
 
-/// Finds the files to cover below `shown`, relative to it, each with the content that covers it.
+/// Finds the files to cover below `shown`, relative to it, each with the content that covers it. Directories that are not
+/// searched are not opened either: this is done at the start of each run.
 pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     let mut found = BTreeMap::new();
-    let mut walk = WalkDir::new(shown).max_depth(MAX_DEPTH).follow_links(false).into_iter();
+    let mut waiting = vec![(shown.to_owned(), 1)];
     let mut entries = 0;
-    while let Some(entry) = walk.next() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            // The entry vanished meanwhile, or is a directory that the command cannot enter either.
-            Err(error) if error.io_error().is_some_and(is_harmless) => continue,
-            Err(error) => return Err(SearchError::Unreadable { path: shown.to_owned(), source: error.into() }),
-        };
-        entries += 1;
-        if entries > MAX_ENTRIES {
-            return Err(SearchError::TooLarge(shown.to_owned()));
-        }
-        if entry.file_type().is_dir() {
-            if entry.depth() > 0 && is_one_of(entry.file_name(), LIBRARIES) {
-                walk.skip_current_dir();
-                // npm's built-in settings lie beside npm.
-                let builtin = entry.path().join("npm/npmrc");
-                add(&mut found, shown, &builtin);
+    while let Some((directory, depth)) = waiting.pop() {
+        let Some(listed) = unless_harmless(std::fs::read_dir(&directory), shown)? else { continue };
+        for entry in listed {
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                return Err(SearchError::TooLarge(shown.to_owned()));
             }
-            continue;
-        }
-        if is_login(&entry) {
-            add(&mut found, shown, entry.path());
+            let Some(entry) = unless_harmless(entry, shown)? else { continue };
+            let Some(kind) = unless_harmless(entry.file_type(), shown)? else { continue };
+            let name = entry.file_name();
+            if !kind.is_dir() {
+                if is_login(&directory, &name) {
+                    add(&mut found, shown, &entry.path());
+                }
+            } else if is_one_of(&name, LIBRARIES) || is_standard_library(&directory, &name) {
+                add_of_library(&mut found, shown, &entry.path());
+            } else if depth < MAX_DEPTH {
+                waiting.push((entry.path(), depth + 1));
+            }
         }
     }
     Ok(found)
 }
 
-/// Reports whether an entry that cannot be inspected hides nothing from the search.
-fn is_harmless(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+/// Returns `None` for what vanished meanwhile, and for a directory that the command cannot enter either.
+fn unless_harmless<T>(result: io::Result<T>, shown: &Path) -> Result<Option<T>, SearchError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
+        Err(source) => Err(SearchError::Unreadable { path: shown.to_owned(), source }),
+    }
+}
+
+/// Reports whether a directory is the standard library of a Python: `lib/python3.12`.
+fn is_standard_library(parent: &Path, name: &OsStr) -> bool {
+    parent.ends_with("lib") && name.as_encoded_bytes().starts_with(b"python")
+}
+
+/// Adds the built-in settings of npm and of distutils, which lie in a directory of libraries.
+fn add_of_library(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, library: &Path) {
+    let name = if library.ends_with("node_modules") { "npm/npmrc" } else { "distutils/distutils.cfg" };
+    let settings = library.join(name);
+    // Most libraries have none, and to resolve a path costs a call for each of its parts.
+    if settings.symlink_metadata().is_ok() {
+        add(found, shown, &settings);
+    }
 }
 
 /// Adds a file, or the target of a link if that is shown as well.
@@ -172,12 +192,11 @@ fn add(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, path: &Path) {
     }
 }
 
-fn is_login(entry: &DirEntry) -> bool {
-    let parent = entry.path().parent().and_then(Path::file_name).unwrap_or_default();
-    let name = entry.file_name();
+fn is_login(directory: &Path, name: &OsStr) -> bool {
+    let parent = directory.file_name().unwrap_or_default();
     is_one_of(name, NAMES)
         || is_one_of(parent, WHOLE)
-        || IN_DIRECTORY.iter().any(|(folder, file)| parent == *folder && name == *file)
+        || IN_DIRECTORY.iter().any(|(directory, file)| parent == *directory && name == *file)
 }
 
 fn is_one_of(name: &OsStr, list: &[&str]) -> bool {

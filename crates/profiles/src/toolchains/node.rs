@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Shows Node and npm, or the version that volta chooses.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.host.find(&["node"]) else {
+    let Some(tool) = to.find(&["node"]) else {
         to.note("node was not found on PATH");
         return;
     };
@@ -21,7 +21,7 @@ pub fn find(to: &mut Adder<'_>) {
         }
         return;
     }
-    to.show_program(&tool, "the folder of Node and npm");
+    to.show_program(&tool, "the directory of Node and npm");
 }
 
 /// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.

@@ -3,104 +3,82 @@
 
 use super::adder::Adder;
 use super::host;
-use std::path::{Path, PathBuf};
+use super::shims::{self, Manager};
+use std::path::Path;
+
+const PYENV: Manager = Manager {
+    name: "pyenv",
+    root: "PYENV_ROOT",
+    directory: ".pyenv",
+    version: "PYENV_VERSION",
+    file: ".python-version",
+    why: "the versions of pyenv",
+};
 
 /// Shows Python: the versions of uv and pyenv, and the active virtual environment or the first Python on PATH.
 pub fn find(to: &mut Adder<'_>) {
     uv(to);
-    let Some(tool) = to.host.find(&["python3", "python"]) else {
+    if let Some(active) = to.directory_of("VIRTUAL_ENV").filter(|directory| directory.join("pyvenv.cfg").is_file()) {
+        environment(to, &active);
+    }
+    let Some(tool) = to.find(&["python3", "python"]) else {
         to.note("python3 was not found on PATH");
         return;
     };
-    let is_shim = tool.entry.file_name().is_some_and(|name| name == "shims");
-    let root = to.host.folder_of("PYENV_ROOT").or_else(|| to.host.in_home(".pyenv"));
-    if let Some(root) = root.filter(|root| root.join("versions").is_dir()) {
-        to.show(&root.join("versions"), "the versions of pyenv");
-        if is_shim {
-            to.found_in_workspace(&tool);
-            pyenv(to, &root);
-            return;
-        }
-    }
-    // The interpreter of a virtual environment is a link: both the environment and the target are needed.
-    let environment = tool.entry.parent().filter(|folder| folder.join("pyvenv.cfg").is_file());
-    if let Some(environment) = environment.and_then(|folder| to.host.folder(folder)) {
-        to.show(&environment, "the active virtual environment");
-        to.path(&environment.join("bin"));
-        to.set("VIRTUAL_ENV", environment.as_os_str());
-        if let Some(base) = host::prefix(&tool.real, to.host) {
-            to.show(&base, "the Python of the virtual environment");
-        }
+    if shims::find(to, &PYENV, &tool) {
         return;
     }
-    to.show_program(&tool, "the folder of Python");
+    to.because(|| format!("{} on PATH", tool.entry.display()));
+    let directory = tool.entry.parent().filter(|directory| directory.join("pyvenv.cfg").is_file());
+    if let Some(directory) = directory.and_then(|directory| to.host.directory(directory)) {
+        environment(to, &directory);
+        to.path(&directory.join("bin"));
+        return;
+    }
+    to.show_program(&tool, "the directory of Python");
+    if let Some(conda) = to.host.directory_of("CONDA_PREFIX").filter(|conda| tool.real.starts_with(conda)) {
+        to.set("CONDA_PREFIX", conda);
+    }
+}
+
+/// Shows the active virtual environment. Its interpreter is a link: both the environment and the target are needed.
+fn environment(to: &mut Adder<'_>, directory: &Path) {
+    interpreter(to, directory, "the active virtual environment");
+    to.set("VIRTUAL_ENV", directory.as_os_str());
+}
+
+/// Shows the directory of a virtual environment and the Python that it leads to.
+pub(super) fn interpreter(to: &mut Adder<'_>, directory: &Path, why: &'static str) {
+    to.show(directory, why);
+    let python = to.host.file(&directory.join("bin/python3")).or_else(|| to.host.file(&directory.join("bin/python")));
+    if let Some(base) = python.and_then(|real| host::prefix(&real, to.host)) {
+        to.show(&base, "the Python of the virtual environment");
+    }
 }
 
 /// Shows the Python installations of uv, and uv itself.
 fn uv(to: &mut Adder<'_>) {
-    let installed = to.host.folder_of("UV_PYTHON_INSTALL_DIR").or_else(|| to.host.in_home(".local/share/uv/python"));
-    if let Some(folder) = installed {
-        to.show(&folder, "the versions of uv");
+    let named = to.directory_of("UV_PYTHON_INSTALL_DIR");
+    // Without a variable the caller's PATH must have uv, wherever it lies.
+    let own = to.host.whole.iter().filter(|entry| !host::is_system(entry));
+    let entries: Vec<_> = own.chain(to.host.path.iter().filter(|entry| host::is_system(entry))).cloned().collect();
+    let own = to.host.find_in(&entries, &["uv"]);
+    let usual = if to.auto.is_none() || own.is_some() { to.host.in_home(".local/share/uv/python") } else { None };
+    if let (None, Some(tool)) = (&named, &own) {
+        to.because(|| format!("uv in {} on PATH", tool.entry.display()));
+    }
+    if let Some(directory) = named.or(usual) {
+        to.show(&directory, "the versions of uv");
     }
     for name in ["uv", "uvx"] {
-        if let Some(tool) = to.host.find(&[name]).filter(|tool| !host::is_system(&tool.real)) {
+        if own.is_none() {
+            continue;
+        }
+        if let Some(tool) = to.find(&[name]).filter(|tool| !host::is_system(&tool.real)) {
             to.show_at(&tool.real, &tool.file, "uv");
             to.path(&tool.entry);
         }
     }
-}
-
-/// Puts the versions on PATH that pyenv would choose, as its `pyenv version-name` does: PYENV_VERSION, the nearest
-/// `.python-version`, the global one.
-fn pyenv(to: &mut Adder<'_>, root: &Path) {
-    let chosen = to
-        .host
-        .text_of("PYENV_VERSION")
-        .map(|text| text.replace(':', "\n"))
-        .or_else(|| small_text(&to.host.workspace.join(".python-version")))
-        .or_else(|| small_text(&root.join("version")))
-        .unwrap_or_default();
-    let bins: Vec<PathBuf> = chosen.lines().filter_map(|version| bin_of(root, version.trim())).collect();
-    if bins.is_empty() {
-        to.note("pyenv chooses the system's Python");
-    }
-    for bin in bins {
-        to.path(&bin);
-    }
-}
-
-/// Returns the `bin` of an installed version: exactly that name, or the newest with that beginning (`3.12` → `3.12.1`).
-/// The name may come from the workspace, so it is never used as a path.
-fn bin_of(root: &Path, version: &str) -> Option<PathBuf> {
-    let plain = !version.is_empty() && version.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c));
-    if !plain || version.starts_with('.') || version.starts_with('#') {
-        return None;
-    }
-    let versions = root.join("versions");
-    let exact = versions.join(version).join("bin");
-    if exact.is_dir() {
-        return Some(exact);
-    }
-    let beginning = format!("{version}.");
-    let names = std::fs::read_dir(&versions).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let number = |name: &String| name[beginning.len()..].parse::<u32>().ok();
-    let newest =
-        names.filter(|name| name.starts_with(&beginning)).filter_map(|name| Some((number(&name)?, name))).max()?;
-    Some(versions.join(newest.1).join("bin")).filter(|bin| bin.is_dir())
-}
-
-/// Reads at most 4 KiB of a plain file; a workspace may have anything under this name.
-fn small_text(path: &Path) -> Option<String> {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags as i32).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(4096).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 #[cfg(test)]

@@ -11,21 +11,21 @@ use toml::{Table, Value};
 
 /// Shows the Rust toolchain, the settings of cargo and, without a network, its downloads.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.host.find(&["cargo", "rustc"]) else {
+    let Some(tool) = to.find(&["cargo", "rustc"]) else {
         to.note("cargo was not found on PATH");
         return;
     };
     if tool.real.file_name().is_some_and(|name| name == "rustup") {
         rustup(to, &tool);
     } else {
-        to.show_program(&tool, "the folder of Rust");
+        to.show_program(&tool, "the directory of Rust");
     }
-    let Some(cargo_home) = to.host.folder_of("CARGO_HOME").or_else(|| to.host.in_home(".cargo")) else { return };
+    let Some(cargo_home) = to.directory_of("CARGO_HOME").or_else(|| to.host.in_home(".cargo")) else { return };
     let inside = Path::new(HOME).join(".cargo");
     if !to.host.network {
         for (name, why) in [("registry", "downloaded crates"), ("git", "downloaded git dependencies")] {
-            if let Some(folder) = to.host.folder(&cargo_home.join(name)) {
-                to.show_unsearched(&folder, &inside.join(name), why);
+            if let Some(directory) = to.host.directory(&cargo_home.join(name)) {
+                to.show_unsearched(&directory, &inside.join(name), why);
             }
         }
         to.set("CARGO_NET_OFFLINE", "true");
@@ -43,7 +43,7 @@ pub fn find(to: &mut Adder<'_>) {
 }
 
 fn rustup(to: &mut Adder<'_>, tool: &Tool) {
-    let Some(home) = to.host.folder_of("RUSTUP_HOME").or_else(|| to.host.in_home(".rustup")) else {
+    let Some(home) = to.directory_of("RUSTUP_HOME").or_else(|| to.host.in_home(".rustup")) else {
         to.note("cargo is rustup's, and there is no RUSTUP_HOME");
         return;
     };
@@ -51,14 +51,15 @@ fn rustup(to: &mut Adder<'_>, tool: &Tool) {
     to.set("RUSTUP_HOME", home.as_os_str());
     // A missing toolchain cannot be installed into a read-only directory.
     to.set("RUSTUP_AUTO_INSTALL", "0");
+    to.because(|| format!("{} on PATH", tool.entry.display()));
     to.found_in_workspace(tool);
     if host::is_system(&tool.entry) {
         return;
     }
     // `~/.cargo/bin` holds programs alone; another directory may hold anything.
     let own = tool.entry.ends_with(".cargo/bin") || tool.entry.ends_with("cargo/bin");
-    match to.host.folder(&tool.entry) {
-        Some(folder) if own => to.show_at(&folder, &tool.entry, "programs of cargo and rustup"),
+    match to.host.directory(&tool.entry) {
+        Some(directory) if own => to.show_at(&directory, &tool.entry, "programs of cargo and rustup"),
         _ => {
             for name in ["cargo", "rustc", "rustdoc", "rustfmt", "cargo-fmt", "clippy-driver", "cargo-clippy", "rustup"]
             {

@@ -143,12 +143,24 @@ pub struct Request {
     /// Paths of the host that were shown because the operator opened them. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opened_binds: Vec<ByteText>,
+    /// Paths that were shown because the caller's PATH or environment led to them. Left out when there was none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auto_binds: Vec<AutoBind>,
     /// Sockets of the host that the command could connect to. Left out when there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_sockets: Vec<ByteText>,
     /// The network in force; nothing in a receipt of form 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+}
+
+/// Path that was shown because the caller's PATH or environment led to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoBind {
+    /// Path of it inside the sandbox.
+    pub path: ByteText,
+    /// Description of what it is, and the entry of PATH or the variable.
+    pub reason: String,
 }
 
 /// The network in force when the command started.

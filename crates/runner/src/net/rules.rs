@@ -241,7 +241,7 @@ fn source(rule: &Sourced<String>) -> Source {
             let line = u32::try_from(place.line).ok().filter(|line| *line > 0);
             Source { origin: RuleOrigin::User, text, file: Some(name.clone()), line }
         }
-        Origin::Standard | Origin::Toolchain { .. } => {
+        Origin::Standard | Origin::Toolchain { .. } | Origin::Auto { .. } => {
             Source { origin: RuleOrigin::User, text, file: Some(rule.from.to_string()), line: None }
         }
     }

@@ -103,8 +103,18 @@ pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) ->
         }
     }
     let nearer = all.len();
+    // What no file and no flag asked for stops no run.
+    let mut left_out: Vec<&Path> = Vec::new();
     for tool in &tools.binds {
-        let shown = reader.tool(tool)?;
+        let is_auto = tool.from.auto_reason().is_some();
+        let shown = match reader.tool(tool) {
+            Ok(shown) if !is_auto || has_room(&shown, &all[..nearer], place) => shown,
+            Err(error) if !is_auto => return Err(error),
+            Ok(_) | Err(_) => {
+                left_out.push(&tool.target);
+                continue;
+            }
+        };
         // What a nearer one shows at its own place is there already.
         let covered = |other: &Shown| {
             other.bind.source == other.bind.target
@@ -115,7 +125,21 @@ pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) ->
             add(&mut all, nearer, shown);
         }
     }
+    // The files over logins in a directory go with it.
+    all.retain(|shown| {
+        let target = shown.bind.target.as_path();
+        shown.made.is_none()
+            || shown.from.auto_reason().is_none()
+            || !left_out.iter().any(|directory| target.starts_with(directory))
+    });
     Ok(all)
+}
+
+/// Reports whether a path that no file and no flag asked for neither holds nor lies in the workspace or what was asked for.
+fn has_room(shown: &Shown, asked: &[Shown], place: &Place<'_>) -> bool {
+    let target = shown.bind.target.as_path();
+    let meets = |other: &Path| other.starts_with(target) || target.starts_with(other);
+    !meets(place.workspace) && !asked.iter().any(|other| meets(other.bind.target.as_path()))
 }
 
 /// Adds a bind unless one of the first `nearer` goes to the same place. Two of the same rank stay, and the plan refuses

@@ -123,6 +123,12 @@ pub fn build(
     for (name, value) in STANDARD {
         insert((*name).into(), (*value).into(), false, false, &Origin::Standard);
     }
+    for (name, other) in [("USER", "LOGNAME"), ("LOGNAME", "USER")] {
+        let value = of_caller(OsStr::new(name)).or_else(|| of_caller(OsStr::new(other)));
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            insert(name.into(), value.into(), false, false, &Origin::Standard);
+        }
+    }
     for (name, from) in &grants.env_pass {
         if let Some(value) = of_caller(OsStr::new(name)) {
             insert(name.as_str().into(), value.into(), true, false, from);

@@ -5,7 +5,8 @@
 
 use crate::host::Host;
 use nexus_model::plan::Access;
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Directories of the system that are too much to show as a whole.
@@ -101,12 +102,15 @@ impl Guarded {
         homes.extend(homes.clone().iter().filter_map(|home| real(home)));
         homes.sort();
         homes.dedup();
-        let mut credentials: Vec<PathBuf> =
-            homes.iter().flat_map(|home| CREDENTIALS.iter().map(|name| home.join(name))).collect();
-        credentials.extend(credentials.clone().iter().filter_map(|path| real(path)));
+        let mut credentials: Vec<PathBuf> = Vec::new();
+        for home in &homes {
+            let all: Vec<PathBuf> = CREDENTIALS.iter().map(|name| home.join(name)).collect();
+            credentials.extend(existing(home, &all).iter().filter_map(|path| real(path)));
+            credentials.extend(all);
+        }
         let mut sockets: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
         sockets.extend(of_environment(|name| host.variable(name)));
-        sockets.extend(sockets.clone().iter().filter_map(|path| real(path)));
+        sockets.extend(existing(Path::new("/run"), &sockets).iter().filter_map(|path| real(path)).collect::<Vec<_>>());
         Self { homes, credentials, sockets }
     }
 
@@ -139,6 +143,22 @@ impl Guarded {
     pub fn is_known_socket(&self, path: &Path) -> bool {
         self.sockets.iter().any(|socket| path.starts_with(socket))
     }
+}
+
+/// Returns the paths that may exist: those in the directory whose first name it has, and all elsewhere. Most do not exist,
+/// and to resolve a path costs a call for each of its parts.
+fn existing<'p>(directory: &Path, paths: &'p [PathBuf]) -> Vec<&'p PathBuf> {
+    let names: Option<BTreeSet<OsString>> = match std::fs::read_dir(directory) {
+        Ok(entries) => Some(entries.flatten().map(|entry| entry.file_name()).collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
+        // It may be searched all the same.
+        Err(_) => None,
+    };
+    let may_exist = |path: &&PathBuf| match (path.strip_prefix(directory).ok(), &names) {
+        (Some(below), Some(names)) => below.components().next().is_none_or(|name| names.contains(name.as_os_str())),
+        _ => true,
+    };
+    paths.iter().filter(may_exist).collect()
 }
 
 fn of_etc(path: &Path) -> Option<String> {

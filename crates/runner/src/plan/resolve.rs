@@ -9,6 +9,7 @@ use crate::plan::fit::{self, FitError};
 use crate::plan::guarded::Guarded;
 use crate::plan::hide::{self, HideError};
 use crate::plan::mounts::{self, MountError};
+use crate::plan::shown;
 use crate::plan::site::Site;
 use crate::plan::sockets::{self, SocketError, Sockets};
 use crate::plan::workspace::{self, WorkingDirectoryError};
@@ -21,6 +22,7 @@ use nexus_model::plan::{Bind, PlanDraft, PlanError, WorkspaceMount, Writes};
 use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Limits, Plan, RunId};
 use nexus_policy::profile::{Grants, LimitKind, Origin, ProfileName};
+use nexus_receipt::AutoBind;
 use std::time::Duration;
 
 /// A run of which every path was looked at.
@@ -53,6 +55,8 @@ pub struct ResolvedRun {
     pub env_secrets: Vec<ByteText>,
     /// Paths that are shown because the operator opened them.
     pub opened_binds: Vec<ByteText>,
+    /// Paths that are shown because the caller's PATH or environment leads to them.
+    pub auto_binds: Vec<AutoBind>,
     /// Sockets of the host that the command may connect to.
     pub allowed_sockets: Vec<ByteText>,
     /// Variables that are passed on although they look like credentials.
@@ -183,6 +187,7 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
         protect,
         env_secrets,
         opened_binds: shown.opened,
+        auto_binds: shown.auto,
         allowed_sockets: shown.sockets.allowed,
         notices: env.notices,
         site,
@@ -216,6 +221,8 @@ struct Shown {
     sockets: Sockets,
     /// Sources of binds that the operator opened.
     opened: Vec<ByteText>,
+    /// Paths that the caller's PATH or environment leads to.
+    auto: Vec<AutoBind>,
 }
 
 /// Finds the guarded paths of the machine, which costs some calls, where anything is to be compared with them.
@@ -232,6 +239,7 @@ fn shown(shows: &Shows, grants: &Grants, tools: &Tools, site: &Site, host: &Host
     let all = binds::read(shows, grants, tools, &place)?;
     let sockets = sockets::find(&all, &shows.sockets, &guarded)?;
     let opened = all.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
+    let auto = all.iter().filter_map(auto_bind).collect();
     let mut binds = Vec::with_capacity(all.len());
     for shown in all {
         let mut bind = shown.bind;
@@ -240,7 +248,14 @@ fn shown(shows: &Shows, grants: &Grants, tools: &Tools, site: &Site, host: &Host
         }
         binds.push(bind);
     }
-    Ok(Shown { binds, sockets, opened })
+    Ok(Shown { binds, sockets, opened, auto })
+}
+
+/// Describes a path that the caller's PATH or environment leads to.
+fn auto_bind(shown: &shown::Shown) -> Option<AutoBind> {
+    let because = shown.from.auto_reason()?;
+    let reason = format!("{}: {because}", shown.why.unwrap_or_default());
+    Some(AutoBind { path: shown.bind.target.clone(), reason })
 }
 
 fn limit(grants: &Grants, kind: LimitKind) -> Option<u64> {

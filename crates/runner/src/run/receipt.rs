@@ -23,6 +23,7 @@ pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Out
         plan: &run.plan,
         env_secrets: &run.env_secrets,
         opened_binds: &run.opened_binds,
+        auto_binds: &run.auto_binds,
         allowed_sockets: &run.allowed_sockets,
         wanted_changes: if run.direct.is_some() { "direct" } else { run.changes.name() },
         timeout: run.timeout,

@@ -3,11 +3,13 @@
 //! A hint changes nothing: neither the exit code nor what is committed. What comes from inside is cleaned before it
 //! is shown.
 
+mod another;
 mod not_found;
 mod unread_input;
 
 use super::order::Order;
 use super::perhaps;
+use crate::profile::tool_host;
 use nexus_model::exit::NOT_FOUND;
 use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
@@ -39,6 +41,8 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     if exit == NOT_FOUND {
         let message = not_found::advice(order, report.not_started.as_ref(), words);
         hints.extend(message.map(|message| Hint::new("not_found", message)));
+    } else if report.not_started.is_none() {
+        hints.extend(other_program(order));
     }
     hints.extend(no_network(&report.names));
     let opens_git = order.run.direct.as_ref().map(Direct::opens_git);
@@ -48,6 +52,19 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
         hints.push(Hint::new(code, advice));
     }
     hints
+}
+
+/// Returns the advice for a command that ran another program than the caller's PATH has.
+fn other_program(order: &Order) -> Option<Hint> {
+    let plan = &order.run.plan;
+    let host = tool_host(plan.workspace.source.as_path(), order.run.network.is_some());
+    let another = another::program(plan, &host, order.shows_auto)?;
+    let (state, name) = (&order.run.site.places.state, plan.argv.first()?.as_path());
+    let message = match &another.tool {
+        Some(tool) => not_found::flag_after(&another.what, &host, &order.toolchains, state, name, tool)?,
+        None => format!("{}. Call it by its path.", another.what),
+    };
+    Some(Hint::new("another_program", message))
 }
 
 /// Names that are listed.

@@ -57,6 +57,18 @@ fn flag(host: &Host, known: &[Toolchain], state: &Path, name: &Path, tool: &Tool
         return None;
     }
     let what = format!("{} is {} outside, and the sandbox does not show it", name.display(), tool.file.display());
+    flag_after(&what, host, known, state, name, tool)
+}
+
+/// Continues a sentence about a program outside with the flag that shows it.
+pub(super) fn flag_after(
+    what: &str,
+    host: &Host,
+    known: &[Toolchain],
+    state: &Path,
+    name: &Path,
+    tool: &Tool,
+) -> Option<String> {
     let called = if name.is_absolute() { name.to_owned() } else { PathBuf::from(tool.file.file_name()?) };
     if let Some(toolchain) = toolchain_showing(host, known, &called) {
         return Some(format!("{what}. --profile {} shows it.", toolchain.word()));
@@ -107,11 +119,12 @@ mod tests {
     fn a_single_program_is_bound_alone() {
         let mut scene = Scene::new();
         let file = scene.file("bin/odd", "");
+        // Before the first question: a view of the host lists each entry of PATH once.
+        let link = scene.home().join("bin/link");
+        std::os::unix::fs::symlink("odd", &link).unwrap();
         scene.on_path("bin");
         let flag = format!("--ro {0} shows it; call it as {0}.", file.display());
         assert!(told(&scene, "odd").unwrap().ends_with(&flag));
-        let link = scene.home().join("bin/link");
-        std::os::unix::fs::symlink("odd", &link).unwrap();
         let flag = format!("--ro {0}:{1} shows it; call it as {1}.", file.display(), link.display());
         assert!(told(&scene, "link").unwrap().ends_with(&flag));
         let whole = told(&scene, file.to_str().unwrap()).unwrap();
