@@ -57,9 +57,9 @@ fn the_test_kit_is_for_tests_only() {
 
 #[test]
 fn a_dev_dependency_does_not_turn_the_architecture_round() {
-    let facility = package("nexus-facility", &[("nexus-driver", EdgeKind::Dev)]);
-    let expected = ["facility: has a dev-dependency on driver, which it may not"];
-    assert_eq!(forbidden_edges(&[facility]), expected);
+    let layer = package("nexus-layer", &[("nexus-driver", EdgeKind::Dev)]);
+    let expected = ["layer: has a dev-dependency on driver, which it may not"];
+    assert_eq!(forbidden_edges(&[layer]), expected);
 }
 
 #[test]

@@ -23,17 +23,17 @@ const SOAKS: &[Soak] = &[
     Soak {
         name: "20,000 random trees, 10,000 for each kind of layer",
         variable: ("NEXUS_SOAK_CASES", "10000"),
-        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "random"],
+        words: &["-p", "nexus-layer", "--features", "nexus-layer/inject", "--test", "random"],
     },
     Soak {
         name: "10,000 schedules of a hostile process during commits",
         variable: ("NEXUS_SOAK_SCHEDULES", "10000"),
-        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "model"],
+        words: &["-p", "nexus-layer", "--features", "nexus-layer/inject", "--test", "model"],
     },
     Soak {
         name: "5,000 random diffs through git apply",
         variable: ("NEXUS_SOAK_CASES", "5000"),
-        words: &["-p", "nexus-facility", "--features", "nexus-facility/inject", "--test", "diff"],
+        words: &["-p", "nexus-layer", "--features", "nexus-layer/inject", "--test", "diff"],
     },
     Soak {
         name: "200,000 random network policies and destinations for each property of the decision and the parsers",

@@ -27,7 +27,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/jail/src/launcher",
     "crates/drivers/namespace/src",
     "crates/egress/src",
-    "crates/facility/src",
+    "crates/layer/src",
     "crates/profiles/src",
     "crates/receipt/src",
     "crates/runner/src",

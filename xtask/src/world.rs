@@ -227,7 +227,7 @@ impl World {
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         let mut command = self.command(&before, &self.workspace(), words);
         if let Some(Skip::Process(number)) = &self.skip {
-            command.env("NEXUS_FACILITY_SKIP_SYNC", number.to_string());
+            command.env("NEXUS_LAYER_SKIP_SYNC", number.to_string());
         }
         bounded::start(&mut command, input, LIMIT).map_err(|error| format!("nexus {}: {error}", words.join(" ")))
     }

@@ -1,7 +1,7 @@
 //! Gives each refusal of the engine its advice: the flags and commands that a person can use.
 
 use crate::failure::Failure;
-use nexus_facility::top::Unfit;
+use nexus_layer::top::Unfit;
 use nexus_model::plan::PlanError;
 use nexus_runner::live::ports::PublishError;
 use nexus_runner::net::record::CreateError;

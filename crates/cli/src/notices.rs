@@ -2,7 +2,7 @@
 
 use crate::failure::one_line;
 use crate::terminal::out::{stderr, write_unless_closed};
-use nexus_facility::{Leftover, Stash};
+use nexus_layer::{Leftover, Stash};
 use nexus_runner::notices::{self, Notice};
 
 /// Tells the caller something, on one line of standard error.

@@ -9,7 +9,7 @@
 mod support;
 
 use nexus_driver_namespace::Step;
-use nexus_facility::Step as LayerStep;
+use nexus_layer::Step as LayerStep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

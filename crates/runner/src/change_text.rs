@@ -1,6 +1,6 @@
 //! One-line descriptions of changes and conflicts.
 
-use nexus_facility::{Change, ChangeKind, Conflict, Outside};
+use nexus_layer::{Change, ChangeKind, Conflict, Outside};
 use std::fmt::Write as _;
 
 /// Describes a change in one line: what, where, how large, and what to look at.

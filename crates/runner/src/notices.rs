@@ -1,6 +1,6 @@
 //! Names what the engine tells its caller while it works: each notice is one sentence for a person, with its facts.
 
-use nexus_facility::{Leftover, Stash};
+use nexus_layer::{Leftover, Stash};
 
 /// One thing that a person should know, though nothing failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

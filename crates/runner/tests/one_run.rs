@@ -5,7 +5,7 @@
 
 use nexus_driver::fake::{Fake, Script};
 use nexus_driver::{Driver, Handle};
-use nexus_facility::Workspace;
+use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_model::plan::Writes as WorkspaceWrites;
 use nexus_policy::profile::Grants;

@@ -9,7 +9,7 @@ use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Direction, Interrupted};
-use nexus_facility::{Change, CommitError, Committed, Conflict, Rules};
+use nexus_layer::{Change, CommitError, Committed, Conflict, Rules};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;

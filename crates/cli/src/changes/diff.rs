@@ -3,8 +3,8 @@
 use super::{Pending, paths};
 use crate::args::DiffArgs;
 use crate::failure::Failure;
-use nexus_facility::diff::{DiffOptions, RenderOptions};
-use nexus_facility::{Layer, Rules, Workspace};
+use nexus_layer::diff::{DiffOptions, RenderOptions};
+use nexus_layer::{Layer, Rules, Workspace};
 use nexus_terminal::visible::escaped;
 use std::io::IsTerminal;
 

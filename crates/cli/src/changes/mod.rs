@@ -25,7 +25,7 @@ use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Direction, Interrupted};
 use nexus_driver::Handle;
-use nexus_facility::{Layer, OpenLayerError, Rules, Workspace};
+use nexus_layer::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
 use nexus_runner::plan::protect;
 use nexus_runner::state::commit_lock::{self, CommitLock};
@@ -176,13 +176,13 @@ impl Pending {
     }
 
     /// Returns all changes of the layer, also the rejected ones.
-    fn everything(&self) -> Result<Vec<nexus_facility::Change>, Failure> {
+    fn everything(&self) -> Result<Vec<nexus_layer::Change>, Failure> {
         let set = self.layer.changes(&self.workspace, &self.rules);
         set.map(|set| set.changes).map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))
     }
 
     /// Returns the changes that wait, without the rejected ones.
-    fn changes(&self) -> Result<Vec<nexus_facility::Change>, Failure> {
+    fn changes(&self) -> Result<Vec<nexus_layer::Change>, Failure> {
         Ok(self.everything()?.into_iter().filter(|change| self.rules.is_chosen(&change.path.0)).collect())
     }
 

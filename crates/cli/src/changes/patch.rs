@@ -8,8 +8,8 @@ use super::{Pending, accept, diff, paths};
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
-use nexus_facility::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
-use nexus_facility::{Change, Rules};
+use nexus_layer::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
+use nexus_layer::{Change, Rules};
 use nexus_model::ByteText;
 use std::io::{BufRead, Write};
 
@@ -195,8 +195,8 @@ fn not_accepted(path: &ByteText) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_facility::diff::DiffKind;
-    use nexus_facility::meta::EntryType;
+    use nexus_layer::diff::DiffKind;
+    use nexus_layer::meta::EntryType;
 
     fn file(hunks: usize) -> FileDiff {
         let hunk = Hunk { old_start: 1, old_lines: 1, new_start: 1, new_lines: 1, lines: Vec::new() };

@@ -1,8 +1,8 @@
 //! Paths on the command line of `nexus changes`: from where the caller stands, as git takes them.
 
 use crate::failure::Failure;
-use nexus_facility::meta::EntryType;
-use nexus_facility::{Change, ChangeKind};
+use nexus_layer::meta::EntryType;
+use nexus_layer::{Change, ChangeKind};
 use nexus_model::ByteText;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};

@@ -5,7 +5,7 @@ use super::{Pending, State, accept, paths, rejected, say, waiting};
 use crate::failure::Failure;
 use crate::run;
 use crate::run::recover::{Interrupted, is_busy, patiently};
-use nexus_facility::{Abandoned, RecoverError, Rules};
+use nexus_layer::{Abandoned, RecoverError, Rules};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
 use nexus_runner::state::directory::StateDir;
@@ -70,7 +70,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
 /// Names the staging directories of the run that stay in its workspace.
 fn tell_staging(of: &Interrupted) -> Result<(), String> {
     let directory = of.directory.as_ref().and_then(|(path, folder)| folder.open_at(path).ok());
-    let found = directory.map_or(Ok(Vec::new()), |directory| nexus_facility::found_staging(&of.run, &directory));
+    let found = directory.map_or(Ok(Vec::new()), |directory| nexus_layer::found_staging(&of.run, &directory));
     crate::notices::tell_leftovers(&found.map_err(|error| chain(&error))?);
     Ok(())
 }
@@ -92,7 +92,7 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     let layer = places.layers.join(run);
     let _held = run::hold_signals()?;
     let record = record(places, of);
-    let abandon = || nexus_facility::abandon(&places.layers, run, || note::mark_gone(&layer));
+    let abandon = || nexus_layer::abandon(&places.layers, run, || note::mark_gone(&layer));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => crate::notices::tell_leftovers(left.iter()),
         other => {

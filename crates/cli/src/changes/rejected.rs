@@ -2,7 +2,7 @@
 //! the layer goes, but are neither shown nor committed until an accept names them.
 
 use crate::failure::Failure;
-use nexus_facility::{Change, state_file};
+use nexus_layer::{Change, state_file};
 use nexus_model::ByteText;
 use std::io;
 use std::path::Path;
@@ -60,8 +60,8 @@ fn failed(error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_facility::ChangeKind;
-    use nexus_facility::meta::EntryType;
+    use nexus_layer::ChangeKind;
+    use nexus_layer::meta::EntryType;
 
     fn change(path: &str) -> Change {
         Change {

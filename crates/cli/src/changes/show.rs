@@ -4,7 +4,7 @@ use super::Pending;
 use super::waiting::Waiting;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
-use nexus_facility::Change;
+use nexus_layer::Change;
 use nexus_model::{ByteText, RunId};
 use nexus_runner::state::note::CutShort;
 use serde::Serialize;

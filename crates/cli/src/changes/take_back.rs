@@ -11,7 +11,7 @@ use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Interrupted, is_busy, patiently};
 use crate::run::unsaid::KEPT;
-use nexus_facility::{Conflict, RecoverError, Stage, Workspace};
+use nexus_layer::{Conflict, RecoverError, Stage, Workspace};
 use nexus_runner::causes::chain;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::directory::StateDir;
@@ -32,8 +32,7 @@ pub enum TakenBack {
 /// Takes the commit back. `may_leave` allows to leave the directory as it is where that is not possible.
 pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result<TakenBack, Failure> {
     let (run, layers) = (&of.run, &places.layers);
-    let look =
-        || patiently(|| nexus_facility::stage(layers, run), is_busy).map_err(|error| failed(run, &chain(&error)));
+    let look = || patiently(|| nexus_layer::stage(layers, run), is_busy).map_err(|error| failed(run, &chain(&error)));
     let Stage::Decided(home) = look()? else { return Ok(TakenBack::Over) };
     let is_known = home.is_some();
     let home = home.map(|home| (home.path.as_path().to_owned(), DirectoryId::from(home.id)));
@@ -51,9 +50,9 @@ pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result
     if !matches!(look()?, Stage::Decided(_)) {
         return Ok(TakenBack::Over);
     }
-    let error = match patiently(|| nexus_facility::roll_back(layers, run, &directory), is_busy) {
+    let error = match patiently(|| nexus_layer::roll_back(layers, run, &directory), is_busy) {
         Ok(conflicts) => return Ok(TakenBack::Back(back(&path, &conflicts))),
-        Err(RecoverError::Applied { .. }) => match nexus_facility::recover(layers, run, &directory) {
+        Err(RecoverError::Applied { .. }) => match nexus_layer::recover(layers, run, &directory) {
             Ok(recovered) => {
                 // The answer is a failure; what was done, and where versions are, is told before it.
                 for line in run::recover::report_lines(run, &path, &recovered) {
@@ -151,7 +150,7 @@ fn leave(
     directory: Option<&Workspace>,
     why: &str,
 ) -> Result<TakenBack, Failure> {
-    let set_aside = || nexus_facility::set_aside(&places.layers, run, &kept(places), directory);
+    let set_aside = || nexus_layer::set_aside(&places.layers, run, &kept(places), directory);
     let aside = patiently(set_aside, is_busy).map_err(|error| failed(run, &chain(&error)))?;
     let Some(aside) = aside else { return Ok(TakenBack::Over) };
     let mut lines = vec![

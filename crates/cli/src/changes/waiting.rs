@@ -3,8 +3,8 @@
 use crate::failure::{Failure, one_line};
 use crate::receipt::utc;
 use crate::run::recover::{self, Interrupted};
-use nexus_facility::going::GOING;
-use nexus_facility::is_whole_copy;
+use nexus_layer::going::GOING;
+use nexus_layer::is_whole_copy;
 use nexus_model::{ByteText, RunId};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;

@@ -5,7 +5,7 @@ use super::{FileState, Resolution, Source};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
 use crate::{request, run};
-use nexus_facility::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
+use nexus_layer::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use nexus_profiles::FoundBind;

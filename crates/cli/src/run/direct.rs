@@ -1,6 +1,6 @@
 //! Says what a direct run left.
 
-use nexus_facility::HeldIndex;
+use nexus_layer::HeldIndex;
 use nexus_model::ByteText;
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use super::signals::Signals;
 use super::slow_end::SlowEnd;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
-use nexus_facility::Workspace;
+use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_runner::host::Host;
 use nexus_runner::notices::Notice;

@@ -39,7 +39,7 @@ use crate::terminal::raw::Raw;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
-use nexus_facility::Faults;
+use nexus_layer::Faults;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::ports::Ports;
 use nexus_runner::run::finished::Finished;

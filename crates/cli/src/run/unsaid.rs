@@ -17,11 +17,11 @@ const BESIDE_LAYERS: &str = ".kept";
 
 /// Names what earlier commands kept of a run under names that no command touches.
 pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, DirectoryId)>) -> Result<(), String> {
-    let asides = nexus_facility::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
+    let asides = nexus_layer::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
     for layer in asides {
         tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
     }
-    for kept in nexus_facility::found_kept(&places.layers, run).map_err(|error| chain(&error))? {
+    for kept in nexus_layer::found_kept(&places.layers, run).map_err(|error| chain(&error))? {
         tell(&format!(
             "Files that a command kept of the run {run} are in {}: they may be the only copy of something. Remove them when \
              you do not need them any more.",
@@ -30,13 +30,13 @@ pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, Direc
     }
     let directory = recorded.and_then(|(path, folder)| Some((path, folder.open_at(path).ok()?)));
     if let Some((path, directory)) = &directory {
-        let found = || nexus_facility::found_beside(&places.layers, run, directory);
+        let found = || nexus_layer::found_beside(&places.layers, run, directory);
         let beside = patiently(found, is_busy).map_err(|error| chain(&error))?;
         if let Some(line) = kept_back(run, path, &beside) {
             tell(&line);
         }
     }
-    let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_facility::found_staging(run, &directory));
+    let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_layer::found_staging(run, &directory));
     tell_leftovers(&staging.map_err(|error| chain(&error))?);
     Ok(())
 }

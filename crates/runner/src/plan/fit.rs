@@ -1,8 +1,8 @@
 //! Refuses a workspace of which a layer would be wrong, before anything is made.
 
 use crate::causes::chain;
-use nexus_facility::top::{self, Unfit};
-use nexus_facility::{IoFailure, Workspace};
+use nexus_layer::top::{self, Unfit};
+use nexus_layer::{IoFailure, Workspace};
 use std::path::{Path, PathBuf};
 
 /// A workspace cannot carry a layer.

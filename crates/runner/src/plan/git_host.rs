@@ -1,7 +1,7 @@
 //! Finds the places of settings that git and other programs of the host read: home directories, and git's configurations.
 
 use crate::host::Host;
-use nexus_facility::Host as GitHost;
+use nexus_layer::Host as GitHost;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -3,8 +3,8 @@
 use crate::causes::chain;
 use crate::host::Host;
 use crate::plan::git_host;
-use nexus_facility::protected::PatternError;
-use nexus_facility::{IoFailure, Layer, Reach, Rules, Workspace};
+use nexus_layer::protected::PatternError;
+use nexus_layer::{IoFailure, Layer, Reach, Rules, Workspace};
 use std::path::Path;
 
 /// The protected names of a workspace cannot be found out.

@@ -6,8 +6,8 @@
 //! a whole.
 
 use crate::plan::watch::{Watched, is_index};
-use nexus_facility::Rules;
-use nexus_facility::protected::{Class, EntryRules, PACKAGES};
+use nexus_layer::Rules;
+use nexus_layer::protected::{Class, EntryRules, PACKAGES};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;

@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::plan::workspace::{self, WorkspaceChoice, WorkspaceError};
 use crate::state::directory::{StateDir, StateDirError};
 use crate::state::identity::{self, DirectoryId};
-use nexus_facility::{FolderId, IoFailure, Workspace};
+use nexus_layer::{FolderId, IoFailure, Workspace};
 use std::io;
 use std::path::PathBuf;
 

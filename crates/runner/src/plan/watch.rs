@@ -1,6 +1,6 @@
 //! Remembers files of git that a direct run may write and that git on the host acts on later, and finds those that changed.
 
-use nexus_facility::{IoFailure, Lead, LinksInPlace, Reads, stands_for_another};
+use nexus_layer::{IoFailure, Lead, LinksInPlace, Reads, stands_for_another};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;

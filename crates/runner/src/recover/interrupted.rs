@@ -30,8 +30,8 @@ impl Interrupted {
     /// An interrupted commit of a layer of `places`.
     pub fn new(places: &StateDir, run: String, directory: Option<(PathBuf, DirectoryId)>) -> Self {
         let ending = match () {
-            () if nexus_facility::is_being_taken_back(&places.layers, &run) => Direction::Back,
-            () if nexus_facility::is_applied(&places.layers, &run) => Direction::Forward,
+            () if nexus_layer::is_being_taken_back(&places.layers, &run) => Direction::Back,
+            () if nexus_layer::is_applied(&places.layers, &run) => Direction::Forward,
             () => Direction::Open,
         };
         Self { run, directory, ending }

@@ -1,6 +1,6 @@
 //! Names the paths that a commit kept back after it was decided.
 
-use nexus_facility::{Conflict, Recovered};
+use nexus_layer::{Conflict, Recovered};
 use std::path::Path;
 
 /// Names the paths that a finished commit did not apply, because they changed outside after the decision.

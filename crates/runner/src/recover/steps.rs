@@ -2,7 +2,7 @@
 
 use crate::state::directory::StateDir;
 use nexus_driver::Handle;
-use nexus_facility::Workspace;
+use nexus_layer::Workspace;
 use nexus_model::RunId;
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use crate::run::error::RunError;
 use crate::run::surroundings::Surroundings;
 use crate::state::record::Record;
 use nexus_driver::{Driver, Handle, Sandbox};
-use nexus_facility::Layer;
+use nexus_layer::Layer;
 use nexus_receipt::Issuer;
 use std::time::Instant;
 

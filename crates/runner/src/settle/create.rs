@@ -8,7 +8,7 @@ use crate::recover::remove::remove;
 use crate::request::ChangeMode;
 use crate::state::container::ContainerId;
 use crate::state::note::{self, RunNote};
-use nexus_facility::{Abandoned, Faults, Layer, LayerMode, Spares};
+use nexus_layer::{Abandoned, Faults, Layer, LayerMode, Spares};
 use nexus_model::plan::Writes;
 use std::io;
 
@@ -17,7 +17,7 @@ use std::io;
 pub fn faults(host: &Host) -> Faults {
     #[cfg(feature = "inject")]
     if let Some(name) = host.variable("NEXUS_INJECT").and_then(|name| name.to_str()) {
-        if let Some(step) = nexus_facility::Step::by_name(name) {
+        if let Some(step) = nexus_layer::Step::by_name(name) {
             return Faults::failing(step);
         }
         if let Some(nth) = name.strip_prefix("abort:").and_then(|nth| nth.parse().ok()) {
@@ -40,7 +40,7 @@ pub fn create(run: &ResolvedRun, host: &Host, tell: Notify<'_>) -> Result<Layer,
     let made = Layer::create_with(Some(pool), &places.layers, &id, &run.site.directory, mode, faults(host));
     let mut layer = made.map_err(|error| {
         // On a full disk some of its directories may be there.
-        let gone = match nexus_facility::abandon(&places.layers, &id, || Ok(())) {
+        let gone = match nexus_layer::abandon(&places.layers, &id, || Ok(())) {
             Ok(Abandoned::Removed(left)) => {
                 tell_leftovers(tell, left.iter());
                 Ok(())

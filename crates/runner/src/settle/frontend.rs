@@ -3,7 +3,7 @@
 use crate::host::Host;
 use crate::notices::Notice;
 use crate::request::ChangeMode;
-use nexus_facility::{ChangeSet, Layer, Rules, Workspace};
+use nexus_layer::{ChangeSet, Layer, Rules, Workspace};
 use nexus_model::RunId;
 use std::any::Any;
 use std::path::Path;

@@ -9,7 +9,7 @@ use crate::settle::frontend::Frontend;
 use crate::settle::parking::Parking;
 use crate::settle::problem::SettleProblem;
 use crate::settle::settled::{ChangesState, Settled};
-use nexus_facility::{ChangeSet, Layer, LayerOrigin, OpenLayerError, Recovered, Rules};
+use nexus_layer::{ChangeSet, Layer, LayerOrigin, OpenLayerError, Recovered, Rules};
 
 /// Repeats the steps of a commit that was decided and stopped half-way; they may be repeated. If that does not help,
 /// takes the commit back, and the changes wait.
@@ -30,7 +30,7 @@ pub fn finish(
         })
     };
     let mut unwatched = 0;
-    let left_behind = match nexus_facility::recover(layers, &id, &run.site.directory) {
+    let left_behind = match nexus_layer::recover(layers, &id, &run.site.directory) {
         Ok(Recovered::TakenBack(_)) => return back(format!("the commit stopped half-way: {why}")),
         Ok(recovered) => {
             if let Recovered::RolledForward(done) = &recovered {
@@ -63,7 +63,7 @@ fn take_back(
 ) -> Option<Result<Settled, SettleProblem>> {
     let id = run.plan.run_id.to_string();
     let layers = &run.site.places.layers;
-    let conflicts = nexus_facility::roll_back(layers, &id, &run.site.directory).ok()?;
+    let conflicts = nexus_layer::roll_back(layers, &id, &run.site.directory).ok()?;
     let layer = Layer::adopt(layers, &id, origin).ok()?;
     let kept = kept_back(&id, run.plan.workspace.source.as_path(), &conflicts);
     let kept = kept.map(|text| format!(" ({text})")).unwrap_or_default();

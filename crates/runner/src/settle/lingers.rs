@@ -13,7 +13,7 @@ use crate::state::left::{Left, ends_until};
 use crate::state::note::{self, CutShort, RunNote};
 use crate::state::record::Record;
 use nexus_driver::SandboxProcess;
-use nexus_facility::Layer;
+use nexus_layer::Layer;
 use nexus_model::RunId;
 use std::io;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Lists files that other programs have open while a commit replaces them.
 
-use nexus_facility::{Layer, Rules, Workspace, open_for_reading};
+use nexus_layer::{Layer, Rules, Workspace, open_for_reading};
 use nexus_model::ByteText;
 
 /// Lists the files that a commit may replace and that programs have open for reading. A layer that cannot be read has

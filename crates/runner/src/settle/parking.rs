@@ -9,7 +9,7 @@ use crate::settle::frontend::{Frontend, Question};
 use crate::settle::problem::SettleProblem;
 use crate::settle::settled::{ChangesState, Settled};
 use crate::state::note;
-use nexus_facility::{ChangeSet, Layer, Rules, is_whole_copy};
+use nexus_layer::{ChangeSet, Layer, Rules, is_whole_copy};
 
 /// A layer that may have to wait.
 pub struct Parking<'a> {

@@ -1,7 +1,7 @@
 //! The result of settling a run's changes.
 
 use crate::settle::problem::SettleProblem;
-use nexus_facility::{Change, ChangeSet, Conflict};
+use nexus_layer::{Change, ChangeSet, Conflict};
 use nexus_model::ByteText;
 use serde::Serialize;
 

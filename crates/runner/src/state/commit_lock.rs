@@ -9,7 +9,7 @@
 
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
-use nexus_facility::state_file::{self, StateFileError};
+use nexus_layer::state_file::{self, StateFileError};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn identity(dir: &std::path::Path) -> DirectoryId {
-        DirectoryId::of_open(&nexus_facility::Workspace::open(dir).unwrap()).unwrap()
+        DirectoryId::of_open(&nexus_layer::Workspace::open(dir).unwrap()).unwrap()
     }
 
     #[test]

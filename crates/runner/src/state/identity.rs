@@ -1,7 +1,7 @@
 //! Identifies the directory that a path meant, so that what was decided for one directory is never done to another that
 //! took its name.
 
-use nexus_facility::{IoFailure, Workspace};
+use nexus_layer::{IoFailure, Workspace};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -30,8 +30,8 @@ pub enum OpenSameError {
     Io(#[from] IoFailure),
 }
 
-impl From<nexus_facility::FolderId> for DirectoryId {
-    fn from(id: nexus_facility::FolderId) -> Self {
+impl From<nexus_layer::FolderId> for DirectoryId {
+    fn from(id: nexus_layer::FolderId) -> Self {
         Self { inode: id.ino, born: id.born.map(|born| (born.sec, born.nsec)), device: id.dev }
     }
 }

@@ -4,7 +4,7 @@ use super::retry::{is_busy, patiently};
 use super::sandboxes::presence;
 use super::words::report_lines;
 use crate::notices::tell;
-use nexus_facility::{Recovered, Stage, Workspace};
+use nexus_layer::{Recovered, Stage, Workspace};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
 use nexus_runner::recover::interrupted::Interrupted;
@@ -87,12 +87,12 @@ pub fn finish_others(places: &StateDir, own: &str, path: &Path, directory: &Work
 }
 
 /// Lists the layers with a journal for this directory, but for those that were given up.
-pub fn journals(places: &StateDir, id: nexus_facility::FolderId) -> Result<Vec<String>, String> {
+pub fn journals(places: &StateDir, id: nexus_layer::FolderId) -> Result<Vec<String>, String> {
     // Two names for itself and none for a directory in it: most file systems say so without a list.
     if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {
         return Ok(Vec::new());
     }
-    let mut runs = nexus_facility::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
+    let mut runs = nexus_layer::journals_of(&places.layers, id).map_err(|error| chain(&error))?;
     // A journal that cannot be read stops runs in the directory of its note, and in no other.
     for entry in std::fs::read_dir(&places.layers).map_err(|error| error.to_string())? {
         let Ok(run) = entry.map_err(|error| error.to_string())?.file_name().into_string() else { continue };
@@ -121,7 +121,7 @@ fn roll_forward(
     (path, directory): (&Path, &Workspace),
     say: Say<'_>,
 ) -> Result<(), String> {
-    let recover = || nexus_facility::recover(&places.layers, run, directory);
+    let recover = || nexus_layer::recover(&places.layers, run, directory);
     let recovered = patiently(recover, is_busy).map_err(|error| chain(&error))?;
     if let Recovered::TakenBack(conflicts) = &recovered {
         let line = format!(
@@ -131,7 +131,7 @@ fn roll_forward(
         );
         let lines: Vec<_> = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
         say(&lines)?;
-        let stage = patiently(|| nexus_facility::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
+        let stage = patiently(|| nexus_layer::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
         // Otherwise the record stays: by it the next command finds the changes and parks them.
         return if stage == Stage::Parked { forget(places, run) } else { Ok(()) };
     }

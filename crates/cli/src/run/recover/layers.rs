@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::notices::tell;
 use crate::notices::tell_leftovers;
 use crate::run::unsaid::KEPT;
-use nexus_facility::going::Going;
-use nexus_facility::{
+use nexus_layer::going::Going;
+use nexus_layer::{
     Abandoned, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Rules, is_whole_copy,
 };
 use nexus_runner::causes::chain;
@@ -125,13 +125,13 @@ pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> 
 
 /// Removes what is left of a layer, and names what cannot be removed.
 pub fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
-    let abandon = || nexus_facility::abandon(&places.layers, run, || Ok(()));
+    let abandon = || nexus_layer::abandon(&places.layers, run, || Ok(()));
     match patiently(abandon, is_busy) {
         Ok(Abandoned::Removed(left)) => tell_leftovers(left.iter()),
         Ok(Abandoned::Nothing) => {}
         // A reject by an older version was interrupted before it had taken the commit back.
         Err(RecoverError::Decided { .. }) => {
-            let set_aside = || nexus_facility::set_aside(&places.layers, run, &places.state.join(KEPT), None);
+            let set_aside = || nexus_layer::set_aside(&places.layers, run, &places.state.join(KEPT), None);
             if let Some(aside) = patiently(set_aside, is_busy).map_err(|error| chain(&error))? {
                 tell(&format!(
                     "What the interrupted commit of the run {run} displaced is in {}.",
@@ -147,7 +147,7 @@ pub fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
 /// Removes what a killed accept had copied into the workspace, where that is there.
 pub fn clear_staging(places: &StateDir, run: &str, path: &Path, id: DirectoryId) {
     let Ok(directory) = id.open_at(path) else { return };
-    match nexus_facility::clear_staging(&places.layers, run, &directory) {
+    match nexus_layer::clear_staging(&places.layers, run, &directory) {
         Ok(kept) => tell_leftovers(kept.iter()),
         Err(error) => {
             tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));

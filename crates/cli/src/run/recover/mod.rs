@@ -33,7 +33,7 @@ use finish::journals;
 use layers::{abandon, remove_going};
 use nexus_driver::{DestroyError, Handle};
 use nexus_driver_namespace::Namespace;
-use nexus_facility::{FsTime, Layer, LayerMode, LayerOrigin, Stage};
+use nexus_layer::{FsTime, Layer, LayerMode, LayerOrigin, Stage};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
 use nexus_runner::recover::interrupted::overlap;
@@ -80,7 +80,7 @@ pub fn before_run(
     places: &StateDir,
     driver: &Namespace,
     here: &Path,
-    id: nexus_facility::FolderId,
+    id: nexus_layer::FolderId,
 ) -> Result<(), Failure> {
     let mut found = clear(places, driver)?;
     // A journal may have outlived its record.
@@ -234,7 +234,7 @@ fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sa
         tell_over(&run, deciding, recorded.as_ref(), false);
         return Ok(Cleared::All);
     }
-    let stage = patiently(|| nexus_facility::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
+    let stage = patiently(|| nexus_layer::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
     if !matches!(stage, Stage::Decided(_)) {
         // The record goes after that: a command that was killed may have kept these files without naming them.
         tell_kept(places, &run, recorded.as_ref())?;

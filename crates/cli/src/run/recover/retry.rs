@@ -1,7 +1,7 @@
 //! Waits, up to a bound, for what a dying sandbox still holds; and the failure when clearing up did not work.
 
 use crate::failure::Failure;
-use nexus_facility::RecoverError;
+use nexus_layer::RecoverError;
 use nexus_model::RunId;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ use super::Report;
 use crate::args::RunArgs;
 use crate::run::hints::Hint;
 use crate::run::sink::write_to_caller;
-use nexus_facility::{Change, Conflict, HeldIndex};
+use nexus_layer::{Change, Conflict, HeldIndex};
 use nexus_model::{ByteText, ExitReason, ExitStatus, RunId};
 use nexus_runner::live::output::Stream;
 use nexus_runner::net::ended::NetworkEnd;

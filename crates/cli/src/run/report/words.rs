@@ -1,8 +1,8 @@
 //! Names and lines of which the report of a run is made.
 
 use crate::failure::one_line;
-use nexus_facility::meta::EntryType;
-use nexus_facility::{Change, ChangeKind, WITH_REPOSITORY};
+use nexus_layer::meta::EntryType;
+use nexus_layer::{Change, ChangeKind, WITH_REPOSITORY};
 use std::path::Path;
 
 /// Changes in a summary.

@@ -1,0 +1,126 @@
+//! A workspace that is a clone, and runs of the real git in it.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use crate::common::{Scene, wait_for_tick};
+use nexus_layer::{Committed, Layer, LayerMode, Rules};
+use std::path::Path;
+use std::process::Command;
+
+pub fn commit_by(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {
+    layer.commit(&scene.workspace(), rules).unwrap()
+}
+
+pub fn parked(result: &Committed) -> Vec<String> {
+    result.parked.iter().map(|change| String::from_utf8_lossy(&change.path.0).into_owned()).collect()
+}
+
+pub fn named(paths: &[&str]) -> Rules {
+    let paths: Vec<_> = paths.iter().map(|path| (*path).into()).collect();
+    Rules { only: Some(paths.clone()), named: paths, ..Rules::default() }
+}
+
+pub fn accept(scene: &Scene, rules: &Rules) -> Committed {
+    commit_by(scene, &Layer::open(&scene.path("layers"), "run").unwrap(), rules)
+}
+
+pub fn git(dir: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b"])
+        .args(arguments)
+        .current_dir(dir)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("HOME", dir)
+        .env("GIT_EDITOR", "true")
+        .output()
+        .unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A clone with `origin`, which has the branches `main`, `old` and `topic`.
+pub fn cloned_scene() -> Scene {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let origin = scene.path("origin.git");
+    let here = scene.dir.path();
+    git(here, &["init", "-q", "--bare", "-b", "main", origin.to_str().unwrap()]);
+    git(here, &["clone", "-q", origin.to_str().unwrap(), scene.ws().to_str().unwrap()]);
+    let ws = scene.ws();
+    git(&ws, &["checkout", "-q", "-b", "main"]);
+    for name in ["f", "src/f"] {
+        std::fs::create_dir_all(ws.join("src")).unwrap();
+        std::fs::write(ws.join(name), "1").unwrap();
+    }
+    git(&ws, &["add", "."]);
+    git(&ws, &["commit", "-q", "-m", "1"]);
+    git(&ws, &["push", "-q", "-u", "origin", "main", "main:topic"]);
+    git(&ws, &["checkout", "-q", "-b", "old"]);
+    git(&ws, &["push", "-q", "-u", "origin", "old"]);
+    git(&ws, &["checkout", "-q", "main"]);
+    git(&ws, &["branch", "mine"]);
+    git(&ws, &["fetch", "-q"]);
+    scene
+}
+
+/// A clone with the file `work` in a commit of its own.
+pub fn scene_with_work() -> Scene {
+    let scene = cloned_scene();
+    let ws = scene.ws();
+    std::fs::write(ws.join("work"), "base\n").unwrap();
+    git(&ws, &["add", "."]);
+    git(&ws, &["commit", "-q", "-m", "work"]);
+    scene
+}
+
+/// Runs git on a copy of the workspace, and makes the copy what the layer holds: as if the run had done it.
+pub fn run_git(scene: &Scene, work: &[&[&str]]) -> Layer {
+    run_with(scene, |upper| {
+        for arguments in work {
+            let told = git(upper, arguments);
+            assert!(!told.contains("fatal:") && !told.contains("error:"), "{arguments:?}: {told}");
+        }
+    })
+}
+
+/// Works on a copy of the workspace, and makes the copy what the layer holds.
+pub fn run_with(scene: &Scene, work: impl FnOnce(&Path)) -> Layer {
+    wait_for_tick(scene.dir.path());
+    let layer = scene.layer(&[]);
+    let upper = layer.upper();
+    assert!(Command::new("cp").arg("-aT").arg(scene.ws()).arg(&upper).status().unwrap().success());
+    work(&upper);
+    // What is gone is marked as such, a directory as a whole.
+    let listed = Command::new("find").args([".", "-type", "f", "-o", "-type", "d"]).current_dir(scene.ws()).output();
+    for name in String::from_utf8_lossy(&listed.unwrap().stdout).lines() {
+        let place = upper.join(name);
+        if !place.exists() && place.parent().is_some_and(Path::is_dir) {
+            let kind = rustix::fs::FileType::CharacterDevice;
+            rustix::fs::mknodat(rustix::fs::CWD, &place, kind, rustix::fs::Mode::empty(), 0).unwrap();
+        }
+    }
+    layer
+}
+
+/// The paths that wait after this work in a clone.
+pub fn waits_after(work: &[&[&str]]) -> Vec<String> {
+    let scene = cloned_scene();
+    let result = commit_by(&scene, &run_git(&scene, work), &Rules::default());
+    assert!(result.conflicts.is_empty(), "{work:?}: {result:?}");
+    parked(&result)
+}
+
+/// A clone with packed refs and others, and a run that commits a file and then packs its refs with `last`.
+pub fn packed_and_committed(last: &[&str]) -> (Scene, Layer) {
+    let scene = cloned_scene();
+    git(&scene.ws(), &["tag", "old-tag"]);
+    git(&scene.ws(), &["pack-refs", "--all"]);
+    git(&scene.ws(), &["branch", "feat"]);
+    std::fs::write(scene.ws().join("f"), "2").unwrap();
+    git(&scene.ws(), &["commit", "-q", "-a", "-m", "2"]);
+    let layer = run_with(&scene, |upper| {
+        std::fs::write(upper.join("g"), "of the run").unwrap();
+        for work in [&["add", "."][..], &["commit", "-q", "-m", "of the run"], last] {
+            git(upper, work);
+        }
+    });
+    (scene, layer)
+}
