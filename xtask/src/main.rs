@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ci` | everything that continuous integration checks |
 //! | `test` | the parts of `ci` that run the product: build, tests, escape suite |
+//! | `tests` | the test programs of `test`, two at a time |
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
@@ -35,6 +36,7 @@ mod free_user;
 #[cfg(test)]
 mod free_user_tests;
 mod fuzz;
+mod lanes;
 mod packages;
 mod plans;
 mod powerloss;
@@ -78,6 +80,7 @@ enum Does {
 const COMMANDS: &[Command] = &[
     ("ci", "everything that continuous integration checks", Does::Plain(plans::ci)),
     ("test", "build, all tests, escape suite (installs missing Debian packages when root)", Does::Plain(plans::test)),
+    ("tests", "the test programs alone, two at a time", Does::Plain(plans::test_programs)),
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
