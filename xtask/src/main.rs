@@ -7,6 +7,7 @@
 //! | `tests` | the test programs of `test`, two at a time |
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
+//! | `check-deny` | licences, bans and sources of the dependencies |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `check-words` | doc comments, messages and names are plain English with the words of the field |
@@ -28,6 +29,7 @@ mod bounded;
 mod circles;
 mod counts;
 mod demo;
+mod deny;
 mod deps;
 mod failure;
 mod faults;
@@ -83,6 +85,7 @@ const COMMANDS: &[Command] = &[
     ("tests", "the test programs alone, two at a time", Does::Plain(plans::test_programs)),
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
+    ("check-deny", "licences, bans and sources of the dependencies, by deny.toml", Does::Plain(deny::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),

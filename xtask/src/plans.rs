@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, lanes, packages, powerloss, registries, release, sources, spec, waits, words};
+use crate::{deny, deps, faults, lanes, packages, powerloss, registries, release, sources, spec, waits, words};
 use std::process::Command;
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
@@ -34,6 +34,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         clippy_inject(),
         clippy(),
         check_deps(),
+        check_deny(),
         check_waits(),
         check_spec(),
         check_words(),
@@ -71,7 +72,7 @@ pub fn test_programs(workspace: &Workspace) -> Result<(), Failure> {
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
     run::run(
         workspace,
-        &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), check_words(), unit_tests()],
+        &[fmt(), clippy(), check_deps(), check_deny(), check_waits(), check_spec(), check_words(), unit_tests()],
     )
 }
 
@@ -127,6 +128,10 @@ fn clippy_inject() -> Step {
 
 fn check_deps() -> Step {
     Step { name: "check-deps", advice: "see above", needs: &[], action: Action::Check(deps::check) }
+}
+
+fn check_deny() -> Step {
+    Step { name: "check-deny", advice: "see above", needs: &[], action: Action::Check(deny::check) }
 }
 
 fn check_waits() -> Step {
