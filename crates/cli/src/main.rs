@@ -30,6 +30,7 @@ mod request;
 mod run;
 mod session;
 mod terminal;
+mod used_up;
 
 use clap::Parser;
 use nexus_runner::change_text;

@@ -36,6 +36,7 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::notices::tell;
 use crate::terminal::raw::Raw;
+use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
@@ -88,6 +89,7 @@ pub fn shell(mut args: RunArgs) -> u8 {
 
 fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     let clock = Instant::now();
+    used_up::refuse_too_few_descriptors()?;
     // Before anything is made: a signal must find somebody who clears up.
     let mut signals = Signals::catch().map_err(|error| internal("signals", &error))?;
     if args.tty {

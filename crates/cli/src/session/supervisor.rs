@@ -16,6 +16,7 @@ use super::wire::{Launched, Reader, put};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use crate::run::{self, FullOutput, Order, Report, Signals};
+use crate::used_up;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::control::SandboxControl;
 use nexus_runner::live::ports::Ports;
@@ -36,6 +37,9 @@ const CLOSING: Duration = Duration::from_secs(5);
 pub fn detach(args: &RunArgs) -> u8 {
     if args.changes == Some(Changes::Ask) {
         note("--changes ask is review here: nobody can be asked when a detached sandbox ends");
+    }
+    if let Err(failure) = used_up::refuse_too_few_descriptors() {
+        return run::print_failure(&failure, args.json);
     }
     match launch() {
         Ok(Launched::Started { id, published }) => {
