@@ -190,25 +190,9 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/profiles/src/toolchains/git.rs",
+        "crates/profiles/src/toolchains/reading.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/profiles/src/toolchains/logins.rs",
-        &[("fs::read(", 1)],
-        "Settings of the user, before the sandbox starts.",
-    ),
-    ("crates/profiles/src/toolchains/node.rs", &[("fs::read(", 1)], "Settings of the user, before the sandbox starts."),
-    (
-        "crates/profiles/src/toolchains/shims.rs",
-        &[(".read_to_string(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/profiles/src/toolchains/rust.rs",
-        &[("fs::read_to_string(", 1)],
-        "Settings of the user, before the sandbox starts.",
     ),
     (
         "crates/profiles/src/workspace_file.rs",
