@@ -127,7 +127,7 @@ impl Report {
             lines.add(&line);
         }
         if let Some(path) = &self.run.uncovered {
-            lines.add(&uncovered_line(path));
+            lines.add(&uncovered_line(path, self.direct));
         }
         if !self.run.altered.is_empty() {
             lines.add(&format!("protected files changed during the run: {}", some_of(&self.run.altered)));
