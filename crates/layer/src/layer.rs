@@ -452,6 +452,12 @@ impl Layer {
     }
 
     /// Parks the layer with these changes, and returns them.
+    /// Says to a person that the layer lacks copies of git objects which its refs need; `None` where it has them all.
+    #[must_use]
+    pub fn missing_copies(&self) -> Option<String> {
+        crate::commit::uncopied::in_words(&self.root)
+    }
+
     fn write_parked(&self, tree: LayerTree, rules: &Rules, report: &Report) -> Result<Vec<Change>, IoFailure> {
         write_notes(&self.root, &tree, &self.faults)?;
         self.park_as(report.written(&tree, rules))?;

@@ -24,6 +24,9 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let noted = pending.layer.note_shown();
     noted.map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))?;
     let changes = pending.changes()?;
+    if let Some(line) = pending.layer.missing_copies() {
+        crate::notices::tell(&line);
+    }
     if json {
         let Waiting { run, command, note, .. } = &pending.one;
         let document = Document { run_id: run, command, changes, cut_short: note.cut_short };
