@@ -135,9 +135,13 @@ pub struct RunArgs {
     /// Write a copy of the receipt to this file
     #[arg(long, value_name = "FILE")]
     pub receipt: Option<PathBuf>,
-    /// Pass standard input on
+    /// Pass standard input on also when it is a terminal or a device; a pipe, a socket or a file is passed on without
+    /// it. With --detach: let attached clients type it
     #[arg(long)]
     pub stdin: bool,
+    /// Give the command an empty standard input
+    #[arg(long, conflicts_with_all = ["stdin", "tty"])]
+    pub no_stdin: bool,
     /// Give the command a terminal of its own, with the caller's as its screen and keys
     #[arg(short, long, conflicts_with = "json")]
     pub tty: bool,

@@ -63,13 +63,6 @@ impl Report {
         }
     }
 
-    /// Adds a piece of advice to the report.
-    #[must_use]
-    pub fn with_hint(mut self, hint: Hint) -> Self {
-        self.hints.push(hint);
-        self
-    }
-
     /// Prints it where it belongs and returns the exit code.
     pub fn print(&self, args: &RunArgs) -> u8 {
         let printed = if args.json {
