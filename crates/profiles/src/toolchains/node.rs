@@ -11,6 +11,7 @@ pub fn find(to: &mut Adder<'_>) {
         to.note("node was not found on PATH");
         return;
     };
+    offline(to);
     if tool.real.file_name().is_some_and(|name| name == "volta-shim") {
         match volta(&tool) {
             Some(bin) => {
@@ -22,6 +23,14 @@ pub fn find(to: &mut Adder<'_>) {
         return;
     }
     to.show_program(&tool, "the directory of Node and npm");
+}
+
+/// Lets npm fail at once where there is no network: it would try each name again for more than a minute. A `.npmrc` of the
+/// workspace may have a setting of its own, which a variable would hide.
+fn offline(to: &mut Adder<'_>) {
+    if !to.host.network && to.host.workspace.join(".npmrc").symlink_metadata().is_err() {
+        to.set("npm_config_fetch_retries", "0");
+    }
 }
 
 /// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.
@@ -40,6 +49,23 @@ mod tests {
     use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
     use super::*;
+
+    #[test]
+    fn npm_fails_at_once_without_a_network_alone() {
+        const RETRIES: &str = "npm_config_fetch_retries";
+        let mut scene = Scene::new();
+        scene.file(".nvm/versions/node/v22.1.0/bin/node", "");
+        scene.on_path(".nvm/versions/node/v22.1.0/bin");
+        scene.host.network = false;
+        assert_eq!(found_by(&scene, find).env[RETRIES].value, "0");
+        scene.host.network = true;
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES));
+        scene.host.network = false;
+        let workspace = scene.host.workspace.clone();
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::write(workspace.join(".npmrc"), "fetch-retries=5\n").unwrap();
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES), "the user's own setting stays");
+    }
 
     #[test]
     fn the_version_of_nvm_and_of_volta_is_shown_and_nothing_else_of_the_home() {

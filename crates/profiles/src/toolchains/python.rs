@@ -25,6 +25,11 @@ pub fn find(to: &mut Adder<'_>) {
         to.note("python3 was not found on PATH");
         return;
     };
+    if !to.host.network {
+        // They would try each name again for seconds, and there is none.
+        to.set("PIP_RETRIES", "0");
+        to.set("UV_HTTP_RETRIES", "0");
+    }
     if shims::find(to, &PYENV, &tool) {
         return;
     }
