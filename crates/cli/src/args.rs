@@ -185,6 +185,9 @@ pub struct RunArgs {
     /// Print one JSON document about the run instead of the command's output
     #[arg(long)]
     pub json: bool,
+    /// Leave out the advice at the end of the run
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Print a summary of the run
     #[arg(short, long)]
     pub verbose: bool,

@@ -164,3 +164,96 @@ fn names_from_inside_are_bounded_and_cannot_draw() {
         assert!(!told.contains('\u{1b}'), "{told:?}");
     });
 }
+
+#[test]
+fn a_path_that_is_read_only_or_hidden_is_named() {
+    on_each_bench(|bench| {
+        bench.write(".env", "secret");
+        let shown = bench.home.join("shown");
+        fs::create_dir(&shown).unwrap();
+        fs::write(shown.join("file"), "x").unwrap();
+        let (bind, file) = (shown.to_str().unwrap(), shown.join("file").display().to_string());
+        let advised = |arguments: &[&str]| {
+            let output = bench.nexus(["run"]).args(arguments).output().unwrap();
+            assert_ne!(output.status.code(), Some(0));
+            stderr(&output)
+        };
+        let told = advised(&["--shell", "echo x > /etc/new"]);
+        assert!(told.contains("nexus: perhaps: /etc/new is read-only"), "{told}");
+        let told = advised(&["--ro", bind, "--", "python3", "-c", &format!("open('{file}', 'a')")]);
+        assert!(told.contains(&format!("nexus: perhaps: {file} is read-only")) && told.contains("--rw"), "{told}");
+        let told = advised(&["--hide-secrets", "--", "cat", ".env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden") && told.contains("--hide-secrets"), "{told}");
+        // A file of the workspace that the command itself closed is not of the sandbox.
+        let told = advised(&["--shell", "echo 'cat: own: Permission denied' >&2; exit 1"]);
+        assert!(!told.contains("perhaps"), "{told}");
+        let quiet = advised(&["--quiet", "--shell", "echo x > /etc/new"]);
+        assert!(!quiet.contains("perhaps"), "{quiet}");
+        let succeeded = bench.run(["run", "--shell", "echo x > /etc/new; true"]);
+        assert!(!stderr(&succeeded).contains("perhaps"), "{}", stderr(&succeeded));
+        let document = report(&bench.run(["run", "--json", "--shell", "echo x > /etc/new"]));
+        assert_eq!(hints(&document), ["read_only"]);
+    });
+}
+
+#[test]
+fn a_refused_call_and_a_limit_of_processes_are_named() {
+    on_each_bench(|bench| {
+        let refused = bench.run(["run", "--", "unshare", "--user", "true"]);
+        assert!(stderr(&refused).contains("perhaps: the command makes namespaces"), "{}", stderr(&refused));
+        let threads = "import threading, time\n\
+            for number in range(100): threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()";
+        let flood = bench.run(["run", "--pids", "20", "--", "python3", "-c", threads]);
+        assert!(
+            stderr(&flood).contains("limit of 20 processes") && stderr(&flood).contains("--pids 80"),
+            "{}",
+            stderr(&flood)
+        );
+        let fits = bench.run(["run", "--pids", "200", "--", "python3", "-c", threads]);
+        assert!(fits.status.success() && !stderr(&fits).contains("perhaps"), "{}", stderr(&fits));
+        let words =
+            bench.run(["run", "--shell", "printf '\\033[2J/etc/\\033]0;x: Read-only file system\\n' >&2; exit 1"]);
+        let advice = stderr(&words);
+        assert!(!advice.lines().any(|line| line.starts_with("nexus:") && line.contains('\u{1b}')), "{advice:?}");
+    });
+}
+
+#[test]
+fn clients_of_registries_fail_at_once_without_a_network() {
+    on_each_bench(|bench| {
+        let shown = "env | grep -E '^(npm_config_fetch_retries|PIP_RETRIES|UV_HTTP_RETRIES)=' | sort";
+        let alone = bench.run(["run", "--shell", shown]);
+        assert_eq!(
+            stdout(&alone),
+            "PIP_RETRIES=0\nUV_HTTP_RETRIES=0\nnpm_config_fetch_retries=0\n",
+            "{}",
+            stderr(&alone)
+        );
+        let own = bench.run(["run", "--env", "PIP_RETRIES=7", "--shell", shown]);
+        assert!(stdout(&own).contains("PIP_RETRIES=7"), "{}", stdout(&own));
+        let with = bench.run(["run", "--allow", "a.test", "--shell", shown]);
+        assert_eq!(stdout(&with), "", "{}", stderr(&with));
+        let began = std::time::Instant::now();
+        let npm = bench.run(["run", "--", "npm", "view", "left-pad"]);
+        assert!(stderr(&npm).contains("and the run has no network"), "{}", stderr(&npm));
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "npm took {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_sandbox_that_lives_on_says_that_files_stay() {
+    on_each_bench(|bench| {
+        let line = "A file that was read inside stays as it was";
+        let said = |arguments: &[&str]| {
+            let output = bench.nexus(["run", "--detach"]).args(arguments).args(["--", "true"]).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            bench.run(["wait", stdout(&output).trim()]);
+            stderr(&output).contains(line)
+        };
+        assert!(said(&[]) && !said(&["--direct"]) && !said(&["--quiet"]));
+        let published = bench.run(["run", "--publish", "0:8000", "--", "true"]);
+        assert!(stderr(&published).contains(line) && stderr(&published).contains("--direct"), "{}", stderr(&published));
+        let plain = bench.run(["run", "--", "true"]);
+        assert!(!stderr(&plain).contains(line), "{}", stderr(&plain));
+    });
+}

@@ -70,6 +70,17 @@ pub fn command(args: &RunArgs) -> u8 {
     }
 }
 
+/// Says at the start of a sandbox that lives on that it does not follow the files outside. A layer keeps a file as it was
+/// when the command first read it: an editor, git and other runs replace files, and their edits are not seen.
+pub fn note_stale_files(args: &RunArgs) {
+    if !args.direct && !args.quiet {
+        tell(
+            "A file that was read inside stays as it was when it is edited outside. For a dev server or a watcher, add \
+             --direct; --quiet leaves this line out.",
+        );
+    }
+}
+
 /// `nexus shell`: a shell on a terminal of its own, unless a command is given.
 pub fn shell(mut args: RunArgs) -> u8 {
     args.tty = true;
@@ -84,6 +95,9 @@ pub fn shell(mut args: RunArgs) -> u8 {
         let all = wanted.into_iter().chain(["/bin/bash".into()]);
         let found = all.into_iter().find(|shell| std::path::Path::new(shell).exists());
         args.command = vec![found.unwrap_or_else(|| "/bin/sh".into())];
+    }
+    if !args.json {
+        note_stale_files(&args);
     }
     command(&args)
 }
@@ -111,6 +125,9 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
             ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
         {
             tell(&format!("127.0.0.1:{host} leads to port {inside} inside"));
+        }
+        if !args.publish.is_empty() && !args.tty {
+            note_stale_files(args);
         }
         let show = match (args.raw, args.tty) {
             (true, _) => Show::Raw,

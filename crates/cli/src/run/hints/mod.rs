@@ -4,6 +4,7 @@
 //! is shown.
 
 mod another;
+mod denied;
 mod not_found;
 mod terminal;
 mod unread_input;
@@ -12,8 +13,8 @@ use super::input::Input;
 use super::order::Order;
 use super::perhaps;
 use crate::profile::tool_host;
-use nexus_model::ByteText;
 use nexus_model::exit::NOT_FOUND;
+use nexus_model::{ByteText, Plan};
 use nexus_runner::live::last_words::LastWords;
 use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
@@ -52,12 +53,26 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     hints.extend(no_network(&report.names));
     hints.extend(standard_input(*input, &run.plan.argv, words));
     let opens_git = run.direct.as_ref().map(Direct::opens_git);
-    if exit != 0
-        && let Some((code, advice)) = perhaps::advice(words, run.plan.allow_ptrace, opens_git)
-    {
-        hints.push(Hint::new(code, advice));
+    if exit != 0 {
+        hints.extend(of_words(&run.plan, words, opens_git));
     }
     hints
+}
+
+/// Returns the advice that the last words of a command that failed give.
+fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>) -> Option<Hint> {
+    if let Some((code, advice)) = perhaps::advice(words, plan.allow_ptrace, opens_git) {
+        return Some(Hint::new(code, advice));
+    }
+    if perhaps::wanted_processes(words) {
+        let pids = plan.limits.pids;
+        let message = format!(
+            "perhaps: the command reached its limit of {pids} processes and threads. Raise it with --pids {}.",
+            pids.saturating_mul(4).min(1_000_000)
+        );
+        return Some(Hint::new("pids", message));
+    }
+    denied::advice(plan, words).map(|(code, message)| Hint::new(code, message))
 }
 
 /// Returns the advice for a command that ran another program than the caller's PATH has.
