@@ -416,6 +416,12 @@ pub struct AcceptArgs {
     /// Ask for each hunk
     #[arg(short, long)]
     pub patch: bool,
+    /// Leave what is in conflict waiting, and accept the rest
+    #[arg(long, conflicts_with = "patch")]
+    pub rest: bool,
+    /// Where both changed, keep your version: reject the run's version of what is in conflict, and accept the rest
+    #[arg(long, conflicts_with_all = ["patch", "rest"])]
+    pub ours: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }
