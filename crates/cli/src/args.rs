@@ -419,7 +419,7 @@ pub struct AcceptArgs {
     /// Leave what is in conflict waiting, and accept the rest
     #[arg(long, conflicts_with = "patch")]
     pub rest: bool,
-    /// Where both changed, keep your version: reject the run's version of what is in conflict, and accept the rest
+    /// Keep your version where both changed: reject what is in conflict, and accept the rest
     #[arg(long, conflicts_with_all = ["patch", "rest"])]
     pub ours: bool,
     /// Only these paths and what is beneath them
