@@ -209,6 +209,11 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "A file that the person names who verifies a receipt.",
     ),
+    (
+        "crates/runner/src/live/input/source.rs",
+        &[("io::read(", 1)],
+        "A pipe that this process fills, set to O_NONBLOCK.",
+    ),
     ("crates/runner/src/live/pipes.rs", &[("File::open(", 1)], "The null device."),
     ("crates/runner/src/live/pump.rs", &[("io::read(", 1)], "The output of the command, set to O_NONBLOCK."),
     (

@@ -333,6 +333,13 @@ impl Layer {
         Ok(ChangeSet { changes: report(&tree, rules) })
     }
 
+    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere. Changes
+    /// nothing.
+    pub fn conflicts(&self, workspace: &Workspace, rules: &Rules) -> Result<Vec<Conflict>, ReadLayerError> {
+        let Some(tree) = self.read(workspace, rules)? else { return Ok(Vec::new()) };
+        Ok(plan(&tree, rules).conflicts)
+    }
+
     /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
     ///
     /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the

@@ -1,6 +1,7 @@
 //! Turns flags into a plan, and a driver's refusal into advice.
 
 use super::ask;
+use super::input::{Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::profile::Resolution;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 pub struct Order {
     /// The run, as the engine takes it.
     pub run: ResolvedRun,
+    /// The way of standard input to the command.
+    pub input: Input,
     /// Bytes of output that are kept.
     pub max_output: Option<u64>,
     /// The line of the workspace's own file that keeps the changes out of the workspace.
@@ -56,7 +59,9 @@ impl Order {
             }
             ChangeMode::Commit | ChangeMode::Ask => None,
         };
+        let input = InputFlags { tty: args.tty, stdin: args.stdin, no_stdin: args.no_stdin };
         Ok(Self {
+            input: Input::of(input, rustix::stdio::stdin()),
             changes_by_file,
             max_output: run.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             uid_base: resolution

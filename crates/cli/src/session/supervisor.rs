@@ -43,6 +43,7 @@ pub fn detach(args: &RunArgs) -> u8 {
     }
     match launch() {
         Ok(Launched::Started { id, published }) => {
+            run::note_stale_files(args);
             for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
                 note(&format!("127.0.0.1:{host} leads to port {inside} inside"));
             }
@@ -186,7 +187,7 @@ fn open(
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.
 fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixStream>) -> u8 {
     let (exit, text, json) = match done {
-        Ok(report) => (report.exit_code(), report.text(false), report.json(args).to_string()),
+        Ok(report) => (report.exit_code(), report.text(false, !args.quiet), report.json(args).to_string()),
         Err(failure) => (failure.exit, format!("{failure}\n"), run::failure_document(&failure)),
     };
     let json = args.json.then(|| json + "\n");
@@ -206,7 +207,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
             exit: report.exit_code(),
             reason: Some(report.reason()),
             ended_ms: now_ms(),
-            message: report.text(false),
+            message: report.text(false, true),
             report: super::ending::bounded(report.json(args)),
         },
         Err(failure) => ExitRecord {

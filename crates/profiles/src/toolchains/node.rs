@@ -12,6 +12,7 @@ pub fn find(to: &mut Adder<'_>) {
         to.note("node was not found on PATH");
         return;
     };
+    offline(to);
     if is_shim(&tool) && volta(to, &tool).is_none() && to.auto.is_some() {
         let after = to.host.path.iter().skip_while(|entry| **entry != tool.entry).skip(1);
         let after: Vec<PathBuf> = after.filter(|entry| !host::is_shims(entry)).cloned().collect();
@@ -38,6 +39,14 @@ fn is_shim(tool: &Tool) -> bool {
     tool.real.file_name().is_some_and(|name| name == "volta-shim")
 }
 
+/// Lets npm fail at once where there is no network: it would try each name again for more than a minute. A `.npmrc` of the
+/// workspace may have a setting of its own, which a variable would hide.
+fn offline(to: &mut Adder<'_>) {
+    if !to.host.network && to.host.workspace.join(".npmrc").symlink_metadata().is_err() {
+        to.set("npm_config_fetch_retries", "0");
+    }
+}
+
 /// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.
 fn volta(to: &Adder<'_>, tool: &Tool) -> Option<PathBuf> {
     let home = to.host.directory(tool.entry.parent()?)?;
@@ -56,6 +65,23 @@ mod tests {
     use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
     use super::*;
+
+    #[test]
+    fn npm_fails_at_once_without_a_network_alone() {
+        const RETRIES: &str = "npm_config_fetch_retries";
+        let mut scene = Scene::new();
+        scene.file(".nvm/versions/node/v22.1.0/bin/node", "");
+        scene.on_path(".nvm/versions/node/v22.1.0/bin");
+        scene.host.network = false;
+        assert_eq!(found_by(&scene, find).env[RETRIES].value, "0");
+        scene.host.network = true;
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES));
+        scene.host.network = false;
+        let workspace = scene.host.workspace.clone();
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::write(workspace.join(".npmrc"), "fetch-retries=5\n").unwrap();
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES), "the user's own setting stays");
+    }
 
     #[test]
     fn the_version_of_nvm_and_of_volta_is_shown_and_nothing_else_of_the_home() {

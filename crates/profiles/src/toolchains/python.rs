@@ -29,6 +29,11 @@ pub fn find(to: &mut Adder<'_>) {
         to.note("python3 was not found on PATH");
         return;
     };
+    if !to.host.network {
+        // They would try each name again for seconds, and there is none.
+        to.set("PIP_RETRIES", "0");
+        to.set("UV_HTTP_RETRIES", "0");
+    }
     let Some(tool) = tool.program() else { return };
     to.because(|| format!("{} on PATH", tool.entry.display()));
     let directory = tool.entry.parent().filter(|directory| is_environment(directory));
