@@ -8,6 +8,7 @@
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
 //! | `check-deny` | licences, bans and sources of the dependencies |
+//! | `check-log` | events of the log have no values of a caller |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `check-words` | doc comments, messages and names are plain English with the words of the field |
@@ -39,6 +40,7 @@ mod free_user;
 mod free_user_tests;
 mod fuzz;
 mod lanes;
+mod log_rule;
 mod packages;
 mod plans;
 mod powerloss;
@@ -86,6 +88,7 @@ const COMMANDS: &[Command] = &[
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
     ("check-deny", "licences, bans and sources of the dependencies, by deny.toml", Does::Plain(deny::check)),
+    ("check-log", "events of the log hold no value of a caller", Does::Plain(log_rule::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),

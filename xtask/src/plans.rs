@@ -4,7 +4,9 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deny, deps, faults, lanes, packages, powerloss, registries, release, sources, spec, waits, words};
+use crate::{
+    deny, deps, faults, lanes, log_rule, packages, powerloss, registries, release, sources, spec, waits, words,
+};
 use std::process::Command;
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
@@ -35,6 +37,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         clippy(),
         check_deps(),
         check_deny(),
+        check_log(),
         check_waits(),
         check_spec(),
         check_words(),
@@ -65,14 +68,24 @@ fn test_steps(workspace: &Workspace) -> Vec<Step> {
 
 /// `tests`: the build and the test programs, without the escape suite.
 pub fn test_programs(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[build(), tests()])
+    run::run(workspace, &[packages(), build(), registries(), tests()])
 }
 
 /// `prepush`: what takes seconds when little has changed.
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
     run::run(
         workspace,
-        &[fmt(), clippy(), check_deps(), check_deny(), check_waits(), check_spec(), check_words(), unit_tests()],
+        &[
+            fmt(),
+            clippy(),
+            check_deps(),
+            check_deny(),
+            check_log(),
+            check_waits(),
+            check_spec(),
+            check_words(),
+            unit_tests(),
+        ],
     )
 }
 
@@ -132,6 +145,10 @@ fn check_deps() -> Step {
 
 fn check_deny() -> Step {
     Step { name: "check-deny", advice: "see above", needs: &[], action: Action::Check(deny::check) }
+}
+
+fn check_log() -> Step {
+    Step { name: "check-log", advice: "see above", needs: &[], action: Action::Check(log_rule::check) }
 }
 
 fn check_waits() -> Step {

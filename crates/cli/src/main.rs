@@ -17,6 +17,7 @@ mod advice;
 mod args;
 mod changes;
 mod completions;
+mod diagnostics;
 mod doctor;
 mod failure;
 mod host;
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
+    if let Err(failure) = diagnostics::start() {
+        return ExitCode::from(run::print_failure(&failure, false));
+    }
     let code = match parsed.command {
         args::Command::Run(run) => run::command(&run),
         args::Command::Explain(run) => profile::explain(&run),

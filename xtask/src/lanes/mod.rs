@@ -24,6 +24,11 @@ use verdict::Verdict;
 /// Number of programs that run beside each other. Each has as many threads of its own as the test harness chooses.
 const LANES: usize = 2;
 
+/// The variable that sets another number of lanes.
+const LANES_VARIABLE: &str = "NEXUS_TEST_LANES";
+/// Largest number of lanes: with more, tests would only wait for a processor.
+const MAX_LANES: usize = 8;
+
 /// Limit of time for one program. The slowest takes a quarter of it.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -36,6 +41,7 @@ const ADVICE: &str = "run `cargo test -p CRATE --test PROGRAM TEST` for the one 
 /// Builds the test programs of the workspace, with `feature`, and runs them.
 pub fn run(workspace: &Workspace, feature: &str, counts: &mut Counts) -> Result<(), Failure> {
     let start = Instant::now();
+    let lanes = lanes(std::env::var(LANES_VARIABLE).ok().as_deref())?;
     let programs = build::programs(workspace, feature)?;
     println!("tests: {} programs were built in {:.1} s", programs.len(), start.elapsed().as_secs_f64());
     let unknown = schedule::unknown(&programs);
@@ -43,16 +49,25 @@ pub fn run(workspace: &Workspace, feature: &str, counts: &mut Counts) -> Result<
         let what = format!("xtask/src/lanes/schedule.rs names programs that do not exist: {}", unknown.join(", "));
         return Err(Failure::new(what, "correct the names"));
     }
-    run_all(programs, LIMIT, counts)
+    run_all(programs, (lanes, LIMIT), counts)
+}
+
+/// Reads the number of lanes that a person set.
+fn lanes(text: Option<&str>) -> Result<usize, Failure> {
+    let Some(text) = text else { return Ok(LANES) };
+    let number = text.parse().ok().filter(|number| (1..=MAX_LANES).contains(number));
+    number.ok_or_else(|| {
+        Failure::new(format!("{LANES_VARIABLE}={text} is not a number of lanes"), format!("set 1 to {MAX_LANES}"))
+    })
 }
 
 /// Runs each program beside others or alone, adds what it reported to `counts`, and prints its output when it ends.
-fn run_all(programs: Vec<TestProgram>, limit: Duration, counts: &mut Counts) -> Result<(), Failure> {
+fn run_all(programs: Vec<TestProgram>, (lanes, limit): (usize, Duration), counts: &mut Counts) -> Result<(), Failure> {
     let start = Instant::now();
     let mut report = Report::default();
     let (beside, alone) = schedule::split(programs);
     let mut again = Vec::new();
-    in_lanes(beside, limit, |program, verdict| {
+    in_lanes(beside, (lanes, limit), |program, verdict| {
         report.print(&program, &verdict, "");
         if verdict.is_passed() { counts.merge(verdict.counts) } else { again.push((program, verdict)) }
     });
@@ -81,12 +96,16 @@ fn run_all(programs: Vec<TestProgram>, limit: Duration, counts: &mut Counts) -> 
     Err(Failure::new(format!("these test programs failed:\n  {}", report.failed.join("\n  ")), ADVICE))
 }
 
-/// Runs the programs in [`LANES`] threads, in the order of the list, and calls `ended` for each of them.
-fn in_lanes(programs: Vec<TestProgram>, limit: Duration, mut ended: impl FnMut(TestProgram, Verdict)) {
+/// Runs the programs in as many threads as there are lanes, in the order of the list, and calls `ended` for each of them.
+fn in_lanes(
+    programs: Vec<TestProgram>,
+    (lanes, limit): (usize, Duration),
+    mut ended: impl FnMut(TestProgram, Verdict),
+) {
     let waiting = Mutex::new(VecDeque::from(programs));
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..LANES {
+        for _ in 0..lanes {
             let (sender, waiting) = (sender.clone(), &waiting);
             scope.spawn(move || {
                 loop {

@@ -4,23 +4,32 @@ use super::program::TestProgram;
 
 /// Programs that run without a neighbour, each with the reason.
 pub const ALONE: &[(&str, &str)] = &[
-    (
-        "nexus-cli leftovers",
-        "counts the mounts, control groups and keys of the machine, and kills runs at measured moments",
-    ),
-    ("nexus-cli faults", "looks for new mounts and control groups of the whole machine after each fault"),
-    ("nexus-cli crowd", "counts the keys of the machine, and needs many sandboxes at once"),
+    ("nexus-cli hold", "keeps every processor busy, and measures the end of each run to a second"),
+    ("nexus-cli crowd", "counts the keys of the kernel, and has as many sandboxes as the machine carries"),
     ("nexus-cli quotas", "uses up what the kernel counts for root over all its processes"),
-    ("nexus-cli hold", "measures the end of runs that keep both processors busy to a second"),
-    ("nexus-cli ending", "measures the end of runs that keep the processors busy"),
-    ("nexus-cli lingers", "measures to a fraction of a second what waits cost"),
     ("nexus-cli calls", "counts system calls, and a run that waits for a processor makes more"),
     ("nexus-driver-namespace launch_calls", "counts system calls, and a launch that waits for a processor makes more"),
 ];
 
 /// The slowest of the others. They run first, in this order: the last program to end should be a short one.
-const FIRST: &[&str] =
-    &["nexus-cli sessions", "nexus-cli suites", "nexus-cli clients", "nexus-cli real_tools", "nexus-cli net"];
+const FIRST: &[&str] = &[
+    "nexus-cli leftovers",
+    "nexus-cli real_tools",
+    "nexus-cli suites",
+    "nexus-cli changes_interrupted",
+    "nexus-cli run",
+    "nexus-cli sessions",
+    "nexus-cli lingers",
+    "nexus-cli memory",
+    "nexus-cli upstream",
+    "nexus-cli clients",
+    "nexus-cli faults",
+    "nexus-cli bad_input",
+    "nexus-cli net",
+    "nexus-cli guide",
+    "nexus-cli changes_reject",
+    "nexus-cli ending",
+];
 
 /// Divides the programs into those that run beside each other, in their order, and those that run alone after them.
 pub fn split(programs: Vec<TestProgram>) -> (Vec<TestProgram>, Vec<TestProgram>) {

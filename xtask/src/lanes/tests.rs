@@ -26,7 +26,7 @@ fn failing(name: &str) -> String {
 
 fn all(programs: Vec<TestProgram>) -> (Result<(), Failure>, Counts) {
     let mut counts = Counts::default();
-    let result = run_all(programs, Duration::from_secs(60), &mut counts);
+    let result = run_all(programs, (LANES, Duration::from_secs(60)), &mut counts);
     (result, counts)
 }
 
@@ -83,9 +83,18 @@ fn a_program_that_runs_alone_gets_no_second_try() {
 fn a_program_that_does_not_end_is_stopped_and_has_failed() {
     let mut counts = Counts::default();
     let programs = vec![shell("nexus-x stuck", "exec sleep 600"), shell("nexus-x good", &passing("u"))];
-    let result = run_all(programs, Duration::from_millis(300), &mut counts);
+    let result = run_all(programs, (LANES, Duration::from_millis(300)), &mut counts);
     assert!(result.unwrap_err().what.contains("nexus-x stuck: it did not end in time"));
     assert_eq!((counts.passed, counts.failed), (1, 1));
+}
+
+#[test]
+fn the_number_of_lanes_is_bounded() {
+    assert_eq!(lanes(None).unwrap(), 2);
+    assert_eq!(lanes(Some("3")).unwrap(), 3);
+    for text in ["", "0", "9", "two", "-1"] {
+        assert!(lanes(Some(text)).is_err(), "{text}");
+    }
 }
 
 #[test]
