@@ -131,17 +131,16 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
     if event.claim().is_some() && !state.is_held() {
         return wrong;
     }
+    if let Some(given) = event.new_fence().filter(|given| *given <= directive.fence) {
+        return Err(Refusal::StaleFence { given, present: directive.fence });
+    }
     let next = match *event {
         Event::Approve | Event::Reject | Event::ApprovalExpired if state != State::AwaitingApproval => return wrong,
         Event::Approve => Directive { state: State::Queued, ..*directive },
         Event::Reject => ended(directive, State::Rejected, EndReason::ApprovalRejected),
         Event::ApprovalExpired => ended(directive, State::Rejected, EndReason::ApprovalExpired),
-        Event::QueueTimeout if state != State::Queued => return wrong,
+        Event::QueueTimeout | Event::Claim { .. } if state != State::Queued => return wrong,
         Event::QueueTimeout => ended(directive, State::Failed, EndReason::QueueTimeout),
-        Event::Claim { .. } if state != State::Queued => return wrong,
-        Event::Claim { fence } if fence <= directive.fence => {
-            return Err(Refusal::StaleFence { given: fence, present: directive.fence });
-        }
         Event::Claim { fence } => {
             Directive { state: State::Leased, fence, attempt: directive.attempt.saturating_add(1), ..*directive }
         }
@@ -158,18 +157,12 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
         }
         Event::LeaseLost { .. } if state == State::Leased => requeued(directive),
         Event::LeaseLost { .. } => lost(directive),
-        Event::Overrun { next, .. } | Event::CancelUnconfirmed { next, .. } if next <= directive.fence => {
-            return Err(Refusal::StaleFence { given: next, present: directive.fence });
-        }
         Event::Overrun { next, .. } => {
             Directive { fence: next, ..ended(directive, State::TimedOut, EndReason::Overrun) }
         }
         Event::CancelUnconfirmed { .. } if !directive.cancel_requested => return wrong,
         Event::CancelUnconfirmed { next, .. } => {
             Directive { fence: next, ..ended(directive, State::Canceled, EndReason::Unconfirmed) }
-        }
-        Event::Cancel { next, .. } if next <= directive.fence => {
-            return Err(Refusal::StaleFence { given: next, present: directive.fence });
         }
         Event::Cancel { confirms, next } => match state {
             State::Running => asked_to_end(directive),
@@ -197,6 +190,19 @@ impl Event {
             | Self::QueueTimeout
             | Self::Claim { .. }
             | Self::Cancel { .. } => None,
+        }
+    }
+}
+
+impl Event {
+    /// Returns the fence that the event brings.
+    fn new_fence(&self) -> Option<Fence> {
+        match *self {
+            Self::Claim { fence: next }
+            | Self::Overrun { next, .. }
+            | Self::Cancel { next, .. }
+            | Self::CancelUnconfirmed { next, .. } => Some(next),
+            _ => None,
         }
     }
 }
