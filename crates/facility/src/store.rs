@@ -6,6 +6,7 @@ use crate::lock::{Claim, Lock, LockError};
 use crate::metadata::{MAX_BYTES, Metadata, MetadataError, VERSION};
 use crate::name::FacilityName;
 use crate::removal;
+use nexus_model::RunId;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat};
 use rustix::io::Errno;
@@ -113,7 +114,8 @@ impl Facilities {
     /// Creates a facility. It has its name once it is whole.
     pub fn create(&self, name: &FacilityName, kind: Kind, now_ms: u64) -> Result<Facility, StoreError> {
         let metadata = Metadata { version: VERSION, kind, created_ms: now_ms };
-        let hidden = format!("{MADE}{name}-{}", std::process::id());
+        // A name of its own: two threads may make the same facility.
+        let hidden = format!("{MADE}{name}-{}", RunId::new());
         let made = || -> io::Result<()> {
             mkdirat(&self.directory, hidden.as_str(), Mode::RWXU)?;
             let directory = beneath::directory(&self.directory, &hidden)?;
@@ -186,7 +188,7 @@ impl Facilities {
             Err(error) => return Err(self.failed(error)),
         };
         let _held = Lock::for_removal(&directory)?;
-        let hidden = format!("{GONE}{name}-{}", std::process::id());
+        let hidden = format!("{GONE}{name}-{}", RunId::new());
         let renamed = rustix::fs::renameat(&self.directory, name.as_str(), &self.directory, hidden.as_str());
         renamed.map_err(|error| self.failed(error.into()))?;
         self.remove_hidden(&hidden).map_err(|error| self.failed(error))

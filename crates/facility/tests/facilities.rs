@@ -151,3 +151,19 @@ fn a_damaged_lock_gives_the_facility_to_no_directive() {
     let fifo = Command::new("mkfifo").arg(&lock).status().unwrap();
     assert!(fifo.success() && matches!(one.lock(claim), Err(LockError::Io(_))));
 }
+
+#[test]
+fn threads_that_ask_for_a_missing_facility_get_the_same_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = opened(dir.path());
+    for round in 0..20 {
+        let wanted = name(&format!("f{round}"));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| all.ensure(&wanted, Kind::Empty, round).unwrap());
+            }
+        });
+    }
+    assert_eq!(all.names().unwrap().len(), 20);
+    assert_eq!(std::fs::read_dir(dir.path().join("facilities")).unwrap().count(), 20, "nothing is left behind");
+}

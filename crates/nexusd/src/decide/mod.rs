@@ -1,0 +1,5 @@
+//! What the daemon decides without I/O.
+
+pub mod admit;
+pub mod outcome;
+pub mod reconcile;
