@@ -1,4 +1,4 @@
-//! Opens names beneath a directory descriptor, without following a link.
+//! Opens names under a directory descriptor, without following a link.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2};

@@ -9,7 +9,7 @@ pub const DEFAULT_MAX: usize = 1 << 20;
 /// A diff that `git apply` accepts unless it was cut.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Diff {
-    /// The text.
+    /// Holds the text of the diff.
     pub bytes: Vec<u8>,
     /// Reports that the middle or a part of it is missing.
     pub truncated: bool,

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
-    /// Begins empty.
+    /// Begins without files.
     Empty,
     /// Is cloned from a repository before its first directive.
     Repo {

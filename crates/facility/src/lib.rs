@@ -8,7 +8,7 @@
 //!      tree/           the workspace: hostile content, which only layers change
 //!    .gone-NAME-…      is being removed
 //! ```
-//! Everything is opened beneath the descriptor of that directory, and no link is followed. A name is checked before it becomes
+//! Everything is opened under the descriptor of that directory, and no link is followed. A name is checked before it becomes
 //! a path ([`FacilityName`]).
 //!
 //! * [`name`]: names that are safe as file names. Pure.

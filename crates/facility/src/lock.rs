@@ -78,7 +78,7 @@ pub struct Lock {
 /// The note in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Noted {
-    /// The claim.
+    /// Names the claim.
     #[serde(flatten)]
     pub claim: Claim,
     /// Reports that its holder let go in order, and did not die.

@@ -1,4 +1,4 @@
-//! What is recorded of a facility, in a versioned form.
+//! The record of a facility, in a versioned form.
 
 use crate::kind::Kind;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Removes a tree that a hostile process made, beneath a directory descriptor.
+//! Removes a tree that a hostile process made, under a directory descriptor.
 //!
 //! A directory in it is emptied by moving its own directories up, so that no depth takes memory or descriptors, and no path is
 //! ever followed: links are removed, not what they lead to.

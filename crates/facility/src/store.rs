@@ -30,9 +30,9 @@ pub struct Facilities {
 /// One facility, opened.
 #[derive(Debug)]
 pub struct Facility {
-    /// Its name.
+    /// The name of the facility.
     pub name: FacilityName,
-    /// What is recorded of it.
+    /// The record of the facility.
     pub metadata: Metadata,
     directory: OwnedFd,
     tree: PathBuf,
@@ -44,13 +44,13 @@ pub enum StoreError {
     /// There is no facility of this name.
     #[error("there is no facility {name}")]
     Missing {
-        /// The name.
+        /// The name of the facility.
         name: FacilityName,
     },
     /// The name is taken.
     #[error("there is a facility {name} already")]
     Exists {
-        /// The name.
+        /// The name of the facility.
         name: FacilityName,
     },
     /// Another user can write to the directory, or owns it.
@@ -62,7 +62,7 @@ pub enum StoreError {
     /// The record of a facility cannot be used. Nothing was changed.
     #[error("the record of the facility {name} cannot be used: {source}")]
     Record {
-        /// The name.
+        /// The name of the facility.
         name: FacilityName,
         /// The fault of the record.
         source: MetadataError,

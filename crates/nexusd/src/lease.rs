@@ -14,7 +14,7 @@ pub const MARGIN: Duration = Duration::from_secs(5);
 /// Shortest rest of a lease in which changes may still be committed.
 pub const COMMIT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Reads CLOCK_BOOTTIME.
+/// Reads the clock CLOCK_BOOTTIME of this machine.
 #[must_use]
 pub fn boot_time() -> Duration {
     let now = clock_gettime(ClockId::Boottime);

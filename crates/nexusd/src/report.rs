@@ -20,7 +20,7 @@ pub enum GivenUp {
     Refused {
         /// Action that the rules name.
         next: Next,
-        /// Cause.
+        /// The cause, for a person to read.
         error: SourceError,
     },
 }

@@ -11,7 +11,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Sets it.
+    /// Ends all waits, now and later.
     pub fn set(&self) {
         *self.set.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();

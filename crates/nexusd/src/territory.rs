@@ -90,21 +90,21 @@ pub enum TerritoryError {
     /// Another user can write to it, or owns it.
     #[error("{} is not a directory that only its owner can write", path.display())]
     OpenToOthers {
-        /// The directory.
+        /// The directory that is refused.
         path: PathBuf,
     },
     /// The identity cannot be read.
     #[error("the identity in {} cannot be used: {why}", path.display())]
     Identity {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault.
+        /// The fault of the identity.
         why: String,
     },
     /// A call failed.
     #[error("{} cannot be used: {source}", path.display())]
     Io {
-        /// The path.
+        /// The path of the call.
         path: PathBuf,
         /// The answer of the system.
         source: io::Error,

@@ -61,17 +61,17 @@ impl Health {
 
 /// Starts a sandbox that does nothing, and checks its proof.
 fn trial(driver: &dyn LeaseDriver, directory: &Path) -> Result<(), String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
+    let text = |error: &dyn std::fmt::Display| error.to_string();
     let draft = PlanDraft::direct(directory, ["/bin/true"], Path::new("/nowhere"));
-    let plan = Plan::new(draft).map_err(|error| told(&error))?;
+    let plan = Plan::new(draft).map_err(|error| text(&error))?;
     let driver_alone: &dyn Driver = driver;
-    let handle = driver_alone.prepare(&plan).map_err(|error| told(&error))?;
+    let handle = driver_alone.prepare(&plan).map_err(|error| text(&error))?;
     driver.keep_until(plan.run_id, lease::boot_time() + WITHIN)?;
     let ended = (|| {
-        let sandbox = driver_alone.start(&plan, &handle).map_err(|error| told(&error))?;
-        let null = File::options().read(true).write(true).open("/dev/null").map_err(|error| told(&error))?;
+        let sandbox = driver_alone.start(&plan, &handle).map_err(|error| text(&error))?;
+        let null = File::options().read(true).write(true).open("/dev/null").map_err(|error| text(&error))?;
         let stdio = Stdio::Pipes([null.as_fd(), null.as_fd(), null.as_fd()]);
-        let mut session = Session::start(&sandbox, &plan, stdio).map_err(|error| told(&error))?;
+        let mut session = Session::start(&sandbox, &plan, stdio).map_err(|error| text(&error))?;
         let end = loop {
             // The launcher kills the sandbox when its time is over, which ends this wait.
             match session.hear() {
@@ -82,9 +82,9 @@ fn trial(driver: &dyn LeaseDriver, directory: &Path) -> Result<(), String> {
                 Err(error) => break Err(error.to_string()),
             }
         };
-        sandbox.process.wait().map_err(|error| told(&error))?;
+        sandbox.process.wait().map_err(|error| text(&error))?;
         end
     })();
-    driver_alone.destroy(&handle).map_err(|error| told(&error))?;
+    driver_alone.destroy(&handle).map_err(|error| text(&error))?;
     ended
 }

@@ -21,17 +21,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-fn main() {
-    if std::env::args().nth(1).as_deref() == Some(AS_LAUNCHER) {
-        let pools = PoolConfig { networks: 2, reuse: false, sandboxes: 0 };
-        serve_stdin(&Namespace::with_defaults().drawing_each(), pools).unwrap();
-        return;
-    }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.arg(AS_LAUNCHER);
-    let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
-    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 9] = [
         (
             "a_directive_runs_and_reports_its_output_changes_and_receipt",
             a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -47,13 +37,33 @@ fn main() {
             "a_result_without_an_answer_is_sent_again_by_the_next_daemon",
             a_result_without_an_answer_is_sent_again_by_the_next_daemon,
         ),
-    ];
+];
+
+fn main() {
+    // Listing is what a test runner asks of a test that it knows nothing of.
+    if std::env::args().any(|argument| argument == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    if std::env::args().nth(1).as_deref() == Some(AS_LAUNCHER) {
+        let pools = PoolConfig { networks: 2, reuse: false, sandboxes: 0 };
+        serve_stdin(&Namespace::with_defaults().drawing_each(), pools).unwrap();
+        return;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.arg(AS_LAUNCHER);
+    let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
+    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    let tests: [(&str, Test); 9] = TESTS;
+    let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let clock = Instant::now();
         test(&launcher, &dir.path().join("data"));
-        println!("test {name} ... ok ({:?})", clock.elapsed());
+        passed += 1;
+        println!("    {:?}\ntest {name} ... ok", clock.elapsed());
     }
+    println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
 }
 
 fn tree(data: &Path, facility: FacilityId) -> PathBuf {

@@ -48,7 +48,19 @@ const RUNS: usize = 200;
 /// Argument with which this program is the launcher process.
 const AS_LAUNCHER: &str = "as-launcher";
 
+type Test = fn(&Launcher);
+
+const TESTS: [(&str, Test); 2] = [
+    ("two_hundred_runs_at_once_keep_apart", two_hundred_runs_at_once_keep_apart),
+    ("a_sandbox_ends_when_its_lease_does", a_sandbox_ends_when_its_lease_does),
+];
+
 fn main() {
+    // Listing is what a test runner asks of a test that it knows nothing of.
+    if std::env::args().any(|argument| argument == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
     if std::env::args().nth(1).as_deref() == Some(AS_LAUNCHER) {
         let pools = PoolConfig { networks: 4, reuse: false, sandboxes: 0 };
         serve_stdin(&Namespace::with_defaults().drawing_each(), pools).unwrap();
@@ -59,11 +71,12 @@ fn main() {
     let launcher = Launcher::start(program, Namespace::with_defaults()).unwrap();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    two_hundred_runs_at_once_keep_apart(&launcher);
-    println!("test two_hundred_runs_at_once_keep_apart ... ok");
-    a_sandbox_ends_when_its_lease_does(&launcher);
-    println!("test a_sandbox_ends_when_its_lease_does ... ok");
+    for (name, test) in TESTS {
+        test(&launcher);
+        println!("test {name} ... ok");
+    }
     launcher.stop().unwrap();
+    println!("\ntest result: ok. {} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", TESTS.len());
 }
 
 /// A state directory and workspaces, as a territory has them.

@@ -57,10 +57,10 @@ pub enum DaemonError {
     /// The facilities cannot be used.
     #[error(transparent)]
     Facilities(#[from] StoreError),
-    /// What an earlier daemon left cannot be cleared up.
+    /// The work of an earlier daemon cannot be cleared up.
     #[error("what an earlier daemon left cannot be recovered: {why}")]
     Recovery {
-        /// Cause.
+        /// The cause, for a person to read.
         why: String,
     },
     /// The notes about claims cannot be used.

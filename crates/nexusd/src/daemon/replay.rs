@@ -1,4 +1,4 @@
-//! What an earlier daemon left, before any work is asked for.
+//! Reports the claims of an earlier daemon, before any work is asked for.
 
 use super::Shared;
 use super::worker::deliver;

@@ -8,7 +8,7 @@ use crate::lease;
 use crate::live::{Live, REPORTING};
 use crate::report::{GivenUp, now, repeated, send_output};
 use crate::run::control::Wanted;
-use crate::run::engine::{Done, Job, say};
+use crate::run::engine::{Done, Job, explain};
 use crate::run::output::Output;
 use data_encoding::BASE64;
 use nexus_api::conduits::{ClaimedDirective, FinishedRequest, StartedRequest};
@@ -131,7 +131,7 @@ fn done(
             shared.engine.run(&job, note, clock)
         }
         Err(refused) => {
-            say(output, &format!("{refused} ({})", refused.code()));
+            explain(output, &format!("{refused} ({})", refused.code()));
             Done { end: End::Refused, diff: Diff::default(), receipt: None, timing: Value::Null, truncated: [false; 2] }
         }
     }

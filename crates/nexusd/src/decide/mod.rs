@@ -1,4 +1,4 @@
-//! What the daemon decides without I/O.
+//! The decisions of the daemon, without I/O.
 
 pub mod admit;
 pub mod outcome;

@@ -12,13 +12,13 @@ use nexus_driver::Found;
 /// Action about one claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Send the result once more.
+    /// Send the result again.
     Replay(Note),
     /// Report that the lease was lost.
     Lost(Note),
     /// A sandbox of it is not gone.
     Wait {
-        /// The claim.
+        /// The claim of the sandbox.
         note: Note,
         /// Description of what is there, for a person.
         what: String,

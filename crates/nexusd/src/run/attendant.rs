@@ -33,7 +33,7 @@ pub struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// Makes an attendant that bounds the output by `limit`, which further commands of the directive share.
+    /// Makes an attendant that bounds the output by `limit`, which all commands of the directive share.
     pub fn new(output: &'a Output, control: &'a Control, limit: &'a mut HeadTail, prefix: &'static str) -> Self {
         Self { output, control, limit, prefix, begins: [true; 2], done: Wanted::Nothing }
     }

@@ -15,7 +15,7 @@ pub enum Wanted {
     Cancel = 1,
     /// SIGTERM, and SIGKILL after the grace of a shutdown.
     ShutDown = 2,
-    /// SIGKILL.
+    /// SIGKILL at once.
     Kill = 3,
 }
 
@@ -28,7 +28,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes one for a run that nobody wants to end.
+    /// Makes the control of a run that goes on.
     pub fn new() -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;

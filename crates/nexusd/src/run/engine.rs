@@ -6,7 +6,7 @@ use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
 use crate::live::Live;
 use crate::run::attendant::{self, Reporter};
-use crate::run::frontend::{Caller, NoSignals};
+use crate::run::frontend::{DirectiveFrontend, NoSignals};
 use crate::run::output::Output;
 use crate::run::request::{self, Command};
 use crate::source::WorkSource;
@@ -43,13 +43,13 @@ const MAX_RECEIPT: u64 = 1 << 20;
 
 /// The parts of a territory that every run needs.
 pub struct Engine {
-    /// Starts sandboxes.
+    /// Starts the sandboxes of runs.
     pub driver: Arc<dyn LeaseDriver>,
     /// Recovers, and tells the operator.
     pub upkeep: Arc<dyn Upkeep>,
     /// Names the state directory of the territory, and no variable of the daemon's own environment.
     pub host: Host,
-    /// The workspaces.
+    /// The workspaces of the territory.
     pub facilities: Facilities,
     /// The operator's settings of networks.
     pub egress: EgressSettings,
@@ -59,7 +59,7 @@ pub struct Engine {
 
 /// Result of a directive's commands.
 pub struct Done {
-    /// How it ended.
+    /// The end of the directive.
     pub end: End,
     /// Changes of the workspace.
     pub diff: Diff,
@@ -73,11 +73,11 @@ pub struct Done {
 
 /// Work on one claim.
 pub struct Job<'a> {
-    /// The directive.
+    /// The directive as it was claimed.
     pub spec: &'a DirectiveSpec,
     /// The checked parts of it.
     pub admitted: &'a Admitted,
-    /// The claim.
+    /// The claim of the directive.
     pub live: &'a Live,
     /// The control plane.
     pub source: &'a dyn WorkSource,
@@ -96,7 +96,7 @@ impl Engine {
     pub fn run(&self, job: &Job<'_>, note: &mut Note, clock: Instant) -> Done {
         let mut limit = HeadTail::new(request::max_output(job.spec));
         let mut done = self.guarded(job, note, &mut limit, clock).unwrap_or_else(|(end, why)| {
-            say(job.output, &why);
+            explain(job.output, &why);
             Done { end, diff: Diff::default(), receipt: None, timing: Value::Null, truncated: [false; 2] }
         });
         attendant::finish(&mut limit, job.output);
@@ -135,7 +135,7 @@ impl Engine {
             }
         }
         live.enter("running");
-        let ran = self.one(job, &Command::Own, facility.tree(), note, (limit, ""), clock).map_err(broke)?;
+        let ran = self.one(job, &Command::Directive, facility.tree(), note, (limit, ""), clock).map_err(broke)?;
         if let Err(error) = lock.release() {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
@@ -180,7 +180,7 @@ impl Engine {
         self.claims.write(note).map_err(|error| format!("the claim cannot be noted: {error}"))?;
         // Commits that an earlier daemon left in this directory were finished before any work was asked for.
         let issuer = open_issuer(&run.site.places).map_err(|error| error.to_string())?;
-        let caller = Caller {
+        let caller = DirectiveFrontend {
             live,
             source,
             upkeep: &*self.upkeep,
@@ -221,23 +221,23 @@ fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
     let Ran { report, diff } = ran;
     if let Some(problem) = &report.settled.problem {
         let run = report.run_id;
-        say(output, &format!("{problem}. On the territory, nexus changes show --run {run} shows what waits."));
+        explain(output, &format!("{problem}. On the territory, nexus changes show --run {run} shows what waits."));
     }
     if let Some(reason) = &report.not_started {
-        say(output, &reason.to_string());
+        explain(output, &reason.to_string());
     }
     let diff = match diff {
         None => Diff::default(),
         Some(Ok(diff)) => diff,
         Some(Err(why)) => {
-            say(output, &format!("The diff of the changes cannot be made: {why}"));
+            explain(output, &format!("The diff of the changes cannot be made: {why}"));
             Diff { bytes: Vec::new(), truncated: true }
         }
     };
     let receipt = match &report.receipt {
         Some(Ok(issued)) => read_receipt(&issued.path),
         Some(Err(error)) => {
-            say(output, &error.to_string());
+            explain(output, &error.to_string());
             None
         }
         None => None,
@@ -266,7 +266,7 @@ fn read_receipt(path: &Path) -> Option<Value> {
 }
 
 /// Adds a line of Nexus itself to the log of a directive.
-pub fn say(output: &Output, text: &str) {
+pub fn explain(output: &Output, text: &str) {
     output.push(Stream::Stderr, format!("nexus: {text}\n").as_bytes(), false);
 }
 

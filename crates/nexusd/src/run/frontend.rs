@@ -20,14 +20,14 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// The sides of one run.
-pub struct Caller<'a> {
-    /// The claim.
+pub struct DirectiveFrontend<'a> {
+    /// The claim of the directive.
     pub live: &'a Live,
     /// The control plane, which hears of a commit before it happens.
     pub source: &'a dyn WorkSource,
     /// Tells the operator.
     pub upkeep: &'a dyn Upkeep,
-    /// What this process brings along.
+    /// The state directory and the user of the territory.
     pub host: &'a Host,
     /// Reports that a directive whose lease is lost is queued again: then its commit needs an acknowledged word.
     pub requeues: bool,
@@ -37,7 +37,7 @@ pub struct Caller<'a> {
     pub diff: Mutex<Option<Result<Diff, String>>>,
 }
 
-impl Caller<'_> {
+impl DirectiveFrontend<'_> {
     /// Refuses a commit that another claim of the directive could overtake.
     fn may_commit(&self) -> Result<(), String> {
         self.live.enter(nexus_api::conduits::SETTLING);
@@ -63,7 +63,7 @@ impl Caller<'_> {
     }
 }
 
-impl Frontend for Caller<'_> {
+impl Frontend for DirectiveFrontend<'_> {
     fn host(&self) -> Host {
         self.host.clone()
     }
@@ -102,7 +102,7 @@ pub struct NoSignals {
 }
 
 impl NoSignals {
-    /// Makes one.
+    /// Makes a pair of which nothing is sent.
     pub fn new() -> io::Result<Self> {
         let (ours, other) = UnixStream::pair()?;
         Ok(Self { ours, _other: other })

@@ -12,15 +12,15 @@ const MAX_WAITING: usize = 1 << 20;
 /// One piece of output, at most as long as a chunk may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Its stream.
+    /// The stream of the piece.
     pub stream: Stream,
-    /// Its bytes.
+    /// The bytes of the piece.
     pub bytes: Vec<u8>,
     /// Reports that output is missing before it.
     pub truncated: bool,
 }
 
-/// The queue.
+/// Holds the pieces that wait to be sent.
 #[derive(Debug, Default)]
 pub struct Output {
     state: Mutex<State>,

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Command of a run.
 pub enum Command<'a> {
     /// The directive's own.
-    Own,
+    Directive,
     /// The clone of its repository.
     Clone(&'a str),
 }
@@ -50,7 +50,7 @@ pub fn request(
         from: from.clone(),
     };
     let (argv, variables, cwd) = match command {
-        Command::Own => {
+        Command::Directive => {
             let variables = spec.capabilities.env.iter().map(|(name, value)| set(name, value)).collect();
             let argv = vec![spec.shell.as_str().into(), "-c".into(), spec.command.as_str().into()];
             (argv, variables, tree.join(&admitted.cwd))
@@ -61,8 +61,8 @@ pub fn request(
         }
     };
     let changes = match (command, spec.changes.unwrap_or_default()) {
-        (Command::Clone(_), _) | (Command::Own, DirectiveChanges::Commit) => ChangeMode::Commit,
-        (Command::Own, DirectiveChanges::Discard) => ChangeMode::Discard,
+        (Command::Clone(_), _) | (Command::Directive, DirectiveChanges::Commit) => ChangeMode::Commit,
+        (Command::Directive, DirectiveChanges::Discard) => ChangeMode::Discard,
     };
     Ok(RunRequest {
         argv,
@@ -145,7 +145,7 @@ mod tests {
         let spec = spec();
         let admitted = admit(&spec, Bounds { max_net: NetMode::None, max_timeout_seconds: 100 }).unwrap();
         let tree = Path::new("/srv/f/tree");
-        let made = request(&spec, &admitted, &Command::Own, tree, &EgressSettings::default()).unwrap();
+        let made = request(&spec, &admitted, &Command::Directive, tree, &EgressSettings::default()).unwrap();
         assert_eq!(made.argv, ["/bin/sh", "-c", "make"].map(ByteText::from));
         assert_eq!(made.cwd.unwrap(), tree.join("sub"));
         assert_eq!(made.mount.unwrap(), Path::new("/workspace"));

@@ -1,4 +1,4 @@
-//! Where work comes from, and where reports go.
+//! The control plane, which gives work and takes reports.
 
 mod http;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A control plane, as the daemon calls it. Each call waits for its answer; threads may share it.
 pub trait WorkSource: Send + Sync {
-    /// Claims directives.
+    /// Claims directives, and waits for some.
     fn poll(&self, request: &PollRequest) -> Result<PollAnswer, SourceError>;
     /// Reports that the territory lives, and its directives with it.
     fn beat(&self, request: &TerritoryHeartbeatRequest) -> Result<TerritoryHeartbeatAnswer, SourceError>;

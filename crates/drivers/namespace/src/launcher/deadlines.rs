@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-/// Reads CLOCK_BOOTTIME.
+/// Reads the clock CLOCK_BOOTTIME of this machine.
 pub fn boot_time() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.try_into().unwrap_or_default(), now.tv_nsec.try_into().unwrap_or_default())
