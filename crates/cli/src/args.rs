@@ -46,7 +46,7 @@ pub enum Command {
     Log(LogArgs),
     /// Commands about a fleet.
     #[command(flatten)]
-    Fleet(crate::fleet::FleetCommand),
+    Fleet(crate::fleet::args::FleetCommand),
     /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
     AttackPart {

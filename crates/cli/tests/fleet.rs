@@ -189,7 +189,8 @@ fn a_login_is_kept_from_other_users_and_used_afterwards() {
     fleet.up();
     let login = |key: &str| {
         let mut command = fleet.command();
-        let mut child = command.args(["login", &fleet.url]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command.args(["login", &fleet.url]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
         child.wait().unwrap().success()
     };
@@ -201,7 +202,10 @@ fn a_login_is_kept_from_other_users_and_used_afterwards() {
     assert!(list().status.success());
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let refused = list();
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("nexus login"), "{refused:?}");
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("nexus login"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -209,7 +213,12 @@ fn a_fleet_of_one_machine_listens_on_loopback_only() {
     let fleet = Fleet::new();
     for arguments in [["up", "--listen"], ["mothership serve", "--listen"]] {
         let mut command = fleet.command();
-        command.args(arguments[0].split(' ')).arg(arguments[1]).arg("0.0.0.0:0").arg("--data-dir").arg(fleet.path("data"));
+        command
+            .args(arguments[0].split(' '))
+            .arg(arguments[1])
+            .arg("0.0.0.0:0")
+            .arg("--data-dir")
+            .arg(fleet.path("data"));
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
     }

@@ -76,9 +76,8 @@ impl Claims {
         let file =
             File::options().write(true).create(true).truncate(false).mode(0o600).open(self.path.join(RESERVE))?;
         match fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
-            Ok(()) => Ok(()),
             // A file system without this call keeps no room.
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => {
                 // An empty file must not be taken for the room.
                 std::fs::remove_file(self.path.join(RESERVE)).ok();

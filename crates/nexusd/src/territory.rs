@@ -48,7 +48,7 @@ impl Settings {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             max_concurrent: u32::try_from(processors).unwrap_or(u32::MAX).max(2),
-            heartbeat: Duration::from_secs(2),
+            heartbeat: Duration::from_millis(2500),
             poll_wait: Duration::from_secs(20),
             labels: Labels::default(),
             bounds: Bounds { max_net: NetMode::Allowlist, max_timeout_seconds: 24 * 3600 },

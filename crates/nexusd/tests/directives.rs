@@ -22,27 +22,29 @@ const AS_LAUNCHER: &str = "as-launcher";
 type Test = fn(&Arc<Launcher>, &Path);
 
 const TESTS: [(&str, Test); 9] = [
-        (
-            "a_directive_runs_and_reports_its_output_changes_and_receipt",
-            a_directive_runs_and_reports_its_output_changes_and_receipt,
-        ),
-        ("a_directive_that_fails_or_is_refused_says_why", a_directive_that_fails_or_is_refused_says_why),
-        ("a_canceled_directive_ends_and_its_facility_is_free", a_canceled_directive_ends_and_its_facility_is_free),
-        ("a_time_limit_ends_a_directive", a_time_limit_ends_a_directive),
-        ("output_beyond_its_bound_keeps_both_ends", output_beyond_its_bound_keeps_both_ends),
-        ("no_more_directives_run_than_a_territory_has_room_for", no_more_directives_run_than_a_territory_has_room_for),
-        ("a_lost_claim_is_killed_and_commits_nothing", a_lost_claim_is_killed_and_commits_nothing),
-        ("a_lease_without_renewal_ends_the_sandbox", a_lease_without_renewal_ends_the_sandbox),
-        (
-            "a_result_without_an_answer_is_sent_again_by_the_next_daemon",
-            a_result_without_an_answer_is_sent_again_by_the_next_daemon,
-        ),
+    (
+        "a_directive_runs_and_reports_its_output_changes_and_receipt",
+        a_directive_runs_and_reports_its_output_changes_and_receipt,
+    ),
+    ("a_directive_that_fails_or_is_refused_says_why", a_directive_that_fails_or_is_refused_says_why),
+    ("a_canceled_directive_ends_and_its_facility_is_free", a_canceled_directive_ends_and_its_facility_is_free),
+    ("a_time_limit_ends_a_directive", a_time_limit_ends_a_directive),
+    ("output_beyond_its_bound_keeps_both_ends", output_beyond_its_bound_keeps_both_ends),
+    ("no_more_directives_run_than_a_territory_has_room_for", no_more_directives_run_than_a_territory_has_room_for),
+    ("a_lost_claim_is_killed_and_commits_nothing", a_lost_claim_is_killed_and_commits_nothing),
+    ("a_lease_without_renewal_ends_the_sandbox", a_lease_without_renewal_ends_the_sandbox),
+    (
+        "a_result_without_an_answer_is_sent_again_by_the_next_daemon",
+        a_result_without_an_answer_is_sent_again_by_the_next_daemon,
+    ),
 ];
 
 fn main() {
     // Listing is what a test runner asks of a test that it knows nothing of.
     if std::env::args().any(|argument| argument == "--list") {
-        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        for (name, _) in &TESTS {
+            println!("{name}: test");
+        }
         return;
     }
     if std::env::args().nth(1).as_deref() == Some(AS_LAUNCHER) {

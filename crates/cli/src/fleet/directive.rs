@@ -1,8 +1,10 @@
 //! `nexus directive`: creates directives, ends them, and reads what they left.
 
-use super::access::{Access, id};
+use super::access::Access;
 use super::args::{CreateArgs, DirectiveAction, DirectiveArgs};
-use super::{display, follow, print, print_json};
+use super::call::id;
+use super::print::{print, print_json};
+use super::{display, follow};
 use crate::failure::Failure;
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
@@ -52,7 +54,15 @@ pub fn command(args: &DirectiveArgs) -> Result<u8, Failure> {
             }
             print(&diff)
         }
-        DirectiveAction::Receipt { id: text } => print_json(&access.wait(client.receipt(directive(text)?))?),
+        DirectiveAction::Receipt { id: text } => {
+            let receipt = access.wait(client.receipt(directive(text)?))?;
+            // In the form in which it was signed, so that nexus receipt verify takes it.
+            let file = nexus_receipt::file_of(&receipt).map_err(|error| {
+                let message = format!("the receipt of the directive is damaged: {error}");
+                Failure::refused("receipt", message, "it is also in the state directory of its territory")
+            })?;
+            print(&file)
+        }
     }
 }
 

@@ -39,5 +39,6 @@ pub fn details(one: &Directive) -> String {
     rows.push(("created", one.created_at.to_string()));
     rows.extend(one.started_at.map(|at| ("started", at.to_string())));
     rows.extend(one.ended_at.map(|at| ("ended", at.to_string())));
-    rows.into_iter().map(|(name, value)| format!("{name:14} {}\n", one_line(&value))).collect()
+    let lines: Vec<String> = rows.iter().map(|(name, value)| format!("{name:14} {}", one_line(value))).collect();
+    lines.join("\n") + "\n"
 }

@@ -1,6 +1,6 @@
 //! Joins a machine to a control plane: a header on loopback, a certificate elsewhere.
 
-use super::access::{failure, http};
+use super::call::{failure, http};
 use super::services::of_territory;
 use crate::failure::Failure;
 use nexus_api::client::{ConduitsClient, TerritoryIdentity};
@@ -17,10 +17,10 @@ use tokio::runtime::Handle;
 const CERTIFICATE: &str = "certificate.json";
 
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Certificate {
-    certificate_pem: String,
-    key_pem: String,
-    ca_pem: String,
+struct Credentials {
+    certificate: String,
+    key: String,
+    authority: String,
 }
 
 /// Enrols with a token and notes the identity.
@@ -47,8 +47,8 @@ pub fn enroll(
     };
     let answer = runtime.block_on(client.enroll(&request)).map_err(|error| failure(&error))?;
     let certificate = match (key, answer.mtls_client_cert_pem, ca_pem) {
-        (Some(key), Some(certificate_pem), Some(ca_pem)) => {
-            let whole = Certificate { certificate_pem, key_pem: key.serialize_pem(), ca_pem: ca_pem.to_owned() };
+        (Some(key), Some(certificate), Some(ca_pem)) => {
+            let whole = Credentials { certificate, key: key.serialize_pem(), authority: ca_pem.to_owned() };
             write_secret(&territory.path().join(CERTIFICATE), &whole)?;
             Some(CERTIFICATE.to_owned())
         }
@@ -77,8 +77,8 @@ pub fn client(data_dir: &Path, identity: &Identity) -> Result<ConduitsClient, Fa
         Failure::refused("certificate", message, "Join again with another data directory.")
     };
     let text = std::fs::read(&path).map_err(|error| refused(error.to_string()))?;
-    let whole: Certificate = serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
-    let http = http(&identity.server, Some(&whole.ca_pem), Some((&whole.certificate_pem, &whole.key_pem)))?;
+    let whole: Credentials = serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
+    let http = http(&identity.server, Some(&whole.authority), Some((&whole.certificate, &whole.key)))?;
     ConduitsClient::new(&http, &TerritoryIdentity::Certificate).map_err(|error| failure(&error))
 }
 
@@ -92,7 +92,7 @@ fn made(error: &rcgen::Error) -> Failure {
     Failure::refused("certificate", format!("a key for this territory cannot be made: {error}"), "run it again")
 }
 
-fn write_secret(path: &Path, whole: &Certificate) -> Result<(), Failure> {
+fn write_secret(path: &Path, whole: &Credentials) -> Result<(), Failure> {
     let written = (|| -> io::Result<()> {
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         file.write_all(&serde_json::to_vec(whole)?)?;

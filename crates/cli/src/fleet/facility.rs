@@ -1,8 +1,9 @@
 //! `nexus facility`: creates and shows facilities, and removes the files of one from a territory.
 
-use super::access::{Access, id};
+use super::access::Access;
 use super::args::{FacilityAction, FacilityArgs};
-use super::{print, print_json};
+use super::call::id;
+use super::print::{print, print_json};
 use crate::failure::{Failure, one_line};
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CreateFacility, Facility, FacilityKind};

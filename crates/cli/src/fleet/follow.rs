@@ -7,7 +7,8 @@
 //! The chunks are read by number, so that a connection that broke costs nothing but a moment.
 
 use super::access::Access;
-use super::print_json;
+use super::call::failure;
+use super::print::print_json;
 use crate::failure::Failure;
 use crate::run;
 use crate::terminal::out;
@@ -52,12 +53,12 @@ pub fn logs(access: &Access, id: DirectiveId, follow: bool, as_json: bool) -> Re
                     }
                 }
                 Err(error) if error.status().is_some_and(|status| status < 500 && status != 429) => {
-                    return Err(super::access::failure(&error));
+                    return Err(failure(&error));
                 }
                 Err(error) => {
                     failures += 1;
                     if !follow || failures >= MAX_FAILURES {
-                        return Err(super::access::failure(&error));
+                        return Err(failure(&error));
                     }
                     events = None;
                     tokio::time::sleep(READ_EVERY).await;

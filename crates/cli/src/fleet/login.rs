@@ -1,7 +1,8 @@
 //! `nexus login`: remembers one control plane, in a file that only its user can read.
 
-use super::access::{failure, http, read_text, runtime};
 use super::args::LoginArgs;
+use super::call::{failure, http, read_text, runtime};
+use super::print::print;
 use crate::failure::Failure;
 use nexus_api::client::{ListQuery, MothershipClient};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ pub struct Login {
 const MAX: u64 = 1 << 20;
 
 fn place() -> Option<PathBuf> {
-    crate::profile::configuration_folder().map(|directory| directory.join("login.json"))
+    crate::profile::configuration_directory().map(|directory| directory.join("login.json"))
 }
 
 /// Reads it; `None` when there is none. A file that others can read is refused: the key in it is known to them.
@@ -68,7 +69,7 @@ pub fn command(args: &LoginArgs) -> Result<u8, Failure> {
     write(&path, &login).map_err(|error| {
         Failure::refused("login", format!("{} cannot be written: {error}", path.display()), "look at its directory")
     })?;
-    super::print(format!("{} is remembered in {}.\n", args.server, path.display()).as_bytes())
+    print(format!("{} is remembered in {}.\n", args.server, path.display()).as_bytes())
 }
 
 fn write(path: &std::path::Path, login: &Login) -> io::Result<()> {

@@ -9,7 +9,8 @@
 //! ```
 
 mod access;
-mod args;
+pub mod args;
+mod call;
 mod directive;
 mod display;
 mod enroll;
@@ -17,16 +18,15 @@ mod facility;
 mod follow;
 mod launcher;
 mod login;
+mod print;
 mod serve;
 mod services;
 mod territory;
 mod up;
 mod upkeep;
 
-pub use args::FleetCommand;
-
-use crate::failure::Failure;
 use crate::run;
+use args::FleetCommand;
 
 /// Runs it and returns the exit code.
 pub fn command(command: &FleetCommand) -> u8 {
@@ -44,20 +44,4 @@ pub fn command(command: &FleetCommand) -> u8 {
         Ok(code) => code,
         Err(failure) => run::print_failure(&failure, as_json),
     }
-}
-
-/// Prints the answer of a command.
-fn print(text: &[u8]) -> Result<u8, Failure> {
-    match run::write_unless_closed(&mut crate::terminal::out::stdout(), text) {
-        Ok(()) => Ok(0),
-        Err(error) => Err(run::not_written("the answer", &error)),
-    }
-}
-
-/// Prints a document on one line.
-fn print_json(document: &impl serde::Serialize) -> Result<u8, Failure> {
-    let text = serde_json::to_string(document).map_err(|error| {
-        Failure::refused("internal", format!("the answer cannot be written: {error}"), run::INTERNAL_ADVICE)
-    })?;
-    print(format!("{text}\n").as_bytes())
 }

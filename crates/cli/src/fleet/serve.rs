@@ -2,6 +2,7 @@
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs};
 use super::enroll;
+use super::print::{print, print_json};
 use super::services::{self, Ground};
 use crate::failure::Failure;
 use crate::notices::tell;
@@ -54,11 +55,11 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         members.insert("api_key".to_owned(), json!(key));
     }
     if *json {
-        super::print_json(&document)?;
+        print_json(&document)?;
     } else {
-        super::print(format!("The control plane is ready: {}\n", running.api_url).as_bytes())?;
+        print(format!("The control plane is ready: {}\n", running.api_url).as_bytes())?;
         if let Some(key) = &running.first_key {
-            super::print(format!("API key of the owner, shown once: {key}\n").as_bytes())?;
+            print(format!("API key of the owner, shown once: {key}\n").as_bytes())?;
         }
     }
     services::wait_for_end(&signals)?;
@@ -83,9 +84,9 @@ pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
     settings.labels = labels(label)?;
     let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
     if *json {
-        super::print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
+        print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
     } else {
-        super::print(format!("The territory {} takes work of {}.\n", identity.territory_id, identity.server).as_bytes())?;
+        print(format!("The territory {} takes work of {}.\n", identity.territory_id, identity.server).as_bytes())?;
     }
     services::wait_for_end(&signals)?;
     tell("The daemon ends: what runs has 30 seconds.");

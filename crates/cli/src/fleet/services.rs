@@ -1,7 +1,7 @@
 //! A daemon of this process: launcher, settings, signals.
 
-use super::upkeep::TerritoryUpkeep;
 use super::launcher;
+use super::upkeep::TerritoryUpkeep;
 use crate::failure::Failure;
 use crate::profile;
 use crate::run::{self, Signals};
@@ -64,7 +64,11 @@ impl Ground {
 /// Makes the runtime of a server.
 pub fn runtime() -> Result<Runtime, Failure> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|error| {
-        Failure::refused("runtime", format!("the threads of the server cannot be started: {error}"), run::INTERNAL_ADVICE)
+        Failure::refused(
+            "runtime",
+            format!("the threads of the server cannot be started: {error}"),
+            run::INTERNAL_ADVICE,
+        )
     })
 }
 

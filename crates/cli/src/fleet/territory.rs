@@ -1,8 +1,10 @@
 //! `nexus territory`: joins this machine, and looks at territories.
 
-use super::access::{Access, id, read_text};
+use super::access::Access;
 use super::args::{TerritoryAction, TerritoryArgs};
-use super::{enroll, login, print, print_json, services};
+use super::call::{id, read_text};
+use super::print::{print, print_json};
+use super::{enroll, login, services};
 use crate::failure::{Failure, one_line};
 use nexus_api::mothership::{CreateEnrollmentToken, Territory};
 use serde_json::json;

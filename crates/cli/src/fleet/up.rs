@@ -1,8 +1,9 @@
 //! `nexus up`: a control plane and a daemon in one process, for one machine.
 
-use super::access::{self, failure};
 use super::args::UpArgs;
+use super::call::{self, failure};
 use super::enroll;
+use super::print::{print, print_json};
 use super::serve::{listen, of_serve};
 use super::services::{self, Ground};
 use crate::failure::Failure;
@@ -21,7 +22,8 @@ use tokio::runtime::Handle;
 pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     if !args.listen.ip().is_loopback() {
         let message = format!("{} is not an address on loopback", args.listen.ip());
-        let hint = "nexus up serves this machine alone. nexus mothership serve has certificates for others.";
+        let hint =
+            "nexus up serves this machine alone. nexus mothership serve serves others, behind a proxy that ends TLS.";
         return Err(Failure::usage("listen", message, hint));
     }
     // The launcher first: it is cloned from, and may have no second thread.
@@ -64,9 +66,13 @@ fn join(territory: &Territory, running: &Running, runtime: &Handle) -> Result<Id
     let key = running.first_key.clone().or_else(|| std::env::var("NEXUS_API_KEY").ok());
     let Some(key) = key else {
         let message = "The control plane in this data directory has no territory yet, and its key was printed once, at its first start";
-        return Err(Failure::refused("api_key", message, "Set NEXUS_API_KEY to that key, or use another data directory."));
+        return Err(Failure::refused(
+            "api_key",
+            message,
+            "Set NEXUS_API_KEY to that key, or use another data directory.",
+        ));
     };
-    let http = access::http(&running.api_url, None, None)?;
+    let http = call::http(&running.api_url, None, None)?;
     let client = MothershipClient::new(&http, &key).map_err(|error| failure(&error))?;
     let wanted = CreateEnrollmentToken { ttl_seconds: Some(60), ..CreateEnrollmentToken::default() };
     let token = runtime.block_on(client.create_enrollment_token(&wanted)).map_err(|error| failure(&error))?;
@@ -80,11 +86,14 @@ fn ready(args: &UpArgs, running: &Running, identity: &Identity) -> Result<(), Fa
         if let (Some(key), Some(members)) = (&running.first_key, document.as_object_mut()) {
             members.insert("api_key".to_owned(), json!(key));
         }
-        return super::print_json(&document).map(drop);
+        return print_json(&document).map(drop);
     }
-    let mut text = format!("The fleet of this machine is ready: {}\n", running.api_url);
-    if let Some(key) = &running.first_key {
-        text += &format!("API key of the owner, shown once: {key}\nnexus login {} takes it from standard input.\n", running.api_url);
-    }
-    super::print(text.as_bytes()).map(drop)
+    let key = running.first_key.as_ref().map(|key| {
+        format!(
+            "API key of the owner, shown once: {key}\nnexus login {} takes it from standard input.\n",
+            running.api_url
+        )
+    });
+    let text = format!("The fleet of this machine is ready: {}\n{}", running.api_url, key.unwrap_or_default());
+    print(text.as_bytes()).map(drop)
 }

@@ -1,6 +1,6 @@
 //! The thread that renews leases: one request for the territory and all of its claims.
 
-use super::Shared;
+use super::context::Shared;
 use crate::lease;
 use crate::source::SourceError;
 use nexus_api::conduits::{

@@ -7,6 +7,7 @@
 //! ```
 
 mod beat;
+mod context;
 mod poll;
 mod replay;
 mod worker;
@@ -20,6 +21,7 @@ use crate::stop::Stop;
 use crate::territory::{Settings, Territory};
 use crate::trial::Health;
 use crate::upkeep::Upkeep;
+use context::Shared;
 use nexus_facility::{Facilities, StoreError};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::state::directory::{StateDir, StateDirError};
@@ -82,32 +84,6 @@ impl DaemonError {
             Self::Claims(_) => "claims",
             Self::Thread(_) => "thread",
         }
-    }
-}
-
-/// The parts that all threads share.
-struct Shared {
-    source: Arc<dyn WorkSource>,
-    engine: Engine,
-    settings: Settings,
-    health: Health,
-    table: Table,
-    /// Ends waits between two calls.
-    stop: Stop,
-    /// No work is claimed any more.
-    is_draining: AtomicBool,
-    workers: Mutex<Vec<JoinHandle<()>>>,
-    /// The lock of the data directory.
-    territory: Territory,
-}
-
-impl Shared {
-    fn tell(&self, line: &str) {
-        self.engine.upkeep.tell(line);
-    }
-
-    fn takes_no_work(&self) -> bool {
-        self.is_draining.load(Ordering::SeqCst)
     }
 }
 

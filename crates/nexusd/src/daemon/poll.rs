@@ -1,6 +1,7 @@
 //! The thread that claims directives.
 
-use super::{Shared, beat, replay, worker};
+use super::context::Shared;
+use super::{beat, replay, worker};
 use crate::lease;
 use crate::report::jitter;
 use crate::source::SourceError;

@@ -1,6 +1,6 @@
 //! Reports the claims of an earlier daemon, before any work is asked for.
 
-use super::Shared;
+use super::context::Shared;
 use super::worker::deliver;
 use crate::claims::Note;
 use crate::decide::outcome::{End, verdict};

@@ -1,6 +1,6 @@
 //! The life of one claim, on a thread of its own.
 
-use super::Shared;
+use super::context::Shared;
 use crate::claims::Note;
 use crate::decide::admit::admit;
 use crate::decide::outcome::{End, verdict};

@@ -56,14 +56,13 @@ pub fn verdict(end: &End, canceled: bool, stopped: bool) -> Verdict {
         ExitReason::Canceled if canceled => {
             Verdict { status: FinishStatus::Canceled, exit_code: code, reason: "canceled" }
         }
-        ExitReason::Canceled => failed(code, "lease_lost"),
+        ExitReason::Canceled | ExitReason::LeaseLost => failed(code, "lease_lost"),
         ExitReason::Timeout => Verdict { status: FinishStatus::TimedOut, exit_code: code, reason: "timeout" },
         ExitReason::Exit if unsettled => failed(code, "driver_failed"),
         ExitReason::Exit if exit == 0 => Verdict { status: FinishStatus::Succeeded, exit_code: code, reason: "exit" },
         ExitReason::Exit => failed(code, "exit"),
         ExitReason::Oom => failed(code, "oom"),
         ExitReason::DiskQuota => failed(code, "disk_quota"),
-        ExitReason::LeaseLost => failed(code, "lease_lost"),
         ExitReason::PolicyDenied => failed(code, "policy_denied"),
         ExitReason::PrepareFailed => failed(code, "prepare_failed"),
         ExitReason::ImagePull => failed(code, "image_pull"),

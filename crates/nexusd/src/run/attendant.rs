@@ -45,11 +45,10 @@ impl<'a> Reporter<'a> {
             return;
         }
         match wanted {
-            Wanted::Nothing => {}
             Wanted::Cancel => inside.end(SIGTERM, Some(GRACE)),
             Wanted::ShutDown if self.done == Wanted::Nothing => inside.end(SIGTERM, Some(SHUTDOWN_GRACE)),
-            // The grace of the cancel goes on.
-            Wanted::ShutDown => {}
+            // Nothing is wanted, or the grace of the cancel goes on.
+            Wanted::Nothing | Wanted::ShutDown => {}
             Wanted::Kill => inside.end(SIGKILL, Some(Duration::ZERO)),
         }
         self.done = wanted;

@@ -1,7 +1,7 @@
 //! Lets other threads end the command of a run, and wake the thread that attends it.
 
 use rustix::fd::{AsFd, BorrowedFd};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -60,7 +60,7 @@ impl Control {
     /// Wakes the thread that attends the run.
     pub fn wake(&self) {
         // A full buffer means that a byte waits to be read, which is all that a wake needs.
-        (&self.wake).write(&[1]).ok();
+        rustix::io::write(&self.wake, &[1]).ok();
     }
 
     /// Returns the action that is wanted.

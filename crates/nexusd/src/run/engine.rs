@@ -15,7 +15,7 @@ use nexus_api::conduits::Stream;
 use nexus_facility::diff::Diff;
 use nexus_facility::{Claim, Facilities, Kind, Lock, LockError};
 use nexus_model::directive::OnLeaseLoss;
-use nexus_model::spec::DirectiveSpec;
+use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::host::Host;
 use nexus_runner::live::output::HeadTail;
@@ -120,7 +120,7 @@ impl Engine {
         };
         let facility = self.facilities.ensure(&admitted.facility, kind, now_ms());
         let facility = facility.map_err(|error| broke(error.to_string()))?;
-        let lock = self.locked(&facility, live).map_err(|error| broke(error.to_string()))?;
+        let lock = locked(&facility, live).map_err(|error| broke(error.to_string()))?;
         let url = admitted.repo_url.as_ref();
         if let Some(url) = url
             && facility.is_empty().map_err(|error| broke(error.to_string()))?
@@ -140,23 +140,6 @@ impl Engine {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
         Ok(concluded(ran, spec, job.output))
-    }
-
-    /// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
-    fn locked(&self, facility: &nexus_facility::Facility, live: &Live) -> Result<Lock, LockError> {
-        let deadline = Instant::now() + FACILITY_WITHIN;
-        loop {
-            match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
-                Err(LockError::Busy { .. })
-                    if Instant::now() < deadline
-                        && live.control.wanted() == crate::run::control::Wanted::Nothing
-                        && !live.left().is_zero() =>
-                {
-                    std::thread::sleep(LOOK_EVERY);
-                }
-                other => return other,
-            }
-        }
     }
 
     /// Takes one command along the path of `nexus run`.
@@ -213,6 +196,23 @@ impl Engine {
     }
 }
 
+/// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
+fn locked(facility: &nexus_facility::Facility, live: &Live) -> Result<Lock, LockError> {
+    let deadline = Instant::now() + FACILITY_WITHIN;
+    loop {
+        match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
+            Err(LockError::Busy { .. })
+                if Instant::now() < deadline
+                    && live.control.wanted() == crate::run::control::Wanted::Nothing
+                    && !live.left().is_zero() =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Largest diff that a directive may ask for, in bytes.
 const MAX_DIFF: usize = 2 << 20;
 
@@ -252,7 +252,7 @@ fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
         "cpu_ms": report.usage.0,
         "max_rss_bytes": report.usage.1,
     });
-    let unsettled = report.settled.problem.is_some() && spec.changes.unwrap_or_default() == Default::default();
+    let unsettled = report.settled.problem.is_some() && spec.changes.unwrap_or_default() == DirectiveChanges::Commit;
     let end = End::Ran { exit: report.exit, reason: report.reason, unsettled };
     Done { end, diff, receipt, timing, truncated: [false; 2] }
 }

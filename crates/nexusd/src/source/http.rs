@@ -1,6 +1,6 @@
 //! The control plane over HTTP.
 
-use super::{SourceError, WorkSource};
+use super::work::{SourceError, WorkSource};
 use nexus_api::client::{ClientError, ConduitsClient};
 use nexus_api::conduits::{
     FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,

@@ -105,7 +105,7 @@ mod tests {
         assert!(deadlines.allows(other, at(1000)), "a run without a deadline has no bound");
         deadlines.keep(run, at(20), at(11));
         assert!(deadlines.allows(run, at(11)), "a later time replaces the earlier one");
-        deadlines.keep(other, at(700), at(690));
+        deadlines.keep(other, at(700), at(600));
         assert!(deadlines.runs.contains_key(&run), "a late start is still refused");
         deadlines.keep(other, at(700), at(20 + 601));
         assert!(!deadlines.runs.contains_key(&run), "what is long over is forgotten");
