@@ -61,8 +61,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TESTS_MAY_USE: &[&str] = &["testkit"];
 
 /// Crates that the tests of one crate may use on top: the model test of commits takes real leases, which are `unsafe`
-/// calls; the toolchain git is tested with the reader of git configurations that the program hands to it.
-const TESTS_OF_ONE: &[(&str, &str)] = &[("layer", "jail"), ("profiles", "layer")];
+/// calls; the toolchain git is tested with the reader of git configurations that the program hands to it; the recovery that tests of the
+/// daemon play names a workspace.
+const TESTS_OF_ONE: &[(&str, &str)] = &[("layer", "jail"), ("profiles", "layer"), ("nexusd", "layer")];
 
 /// Crates in which `unsafe` may stand: the launcher, PID 1, and the hostile test code.
 const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];

@@ -44,6 +44,9 @@ pub enum Command {
     Net(NetArgs),
     /// List past runs, the latest first
     Log(LogArgs),
+    /// Commands about a fleet.
+    #[command(flatten)]
+    Fleet(crate::fleet::args::FleetCommand),
     /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
     AttackPart {

@@ -7,6 +7,7 @@
 //!       ─▶ explain, profile, trust: what a run may do, and who says so
 //!       ─▶ changes: layers that wait for a decision
 //!       ─▶ net: what may be reached, what was, and the egress alone
+//!       ─▶ up, mothership, daemon: serve a fleet; login, territory, facility, directive: use one
 //!       ─▶ receipt, log: signed statements about past runs
 //!       ─▶ man, completions: this command line for man(1) and for shells
 //! ```
@@ -20,6 +21,7 @@ mod completions;
 mod diagnostics;
 mod doctor;
 mod failure;
+mod fleet;
 mod host;
 mod log;
 mod manual;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Net(net) => net::command(&net),
         args::Command::Log(log) => log::command(&log),
+        args::Command::Fleet(command) => fleet::command(&command),
         args::Command::Man { folder } => manual::command(folder.as_deref()),
         args::Command::Completions { shell } => completions::command(shell),
     };

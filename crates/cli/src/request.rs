@@ -30,6 +30,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
     let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
     Ok(RunRequest {
         argv,
+        mount: None,
         cwd: args.cwd.clone(),
         current_directory: std::env::current_dir().ok(),
         grants: resolution.grants.clone(),

@@ -149,6 +149,7 @@ const ORDINARY: &[&str] = &[
     "refusals.md",
     "c.md",
     "databases.md",
+    "fleet.md",
 ];
 /// Pages about tools that are found from PATH.
 const TOOLS: &[&str] = &["python.md", "node.md", "rust.md", "java.md", "git.md"];

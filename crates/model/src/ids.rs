@@ -26,6 +26,18 @@ macro_rules! id {
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
+
+            /// Returns the id with these bytes, as a store holds it.
+            #[must_use]
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
+            /// Returns the bytes of the id, in the order in which ids sort.
+            #[must_use]
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
         }
 
         impl Default for $name {
@@ -64,6 +76,14 @@ id!(
 id!(
     /// A persistent workspace of a fleet.
     FacilityId
+);
+id!(
+    /// A machine of a fleet that runs directives.
+    TerritoryId
+);
+id!(
+    /// An account of a control plane; everything belongs to one.
+    AccountId
 );
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Pure types that every part of Nexus shares: no I/O, no clock, no environment.
 //!
 //! * [`ids`] – one newtype per id.
+//! * [`directive`] – the state machine of a directive.
 //! * [`spec`] – `DirectiveSpec`, the wire form of one execution, with its frozen field names.
 //! * [`capability`] – what a directive may ask for.
 //! * [`name_pattern`] – how people write names that are to be protected.
@@ -17,6 +18,7 @@ pub mod bytes;
 pub mod canonical;
 pub mod capability;
 pub mod digest;
+pub mod directive;
 pub mod exit;
 pub mod guarantee;
 pub mod ids;

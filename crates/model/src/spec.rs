@@ -1,6 +1,7 @@
 //! `DirectiveSpec`: one execution as the control plane hands it out. The field names are frozen (Conduits v1).
 
 use crate::capability::Capabilities;
+use crate::directive::OnLeaseLoss;
 use crate::guarantee::Guarantee;
 use crate::ids::{DirectiveId, FacilityId};
 use serde::{Deserialize, Serialize};
@@ -58,19 +59,19 @@ fn default_shell() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct DirectiveLimits {
     /// Processor time, in millicores.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// Memory, in MiB.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
     /// Disk space, in MiB.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
     /// Bytes of stdout and stderr together.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
     /// Bytes of the diff.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_diff_bytes: Option<u64>,
 }
 
@@ -83,6 +84,31 @@ pub struct ArtifactRules {
     /// Report a diff even when nothing failed.
     #[serde(default)]
     pub always_diff: bool,
+}
+
+/// Runtime that a directive asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct RuntimeRequest {
+    /// Kind of the runtime, for example `namespace` or `oci`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Image that the sandbox starts from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Platform of the image, for example `linux/amd64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+}
+
+/// Treatment of the changes that the command made to its workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectiveChanges {
+    /// The changes become part of the facility.
+    #[default]
+    Commit,
+    /// The changes are reported as a diff and then removed.
+    Discard,
 }
 
 /// Specification of one execution.
@@ -118,6 +144,15 @@ pub struct DirectiveSpec {
     /// Guarantees that the driver must give.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Guarantee>,
+    /// Runtime that the directive asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<RuntimeRequest>,
+    /// Treatment of a lost territory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_lease_loss: Option<OnLeaseLoss>,
+    /// Treatment of the changes; absent means commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<DirectiveChanges>,
 }
 
 #[cfg(test)]

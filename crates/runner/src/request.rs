@@ -149,7 +149,9 @@ pub struct Streams {
 pub struct RunRequest {
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
-    /// The working directory, inside the workspace.
+    /// The path at which the workspace appears inside; `None` means its path on the host.
+    pub mount: Option<PathBuf>,
+    /// The working directory, inside the workspace, as a path of the host.
     pub cwd: Option<PathBuf>,
     /// The current directory of the caller, which counts if it is inside the workspace and no working directory is named.
     pub current_directory: Option<PathBuf>,

@@ -206,7 +206,7 @@ pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> 
 
 /// Raises the limit of descriptors, since every tunnel needs two. The sandbox exists already, so that its commands
 /// keep the caller's limit.
-fn raise_descriptors() {
+pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         // If it cannot be raised, the egress counts what there is and serves as many.

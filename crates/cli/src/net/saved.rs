@@ -3,7 +3,7 @@
 //! It lies in the user's own configuration directory and never in a workspace. Nexus only adds lines to a file of the
 //! form that it made itself; in any other one the user's text would be at risk.
 
-use crate::profile::{configuration_folder, read_owned};
+use crate::profile::{configuration_directory, read_owned};
 use nexus_model::RunId;
 use nexus_policy::profile::parse;
 use rustix::fs::{FlockOperation, flock};
@@ -25,7 +25,7 @@ const HEAD: &str = "# What nexus run --ask was told to save. It counts with --as
 
 /// Adds a destination and returns the file.
 pub fn add(target: &str) -> Result<PathBuf, String> {
-    let folder = configuration_folder().ok_or("there is no configuration folder; set NEXUS_CONFIG_DIR")?;
+    let folder = configuration_directory().ok_or("there is no configuration folder; set NEXUS_CONFIG_DIR")?;
     add_in(&folder.join("profiles"), target)
 }
 

@@ -22,7 +22,7 @@ pub fn tool_host(workspace: &Path, network: bool) -> Host {
 }
 
 /// Returns the directory in which this caller's own configuration is.
-pub fn configuration_folder() -> Option<PathBuf> {
+pub fn configuration_directory() -> Option<PathBuf> {
     nexus_profiles::library::own_directory(&caller())
 }
 

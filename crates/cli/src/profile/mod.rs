@@ -19,7 +19,7 @@ pub mod scene;
 mod trust;
 mod trust_command;
 
-pub use caller::{caller, configuration_folder, read_owned, tool_host};
+pub use caller::{caller, configuration_directory, read_owned, tool_host};
 pub use command::command;
 pub use explain::command as explain;
 pub use nexus_profiles::toolchains::{is_system, prefix, showing as toolchain_showing};

@@ -1,18 +1,13 @@
 //! Errors of `nexus-receipt` as a person sees them: with advice.
 
 use crate::failure::Failure;
-use nexus_receipt::{DirectoryError, Issuer, KeyError, Maker, OpenError};
+use nexus_receipt::{DirectoryError, Issuer, KeyError, OpenError};
 use nexus_runner::state::directory::StateDir;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Makes sure that a run can have a receipt. Call it before the sandbox is made.
 pub fn open_issuer(places: &StateDir) -> Result<Issuer, Failure> {
-    let maker = Maker {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        identity: if rustix::process::geteuid().is_root() { "root" } else { "user" }.to_owned(),
-    };
-    Issuer::open(&places.state, maker, now_unix_ms()).map_err(|error| match error {
+    nexus_runner::run::receipt::open_issuer(places).map_err(|error| match error {
         OpenError::Key(error) => key(&error),
         OpenError::Directory(error) => directory(&error),
     })

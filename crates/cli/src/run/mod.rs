@@ -156,7 +156,7 @@ pub fn driver() -> Namespace {
 }
 
 /// Returns the driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
-fn driver_with(uid_base: u32) -> Namespace {
+pub fn driver_with(uid_base: u32) -> Namespace {
     #[allow(unused_mut, reason = "changed only with the feature inject")]
     let mut driver = Namespace::new(uid_base);
     #[cfg(feature = "inject")]

@@ -52,6 +52,8 @@ pub struct Namespace {
     uid: u32,
     uid_base: u32,
     identity: Result<Identity, StepError>,
+    /// Draws the ids of each sandbox afresh.
+    draws_each: bool,
     landlock_abi: i32,
     launcher: Mutex<LauncherState>,
     host_namespaces: OnceLock<Vec<(String, u64)>>,
@@ -78,12 +80,31 @@ impl Namespace {
             uid,
             uid_base,
             identity,
+            draws_each: false,
             landlock_abi: nexus_jail::landlock_abi(),
             launcher: Mutex::default(),
             host_namespaces: OnceLock::new(),
             faults: Faults::default(),
             core_pattern: PathBuf::from(core_pattern::CORE_PATTERN),
         }
+    }
+
+    /// Draws the host ids of each sandbox afresh: for a launcher process, which starts the sandboxes of many runs. Sandboxes
+    /// with one id share the kernel's quotas of a user. Not together with warm sandboxes, whose id is drawn before their plan is
+    /// known.
+    #[must_use]
+    pub fn drawing_each(mut self) -> Self {
+        self.draws_each = true;
+        self
+    }
+
+    /// Returns the ids for the next sandbox.
+    fn next_identity(&self) -> Result<Identity, StepError> {
+        let own = self.identity.clone()?;
+        if !self.draws_each || !own.by_root {
+            return Ok(own);
+        }
+        Identity::choose(self.uid, rustix::process::getegid().as_raw(), self.uid_base, draw()?)
     }
 
     /// With the first id of the default range: for tests and measurements, which compare sandboxes of several drivers.
@@ -118,7 +139,7 @@ impl Namespace {
     /// Clones a sandbox from this process, which must have one thread.
     pub(crate) fn launch(&self, plan: &Plan, handle: &Handle) -> Result<(Launched, Vec<Expectation>), StartError> {
         let state = State::read(handle)?;
-        let identity = self.identity.clone().map_err(not_started)?;
+        let identity = self.next_identity().map_err(not_started)?;
         self.faults.check(Step::HostNamespaces).map_err(not_started)?;
         let host_namespaces = self.host_namespaces().map_err(not_started)?.to_vec();
         let request = nexus_jail::Request { plan, setup: self.setup(identity), group: state.group.as_ref() };

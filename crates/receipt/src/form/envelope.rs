@@ -167,6 +167,12 @@ fn render(envelope: &Envelope) -> Result<Vec<u8>, serde_json::Error> {
     Ok(file)
 }
 
+/// Returns the file of a receipt that other programs passed on as JSON: its members in their order, without white space. What
+/// holds another member, or is not an envelope, is an error. It proves nothing: [`open`] does.
+pub fn file_of(document: &serde_json::Value) -> Result<Vec<u8>, serde_json::Error> {
+    render(&Envelope::deserialize(document)?)
+}
+
 /// Reads a receipt, if one of these keys signed it.
 pub fn open(file: &[u8], keys: &Keyring) -> Result<Opened, VerifyError> {
     let (payload, signed) = open_bytes(PAYLOAD_TYPE, file, keys)?;

@@ -192,3 +192,15 @@ proptest! {
         prop_assert!(open(&edited, &ring(&pair)).is_err());
     }
 }
+
+#[test]
+fn a_receipt_that_was_passed_on_as_json_is_valid_in_its_own_form() {
+    let pair = pair(7);
+    let file = seal(&receipt(&pair), &pair).unwrap().file;
+    let passed_on: serde_json::Value = serde_json::from_slice(&file).unwrap();
+    assert_eq!(file_of(&passed_on).unwrap(), file);
+    assert_ne!(serde_json::to_vec(&passed_on).unwrap(), file, "as another program writes it");
+    for bad in ["{}", "[]", r#"{"payloadType":"x","payload":"","signatures":[]}"#] {
+        assert!(file_of(&serde_json::from_str(bad).unwrap()).is_err(), "{bad}");
+    }
+}

@@ -104,6 +104,12 @@ impl HeadTail {
         self.dropped.iter().sum()
     }
 
+    /// Returns the number of bytes of one stream that were dropped.
+    #[must_use]
+    pub fn dropped_of(&self, stream: Stream) -> u64 {
+        self.dropped[stream as usize]
+    }
+
     /// Returns the pieces for the end, in order: the line about dropped bytes of a stream before its first piece.
     pub fn finish(&mut self) -> Vec<(Stream, Vec<u8>)> {
         let mut announced = [false; 2];

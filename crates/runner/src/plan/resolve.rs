@@ -133,6 +133,8 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
     let workspace = site.workspace.as_path();
     let current = request.current_directory.as_deref();
     let cwd = workspace::working_directory(request.cwd.as_deref(), current, workspace)?;
+    let target = request.mount.as_deref().unwrap_or(workspace);
+    let cwd = workspace::as_inside(&cwd, workspace, target);
     let run_id = RunId::new();
     let (total, limits) = limits(grants);
     let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
@@ -162,7 +164,7 @@ pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<Resolved
         hidden: hide::find(&patterns, request.hide_secrets, workspace)?,
         binds: shown.binds,
         covered: shown.sockets.covered,
-        workspace: WorkspaceMount { source: workspace.into(), target: workspace.into(), writes },
+        workspace: WorkspaceMount { source: workspace.into(), target: target.into(), writes },
         argv: argv.clone(),
         cwd: cwd.into(),
         env: env.variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),

@@ -183,6 +183,15 @@ pub fn working_directory(
     Ok(path)
 }
 
+/// Returns the path that a directory of the workspace has inside, where the workspace appears at `target`.
+pub fn as_inside(directory: &Path, workspace: &Path, target: &Path) -> PathBuf {
+    match directory.strip_prefix(workspace) {
+        Ok(rest) if rest.as_os_str().is_empty() => target.to_owned(),
+        Ok(rest) => target.join(rest),
+        Err(_) => directory.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +217,14 @@ mod tests {
     #[test]
     fn the_state_directory_may_not_lie_inside() {
         assert!(check(Path::new("/srv/project"), &host(), &places("/srv/project/.state")).is_err());
+    }
+
+    #[test]
+    fn a_working_directory_follows_the_workspace_to_its_place() {
+        let (workspace, target) = (Path::new("/srv/w"), Path::new("/workspace"));
+        assert_eq!(as_inside(Path::new("/srv/w"), workspace, target), target);
+        assert_eq!(as_inside(Path::new("/srv/w/a/b"), workspace, target), Path::new("/workspace/a/b"));
+        assert_eq!(as_inside(Path::new("/srv/w/a"), workspace, workspace), Path::new("/srv/w/a"));
     }
 
     #[test]

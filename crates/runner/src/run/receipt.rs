@@ -5,12 +5,27 @@ use crate::plan::resolve::ResolvedRun;
 use crate::run::error::ReceiptError;
 use crate::run::report::RunReport;
 use crate::settle::settled::{ChangesState, Settled};
+use crate::state::directory::StateDir;
 use nexus_model::canonical::Member;
 use nexus_model::{ByteText, Digest, ExitStatus};
 use nexus_policy::profile::ProfileName;
-use nexus_receipt::{Exit, Finished, Issued, Issuer, Network as NetworkInForce, Output, ProfileRef};
+use nexus_receipt::{Exit, Finished, Issued, Issuer, Maker, Network as NetworkInForce, OpenError, Output, ProfileRef};
 use serde::Serialize;
 use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Opens the issuer of receipts of this state directory, so that it is known before the sandbox is made that the run can
+/// have a receipt.
+pub fn open_issuer(places: &StateDir) -> Result<Issuer, OpenError> {
+    let maker = Maker {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        identity: if rustix::process::geteuid().is_root() { "root" } else { "user" }.to_owned(),
+    };
+    // A clock before 1970 says 1970.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    Issuer::open(&places.state, maker, now)
+}
 
 /// Issues the receipt of a run.
 pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Output) -> Result<Issued, ReceiptError> {

@@ -102,6 +102,12 @@ pub fn settle(
     };
     let asked = cut_short::wanted(run.changes, over.cut_short, *reason);
     let parking = Parking { run, layer, from_memory, rules: &rules, frontend };
+    let inspected = if keep { parking.inspected() } else { Ok(()) };
+    if let Err(why) = inspected
+        && commit
+    {
+        return parking.instead(&why);
+    }
     let wanted = if commit { parking.decide(asked) } else { Ok(ChangeMode::Discard) };
     match wanted {
         Ok(ChangeMode::Discard) => return parking.discard(keep),

@@ -31,6 +31,15 @@ pub trait Frontend {
     fn is_ended(&self) -> bool;
     /// Asks the user what becomes of the changes. Called only for [`ChangeMode::Ask`].
     fn decide(&self, question: &Question<'_>) -> Result<ChangeMode, String>;
+    /// Reports whether [`Frontend::inspect`] wants to see the changes.
+    fn inspects(&self) -> bool {
+        false
+    }
+    /// Gets the changes of a run that has ended, before anything is decided about them. After an error they are not
+    /// committed: they wait. Called only when there are changes and [`Frontend::inspects`] says so.
+    fn inspect(&self, _question: &Question<'_>) -> Result<(), String> {
+        Ok(())
+    }
     /// Watches the end of a run, which has no bound but its layer, until the result is dropped. The caller may end the process
     /// meanwhile: the next command parks the changes of a layer on a disk, or removes them when `discards` is set.
     fn watch_end(&self, run: RunId, layer: &Path, discards: bool) -> Option<Box<dyn Any>>;

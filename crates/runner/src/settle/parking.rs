@@ -41,6 +41,19 @@ impl Parking<'_> {
         self.frontend.decide(&Question { layer: &self.layer, workspace, rules: self.rules, changes: &changes })
     }
 
+    /// Shows the changes to a caller that wants to see them before they are settled.
+    pub fn inspected(&self) -> Result<(), String> {
+        if !self.frontend.inspects() {
+            return Ok(());
+        }
+        let workspace = &self.run.site.directory;
+        let changes = self.layer.changes(workspace, self.rules).map_err(|error| chain(&error))?;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.frontend.inspect(&Question { layer: &self.layer, workspace, rules: self.rules, changes: &changes })
+    }
+
     /// Parks the changes by choice, which does not count as a problem.
     pub fn review(self) -> Result<Settled, SettleProblem> {
         match self.layer.park(&self.run.site.directory, self.rules) {

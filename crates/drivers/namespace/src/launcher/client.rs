@@ -9,13 +9,15 @@ use nexus_driver::{
     Channel, DestroyError, Driver, Found, Handle, InventoryError, PrepareError, ProbeReport, Sandbox, StartError,
 };
 use nexus_jail::clone::Child;
-use nexus_model::Plan;
+use nexus_model::{Plan, RunId};
 use rustix::fd::OwnedFd;
 use rustix::process::Pid;
+use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A launcher process. Threads may share it: a request and its answer are one exchange.
 #[derive(Debug)]
@@ -71,6 +73,17 @@ impl Launcher {
         self.process.id()
     }
 
+    /// Makes the launcher kill the sandbox of a run at this time of CLOCK_BOOTTIME, whatever became of its user by then, and
+    /// refuse to start one after it. Call it before the sandbox is started, and again for a later time.
+    pub fn keep_until(&self, run: RunId, until: Duration) -> Result<(), KeepError> {
+        match self.exchange(&Request::KeepUntil { run, until }).map_err(|reason| KeepError { reason })?.0 {
+            Answer::Noted => Ok(()),
+            Answer::Prepared(_) | Answer::NotPrepared(_) | Answer::Started(_) | Answer::NotStarted(_) => {
+                Err(KeepError { reason: OTHER_ANSWER.to_owned() })
+            }
+        }
+    }
+
     /// Ends the launcher and waits for it.
     pub fn stop(self) -> io::Result<()> {
         let Self { link, mut process, .. } = self;
@@ -93,7 +106,7 @@ impl Driver for Launcher {
         match self.exchange(&Request::Prepare(plan.clone())).map_err(failed)?.0 {
             Answer::Prepared(json) => handle_from_json(&json).map_err(failed),
             Answer::NotPrepared(error) => Err(error),
-            Answer::Started(_) | Answer::NotStarted(_) => Err(failed(OTHER_ANSWER.to_owned())),
+            Answer::Started(_) | Answer::NotStarted(_) | Answer::Noted => Err(failed(OTHER_ANSWER.to_owned())),
         }
     }
 
@@ -105,7 +118,9 @@ impl Driver for Launcher {
         let Started { pid, guarantees, expect } = match answer {
             Answer::Started(started) => started,
             Answer::NotStarted(error) => return Err(error),
-            Answer::Prepared(_) | Answer::NotPrepared(_) => return Err(failed(OTHER_ANSWER.to_owned())),
+            Answer::Prepared(_) | Answer::NotPrepared(_) | Answer::Noted => {
+                return Err(failed(OTHER_ANSWER.to_owned()));
+            }
         };
         let mut descriptors = descriptors.into_iter();
         let (Some(channel), Some(pidfd), Some(pid)) = (descriptors.next(), descriptors.next(), Pid::from_raw(pid))
@@ -131,6 +146,21 @@ impl Driver for Launcher {
         self.local.destroy(handle)
     }
 }
+
+/// The launcher did not note until when a sandbox may live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepError {
+    /// Reason, for a person to read.
+    pub reason: String,
+}
+
+impl fmt::Display for KeepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the end of the lease could not be given to the launcher: {}", self.reason)
+    }
+}
+
+impl std::error::Error for KeepError {}
 
 const OTHER_ANSWER: &str = "the launcher gave the answer to another request";
 

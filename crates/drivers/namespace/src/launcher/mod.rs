@@ -5,15 +5,17 @@
 //!                  ◀── handle | error
 //!                  ──Start(plan, handle)─▶ ──clone──▶ sandbox
 //!                  ◀── Started + channel, pidfd (, upper) | error       (one request at a time; ended children are reaped)
+//!                  ──KeepUntil(run, time)▶ (kills the sandbox at that time, whatever became of the daemon)
 //! ```
 //! Errors arrive as the enums that the driver returned. A fork from a daemon would copy its page tables (5.5 ms for
 //! 256 MiB) and its locked locks. When the launcher dies, its sandboxes die (PDEATHSIG); when its user dies, their
 //! channels end, and they die too.
 
 mod client;
+mod deadlines;
 mod server;
 mod wire;
 
-pub use client::Launcher;
+pub use client::{KeepError, Launcher};
 pub use nexus_jail::PoolConfig;
 pub use server::{serve, serve_stdin};

@@ -1,5 +1,6 @@
 //! The launcher's side: answers requests, reaps, and uses idle time for what later requests need.
 
+use super::deadlines::{Deadlines, boot_time};
 use super::wire::{Answer, Request, Started, handle_from_json, handle_to_json};
 use crate::closer::Closer;
 use crate::driver::Namespace;
@@ -32,6 +33,8 @@ struct Leased {
     mounts: BTreeMap<i32, File>,
     /// Mount namespaces of ended sandboxes, and other mounts that are no longer needed.
     closing: Vec<OwnedFd>,
+    /// Times until which sandboxes may live.
+    deadlines: Deadlines,
 }
 
 impl Leased {
@@ -73,7 +76,9 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
         }
         let has_work = !leased.closing.is_empty() || driver.launcher().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        let found = poll(&mut wait, has_work.then_some(if is_quiet { &NOW } else { &QUIET }));
+        let next_deadline = leased.deadlines.next(boot_time());
+        let within = if has_work { Some(if is_quiet { NOW } else { QUIET }) } else { next_deadline };
+        let found = poll(&mut wait, within.as_ref());
         is_quiet = found == Ok(0);
         match found {
             // No request for a while: time for work that the next one would otherwise wait for.
@@ -84,6 +89,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        leased.deadlines.enforce(boot_time())?;
         let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
         if ended {
             let mut bytes = [0u8; 64];
@@ -119,6 +125,7 @@ fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
             Ok(Some((pid, _))) => {
                 let pid = pid.as_raw_nonzero().get();
                 tracing::debug!(pid, "a process of the launcher ended");
+                leased.deadlines.ended(pid);
                 leased.closing.extend(leased.mounts.remove(&pid).map(OwnedFd::from));
                 if let Some(network) = leased.networks.remove(&pid) {
                     // If the namespace cannot be shown to be clean, it is dropped instead of used again.
@@ -139,6 +146,10 @@ fn answer(driver: &Namespace, channel: &Channel, request: Request, leased: &mut 
             Ok(handle) => start(driver, channel, &plan, &handle, leased),
             Err(reason) => channel.send(&Answer::NotStarted(StartError::Handle { reason }), &[]),
         },
+        Request::KeepUntil { run, until } => {
+            leased.deadlines.keep(run, until, boot_time());
+            channel.send(&Answer::Noted, &[])
+        }
     }
 }
 
@@ -157,11 +168,20 @@ fn start(
     handle: &Handle,
     leased: &mut Leased,
 ) -> Result<(), ChannelError> {
+    if !leased.deadlines.allows(plan.run_id, boot_time()) {
+        let reason = "the lease of the run had ended before its sandbox was started".to_owned();
+        return channel.send(&Answer::NotStarted(StartError::Launcher { reason }), &[]);
+    }
     let (launched, expect) = match driver.launch(plan, handle) {
         Ok(launched) => launched,
         Err(error) => return channel.send(&Answer::NotStarted(error), &[]),
     };
     let pid = launched.child.pid.as_raw_nonzero().get();
+    if let Err(error) = leased.deadlines.started(plan.run_id, pid, launched.child.pidfd.as_fd()) {
+        // A sandbox whose end nothing enforces must not run. It dies with its channel, which is dropped here.
+        let reason = format!("the deadline of the sandbox cannot be enforced: {error}");
+        return channel.send(&Answer::NotStarted(StartError::Launcher { reason }), &[]);
+    }
     let mut descriptors = vec![launched.channel.as_fd(), launched.child.pidfd.as_fd()];
     descriptors.extend(launched.upper.as_ref().map(AsFd::as_fd));
     let started = Started { pid, guarantees: guarantees::of(plan), expect };

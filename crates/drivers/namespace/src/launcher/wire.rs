@@ -4,9 +4,10 @@
 
 use nexus_driver::{Handle, PrepareError, StartError};
 use nexus_model::proof::Expectation;
-use nexus_model::{Guarantee, Plan};
+use nexus_model::{Guarantee, Plan, RunId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// A request of the launcher's user.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,6 +20,13 @@ pub enum Request {
         plan: Plan,
         /// Handle of the sandbox.
         handle: String,
+    },
+    /// Kill the sandbox of a run at this time, and start none for the run after it. A later request replaces the time.
+    KeepUntil {
+        /// Run of the sandbox, which may not have been started yet.
+        run: RunId,
+        /// Time of CLOCK_BOOTTIME.
+        until: Duration,
     },
 }
 
@@ -43,6 +51,8 @@ pub enum Answer {
     Started(Started),
     /// The sandbox was not started.
     NotStarted(StartError),
+    /// The time is noted.
+    Noted,
 }
 
 /// Statements of the driver about a sandbox that it started.

@@ -1,0 +1,67 @@
+//! Claims of directives.
+
+use crate::lenient;
+use nexus_model::directive::Fence;
+use nexus_model::ids::DirectiveId;
+use nexus_model::spec::DirectiveSpec;
+use serde::{Deserialize, Serialize};
+
+fn default_profiles() -> Vec<String> {
+    vec!["untrusted".to_owned()]
+}
+
+fn default_claims() -> u32 {
+    1
+}
+
+/// `POST /conduits/v1/polls`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PollRequest {
+    #[serde(default = "default_profiles")]
+    pub supported_sandbox_profiles: Vec<String>,
+    #[serde(default = "default_claims")]
+    pub max_directives_to_claim: u32,
+    /// Time to wait for a directive; absent means that the answer comes at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<u32>,
+    /// Guarantees that the territory gives.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
+    pub guarantees: Option<Vec<String>>,
+    /// Name of this poll: a repetition gets the claims that the lost answer carried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_id: Option<String>,
+}
+
+impl Default for PollRequest {
+    fn default() -> Self {
+        Self {
+            supported_sandbox_profiles: default_profiles(),
+            max_directives_to_claim: default_claims(),
+            wait_seconds: None,
+            guarantees: None,
+            poll_id: None,
+        }
+    }
+}
+
+/// Answer to a poll.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PollAnswer {
+    pub directives: Vec<ClaimedDirective>,
+    pub lease_ttl_seconds: u32,
+    pub retry_after_seconds: u32,
+}
+
+/// One directive that the territory now holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedDirective {
+    pub directive_id: DirectiveId,
+    pub directive_token: String,
+    pub spec: DirectiveSpec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ttl_seconds: Option<u32>,
+}

@@ -1,0 +1,29 @@
+//! Mothership v1: the calls of users and programs.
+
+#![allow(missing_docs, reason = "the fields are the frozen names of the contract; docs/protocol describes each")]
+
+mod directive;
+mod event;
+mod facility;
+mod identity;
+mod log;
+mod territory;
+
+pub use directive::{
+    CancelRequest, CreateDirective, CreatedDirective, Directive, DirectiveList, DirectiveStateAnswer,
+    RequestedCapabilities, Requirements,
+};
+pub use event::{DirectiveEvent, EventId, EventKind};
+pub use facility::{CreateFacility, CreatedFacility, Facility, FacilityKind, FacilityList};
+pub use identity::{
+    ApiKey, ApiKeyList, CreateApiKey, CreateEnrollmentToken, CreatedApiKey, EnrollmentToken, Role, UnknownRole,
+};
+pub use log::{LogChunk, LogChunks};
+pub use territory::{Territory, TerritoryList, TerritoryStatus};
+
+/// Header that makes the creation of a directive repeatable.
+pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// Largest number of log chunks in one answer.
+pub const MAX_CHUNKS: u32 = 500;
+/// Time limit of a directive that names none, in seconds.
+pub const DEFAULT_TIMEOUT_SECONDS: u64 = 300;

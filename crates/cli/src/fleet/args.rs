@@ -1,0 +1,335 @@
+//! The command line of a fleet.
+
+use clap::{Args, Subcommand};
+use nexus_model::units;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The commands of a fleet.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Start a control plane and a daemon on this machine, for this machine
+    Up(UpArgs),
+    /// Run a control plane
+    Mothership(MothershipArgs),
+    /// Run the daemon of a territory
+    Daemon(DaemonArgs),
+    /// The launcher process of a daemon, which starts it itself
+    #[command(name = "__launch", hide = true)]
+    Launch(LaunchArgs),
+    /// Remember the address and the key of a control plane
+    Login(LoginArgs),
+    /// Join this machine to a fleet, or look at its territories
+    Territory(TerritoryArgs),
+    /// Create and look at facilities, the workspaces of directives
+    Facility(FacilityArgs),
+    /// Create directives, follow and end them, and read what they left
+    Directive(DirectiveArgs),
+}
+
+/// The address and the key of a control plane.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServerArgs {
+    /// Address of the control plane [default: NEXUS_SERVER, then that of nexus login]
+    #[arg(long, value_name = "URL", global = true)]
+    pub server: Option<String>,
+    /// File with an API key [default: NEXUS_API_KEY, then that of nexus login]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub key_file: Option<PathBuf>,
+    /// File with the certificates that may sign that of the server
+    #[arg(long, value_name = "FILE", global = true)]
+    pub ca: Option<PathBuf>,
+}
+
+/// The arguments of `nexus up`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The first start prints the API key of the owner, once. The control plane listens on loopback only.
+
+Examples:
+  nexus up --data-dir ~/fleet
+  nexus up --data-dir ~/fleet --listen 127.0.0.1:0 --json")]
+pub struct UpArgs {
+    /// Directory of everything that the fleet has on this machine; made when it is missing
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Address on loopback; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
+    pub listen: SocketAddr,
+    /// Directives at one time [default: one for each processor, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub max_concurrent: Option<u32>,
+    /// Print one line of JSON when ready
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `nexus mothership`.
+#[derive(Debug, Args)]
+pub struct MothershipArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: MothershipAction,
+}
+
+/// The actions of `nexus mothership`.
+#[derive(Debug, Subcommand)]
+pub enum MothershipAction {
+    /// Serve users and daemons until a signal ends it
+    Serve {
+        /// Directory of the database; made when it is missing
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// Address to listen on; beyond loopback it needs --trusted-proxy
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
+        listen: SocketAddr,
+        /// Address of a proxy that ends TLS and names the client certificate in X-Nexus-Client-Cert-Fingerprint; may repeat
+        #[arg(long, value_name = "ADDRESS")]
+        trusted_proxy: Vec<std::net::IpAddr>,
+        /// Address under which users and daemons reach the server
+        #[arg(long, value_name = "URL")]
+        public_url: Option<String>,
+        /// Print one line of JSON when ready
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The arguments of `nexus daemon`.
+#[derive(Debug, Args)]
+pub struct DaemonArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: DaemonAction,
+}
+
+/// The actions of `nexus daemon`.
+#[derive(Debug, Subcommand)]
+pub enum DaemonAction {
+    /// Run directives of the control plane that this machine has joined, until a signal ends it
+    Run {
+        /// Data directory of the territory, as `territory join` made it
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// Directives at one time [default: one for each processor, at least 2]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+        max_concurrent: Option<u32>,
+        /// Label by which directives choose the territory; may repeat
+        #[arg(long, value_name = "NAME=VALUE")]
+        label: Vec<String>,
+        /// Print one line of JSON when ready
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// The arguments of `nexus __launch`.
+#[derive(Debug, Args)]
+pub struct LaunchArgs {
+    /// First host uid of sandboxes that root starts.
+    pub uid_base: u32,
+}
+
+/// The arguments of `nexus login`.
+#[derive(Debug, Args)]
+pub struct LoginArgs {
+    /// Address of the control plane. The API key is read from standard input
+    pub server: String,
+    /// File with the certificates that may sign that of the server
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// The arguments of `nexus territory`.
+#[derive(Debug, Args)]
+pub struct TerritoryArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: TerritoryAction,
+    /// The control plane.
+    #[command(flatten)]
+    pub access: ServerArgs,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The actions of `nexus territory`.
+#[derive(Debug, Subcommand)]
+pub enum TerritoryAction {
+    /// Print a token by which one machine can join
+    Token {
+        /// Time for which it can be used
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration_ms)]
+        ttl: u64,
+    },
+    /// Join this machine to a fleet as a territory. The token is read from standard input
+    Join {
+        /// Address of the control plane; beyond loopback it is https, with --ca
+        url: String,
+        /// Data directory of the territory; made when it is missing
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// Name of the territory
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List the territories
+    Ls,
+    /// Show one territory
+    Show {
+        /// Id of the territory
+        id: String,
+    },
+    /// Let a territory finish what it has and take nothing new
+    Drain {
+        /// Id of the territory
+        id: String,
+    },
+    /// Take every right from a territory
+    Revoke {
+        /// Id of the territory
+        id: String,
+    },
+}
+
+/// The arguments of `nexus facility`.
+#[derive(Debug, Args)]
+pub struct FacilityArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: FacilityAction,
+    /// The control plane.
+    #[command(flatten)]
+    pub access: ServerArgs,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The actions of `nexus facility`.
+#[derive(Debug, Subcommand)]
+pub enum FacilityAction {
+    /// Create a facility; without --repo it begins empty
+    Create {
+        /// Name for people
+        name: Option<String>,
+        /// Address of the repository that its first directive clones, with https
+        #[arg(long, value_name = "URL")]
+        repo: Option<String>,
+    },
+    /// List the facilities
+    Ls,
+    /// Show one facility
+    Show {
+        /// Id of the facility
+        id: String,
+    },
+    /// Remove the files of a facility from this territory, unless a directive works in it
+    Rm {
+        /// Id of the facility
+        id: String,
+        /// Data directory of the territory
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+    },
+}
+
+/// The arguments of `nexus directive`.
+#[derive(Debug, Args)]
+pub struct DirectiveArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: DirectiveAction,
+    /// The control plane.
+    #[command(flatten)]
+    pub access: ServerArgs,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The actions of `nexus directive`.
+#[derive(Debug, Subcommand)]
+pub enum DirectiveAction {
+    /// Create a directive: a command that a territory runs in a facility
+    Create(CreateArgs),
+    /// Show one directive
+    Show {
+        /// Id of the directive
+        id: String,
+    },
+    /// List directives, the latest first
+    Ls {
+        /// Only those of this facility
+        #[arg(long, value_name = "ID")]
+        facility: Option<String>,
+    },
+    /// Print the output of a directive
+    Logs {
+        /// Id of the directive
+        id: String,
+        /// Go on until it ends, and exit with its exit code
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Ask for the end of a directive
+    Cancel {
+        /// Id of the directive
+        id: String,
+    },
+    /// Print the changes of a directive as a diff that git apply accepts
+    Diff {
+        /// Id of the directive
+        id: String,
+    },
+    /// Print the signed receipt of a directive
+    Receipt {
+        /// Id of the directive
+        id: String,
+    },
+}
+
+/// The arguments of `nexus directive create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Id of the facility
+    #[arg(long, value_name = "ID")]
+    pub facility: String,
+    /// Working directory below the workspace
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Time limit, for example 30s or 10m [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub timeout: Option<u64>,
+    /// Memory limit, for example 512M
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub memory: Option<u64>,
+    /// Processors, for example 1.5
+    #[arg(long, value_name = "N", value_parser = units::parse_cpus)]
+    pub cpus: Option<u32>,
+    /// Most bytes that may be added to the workspace, for example 1G
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub disk: Option<u64>,
+    /// Let the command reach this destination; may repeat
+    #[arg(long, value_name = "HOST:PORT")]
+    pub allow: Vec<String>,
+    /// Set a variable; may repeat
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Throw the changes away after the diff was made
+    #[arg(long)]
+    pub discard: bool,
+    /// Run it again when its territory is lost, unless its changes were about to be committed
+    #[arg(long)]
+    pub requeue: bool,
+    /// Name of this request: a repetition creates nothing new
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// Follow its output, and exit with its exit code
+    #[arg(long, short)]
+    pub follow: bool,
+    /// The command; several words are quoted for the shell
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}

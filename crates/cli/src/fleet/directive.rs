@@ -1,0 +1,114 @@
+//! `nexus directive`: creates directives, ends them, and reads what they left.
+
+use super::access::Access;
+use super::args::{CreateArgs, DirectiveAction, DirectiveArgs};
+use super::call::id;
+use super::print::{print, print_json};
+use super::{display, follow};
+use crate::failure::Failure;
+use nexus_api::client::ListQuery;
+use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
+use nexus_model::capability::{NetCapability, NetMode};
+use nexus_model::directive::OnLeaseLoss;
+use nexus_model::ids::DirectiveId;
+use nexus_model::spec::{DirectiveChanges, DirectiveLimits};
+use std::io::IsTerminal;
+
+/// Runs it and returns the exit code.
+pub fn command(args: &DirectiveArgs) -> Result<u8, Failure> {
+    let access = Access::of(&args.access)?;
+    let client = &access.client;
+    match &args.action {
+        DirectiveAction::Create(create) => self::create(args, create, &access),
+        DirectiveAction::Show { id: text } => {
+            let one = access.wait(client.directive(directive(text)?))?;
+            if args.json { print_json(&one) } else { print(display::details(&one).as_bytes()) }
+        }
+        DirectiveAction::Ls { facility } => {
+            let facility = facility.as_deref().map(|text| id(text, "facility")).transpose()?;
+            let list = access.wait(client.directives(facility, &ListQuery::default()))?;
+            if args.json {
+                return print_json(&list);
+            }
+            let text: String = list.directives.iter().map(|one| display::directive(one) + "\n").collect();
+            print(if text.is_empty() { b"No directives.\n" } else { text.as_bytes() })
+        }
+        DirectiveAction::Logs { id: text, follow } => follow::logs(&access, directive(text)?, *follow, args.json),
+        DirectiveAction::Cancel { id: text } => {
+            let answer = access.wait(client.cancel(directive(text)?, &CancelRequest::default()))?;
+            if args.json {
+                return print_json(&answer);
+            }
+            let text = if answer.state.is_terminal() {
+                format!("The directive is {}.\n", answer.state)
+            } else {
+                "The directive is asked to end.\n".to_owned()
+            };
+            print(text.as_bytes())
+        }
+        DirectiveAction::Diff { id: text } => {
+            let diff = access.wait(client.diff(directive(text)?))?;
+            if std::io::stdout().is_terminal() {
+                let shown = nexus_terminal::visible::escaped(&String::from_utf8_lossy(&diff), &['\n', '\t']);
+                return print(shown.as_bytes());
+            }
+            print(&diff)
+        }
+        DirectiveAction::Receipt { id: text } => {
+            let receipt = access.wait(client.receipt(directive(text)?))?;
+            // In the form in which it was signed, so that nexus receipt verify takes it.
+            let file = nexus_receipt::file_of(&receipt).map_err(|error| {
+                let message = format!("the receipt of the directive is damaged: {error}");
+                Failure::refused("receipt", message, "it is also in the state directory of its territory")
+            })?;
+            print(&file)
+        }
+    }
+}
+
+fn directive(text: &str) -> Result<DirectiveId, Failure> {
+    id(text, "directive")
+}
+
+fn create(args: &DirectiveArgs, create: &CreateArgs, access: &Access) -> Result<u8, Failure> {
+    let command = match &create.command[..] {
+        [one] => one.clone(),
+        words => shlex::try_join(words.iter().map(String::as_str)).map_err(|error| {
+            Failure::usage("command", format!("the command cannot be quoted: {error}"), "leave NUL bytes out")
+        })?,
+    };
+    let mut capabilities = RequestedCapabilities::default();
+    if !create.allow.is_empty() {
+        let allow = Some(create.allow.clone());
+        capabilities.net = Some(NetCapability { mode: NetMode::Allowlist, allow, ..NetCapability::default() });
+    }
+    for variable in &create.env {
+        let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(Failure::usage("env", format!("{variable:?} is not a variable"), "write NAME=VALUE"));
+        };
+        capabilities.env.insert(name.to_owned(), value.to_owned());
+    }
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let limits = DirectiveLimits {
+        cpu: create.cpus,
+        memory_mb: create.memory.map(megabytes),
+        disk_mb: create.disk.map(megabytes),
+        ..DirectiveLimits::default()
+    };
+    let wanted = CreateDirective {
+        command,
+        cwd: create.cwd.clone(),
+        timeout_seconds: create.timeout.map(|ms| ms.div_ceil(1000)),
+        requested_capabilities: (capabilities != RequestedCapabilities::default()).then_some(capabilities),
+        limits: (limits != DirectiveLimits::default()).then_some(limits),
+        changes: create.discard.then_some(DirectiveChanges::Discard),
+        on_lease_loss: create.requeue.then_some(OnLeaseLoss::Requeue),
+        ..CreateDirective::default()
+    };
+    let facility = id(&create.facility, "facility")?;
+    let made = access.wait(access.client.create_directive(facility, &wanted, create.idempotency_key.as_deref()))?;
+    if create.follow {
+        return follow::logs(access, made.directive_id, true, args.json);
+    }
+    if args.json { print_json(&made) } else { print(format!("{}\n", made.directive_id).as_bytes()) }
+}

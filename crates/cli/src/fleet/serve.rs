@@ -1,0 +1,106 @@
+//! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
+
+use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs};
+use super::enroll;
+use super::print::{print, print_json};
+use super::services::{self, Ground};
+use crate::failure::Failure;
+use crate::notices::tell;
+use crate::run::Signals;
+use nexus_api::Labels;
+use nexus_mothership::{Config, Listener, ServeError, TerritoryAuth};
+use nexusd::Settings;
+use serde_json::json;
+use std::net::SocketAddr;
+
+/// Opens an address.
+pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
+    let tcp = tokio::net::TcpListener::bind(address).await.map_err(|error| {
+        let message = format!("{address} cannot be listened on: {error}");
+        Failure::refused("listen", message, "name another port; 0 takes a free one")
+    })?;
+    Ok(Listener { tcp, tls: None })
+}
+
+/// Advises what to do about a server that did not start.
+pub fn of_serve(error: &ServeError) -> Failure {
+    Failure::refused(error.code(), error.to_string(), "look at the data directory and the address")
+}
+
+/// Serves until a signal ends it.
+pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
+    let MothershipAction::Serve { data_dir, listen: address, trusted_proxy, public_url, json } = &args.action;
+    if trusted_proxy.is_empty() && !address.ip().is_loopback() {
+        let message = format!("{address} can be reached by other machines, and no proxy ends TLS in front of it");
+        return Err(Failure::usage("listen", message, "Pass --trusted-proxy, or listen on loopback."));
+    }
+    let signals = Signals::catch_all().map_err(|error| {
+        Failure::refused("signals", format!("signals cannot be caught: {error}"), crate::run::INTERNAL_ADVICE)
+    })?;
+    let runtime = services::runtime()?;
+    let running = runtime.block_on(async {
+        let mut config = Config::new(data_dir);
+        config.territory_auth = if trusted_proxy.is_empty() {
+            TerritoryAuth::Header
+        } else {
+            TerritoryAuth::Proxy { trusted: trusted_proxy.clone() }
+        };
+        config.public_url.clone_from(public_url);
+        env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
+        let running = nexus_mothership::serve(config, vec![listen(*address).await?], std::future::pending()).await;
+        running.map_err(|error| of_serve(&error))
+    })?;
+    let mut document = json!({ "api_url": running.api_url });
+    if let (Some(key), Some(members)) = (&running.first_key, document.as_object_mut()) {
+        members.insert("api_key".to_owned(), json!(key));
+    }
+    if *json {
+        print_json(&document)?;
+    } else {
+        print(format!("The control plane is ready: {}\n", running.api_url).as_bytes())?;
+        if let Some(key) = &running.first_key {
+            print(format!("API key of the owner, shown once: {key}\n").as_bytes())?;
+        }
+    }
+    services::wait_for_end(&signals)?;
+    running.stop();
+    runtime.block_on(running.stopped());
+    Ok(0)
+}
+
+/// Runs directives until a signal ends it.
+pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
+    let DaemonAction::Run { data_dir, max_concurrent, label, json } = &args.action;
+    let ground = Ground::prepare()?;
+    let territory = services::territory(data_dir)?;
+    let Some(identity) = territory.identity().map_err(|error| services::of_territory(&error))? else {
+        let message = format!("{} has not joined a fleet", data_dir.display());
+        return Err(Failure::refused("identity", message, "Use nexus territory join first."));
+    };
+    let runtime = services::runtime()?;
+    let client = enroll::client(territory.path(), &identity)?;
+    let mut settings = Settings::here(env!("CARGO_PKG_VERSION"));
+    settings.max_concurrent = max_concurrent.unwrap_or(settings.max_concurrent);
+    settings.labels = labels(label)?;
+    let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
+    if *json {
+        print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
+    } else {
+        print(format!("The territory {} takes work of {}.\n", identity.territory_id, identity.server).as_bytes())?;
+    }
+    services::wait_for_end(&signals)?;
+    tell("The daemon ends: what runs has 30 seconds.");
+    daemon.stop();
+    Ok(0)
+}
+
+fn labels(written: &[String]) -> Result<Labels, Failure> {
+    let mut labels = Labels::default();
+    for label in written {
+        let Some((name, value)) = label.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(Failure::usage("label", format!("{label:?} is not a label"), "write NAME=VALUE"));
+        };
+        labels.0.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(labels)
+}

@@ -1,0 +1,58 @@
+//! The recovery that the daemon needs from the command line, and its words for the operator.
+
+use crate::notices::tell;
+use crate::run::recover;
+use nexus_driver::Handle;
+use nexus_driver_namespace::Namespace;
+use nexus_layer::Workspace;
+use nexus_model::RunId;
+use nexus_runner::recover::steps::Recovery;
+use nexus_runner::state::directory::StateDir;
+use nexusd::Upkeep;
+use std::path::Path;
+use std::time::Duration;
+
+/// Recovers runs of a territory.
+pub struct TerritoryUpkeep {
+    /// Finds and ends what bears our label.
+    pub driver: Namespace,
+}
+
+impl Recovery for TerritoryUpkeep {
+    fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
+        recover::finish_others(places, own, path, directory)
+    }
+
+    fn finds(&self, run: RunId, handle: &Handle) -> bool {
+        let shown = self.driver.end(&[(run, Some(handle))], Duration::ZERO);
+        shown.is_ok_and(|shown| !shown.is_empty())
+    }
+
+    fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
+        match recover::park(places, run)? {
+            recover::Parked::Done => Ok(()),
+            recover::Parked::NoRoom { why } => Err(why),
+        }
+    }
+}
+
+impl Upkeep for TerritoryUpkeep {
+    fn recover(&self, places: &StateDir) -> Result<Vec<String>, String> {
+        let mut left = Vec::new();
+        // All commits that were decided: the directories of a territory belong to it alone.
+        for one in recover::interrupted(places, &self.driver).map_err(|failure| failure.text())? {
+            if let Err(error) = recover::finish(places, &one, &mut recover::say_aside) {
+                left.push(error.to_string());
+            }
+        }
+        Ok(left)
+    }
+
+    fn raise_limits(&self) {
+        crate::net::raise_descriptors();
+    }
+
+    fn tell(&self, line: &str) {
+        tell(line);
+    }
+}

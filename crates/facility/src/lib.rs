@@ -1,0 +1,35 @@
+//! The workspaces of a territory, in one directory that belongs to its daemon.
+//!
+//! ```text
+//!  facilities/
+//!    NAME/
+//!      facility.json   kind, repository, time, version of this form
+//!      lock            {directive, fence} of the last holder; flock(2) while it lives
+//!      tree/           the workspace: hostile content, which only layers change
+//!    .gone-NAME-…      is being removed
+//! ```
+//! Everything is opened under the descriptor of that directory, and no link is followed. A name is checked before it becomes
+//! a path ([`FacilityName`]).
+//!
+//! * [`name`]: names that are safe as file names. Pure.
+//! * [`kind`]: kinds of facilities and the repositories that one may be cloned from. Pure.
+//! * [`store`]: creates, lists and removes facilities.
+//! * [`lock`]: gives one directive the facility, and refuses a claim that is over.
+//! * [`diff`]: shows what a directive changed, within a bound.
+
+#![forbid(unsafe_code)]
+
+mod beneath;
+pub mod diff;
+pub mod kind;
+pub mod lock;
+pub mod metadata;
+pub mod name;
+mod removal;
+pub mod store;
+
+pub use kind::{Kind, KindError, RepoUrl};
+pub use lock::{Claim, Lock, LockError};
+pub use metadata::Metadata;
+pub use name::{FacilityName, NameError};
+pub use store::{Facilities, Facility, StoreError};

@@ -1,0 +1,152 @@
+//! The lock of a facility: one directive at a time, and no claim that is over.
+//!
+//! ```text
+//!  acquire(directive, fence) ─┬─ flock is held          ─▶ Busy: by whom
+//!                             ├─ same directive, fence ≤ the noted one ─▶ Stale: that claim ran or was replaced
+//!                             └─ free                   ─▶ note {directive, fence}, synced ─▶ Lock ─drop─▶ free
+//!  the holder dies ─▶ the kernel frees the lock; the note stays and tells the next one whose work was cut off
+//! ```
+//! The control plane's lock only schedules. This one decides, because it is on the machine where the work is. The note outlives a
+//! crash, so that a claim that began once never begins again on this territory.
+
+use crate::beneath;
+use nexus_model::ids::DirectiveId;
+use rustix::fd::AsFd;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Name of the file.
+pub(crate) const FILE: &str = "lock";
+/// Longest note, in bytes.
+const MAX_NOTE: u64 = 4096;
+
+/// The claim that holds a facility, or held it last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Directive of the claim.
+    pub directive: DirectiveId,
+    /// Number of the claim; each later claim of the directive has a larger one.
+    pub fence: u64,
+}
+
+/// The facility was not given to the claim.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another directive works in it.
+    #[error("the facility is in use{}", holder.map(|claim| format!(" by the directive {}", claim.directive)).unwrap_or_default())]
+    Busy {
+        /// The claim that holds it; `None` while it is being noted.
+        holder: Option<Claim>,
+    },
+    /// The same or a later claim of the directive began here.
+    #[error("the directive {} began here with the fence {}, and this claim has {fence}: it is over", noted.directive, noted.fence)]
+    Stale {
+        /// The claim that began.
+        noted: Claim,
+        /// Fence of the claim that is refused.
+        fence: u64,
+    },
+    /// The file cannot be read or written.
+    #[error("the lock of the facility cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl LockError {
+    /// Returns the stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "facility_busy",
+            Self::Stale { .. } => "stale_fence",
+            Self::Io(_) => "facility",
+        }
+    }
+}
+
+/// Holds a facility for one claim until it is dropped, or its process dies.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    /// The claim that was noted before, and whether its holder let go of the facility in order.
+    pub before: Option<Noted>,
+}
+
+/// The note in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// Names the claim.
+    #[serde(flatten)]
+    pub claim: Claim,
+    /// Reports that its holder let go in order, and did not die.
+    #[serde(default)]
+    pub released: bool,
+}
+
+impl Lock {
+    /// Takes the lock in the directory of a facility for a claim.
+    pub(crate) fn acquire(facility: impl AsFd, claim: Claim) -> Result<Self, LockError> {
+        let file = beneath::file(facility, FILE, true)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let holder = noted(&file).ok().flatten().map(|noted| noted.claim);
+                return Err(LockError::Busy { holder });
+            }
+            Err(error) => return Err(LockError::Io(error.into())),
+        }
+        let before = noted(&file)?;
+        if let Some(noted) = before.map(|noted| noted.claim)
+            && noted.directive == claim.directive
+            && claim.fence <= noted.fence
+        {
+            return Err(LockError::Stale { noted, fence: claim.fence });
+        }
+        note(&file, Noted { claim, released: false })?;
+        Ok(Self { file, before })
+    }
+
+    /// Takes the lock of a facility that is to be removed: no claim is noted.
+    pub(crate) fn for_removal(facility: impl AsFd) -> Result<Self, LockError> {
+        let file = beneath::file(facility, FILE, true)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { before: noted(&file).ok().flatten(), file }),
+            Err(Errno::WOULDBLOCK) => {
+                Err(LockError::Busy { holder: noted(&file).ok().flatten().map(|noted| noted.claim) })
+            }
+            Err(error) => Err(LockError::Io(error.into())),
+        }
+    }
+
+    /// Lets the facility go in order: the next holder need not look for work that was cut off.
+    pub fn release(self) -> io::Result<()> {
+        match noted(&self.file)? {
+            Some(noted) => note(&self.file, Noted { released: true, ..noted }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn noted(file: &File) -> io::Result<Option<Noted>> {
+    let mut bytes = vec![0; MAX_NOTE as usize];
+    let count = file.read_at(&mut bytes, 0)?;
+    let text = bytes.get(..count).unwrap_or_default();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(text).map(Some).map_err(io::Error::from)
+}
+
+/// Writes the note and brings it to the disk. A note is padded to one length, so that no end of a longer one is left behind it.
+fn note(file: &File, noted: Noted) -> io::Result<()> {
+    let mut text = serde_json::to_string(&noted)?;
+    while text.len() < 160 {
+        text.push(' ');
+    }
+    text.push('\n');
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.sync_all()
+}

@@ -1,0 +1,240 @@
+//! Creates, lists and removes the facilities of a territory.
+
+use crate::beneath;
+use crate::kind::Kind;
+use crate::lock::{Claim, Lock, LockError};
+use crate::metadata::{MAX_BYTES, Metadata, MetadataError, VERSION};
+use crate::name::FacilityName;
+use crate::removal;
+use nexus_model::RunId;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat};
+use rustix::io::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const RECORD: &str = "facility.json";
+const TREE: &str = "tree";
+/// Begins the name of a facility that is being removed.
+const GONE: &str = ".gone-";
+/// Begins the name of a facility that is being made.
+const MADE: &str = ".made-";
+
+/// The directory with all facilities of a territory.
+#[derive(Debug)]
+pub struct Facilities {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+/// One facility, opened.
+#[derive(Debug)]
+pub struct Facility {
+    /// The name of the facility.
+    pub name: FacilityName,
+    /// The record of the facility.
+    pub metadata: Metadata,
+    directory: OwnedFd,
+    tree: PathBuf,
+}
+
+/// The facilities cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no facility of this name.
+    #[error("there is no facility {name}")]
+    Missing {
+        /// The name of the facility.
+        name: FacilityName,
+    },
+    /// The name is taken.
+    #[error("there is a facility {name} already")]
+    Exists {
+        /// The name of the facility.
+        name: FacilityName,
+    },
+    /// Another user can write to the directory, or owns it.
+    #[error("{} is not a directory that only its owner can write", path.display())]
+    OpenToOthers {
+        /// The path of the directory.
+        path: PathBuf,
+    },
+    /// The record of a facility cannot be used. Nothing was changed.
+    #[error("the record of the facility {name} cannot be used: {source}")]
+    Record {
+        /// The name of the facility.
+        name: FacilityName,
+        /// The fault of the record.
+        source: MetadataError,
+    },
+    /// A directive works in it.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A call failed.
+    #[error("the facilities in {} cannot be used: {source}", path.display())]
+    Io {
+        /// The path of the directory.
+        path: PathBuf,
+        /// The answer of the system.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// Returns the stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "not_found",
+            Self::Exists { .. } => "exists",
+            Self::OpenToOthers { .. } | Self::Record { .. } | Self::Io { .. } => "facility",
+            Self::Lock(error) => error.code(),
+        }
+    }
+}
+
+impl Facilities {
+    /// Opens the directory, and makes it, closed to others, where it is missing. What a removal left that was cut off goes.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source: io::Error| StoreError::Io { path: path.to_owned(), source };
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let stat = rustix::fs::fstat(&directory).map_err(|error| failed(error.into()))?;
+        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+            return Err(StoreError::OpenToOthers { path: path.to_owned() });
+        }
+        let path = std::fs::canonicalize(path).map_err(failed)?;
+        Ok(Self { path, directory })
+    }
+
+    /// Creates a facility. It has its name once it is whole.
+    pub fn create(&self, name: &FacilityName, kind: Kind, now_ms: u64) -> Result<Facility, StoreError> {
+        let metadata = Metadata { version: VERSION, kind, created_ms: now_ms };
+        // A name of its own: two threads may make the same facility.
+        let hidden = format!("{MADE}{name}-{}", RunId::new());
+        let made = || -> io::Result<()> {
+            mkdirat(&self.directory, hidden.as_str(), Mode::RWXU)?;
+            let directory = beneath::directory(&self.directory, &hidden)?;
+            mkdirat(&directory, TREE, Mode::RWXU)?;
+            let text = serde_json::to_vec(&metadata)?;
+            beneath::write_whole(&directory, RECORD, &text)
+        };
+        let named = made().and_then(|()| {
+            let flags = rustix::fs::RenameFlags::NOREPLACE;
+            Ok(rustix::fs::renameat_with(&self.directory, hidden.as_str(), &self.directory, name.as_str(), flags)?)
+        });
+        if let Err(error) = named {
+            // Nothing of it is a facility yet; what cannot be removed now goes at a later sweep.
+            self.remove_hidden(&hidden).ok();
+            return Err(if error.kind() == io::ErrorKind::AlreadyExists {
+                StoreError::Exists { name: name.clone() }
+            } else {
+                self.failed(error)
+            });
+        }
+        rustix::fs::fsync(&self.directory).map_err(|error| self.failed(error.into()))?;
+        self.get(name)
+    }
+
+    /// Opens a facility.
+    pub fn get(&self, name: &FacilityName) -> Result<Facility, StoreError> {
+        let directory = match beneath::directory(&self.directory, name.as_str()) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing { name: name.clone() });
+            }
+            Err(error) => return Err(self.failed(error)),
+        };
+        let record = beneath::file(&directory, RECORD, false).and_then(|file| beneath::read(&file, MAX_BYTES));
+        let record = record.map_err(|error| self.failed(error))?;
+        let metadata = Metadata::read(&record).map_err(|source| StoreError::Record { name: name.clone(), source })?;
+        // A link or a file in its place is an error here, before any path is given away.
+        beneath::directory(&directory, TREE).map_err(|error| self.failed(error))?;
+        let tree = self.path.join(name.as_str()).join(TREE);
+        Ok(Facility { name: name.clone(), metadata, directory, tree })
+    }
+
+    /// Opens a facility, and creates it where it is missing.
+    pub fn ensure(&self, name: &FacilityName, kind: Kind, now_ms: u64) -> Result<Facility, StoreError> {
+        match self.get(name) {
+            Err(StoreError::Missing { .. }) => match self.create(name, kind, now_ms) {
+                // Another thread was faster.
+                Err(StoreError::Exists { .. }) => self.get(name),
+                other => other,
+            },
+            other => other,
+        }
+    }
+
+    /// Lists the names of all facilities, in order.
+    pub fn names(&self) -> Result<Vec<FacilityName>, StoreError> {
+        let names = beneath::names(&self.directory).map_err(|error| self.failed(error))?;
+        let mut names: Vec<FacilityName> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes a facility with everything in it, unless a directive works in it.
+    pub fn remove(&self, name: &FacilityName) -> Result<(), StoreError> {
+        let directory = match beneath::directory(&self.directory, name.as_str()) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Missing { name: name.clone() });
+            }
+            Err(error) => return Err(self.failed(error)),
+        };
+        let _held = Lock::for_removal(&directory)?;
+        let hidden = format!("{GONE}{name}-{}", RunId::new());
+        let renamed = rustix::fs::renameat(&self.directory, name.as_str(), &self.directory, hidden.as_str());
+        renamed.map_err(|error| self.failed(error.into()))?;
+        self.remove_hidden(&hidden).map_err(|error| self.failed(error))
+    }
+
+    /// Removes what is left of facilities whose making or removal was cut off. Call it while no other process works here.
+    pub fn sweep(&self) -> Result<(), StoreError> {
+        for name in beneath::names(&self.directory).map_err(|error| self.failed(error))? {
+            if name.starts_with(GONE) || name.starts_with(MADE) {
+                self.remove_hidden(&name).map_err(|error| self.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_hidden(&self, hidden: &str) -> io::Result<()> {
+        let directory = beneath::directory(&self.directory, hidden)?;
+        removal::empty(directory.as_fd())?;
+        Ok(rustix::fs::unlinkat(&self.directory, hidden, AtFlags::REMOVEDIR)?)
+    }
+
+    fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::Io { path: self.path.clone(), source }
+    }
+}
+
+impl Facility {
+    /// Returns the path of its workspace. Its parents belong to the territory alone; its content is hostile.
+    #[must_use]
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// Gives the facility to a claim.
+    pub fn lock(&self, claim: Claim) -> Result<Lock, LockError> {
+        Lock::acquire(&self.directory, claim)
+    }
+
+    /// Reports whether its workspace holds nothing.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        let tree = beneath::directory(&self.directory, TREE)?;
+        for entry in rustix::fs::Dir::read_from(&tree)? {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

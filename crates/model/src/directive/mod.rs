@@ -1,0 +1,28 @@
+//! The life of a directive as one pure function, which the control plane and the daemon share.
+//!
+//! ```text
+//!  create ─▶ awaiting_approval ─approve─▶ queued ─claim─▶ leased ─started─▶ running ─finished─▶ succeeded | failed
+//!    │            └ reject, expire ─▶ rejected  ▲            │                 │                  | canceled | timed_out
+//!    └─ policy forbids ─▶ rejected              │            │                 │
+//!                                               ├─ returned ─┘                 │
+//!                                               │  (never started)             │
+//!                                               └─ lease lost, on_lease_loss = requeue, not settling, starts left ─┤
+//!                                                  failed(lease_lost) ◀─ lease lost otherwise ─────────────────────┤
+//!                                                  timed_out ◀─ overrun (the server's own deadline) ───────────────┤
+//!                                                  canceled ◀─ cancel that the daemon never confirmed ─────────────┘
+//!  cancel: awaiting_approval, queued, and leased at a daemon that confirms ─▶ canceled; otherwise a mark that the next
+//!  heartbeat reads.
+//! ```
+//! A terminal state never changes. Each claim takes a fence above every earlier one, and an event that names another fence
+//! than the present one is refused. `finished` on a leased directive passes through `running`.
+
+mod fence;
+mod state;
+mod step;
+
+pub use fence::Fence;
+pub use state::{Directive, EndReason, FinishStatus, Initial, OnLeaseLoss, State, UnknownState};
+pub use step::{Event, MAX_STARTS, Refusal, Step, step};
+
+#[cfg(test)]
+mod tests;

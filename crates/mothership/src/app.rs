@@ -1,0 +1,74 @@
+//! State that all requests of a server share.
+
+use crate::config::Config;
+use crate::decide::Windows;
+use crate::identity::{Authority, TokenKey};
+use crate::lobby::Lobby;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::store::types::Lane;
+use nexus_model::ids::{DirectiveId, TerritoryId};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{broadcast, watch};
+
+/// Shared state. It holds nothing that another replica needs.
+pub struct App {
+    /// Settings.
+    pub config: Config,
+    /// Store.
+    pub store: Store,
+    /// Key of directive tokens.
+    pub tokens: TokenKey,
+    /// Key of cursors.
+    pub cursors: Vec<u8>,
+    /// Authority of territories.
+    pub authority: Authority,
+    /// Waiting polls.
+    pub lobby: Lobby,
+    /// Directives that have changed, as a hint for event streams.
+    pub changes: broadcast::Sender<DirectiveId>,
+    /// Empty polls of each territory.
+    pub empty_polls: Mutex<Windows<TerritoryId>>,
+    /// Heartbeats of each directive.
+    pub beats: Mutex<Windows<DirectiveId>>,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Becomes true when the server stops.
+    pub stopping: watch::Receiver<bool>,
+    /// Every listener is on loopback.
+    pub loopback: bool,
+}
+
+/// Shared state behind a pointer.
+pub type Shared = Arc<App>;
+
+impl App {
+    /// Time of the store.
+    pub fn now(&self) -> i64 {
+        self.config.clock.wall()
+    }
+
+    /// Returns whether the server stops.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Tells event streams that a directive has changed.
+    pub fn changed(&self, id: DirectiveId) {
+        // Without a stream there is no receiver, which is not a fault.
+        drop(self.changes.send(id));
+    }
+
+    /// Wakes polls for ready directives.
+    pub fn wake<'a>(&self, lanes: impl IntoIterator<Item = &'a Lane>) {
+        for lane in lanes {
+            self.lobby.wake(lane);
+        }
+    }
+}
+
+/// Waits until the server stops.
+pub async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone already.
+    drop(stopping.wait_for(|stopping| *stopping).await);
+}

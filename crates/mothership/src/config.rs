@@ -1,0 +1,125 @@
+//! Settings of a server.
+
+use crate::store::types::LeaseTimes;
+use rustix::time::{ClockId, clock_gettime};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Proof of identity that daemons bring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerritoryAuth {
+    /// The client certificate of the TLS connection.
+    Mtls,
+    /// The fingerprint of the client certificate, which one of these proxies writes into a header.
+    Proxy {
+        /// Addresses of the proxies.
+        trusted: Vec<IpAddr>,
+    },
+    /// The id of the territory in a header, for development: refused unless the server listens on loopback alone.
+    Header,
+}
+
+/// Clocks of a server, in milliseconds.
+#[derive(Clone)]
+pub struct Clock {
+    wall: Arc<dyn Fn() -> i64 + Send + Sync>,
+    boot: Arc<dyn Fn() -> i64 + Send + Sync>,
+}
+
+impl Clock {
+    /// Returns the clocks of this machine.
+    #[must_use]
+    pub fn system() -> Self {
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64);
+        let boot = || {
+            let time = clock_gettime(ClockId::Boottime);
+            time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+        };
+        Self { wall: Arc::new(wall), boot: Arc::new(boot) }
+    }
+
+    /// Returns clocks that tests move.
+    #[must_use]
+    pub fn new(wall: Arc<dyn Fn() -> i64 + Send + Sync>, boot: Arc<dyn Fn() -> i64 + Send + Sync>) -> Self {
+        Self { wall, boot }
+    }
+
+    /// Time since 1970 in UTC, by which the store dates everything.
+    #[must_use]
+    pub fn wall(&self) -> i64 {
+        (self.wall)()
+    }
+
+    /// Time since the machine started, suspension included.
+    #[must_use]
+    pub fn boot(&self) -> i64 {
+        (self.boot)()
+    }
+}
+
+/// Settings of a server. Nothing is read from the environment.
+#[derive(Clone)]
+pub struct Config {
+    /// Directory of the database.
+    pub data_dir: PathBuf,
+    /// Proof of identity that daemons bring.
+    pub territory_auth: TerritoryAuth,
+    /// The operator accepts [`TerritoryAuth::Header`] on an address that others can reach.
+    pub insecure_dev_auth: bool,
+    /// Times of leases.
+    pub times: LeaseTimes,
+    /// Interval of polls that the server proposes, in seconds.
+    pub poll_interval_seconds: u32,
+    /// Interval of heartbeats that the server proposes, in seconds.
+    pub heartbeat_interval_seconds: u32,
+    /// Life of a directive token, in milliseconds. It is at least the life of a lease.
+    pub token_ms: i64,
+    /// Enrolments that one address may try in an hour.
+    pub enroll_per_hour: u32,
+    /// Empty polls of a territory in a minute.
+    pub empty_polls_per_minute: u32,
+    /// Heartbeats of a directive in a minute.
+    pub heartbeats_per_minute: u32,
+    /// Interval of the task that takes back what has passed.
+    pub reap_every: Duration,
+    /// Time that open requests have when the server stops.
+    pub drain: Duration,
+    /// Version of the program, for daemons and `--version`.
+    pub version: String,
+    /// Address under which users reach the server, when it is not the address of the listener.
+    pub public_url: Option<String>,
+    /// Clocks.
+    pub clock: Clock,
+}
+
+impl Config {
+    /// Returns the usual settings for a directory.
+    #[must_use]
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            territory_auth: TerritoryAuth::Mtls,
+            insecure_dev_auth: false,
+            times: LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 },
+            poll_interval_seconds: 2,
+            heartbeat_interval_seconds: 5,
+            token_ms: 600_000,
+            enroll_per_hour: 10,
+            empty_polls_per_minute: 60,
+            heartbeats_per_minute: 30,
+            reap_every: Duration::from_secs(1),
+            drain: Duration::from_secs(20),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            public_url: None,
+            clock: Clock::system(),
+        }
+    }
+
+    /// Life of a lease in whole seconds.
+    #[must_use]
+    pub fn lease_seconds(&self) -> u32 {
+        (self.times.ttl_ms / 1000).clamp(1, i64::from(u32::MAX)) as u32
+    }
+}

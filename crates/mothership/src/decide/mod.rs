@@ -1,0 +1,11 @@
+//! Decisions without I/O: matching, validation, rates, time.
+
+mod drift;
+mod matching;
+mod rate;
+mod request;
+
+pub use drift::{Drift, Reading, drift};
+pub use matching::{TerritoryFacts, fits, healthy_profiles, queued_because, room};
+pub use rate::Windows;
+pub use request::build;

@@ -1,0 +1,124 @@
+//! Rights: each route says which it needs, and this module alone checks them.
+
+use super::answer::Problem;
+use super::request::{Caller, Peer};
+use crate::app::App;
+use crate::config::TerritoryAuth;
+use crate::identity::{TokenClaims, sha256};
+use crate::store::types::{Account, SecretHash, Territory};
+use axum::http::HeaderMap;
+use data_encoding::HEXLOWER_PERMISSIVE;
+use nexus_api::conduits::{FINGERPRINT_HEADER, TERRITORY_HEADER};
+use nexus_api::routes::{Access, Route};
+
+/// Returns the caller when it has the rights of the route.
+pub async fn check(
+    app: &App,
+    route: &Route,
+    headers: &HeaderMap,
+    peer: &Peer,
+    directive: Option<&str>,
+) -> Result<Caller, Problem> {
+    match route.access {
+        // The body of an enrolment carries its proof.
+        Access::Public | Access::EnrollmentToken => Ok(Caller::Anyone),
+        Access::Territory => Ok(Caller::Daemon(territory(app, headers, peer).await?)),
+        Access::Directive => {
+            let territory = territory(app, headers, peer).await?;
+            // An end may be reported late: the daemon was down, and its token ran out meanwhile.
+            let late = route.id == "finished";
+            let claims = directive_token(app, headers, territory, directive, late)?;
+            Ok(Caller::Holder(territory, claims))
+        }
+        Access::Roles(roles) => {
+            let account = check_key(app, headers).await?;
+            if roles.contains(&account.role) {
+                Ok(Caller::User(account))
+            } else {
+                Err(Problem::forbidden("The role of the API key does not allow this call."))
+            }
+        }
+    }
+}
+
+/// Returns the account of the request's API key.
+pub async fn check_key(app: &App, headers: &HeaderMap) -> Result<Account, Problem> {
+    let key = bearer(headers).ok_or_else(|| Problem::unauthorized("The call needs an API key."))?;
+    let account = app.store.key_by_hash(sha256(key.as_bytes())).await?;
+    account.ok_or_else(|| Problem::unauthorized("The API key is not known."))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get("authorization")?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= 4096).then_some(token)
+}
+
+async fn territory(app: &App, headers: &HeaderMap, peer: &Peer) -> Result<Territory, Problem> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let missing = || Problem::unauthorized("The call needs the identity of a territory.");
+    let found = match &app.config.territory_auth {
+        TerritoryAuth::Mtls => {
+            let key = peer.key.ok_or_else(missing)?;
+            app.store.territory_by_key(key).await?
+        }
+        TerritoryAuth::Proxy { trusted } => {
+            // Every other client could write the header too.
+            if !trusted.contains(&peer.address.ip().to_canonical()) {
+                return Err(missing());
+            }
+            let fingerprint = text(FINGERPRINT_HEADER).and_then(fingerprint).ok_or_else(missing)?;
+            app.store.territory_by_fingerprint(fingerprint).await?
+        }
+        TerritoryAuth::Header => {
+            let id = text(TERRITORY_HEADER).and_then(|id| id.parse().ok()).ok_or_else(missing)?;
+            app.store.territory_by_id(id).await?
+        }
+    };
+    found.ok_or_else(|| Problem::unauthorized("The territory is not known, or was revoked."))
+}
+
+/// Reads a SHA-256 fingerprint in hexadecimal, with colons or without, with an algorithm in front or without.
+fn fingerprint(text: &str) -> Option<SecretHash> {
+    let text = text.trim();
+    let digits = text.strip_prefix("sha256:").or_else(|| text.strip_prefix("SHA256:")).unwrap_or(text).replace(':', "");
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
+}
+
+fn directive_token(
+    app: &App,
+    headers: &HeaderMap,
+    territory: Territory,
+    directive: Option<&str>,
+    late: bool,
+) -> Result<TokenClaims, Problem> {
+    let token = bearer(headers).ok_or_else(|| Problem::unauthorized("The call needs a directive token."))?;
+    let claims = app.tokens.verify(token).map_err(|_| Problem::unauthorized("The directive token is not valid."))?;
+    if directive.is_none_or(|id| id != claims.sub.to_string()) {
+        return Err(Problem::forbidden("The directive token is for another directive."));
+    }
+    if claims.territory != territory.id {
+        return Err(Problem::forbidden("The directive token is for another territory."));
+    }
+    if !late && app.now() >= claims.exp.saturating_mul(1000) {
+        return Err(Problem::unauthorized("The directive token has expired."));
+    }
+    Ok(claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_read_in_the_forms_of_proxies() {
+        let plain = "ab".repeat(32);
+        let colons = vec!["AB"; 32].join(":");
+        assert_eq!(fingerprint(&plain), Some([0xab; 32]));
+        assert_eq!(fingerprint(&colons), Some([0xab; 32]));
+        assert_eq!(fingerprint(&format!("sha256:{plain}")), Some([0xab; 32]));
+        for text in ["", "ab", &plain[1..], &plain.replace('a', "g")] {
+            assert_eq!(fingerprint(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Enrolment, renewal, and the authority's certificate.
+
+use crate::app::App;
+use crate::config::TerritoryAuth;
+use crate::http::answer::{Answer, Problem, created, ok};
+use crate::http::request::Context;
+use crate::identity::{Authority, AuthorityError, CheckedRequest, sha256};
+use crate::store::types::{Enrolment, NewTerritory, Territory};
+use axum::http::StatusCode;
+use nexus_api::conduits::{
+    CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollRequest, TerritoryConfig,
+};
+use std::net::IpAddr;
+
+impl From<AuthorityError> for Problem {
+    fn from(error: AuthorityError) -> Self {
+        match error {
+            AuthorityError::Request(_) => {
+                Self::invalid("invalid_csr", "The certificate request cannot be used.").detail(error.to_string())
+            }
+            AuthorityError::Own(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "The authority could not sign.")
+            }
+        }
+    }
+}
+
+/// Enrols a machine. A bad certificate request is refused before the token is spent.
+pub async fn enroll(context: &Context) -> Result<Answer, Problem> {
+    let app = &context.app;
+    let request: EnrollRequest = context.json()?;
+    let checked = request.csr_pem.as_deref().map(Authority::check).transpose()?;
+    let capacity = request.metadata.and_then(|metadata| metadata.capacity).unwrap_or_default();
+    let new = NewTerritory {
+        token: sha256(request.enroll_token.as_bytes()),
+        csr_key: checked.as_ref().map(|checked| checked.key),
+        source: source(context),
+        max_tries: app.config.enroll_per_hour,
+        kind: request.kind,
+        name: request.name,
+        display_name: request.display_name,
+        platform: request.platform,
+        labels: request.labels.unwrap_or_default(),
+        capacity,
+    };
+    let (territory, kind) = match app.store.enroll(new, app.now()).await? {
+        Enrolment::Enrolled { territory, kind } => (territory, kind),
+        Enrolment::BadToken => {
+            return Err(Problem::invalid(
+                "invalid_enroll_token",
+                "The enrolment token is not valid: it is unknown, expired or used.",
+            )
+            .hint("Ask an operator for a new enrolment token."));
+        }
+        Enrolment::TooMany { retry_after } => {
+            return Err(Problem::too_many("Too many enrolments came from this address.", retry_after));
+        }
+    };
+    let certificate = match &checked {
+        Some(checked) => Some(sign(app, checked, territory).await?),
+        None => None,
+    };
+    Ok(created(&EnrollAnswer {
+        territory_id: territory.id,
+        kind,
+        ca_bundle_pem: certificate.as_ref().map(|_| app.authority.bundle().to_owned()),
+        mtls_client_cert_pem: certificate,
+        config: TerritoryConfig {
+            poll_interval_seconds: app.config.poll_interval_seconds,
+            heartbeat_interval_seconds: app.config.heartbeat_interval_seconds,
+            lease_ttl_seconds: app.config.lease_seconds(),
+        },
+    }))
+}
+
+/// Renews the certificate of a territory. The old one holds until it expires or the territory is revoked.
+pub async fn renew(context: &Context) -> Result<Answer, Problem> {
+    let territory = context.territory()?;
+    let request: CertificateRequest = context.json()?;
+    let checked = Authority::check(&request.csr_pem)?;
+    let pem = sign(&context.app, &checked, territory).await?;
+    Ok(ok(&CertificateAnswer { mtls_client_cert_pem: pem, ca_bundle_pem: context.app.authority.bundle().to_owned() }))
+}
+
+/// Returns the certificate of the authority.
+pub fn ca(context: &Context) -> Result<Answer, Problem> {
+    Ok(ok(&CaAnswer { ca_bundle_pem: context.app.authority.bundle().to_owned() }))
+}
+
+async fn sign(app: &App, checked: &CheckedRequest, territory: Territory) -> Result<String, Problem> {
+    let signed = app.authority.sign(checked, territory.id, app.now())?;
+    app.store.add_certificate(territory, signed.fingerprint, checked.key).await?;
+    Ok(signed.pem)
+}
+
+/// Returns the source of a try: the address, and for IPv6 its network. Only a proxy that the operator named may say that it
+/// speaks for another address.
+fn source(context: &Context) -> String {
+    let peer = context.peer.address.ip().to_canonical();
+    let address = match &context.app.config.territory_auth {
+        TerritoryAuth::Proxy { trusted } if trusted.contains(&peer) => context
+            .header("x-forwarded-for")
+            .and_then(|list| list.rsplit(',').next())
+            .and_then(|last| last.trim().parse::<IpAddr>().ok())
+            .map_or(peer, |address| address.to_canonical()),
+        _ => peer,
+    };
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+    }
+}

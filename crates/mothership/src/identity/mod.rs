@@ -1,0 +1,9 @@
+//! Secrets and certificates: random values, hashes, directive tokens, the authority of territories.
+
+mod authority;
+mod secret;
+mod token;
+
+pub use authority::{Authority, AuthorityError, CheckedRequest, certificate_key};
+pub use secret::{Secret, random, sha256};
+pub use token::{TokenClaims, TokenKey};

@@ -1,0 +1,28 @@
+//! The control plane of a fleet: a library without process-wide state, which the program starts by [`serve`].
+//!
+//! ```text
+//!  listen ─▶ http (routes, rights, handlers) ─▶ decide (pure) ─▶ store (SQLite; one writer) ◀─ tasks (reaper)
+//!                       identity (secrets, tokens, certificates)        lobby (polls that wait)
+//! ```
+//! A daemon takes directives by Conduits v1, and users give them by Mothership v1; both stand in `nexus_api`. The state of a
+//! directive changes by `nexus_model::directive::step` alone.
+
+#![forbid(unsafe_code)]
+
+mod app;
+mod config;
+mod decide;
+mod http;
+mod identity;
+mod listen;
+mod lobby;
+mod metrics;
+mod serve;
+mod store;
+mod tasks;
+
+pub use config::{Clock, Config, TerritoryAuth};
+pub use listen::{Listener, TlsError, tls_config};
+pub use serve::{Running, ServeError, serve};
+pub use store::StoreError;
+pub use store::types::LeaseTimes;

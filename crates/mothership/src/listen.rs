@@ -1,0 +1,163 @@
+//! Connections: TCP, TLS with a client certificate that is asked for and not required, HTTP.
+
+use crate::app::{Shared, stopped};
+use crate::http::Peer;
+use crate::identity::certificate_key;
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+/// Time for the TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// Time for the head of a request. Connections without a request are kept longer than daemons pause.
+const HEAD_TIME: Duration = Duration::from_secs(150);
+/// Largest number of connections of a listener.
+const MAX_CONNECTIONS: usize = 10_000;
+
+/// An address that the server listens on.
+pub struct Listener {
+    /// Socket.
+    pub tcp: TcpListener,
+    /// TLS settings; absent means plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// Reason why the certificates of a listener cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A text is not PEM, or holds nothing of the expected kind.
+    #[error("{field} cannot be read: {why}")]
+    Pem {
+        /// Certificates or key that cannot be read.
+        field: &'static str,
+        /// Cause.
+        why: String,
+    },
+    /// The library refused the certificates.
+    #[error("the certificates cannot be used: {0}")]
+    Refused(String),
+}
+
+/// Returns TLS settings of a listener. Clients may show a certificate of `client_ca`; those that show none can enrol and can
+/// bring an API key. Sessions are not resumed: each connection proves its identity.
+pub fn tls_config(
+    certificate_pem: &str,
+    key_pem: &str,
+    client_ca_pem: &str,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("the CA bundle", client_ca_pem)? {
+        roots.add(certificate).map_err(|error| refused(&error))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| refused(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+        .map_err(|error| TlsError::Pem { field: "the server key", why: error.to_string() })?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates("the server certificate", certificate_pem)?, key)
+        .map_err(|error| refused(&error))?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let fault = |why: String| TlsError::Pem { field, why };
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| fault(error.to_string()))?;
+    if found.is_empty() { Err(fault("it holds no certificate".to_owned())) } else { Ok(found) }
+}
+
+/// Accepts connections until the server stops, and then waits for those that are open.
+pub async fn accept(listener: Listener, router: Router, app: Shared) {
+    let mut stopping = app.stopping.clone();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut open = JoinSet::new();
+    loop {
+        let connection = tokio::select! {
+            connection = listener.tcp.accept() => connection,
+            Some(_) = open.join_next() => continue,
+            () = stopped(&mut stopping) => break,
+        };
+        let Ok((stream, address)) = connection else {
+            // Descriptors are used up: those of connections that end become free.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
+        let (tls, router, app) = (listener.tls.clone(), router.clone(), app.clone());
+        open.spawn(async move {
+            // The handshake runs in the connection's own task: a slow client delays no other.
+            speak(stream, address, tls, router, app).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let all = async { while open.join_next().await.is_some() {} };
+    if tokio::time::timeout(app.config.drain, all).await.is_err() {
+        open.shutdown().await;
+    }
+}
+
+async fn speak(stream: TcpStream, address: SocketAddr, tls: Option<Arc<ServerConfig>>, router: Router, app: Shared) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let Some(config) = tls else {
+        return http(stream, Peer { address, key: None }, router, app).await;
+    };
+    let handshake = tokio::time::timeout(HANDSHAKE_TIME, TlsAcceptor::from(config).accept(stream)).await;
+    let Ok(Ok(stream)) = handshake else { return };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let key = certificate.and_then(|certificate| certificate_key(certificate));
+    http(stream, Peer { address, key }, router, app).await;
+}
+
+async fn http<S>(stream: S, peer: Peer, router: Router, app: Shared)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        let router = TowerToHyperService::new(router.clone());
+        async move { hyper::service::Service::call(&router, request.map(Body::new)).await }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let mut stopping = app.stopping.clone();
+    tokio::select! {
+        // A broken connection concerns its client alone.
+        ended = connection.as_mut() => return drop(ended),
+        () = stopped(&mut stopping) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    drop(connection.await);
+}

@@ -1,0 +1,157 @@
+//! Starts and stops a server.
+
+use crate::app::{App, Shared};
+use crate::config::{Config, TerritoryAuth};
+use crate::decide::Windows;
+use crate::http::router;
+use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
+use crate::listen::{Listener, accept};
+use crate::lobby::Lobby;
+use crate::metrics::Metrics;
+use crate::store::{Store, StoreError};
+use crate::tasks;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+/// Reason why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// There is no address to listen on.
+    #[error("the server has no address to listen on")]
+    NoListener,
+    /// The address of a listener cannot be read.
+    #[error("the address of a listener cannot be read: {0}")]
+    Address(std::io::Error),
+    /// The development header would be open to others.
+    #[error("the development header cannot identify territories on {address}, which other machines can reach")]
+    HeaderNotLocal {
+        /// Address of the listener.
+        address: SocketAddr,
+    },
+    /// Client certificates need TLS.
+    #[error("territory_auth mtls needs a listener with TLS; {address} has none")]
+    MtlsWithoutTls {
+        /// Address of the listener.
+        address: SocketAddr,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The authority of territories cannot be used.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+impl ServeError {
+    /// The stable code of the error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoListener => "no_listener",
+            Self::Address(_) => "listener_address",
+            Self::HeaderNotLocal { .. } => "header_not_local",
+            Self::MtlsWithoutTls { .. } => "mtls_without_tls",
+            Self::Store(error) => error.code(),
+            Self::Authority(_) => "authority_failed",
+        }
+    }
+}
+
+/// A server that runs.
+pub struct Running {
+    /// Address under which users reach the API.
+    pub api_url: String,
+    /// Key of the first account's owner. It is there only when the store was made, and is stored nowhere.
+    pub first_key: Option<String>,
+    /// Addresses of the listeners.
+    pub addresses: Vec<SocketAddr>,
+    /// Certificate of the authority that signs territories.
+    pub ca_bundle_pem: String,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Asks the server to stop: polls are answered, streams end, open requests have the time of the settings.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the server has stopped.
+    pub async fn stopped(self) {
+        for task in self.tasks {
+            // A task that failed has nothing more to do.
+            drop(task.await);
+        }
+    }
+}
+
+/// Starts a server on listeners that the caller made. It stops when `shutdown` ends, or by [`Running::stop`].
+pub async fn serve(
+    config: Config,
+    listeners: Vec<Listener>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<Running, ServeError> {
+    let addresses = check(&config, &listeners)?;
+    let now = config.clock.wall();
+    let (store, secrets) = Store::open_sqlite(&config.data_dir, now)?;
+    let first = Secret::make("nxk_")?;
+    let is_first = store.first_account(first.hash, now).await?;
+    let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
+    let (stop, stopping) = watch::channel(false);
+    let api_url = config.public_url.clone().unwrap_or_else(|| url_of(&listeners, &addresses));
+    let app: Shared = Arc::new(App {
+        tokens: TokenKey::new(&secrets.token_key),
+        cursors: secrets.token_key,
+        lobby: Lobby::default(),
+        changes: broadcast::channel(1024).0,
+        empty_polls: Mutex::new(Windows::new(config.empty_polls_per_minute)),
+        beats: Mutex::new(Windows::new(config.heartbeats_per_minute)),
+        metrics: Metrics::default(),
+        loopback: addresses.iter().all(|address| address.ip().is_loopback()),
+        stopping,
+        authority,
+        store,
+        config,
+    });
+    let ca_bundle_pem = app.authority.bundle().to_owned();
+    let router = router(&app);
+    let mut running = vec![tokio::spawn(tasks::reaper(app.clone()))];
+    for listener in listeners {
+        running.push(tokio::spawn(accept(listener, router.clone(), app.clone())));
+    }
+    let asked = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown => { asked.send_replace(true); }
+            () = asked.closed() => {}
+        }
+    });
+    let first_key = is_first.then_some(first.text);
+    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tasks: running })
+}
+
+fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, ServeError> {
+    let mut addresses = Vec::new();
+    for listener in listeners {
+        let address = listener.tcp.local_addr().map_err(ServeError::Address)?;
+        match config.territory_auth {
+            TerritoryAuth::Header if !address.ip().is_loopback() && !config.insecure_dev_auth => {
+                return Err(ServeError::HeaderNotLocal { address });
+            }
+            TerritoryAuth::Mtls if listener.tls.is_none() && !address.ip().is_loopback() => {
+                return Err(ServeError::MtlsWithoutTls { address });
+            }
+            _ => addresses.push(address),
+        }
+    }
+    if addresses.is_empty() { Err(ServeError::NoListener) } else { Ok(addresses) }
+}
+
+fn url_of(listeners: &[Listener], addresses: &[SocketAddr]) -> String {
+    let scheme = if listeners.first().is_some_and(|listener| listener.tls.is_some()) { "https" } else { "http" };
+    addresses.first().map(|address| format!("{scheme}://{address}")).unwrap_or_default()
+}

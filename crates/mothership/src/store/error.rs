@@ -1,0 +1,77 @@
+//! Errors of the store.
+
+/// Reason why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The object does not exist, or belongs to another account.
+    #[error("the object does not exist")]
+    NotFound,
+    /// The disk or the database is full.
+    #[error("the store is full")]
+    Full,
+    /// The store has been closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The database was made by a newer program.
+    #[error("the database has version {found}, and this program reads up to version {known}")]
+    Newer {
+        /// Version that a reader needs.
+        found: i64,
+        /// Version that this program knows.
+        known: i64,
+    },
+    /// The database holds something that this program did not write.
+    #[error("the database holds a value that cannot be read: {what}")]
+    Corrupt {
+        /// Value that cannot be read.
+        what: String,
+    },
+    /// The directory of the database cannot be used.
+    #[error("the directory {path} cannot be used: {why}")]
+    Directory {
+        /// Path of the directory.
+        path: String,
+        /// Cause.
+        why: String,
+    },
+    /// Randomness or a certificate could not be made.
+    #[error("a secret of the store could not be made: {why}")]
+    Secret {
+        /// Cause.
+        why: String,
+    },
+    /// The database refused a statement.
+    #[error("the database failed: {0}")]
+    Database(rusqlite::Error),
+}
+
+impl StoreError {
+    /// The stable code of the error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Full => "store_full",
+            Self::Closed => "store_closed",
+            Self::Newer { .. } => "store_newer",
+            Self::Corrupt { .. } => "store_corrupt",
+            Self::Directory { .. } => "store_directory",
+            Self::Secret { .. } => "store_secret",
+            Self::Database(_) => "store_failed",
+        }
+    }
+
+    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::Full,
+            _ if matches!(error, rusqlite::Error::QueryReturnedNoRows) => Self::NotFound,
+            _ => Self::Database(error),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The operations of the store, for every database.
+
+use super::error::StoreError;
+use super::sqlite::{self, Secrets, Sqlite};
+use super::types::{
+    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes, NewChunk,
+    NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported, SecretHash, Snapshot,
+    StartedState, StoredChunk, Territory,
+};
+use nexus_api::Labels;
+use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
+use nexus_api::mothership::{ApiKey, Directive, Facility, Role, Territory as TerritoryView};
+use nexus_model::directive::{Fence, Refusal, State};
+use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
+use nexus_model::spec::FacilityRef;
+use std::path::Path;
+
+/// A database of one kind. Clones share it.
+#[derive(Clone)]
+pub enum Store {
+    /// SQLite in a directory.
+    Sqlite(Sqlite),
+}
+
+impl Store {
+    /// Opens the SQLite database of a directory and returns its secrets too.
+    pub fn open_sqlite(directory: &Path, now: i64) -> Result<(Self, Secrets), StoreError> {
+        let opened = Sqlite::open(directory, now)?;
+        Ok((Self::Sqlite(opened.store), opened.secrets))
+    }
+
+    /// Makes the first account with its owner's key, when there is none. Returns whether it did.
+    pub async fn first_account(&self, hash: SecretHash, now: i64) -> Result<bool, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::first_account(tx, &hash, now)).await
+    }
+
+    /// Returns the account of an API key.
+    pub async fn key_by_hash(&self, hash: SecretHash) -> Result<Option<Account>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::key_by_hash(tx, &hash)).await
+    }
+
+    /// Stores the hash of a new key and returns the id of the key.
+    pub async fn create_api_key(
+        &self,
+        account: Account,
+        hash: SecretHash,
+        role: Role,
+        name: Option<String>,
+        now: i64,
+    ) -> Result<String, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::create_api_key(tx, account, &hash, role, name.as_deref(), now)).await
+    }
+
+    /// Returns the keys of the account.
+    pub async fn api_keys(&self, account: Account) -> Result<Vec<ApiKey>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::api_keys(tx, account)).await
+    }
+
+    /// Deletes a key of the account; `false` when the key is the caller's own.
+    pub async fn delete_api_key(&self, account: Account, id: [u8; 16]) -> Result<bool, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::delete_api_key(tx, account, &id)).await
+    }
+
+    /// Stores the hash of an enrolment token.
+    pub async fn create_enroll_token(
+        &self,
+        account: Account,
+        hash: SecretHash,
+        kind: Option<TerritoryKind>,
+        labels: Labels,
+        expires_at: i64,
+    ) -> Result<(), StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::create_enroll_token(tx, account, &hash, kind, &labels, expires_at)).await
+    }
+
+    /// Spends an enrolment token and stores the territory. The token is the proof of the caller.
+    pub async fn enroll(&self, new: NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::enroll(tx, &new, now)).await
+    }
+
+    /// Stores a certificate that was signed for the territory.
+    pub async fn add_certificate(
+        &self,
+        territory: Territory,
+        fingerprint: SecretHash,
+        spki: SecretHash,
+    ) -> Result<(), StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::add_certificate(tx, territory, &fingerprint, &spki)).await
+    }
+
+    /// Returns the territory of a certificate that is not revoked.
+    pub async fn territory_by_fingerprint(&self, fingerprint: SecretHash) -> Result<Option<Territory>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::territory_by_certificate(tx, Some(&fingerprint), None)).await
+    }
+
+    /// Returns the territory of a public key that is not revoked.
+    pub async fn territory_by_key(&self, spki: SecretHash) -> Result<Option<Territory>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::territory_by_certificate(tx, None, Some(&spki))).await
+    }
+
+    /// Returns the territory with this id, for the development header.
+    pub async fn territory_by_id(&self, id: TerritoryId) -> Result<Option<Territory>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::territory_account(tx, id)).await
+    }
+
+    /// Stores a heartbeat and returns the decision about each directive that it names.
+    pub async fn presence(
+        &self,
+        territory: Territory,
+        beat: Presence,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Vec<(DirectiveId, Fence, u32, Verdict)>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::presence(tx, territory, &beat, times, now)).await
+    }
+
+    /// Returns the territories of the account; with an id that one alone.
+    pub async fn territories(
+        &self,
+        account: Account,
+        only: Option<TerritoryId>,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Vec<TerritoryView>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::territories(tx, account, only, times, now)).await
+    }
+
+    /// Lets a territory of the account take no directives any more.
+    pub async fn drain(&self, account: Account, id: TerritoryId, now: i64) -> Result<(), StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::set_state(tx, account, id, 2, now)).await
+    }
+
+    /// Takes every right from a territory of the account.
+    pub async fn revoke(&self, account: Account, id: TerritoryId, now: i64) -> Result<(), StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::set_state(tx, account, id, 3, now)).await
+    }
+
+    /// Stores a facility.
+    pub async fn create_facility(
+        &self,
+        account: Account,
+        new: NewFacility,
+        now: i64,
+    ) -> Result<FacilityId, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::create_facility(tx, account, &new, now)).await
+    }
+
+    /// Returns a facility of the account.
+    pub async fn facility(&self, account: Account, id: FacilityId) -> Result<Facility, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::facility(tx, account, id)).await
+    }
+
+    /// Returns a facility of the account as a specification names it.
+    pub async fn facility_ref(&self, account: Account, id: FacilityId) -> Result<FacilityRef, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::facility_row(tx, account, id)).await
+    }
+
+    /// Returns facilities of the account, the latest first.
+    pub async fn facilities(&self, account: Account, page: Page) -> Result<Vec<Facility>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::facilities(tx, account, page)).await
+    }
+
+    /// Stores a directive.
+    pub async fn create_directive(
+        &self,
+        account: Account,
+        new: NewDirective,
+        now: i64,
+    ) -> Result<Creation, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::create(tx, account, &new, now)).await
+    }
+
+    /// Returns a directive of the account.
+    pub async fn directive(
+        &self,
+        account: Account,
+        id: DirectiveId,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Directive, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::directive(tx, account, id, times, now)).await
+    }
+
+    /// Returns directives of the account, or of one of its facilities, the latest first.
+    pub async fn directives(
+        &self,
+        account: Account,
+        facility: Option<FacilityId>,
+        page: Page,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Vec<Directive>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::directives(tx, account, facility, page, times, now)).await
+    }
+
+    /// Returns the present version of a directive for events.
+    pub async fn snapshot(&self, account: Account, id: DirectiveId, now: i64) -> Result<Snapshot, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::snapshot(tx, account, id, now)).await
+    }
+
+    /// Returns output of a directive.
+    pub async fn chunks(
+        &self,
+        account: Account,
+        id: DirectiveId,
+        query: ChunkQuery,
+    ) -> Result<Vec<StoredChunk>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::chunks(tx, account, id, query)).await
+    }
+
+    /// Returns the diff of a directive.
+    pub async fn diff(&self, account: Account, id: DirectiveId, attempt: Option<u32>) -> Result<Vec<u8>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::diff(tx, account, id, attempt)).await
+    }
+
+    /// Returns the receipt of a directive, as text.
+    pub async fn receipt(&self, account: Account, id: DirectiveId, attempt: Option<u32>) -> Result<String, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.read(move |tx| sqlite::receipt(tx, account, id, attempt)).await
+    }
+
+    /// Ends a directive that waits, and marks one that runs.
+    pub async fn cancel(
+        &self,
+        account: Account,
+        id: DirectiveId,
+        now: i64,
+    ) -> Result<Result<(State, bool, Option<Lane>), Refusal>, StoreError> {
+        let Self::Sqlite(db) = self;
+        let epoch = db.epoch;
+        db.write(move |tx| sqlite::cancel(tx, account, id, epoch, now)).await
+    }
+
+    /// Claims what fits the territory.
+    pub async fn claim(
+        &self,
+        territory: Territory,
+        offer: Offer,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Claims, StoreError> {
+        let Self::Sqlite(db) = self;
+        let epoch = db.epoch;
+        db.write(move |tx| sqlite::claim(tx, territory, &offer, times, epoch, now)).await
+    }
+
+    /// Takes back claims of the territory whose answer reached no daemon.
+    pub async fn return_claims(
+        &self,
+        territory: Territory,
+        claims: Vec<(DirectiveId, Fence)>,
+        now: i64,
+    ) -> Result<Vec<Lane>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::return_claims(tx, territory, &claims, now)).await
+    }
+
+    /// Stores the start of a directive.
+    pub async fn started(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        versions: String,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Reported<StartedState>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::started(tx, territory, holding, &versions, times, now)).await
+    }
+
+    /// Renews the lease of a directive.
+    pub async fn beat(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        progress: Option<Progress>,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<Reported<Beat>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::directive_beat(tx, territory, holding, progress.as_ref(), times, now)).await
+    }
+
+    /// Stores a chunk of output once.
+    pub async fn put_chunk(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        chunk: NewChunk,
+        now: i64,
+    ) -> Result<Reported<ChunkState>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::put_chunk(tx, territory, holding, &chunk, now)).await
+    }
+
+    /// Stores a batch of events once; `true` for a duplicate.
+    pub async fn put_events(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        seq: i64,
+        events: String,
+    ) -> Result<Reported<bool>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::put_events(tx, territory, holding, seq, &events)).await
+    }
+
+    /// Stores the end of a directive.
+    pub async fn finished(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        end: NewEnd,
+        now: i64,
+    ) -> Result<Reported<EndState>, StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::finished(tx, territory, holding, end, now)).await
+    }
+
+    /// Ends or queues again what no daemon reports any more. The server itself is the caller.
+    pub async fn reap(&self, now: i64) -> Result<Reaped, StoreError> {
+        let Self::Sqlite(db) = self;
+        let epoch = db.epoch;
+        db.write(move |tx| sqlite::reap(tx, epoch, now)).await
+    }
+
+    /// Moves all leases by a jump of the clock. The server itself is the caller.
+    pub async fn shift_leases(&self, by: i64) -> Result<(), StoreError> {
+        let Self::Sqlite(db) = self;
+        db.write(move |tx| sqlite::shift_leases(tx, by)).await
+    }
+}

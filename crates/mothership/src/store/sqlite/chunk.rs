@@ -1,0 +1,223 @@
+//! Output of directives.
+
+use super::apply::over;
+use super::values::{json, optional, text};
+use super::work::{self, place};
+use crate::identity::sha256;
+use crate::store::error::StoreError;
+use crate::store::types::{
+    Account, ChunkQuery, ChunkState, Counters, Holding, NewChunk, Reported, StoredChunk, Territory,
+};
+use nexus_model::directive::{Fence, Refusal, State};
+use nexus_model::ids::DirectiveId;
+use rusqlite::{Connection, params};
+
+/// Attempt, counters and bound of the directive that a chunk belongs to.
+struct Target {
+    attempt: u32,
+    counters: [Counters; 2],
+    log_limit: i64,
+    live: bool,
+}
+
+/// Chunks are taken while the directive runs, and afterwards for the attempt that ended it.
+fn target(
+    connection: &Connection,
+    territory: Territory,
+    holding: Holding,
+) -> Result<Result<Target, Refusal>, StoreError> {
+    if let Some(work) = work::load(connection, &holding.directive)? {
+        if work.account != territory.account {
+            return Err(StoreError::NotFound);
+        }
+        if work.fence != holding.fence {
+            return Ok(Err(Refusal::StaleFence { given: holding.fence, present: work.fence }));
+        }
+        if work.holder != Some(*territory.id.as_bytes()) || work.state() != State::Running {
+            return Ok(Err(Refusal::WrongState { state: work.state() }));
+        }
+        let (counters, log_limit) = (work.counters, work.log_limit);
+        return Ok(Ok(Target { attempt: work.attempt, counters, log_limit, live: true }));
+    }
+    let over = over(connection, &holding.directive)?
+        .filter(|over| over.account == territory.account)
+        .ok_or(StoreError::NotFound)?;
+    if over.fence != holding.fence.0 {
+        return Ok(Err(Refusal::StaleFence { given: holding.fence, present: Fence(over.fence) }));
+    }
+    if over.payload_hash.is_none() {
+        // No daemon reported this end: late output would belong to a run that the server gave up.
+        return Ok(Err(Refusal::Over { state: over.state }));
+    }
+    let (out, err): (Option<String>, Option<String>) = connection
+        .prepare_cached("SELECT out, err FROM directive WHERE id = ?1")?
+        .query_row(params![holding.directive.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let read = |text: Option<String>| text.map_or_else(|| Ok(Counters::default()), |text| json(&text));
+    Ok(Ok(Target { attempt: over.attempt, counters: [read(out)?, read(err)?], log_limit: i64::MAX, live: false }))
+}
+
+/// Stores a chunk once. The same number with other bytes is refused.
+pub fn put_chunk(
+    connection: &Connection,
+    territory: Territory,
+    holding: Holding,
+    chunk: &NewChunk,
+    now: i64,
+) -> Result<Reported<ChunkState>, StoreError> {
+    let target = match target(connection, territory, holding)? {
+        Ok(target) => target,
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    let id = holding.directive.as_bytes();
+    let hash = sha256(&chunk.bytes);
+    let stream = chunk.stream.name();
+    let known: Option<Vec<u8>> = optional(
+        connection
+            .prepare_cached(
+                "SELECT hash FROM log_chunk WHERE directive_id = ?1 AND attempt = ?2 AND stream = ?3 AND seq = ?4",
+            )?
+            .query_row(params![id, target.attempt, stream, chunk.seq], |row| row.get(0)),
+    )?;
+    if let Some(known) = known {
+        let same = known == hash;
+        return Ok(if same { Reported::Done(ChunkState { stored: true, duplicate: true }) } else { Reported::Differs });
+    }
+    let stored: i64 = target.counters.iter().map(|counters| counters.bytes).sum();
+    if stored + chunk.bytes.len() as i64 > target.log_limit {
+        let mut counters = target.counters;
+        counters[place(chunk.stream)].truncated = true;
+        write_counters(connection, holding.directive, &counters, target.live)?;
+        return Ok(Reported::Done(ChunkState { stored: false, duplicate: false }));
+    }
+    connection.prepare_cached("INSERT INTO log_chunk VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
+        id,
+        target.attempt,
+        stream,
+        chunk.seq,
+        hash,
+        chunk.truncated,
+        now,
+        chunk.bytes
+    ])?;
+    let mut counters = target.counters;
+    let here = &mut counters[place(chunk.stream)];
+    here.count += 1;
+    here.top = here.top.max(chunk.seq);
+    here.bytes += chunk.bytes.len() as i64;
+    here.truncated |= chunk.truncated;
+    if chunk.seq == here.next {
+        here.next = contiguous(connection, holding.directive, target.attempt, stream, chunk.seq)?;
+    }
+    write_counters(connection, holding.directive, &counters, target.live)?;
+    Ok(Reported::Done(ChunkState { stored: true, duplicate: false }))
+}
+
+/// Returns the first number after `from` that is missing.
+fn contiguous(
+    connection: &Connection,
+    id: DirectiveId,
+    attempt: u32,
+    stream: &str,
+    from: i64,
+) -> Result<i64, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq FROM log_chunk WHERE directive_id = ?1 AND attempt = ?2 AND stream = ?3 AND seq > ?4 ORDER BY seq",
+    )?;
+    let mut rows = statement.query(params![id.as_bytes(), attempt, stream, from])?;
+    let mut next = from + 1;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(0)? != next {
+            break;
+        }
+        next += 1;
+    }
+    Ok(next)
+}
+
+fn write_counters(
+    connection: &Connection,
+    id: DirectiveId,
+    counters: &[Counters; 2],
+    live: bool,
+) -> Result<(), StoreError> {
+    let statement = if live {
+        "UPDATE work SET out = ?2, err = ?3, version = version + 1 WHERE directive_id = ?1"
+    } else {
+        "UPDATE directive SET out = ?2, err = ?3, version = version + 1 WHERE id = ?1"
+    };
+    connection.prepare_cached(statement)?.execute(params![id.as_bytes(), text(&counters[0])?, text(&counters[1])?])?;
+    Ok(())
+}
+
+/// Stores a batch of events once.
+pub fn put_events(
+    connection: &Connection,
+    territory: Territory,
+    holding: Holding,
+    seq: i64,
+    events: &str,
+) -> Result<Reported<bool>, StoreError> {
+    let target = match target(connection, territory, holding)? {
+        Ok(target) => target,
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    let id = holding.directive.as_bytes();
+    let known: Option<String> = optional(
+        connection
+            .prepare_cached("SELECT events FROM directive_event WHERE directive_id = ?1 AND attempt = ?2 AND seq = ?3")?
+            .query_row(params![id, target.attempt, seq], |row| row.get(0)),
+    )?;
+    match known {
+        Some(known) if known == events => Ok(Reported::Done(true)),
+        Some(_) => Ok(Reported::Differs),
+        None => {
+            connection.prepare_cached("INSERT INTO directive_event VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+                id,
+                target.attempt,
+                seq,
+                events
+            ])?;
+            Ok(Reported::Done(false))
+        }
+    }
+}
+
+/// Returns chunks of the account's directive after a number.
+pub fn chunks(
+    connection: &Connection,
+    account: Account,
+    id: DirectiveId,
+    query: ChunkQuery,
+) -> Result<Vec<StoredChunk>, StoreError> {
+    let latest: Option<u32> = optional(
+        connection
+            .prepare_cached(
+                "SELECT coalesce(w.attempt, d.attempt) FROM directive d LEFT JOIN work w ON w.directive_id = d.id
+                   WHERE d.id = ?1 AND d.account_id = ?2",
+            )?
+            .query_row(params![id.as_bytes(), account.id.as_bytes()], |row| row.get(0)),
+    )?;
+    let latest = latest.ok_or(StoreError::NotFound)?;
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, bytes, truncated, created_at FROM log_chunk
+           WHERE directive_id = ?1 AND attempt = ?2 AND stream = ?3 AND seq > ?4 ORDER BY seq LIMIT ?5",
+    )?;
+    let mut rows = statement.query(params![
+        id.as_bytes(),
+        query.attempt.unwrap_or(latest),
+        query.stream.name(),
+        query.after,
+        query.limit
+    ])?;
+    let (mut found, mut size) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let chunk =
+            StoredChunk { seq: row.get(0)?, bytes: row.get(1)?, truncated: row.get(2)?, created_at: row.get(3)? };
+        size += chunk.bytes.len();
+        if size > query.max_bytes && !found.is_empty() {
+            break;
+        }
+        found.push(chunk);
+    }
+    Ok(found)
+}

@@ -1,0 +1,163 @@
+//! Claims of directives.
+
+use super::apply::{EndFacts, apply};
+use super::territory::facts;
+use super::values::{ANY, Id, json, optional, text};
+use super::work::{self, LEASED};
+use crate::decide::fits;
+use crate::store::error::StoreError;
+use crate::store::types::{Claim, Claims, ClassRequirements, Counters, Lane, LeaseTimes, Offer, Territory};
+use nexus_model::directive::{Event, Fence};
+use nexus_model::ids::DirectiveId;
+use rusqlite::{Connection, params};
+
+/// Claims what fits the territory, up to its room.
+pub fn claim(
+    connection: &Connection,
+    territory: Territory,
+    offer: &Offer,
+    times: LeaseTimes,
+    epoch: u64,
+    now: i64,
+) -> Result<Claims, StoreError> {
+    let facts = facts(connection, territory, Some(offer), times, now)?;
+    let mut claims = Vec::new();
+    let confirms = confirms(connection, territory)?;
+    if let Some(poll) = &offer.poll_id {
+        claims = repeated(connection, territory, poll)?;
+    }
+    if claims.is_empty() && facts.active {
+        let classes = classes(connection, territory, |class| fits(class, &facts))?;
+        let room = facts.capacity.saturating_sub(facts.open).min(offer.max);
+        for _ in 0..room {
+            let Some(head) = head(connection, territory, &classes)? else { break };
+            claims.push(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
+        }
+    }
+    Ok(Claims { claims, facts })
+}
+
+/// A daemon that names its version of the protocol knows the rules for claims that it did not start.
+fn confirms(connection: &Connection, territory: Territory) -> Result<bool, StoreError> {
+    Ok(optional(
+        connection
+            .prepare_cached("SELECT protocol_version IS NOT NULL FROM presence WHERE territory_id = ?1")?
+            .query_row(params![territory.id.as_bytes()], |row| row.get(0)),
+    )?
+    .unwrap_or(false))
+}
+
+/// The answer to this poll was lost: the daemon gets the claims that it has not started.
+fn repeated(connection: &Connection, territory: Territory, poll: &str) -> Result<Vec<Claim>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT w.directive_id, w.fence, w.attempt, d.spec FROM work w JOIN directive d ON d.id = w.directive_id
+           WHERE w.holder = ?1 AND w.phase = 2 AND w.poll_id = ?2",
+    )?;
+    let rows = statement.query_map(params![territory.id.as_bytes(), poll], |row| {
+        Ok((row.get::<_, Id>(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get::<_, String>(3)?))
+    })?;
+    let mut claims = Vec::new();
+    for row in rows {
+        let (id, fence, attempt, spec) = row?;
+        claims.push(Claim { id: DirectiveId::from_bytes(id), spec: json(&spec)?, fence: Fence(fence as u64), attempt });
+    }
+    Ok(claims)
+}
+
+fn classes(
+    connection: &Connection,
+    territory: Territory,
+    fits: impl Fn(&ClassRequirements) -> bool,
+) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT id, requirements FROM class WHERE account_id = ?1")?;
+    let rows = statement
+        .query_map(params![territory.account.as_bytes()], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    let mut found = Vec::new();
+    for row in rows {
+        let (id, requirements) = row?;
+        if fits(&json(&requirements)?) {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the ready directive with the lowest rank among the lanes that fit. Each lane costs one look into an index.
+fn head(connection: &Connection, territory: Territory, classes: &[i64]) -> Result<Option<Id>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT rank, directive_id FROM work WHERE account_id = ?1 AND class_id = ?2 AND pin = ?3 AND phase = 1
+           ORDER BY rank, directive_id LIMIT 1",
+    )?;
+    let mut best: Option<(i64, Id)> = None;
+    for class in classes {
+        for pin in [territory.id.as_bytes(), &ANY] {
+            let row = statement
+                .query_row(params![territory.account.as_bytes(), class, pin], |row| Ok((row.get(0)?, row.get(1)?)));
+            if let Some(found) = optional(row)? {
+                best = Some(best.map_or(found, |known| known.min(found)));
+            }
+        }
+    }
+    Ok(best.map(|(_, id)| id))
+}
+
+#[allow(clippy::too_many_arguments, reason = "one claim with everything that it writes")]
+fn take(
+    connection: &Connection,
+    territory: Territory,
+    id: &Id,
+    offer: &Offer,
+    confirms: bool,
+    times: LeaseTimes,
+    epoch: u64,
+    now: i64,
+) -> Result<Claim, StoreError> {
+    let id = DirectiveId::from_bytes(*id);
+    let work = work::load(connection, &id)?.ok_or(StoreError::NotFound)?;
+    let fence = work.fence.next(epoch).ok_or_else(|| StoreError::corrupt("the fences are used up"))?;
+    apply(connection, &work, &Event::Claim { fence }, now, EndFacts::default())?
+        .map_err(|refusal| StoreError::corrupt(refusal.to_string()))?;
+    let attempt = work.attempt + 1;
+    let empty = text(&Counters::default())?;
+    connection
+        .prepare_cached(
+            "UPDATE work SET phase = ?2, holder = ?3, poll_id = ?4, attempt = ?5, fence = ?6, confirms = ?7, visible_at = ?8,
+               lease_until = ?9, out = ?10, err = ?10 WHERE directive_id = ?1",
+        )?
+        .execute(params![
+            id.as_bytes(),
+            LEASED,
+            territory.id.as_bytes(),
+            offer.poll_id,
+            attempt,
+            fence.0 as i64,
+            confirms,
+            confirms.then_some(now + times.start_ms),
+            now + times.ttl_ms,
+            empty,
+        ])?;
+    let spec: String = connection
+        .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
+        .query_row(params![id.as_bytes()], |row| row.get(0))?;
+    Ok(Claim { id, spec: json(&spec)?, fence, attempt })
+}
+
+/// Takes back claims whose answer reached no daemon. A claim that was started meanwhile stays.
+pub fn return_claims(
+    connection: &Connection,
+    territory: Territory,
+    claims: &[(DirectiveId, Fence)],
+    now: i64,
+) -> Result<Vec<Lane>, StoreError> {
+    let mut lanes = Vec::new();
+    for (id, fence) in claims {
+        let Some(work) = work::load(connection, id)? else { continue };
+        if work.holder != Some(*territory.id.as_bytes()) {
+            continue;
+        }
+        if let Ok(effect) = apply(connection, &work, &Event::Returned { fence: *fence }, now, EndFacts::default())? {
+            lanes.extend(effect.lane);
+        }
+    }
+    Ok(lanes)
+}

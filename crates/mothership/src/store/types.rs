@@ -1,0 +1,415 @@
+//! Values that go into the store and come out of it.
+
+use nexus_api::Labels;
+use nexus_api::conduits::{Capacity, Progress, Stream, TerritoryKind, Verdict};
+use nexus_api::mothership::Role;
+use nexus_model::directive::{Fence, FinishStatus, Refusal, State};
+use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
+use nexus_model::spec::DirectiveSpec;
+use serde::{Deserialize, Serialize};
+
+/// A caller with an API key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    /// Account that every object must belong to.
+    pub id: AccountId,
+    /// Id of the key.
+    pub key: [u8; 16],
+    /// Role of the key.
+    pub role: Role,
+}
+
+/// A daemon whose identity was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Territory {
+    /// Territory that the daemon runs.
+    pub id: TerritoryId,
+    /// Account of the territory.
+    pub account: AccountId,
+}
+
+/// Hash of a secret; the secret itself is not stored.
+pub type SecretHash = [u8; 32];
+
+/// Times of leases, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseTimes {
+    /// Life of a lease after a heartbeat.
+    pub ttl_ms: i64,
+    /// Time after which a claim that was not started is taken back, for daemons that know this rule.
+    pub start_ms: i64,
+    /// Time after which a territory that was not heard of counts as offline.
+    pub offline_ms: i64,
+    /// Time that the preparation of a directive may take.
+    pub prepare_ms: i64,
+}
+
+/// Demands of a directive, equal for all directives of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassRequirements {
+    /// Sandbox profile.
+    pub profile: String,
+    /// Guarantees, in order.
+    pub guarantees: Vec<String>,
+    /// Labels.
+    pub labels: Labels,
+}
+
+/// A directive to be stored.
+#[derive(Debug, Clone)]
+pub struct NewDirective {
+    /// Specification, as a daemon will get it.
+    pub spec: DirectiveSpec,
+    /// Demands on the territory.
+    pub class: ClassRequirements,
+    /// Reasons for which a person had to approve it.
+    pub approval_reasons: Vec<String>,
+    /// Group.
+    pub group: Option<String>,
+    /// Steps of priority.
+    pub priority: i32,
+    /// Longest time in the queue, in milliseconds.
+    pub queue_ms: Option<i64>,
+    /// Time limit of the command, in milliseconds.
+    pub timeout_ms: i64,
+    /// Bytes of output that are stored.
+    pub log_limit: i64,
+    /// Key, route and hash of the body, when the caller made the call repeatable.
+    pub idempotency: Option<(String, String)>,
+}
+
+/// Answer to a creation.
+#[derive(Debug, Clone)]
+pub enum Creation {
+    /// The directive was stored, now or by an earlier call with the same key.
+    Stored {
+        /// Id of the directive.
+        id: DirectiveId,
+        /// State of the directive.
+        state: State,
+        /// Time of the creation.
+        created_at: i64,
+        /// Lane that a waiting territory can be woken for.
+        lane: Option<Lane>,
+    },
+    /// The key was used with another body.
+    OtherBody,
+}
+
+/// Lane of a ready directive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane {
+    /// Account of the directive.
+    pub account: AccountId,
+    /// Demands on the territory.
+    pub class: ClassRequirements,
+    /// The only territory that may claim the directive.
+    pub pin: Option<TerritoryId>,
+}
+
+/// Offer of a territory that asks for work.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// Profiles that the poll offers.
+    pub profiles: Vec<String>,
+    /// Guarantees that the poll names.
+    pub guarantees: Option<Vec<String>>,
+    /// Number of directives that the poll asks for.
+    pub max: u32,
+    /// Name of the poll.
+    pub poll_id: Option<String>,
+}
+
+/// A directive that a territory has claimed.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Id of the directive.
+    pub id: DirectiveId,
+    /// Specification.
+    pub spec: DirectiveSpec,
+    /// Number of the claim.
+    pub fence: Fence,
+    /// Count of claims of the directive.
+    pub attempt: u32,
+}
+
+/// Result of looking for work.
+#[derive(Debug, Clone)]
+pub struct Claims {
+    /// Claimed directives.
+    pub claims: Vec<Claim>,
+    /// Facts about the territory, for waiting.
+    pub facts: crate::decide::TerritoryFacts,
+}
+
+/// Claim that a directive token names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// Directive.
+    pub directive: DirectiveId,
+    /// Number of the claim.
+    pub fence: Fence,
+}
+
+/// Result of a report that the state machine decides.
+#[derive(Debug, Clone)]
+pub enum Reported<T> {
+    /// The report was accepted.
+    Done(T),
+    /// The report was refused; nothing changed.
+    Refused(Refusal),
+    /// A report that was accepted earlier said something else.
+    Differs,
+    /// The diff is larger than the directive allows.
+    DiffTooLarge {
+        /// Largest diff of the directive.
+        max: u64,
+    },
+}
+
+/// Accepted report of a start.
+#[derive(Debug, Clone, Copy)]
+pub struct StartedState {
+    /// State of the directive.
+    pub state: State,
+    /// The start was reported before.
+    pub duplicate: bool,
+}
+
+/// Accepted heartbeat of a directive.
+#[derive(Debug, Clone, Copy)]
+pub struct Beat {
+    /// A user asked for the end.
+    pub cancel_requested: bool,
+    /// Count of claims of the directive.
+    pub attempt: u32,
+    /// Action for the daemon.
+    pub verdict: Verdict,
+}
+
+/// One log chunk.
+#[derive(Debug, Clone)]
+pub struct NewChunk {
+    /// Stream.
+    pub stream: Stream,
+    /// Number in its stream.
+    pub seq: i64,
+    /// Bytes.
+    pub bytes: Vec<u8>,
+    /// The daemon left something out.
+    pub truncated: bool,
+}
+
+/// Accepted log chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkState {
+    /// The bytes are stored.
+    pub stored: bool,
+    /// The chunk was stored before.
+    pub duplicate: bool,
+}
+
+/// Report of an end.
+#[derive(Debug, Clone)]
+pub struct NewEnd {
+    /// End as reported.
+    pub status: FinishStatus,
+    /// Reason as reported.
+    pub reason: Option<String>,
+    /// Exit code.
+    pub exit_code: Option<i64>,
+    /// Output of these streams was cut.
+    pub truncated: [bool; 2],
+    /// Hash of the report.
+    pub payload_hash: String,
+    /// Diff.
+    pub diff: Option<Vec<u8>>,
+    /// Signed receipt.
+    pub receipt: Option<serde_json::Value>,
+    /// Everything else that reads show.
+    pub result: EndResult,
+}
+
+/// Part of a report that reads show as it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct EndResult {
+    /// The diff was cut.
+    pub diff_truncated: bool,
+    /// Snapshot before the run.
+    pub snapshot_before: Option<serde_json::Value>,
+    /// Snapshot after the run.
+    pub snapshot_after: Option<serde_json::Value>,
+    /// Collected files.
+    pub artifacts_manifest: Option<serde_json::Value>,
+    /// Times of the run.
+    pub timing: Option<serde_json::Value>,
+}
+
+/// Accepted report of an end.
+#[derive(Debug, Clone)]
+pub struct EndState {
+    /// Final state.
+    pub state: State,
+    /// The end was reported before.
+    pub duplicate: bool,
+    /// Lane of the directive that now has the facility.
+    pub promoted: Option<Lane>,
+}
+
+/// Counters of one stream.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Counters {
+    /// Number of chunks.
+    pub count: i64,
+    /// Largest number of a chunk; -1 for none.
+    pub top: i64,
+    /// Bytes.
+    pub bytes: i64,
+    /// First number that is not there yet.
+    pub next: i64,
+    /// Output was left out.
+    pub truncated: bool,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { count: 0, top: -1, bytes: 0, next: 0, truncated: false }
+    }
+}
+
+impl Counters {
+    /// Returns whether a chunk is missing.
+    #[must_use]
+    pub fn has_gap(&self) -> bool {
+        self.count != self.top + 1
+    }
+}
+
+/// Heartbeat of a territory.
+#[derive(Debug, Clone)]
+pub struct Presence {
+    /// Labels, when the heartbeat has them.
+    pub labels: Option<Labels>,
+    /// Capacity, when the heartbeat has it.
+    pub capacity: Option<Capacity>,
+    /// Version of the daemon.
+    pub nexus_version: Option<String>,
+    /// Version of the protocol.
+    pub protocol_version: Option<serde_json::Value>,
+    /// Number of directives that run.
+    pub running: Option<u32>,
+    /// Directives of the heartbeat.
+    pub directives: Vec<(DirectiveId, Fence, Option<Progress>)>,
+}
+
+/// Enrolment of a machine.
+#[derive(Debug, Clone)]
+pub struct NewTerritory {
+    /// Hash of the enrolment token.
+    pub token: SecretHash,
+    /// Hash of the public key of the certificate request.
+    pub csr_key: Option<SecretHash>,
+    /// Source address, for the limit of tries.
+    pub source: String,
+    /// Enrolments that one address may try in an hour.
+    pub max_tries: u32,
+    /// Kind that the daemon names.
+    pub kind: Option<TerritoryKind>,
+    /// Name.
+    pub name: Option<String>,
+    /// Name for people.
+    pub display_name: Option<String>,
+    /// Platform.
+    pub platform: Option<serde_json::Value>,
+    /// Labels.
+    pub labels: Labels,
+    /// Capacity.
+    pub capacity: Capacity,
+}
+
+/// Result of an enrolment.
+#[derive(Debug, Clone)]
+pub enum Enrolment {
+    /// The machine is a territory now, or was one already by the same token and key.
+    Enrolled {
+        /// The territory.
+        territory: Territory,
+        /// Kind of the territory.
+        kind: TerritoryKind,
+    },
+    /// The token is unknown, expired or used.
+    BadToken,
+    /// Too many tries came from this address.
+    TooMany {
+        /// Seconds until the next try is allowed.
+        retry_after: u32,
+    },
+}
+
+/// Page of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Last id of the page before.
+    pub before: Option<[u8; 16]>,
+    /// Largest number of entries.
+    pub limit: u32,
+}
+
+/// Facts of a facility to be stored.
+#[derive(Debug, Clone)]
+pub struct NewFacility {
+    /// Kind on the wire.
+    pub kind: nexus_api::mothership::FacilityKind,
+    /// Name.
+    pub name: Option<String>,
+    /// Repository.
+    pub repo_url: Option<String>,
+    /// Territory that holds the files.
+    pub pin: Option<TerritoryId>,
+}
+
+/// Directive with the facts for events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Version within the attempt.
+    pub version: u64,
+    /// Data of an event.
+    pub event: nexus_api::mothership::DirectiveEvent,
+}
+
+/// Log chunk as stored.
+#[derive(Debug, Clone)]
+pub struct StoredChunk {
+    /// Number in its stream.
+    pub seq: i64,
+    /// Bytes.
+    pub bytes: Vec<u8>,
+    /// The daemon left something out.
+    pub truncated: bool,
+    /// Time of arrival.
+    pub created_at: i64,
+}
+
+/// Changes of one round of the reaper.
+#[derive(Debug, Clone, Default)]
+pub struct Reaped {
+    /// Directives whose state changed.
+    pub changed: Vec<DirectiveId>,
+    /// Lanes that have a ready directive now.
+    pub lanes: Vec<Lane>,
+}
+
+/// Part of a directive's output.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkQuery {
+    /// Stream.
+    pub stream: Stream,
+    /// Number of the last chunk that the reader knows.
+    pub after: i64,
+    /// Largest number of chunks.
+    pub limit: u32,
+    /// Bytes after which the answer ends.
+    pub max_bytes: usize,
+    /// Attempt; absent means the latest.
+    pub attempt: Option<u32>,
+}

@@ -1,0 +1,53 @@
+//! Tasks in the background: taking back what has passed.
+
+use crate::app::{Shared, stopped};
+use crate::decide::{Drift, Reading, drift};
+use crate::metrics::add;
+use crate::store::StoreError;
+
+/// Runs the reaper until the server stops.
+pub async fn reaper(app: Shared) {
+    let mut stopping = app.stopping.clone();
+    let mut before = reading(&app);
+    let mut quiet_until = before.boot;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(app.config.reap_every) => {}
+            () = stopped(&mut stopping) => return,
+        }
+        let now = reading(&app);
+        match drift(before, now) {
+            Drift::None => {}
+            Drift::Jumped(by) => {
+                // The leases move with the clock, so that none ends because of the jump. A failure is tried again.
+                if app.store.shift_leases(by).await.is_err() {
+                    continue;
+                }
+            }
+            // Daemons could not report either: each gets one life of a lease to come back.
+            Drift::Outage => quiet_until = now.boot + app.config.times.ttl_ms,
+        }
+        before = now;
+        if now.boot < quiet_until {
+            continue;
+        }
+        // A failed round is repeated by the next one; requests report the state of the store.
+        if reap(&app, now.wall).await.is_err() {
+            quiet_until = now.boot + app.config.times.ttl_ms;
+        }
+    }
+}
+
+fn reading(app: &Shared) -> Reading {
+    Reading { wall: app.config.clock.wall(), boot: app.config.clock.boot() }
+}
+
+async fn reap(app: &Shared, now: i64) -> Result<(), StoreError> {
+    let reaped = app.store.reap(now).await?;
+    add(&app.metrics.reaped, reaped.changed.len() as u64);
+    for id in reaped.changed {
+        app.changed(id);
+    }
+    app.wake(&reaped.lanes);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A server in this process, on a port that the kernel chooses, with a clock that the test moves.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
+use nexus_api::conduits::{EnrollRequest, FinishedRequest, TerritoryHeartbeatRequest};
+use nexus_api::mothership::{CreateDirective, CreateFacility, Directive, FacilityKind};
+use nexus_model::directive::FinishStatus;
+use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
+use nexus_mothership::{Clock, Config, Listener, Running, TerritoryAuth, serve};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+pub struct Server {
+    pub directory: TempDir,
+    pub key: String,
+    pub url: String,
+    running: Running,
+    shift: Arc<AtomicI64>,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let shift = Arc::new(AtomicI64::new(0));
+        let running = run(directory.path().join("data"), &shift).await;
+        let key = running.first_key.clone().unwrap();
+        Self { directory, key, url: running.api_url.clone(), running, shift }
+    }
+
+    pub async fn restart(self) -> Self {
+        self.running.stop();
+        self.running.stopped().await;
+        let running = run(self.directory.path().join("data"), &self.shift).await;
+        assert!(running.first_key.is_none(), "the key is shown once");
+        Self { url: running.api_url.clone(), running, ..self }
+    }
+
+    pub async fn stop(self) {
+        self.running.stop();
+        tokio::time::timeout(Duration::from_secs(10), self.running.stopped()).await.unwrap();
+    }
+
+    /// Moves both clocks, as time does: in steps that are too short to count as an outage.
+    pub async fn advance(&self, ms: i64) {
+        for _ in 0..ms / 1_000 / 9 {
+            self.shift.fetch_add(9_000, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    }
+
+    pub fn http(&self) -> Http {
+        Http::new(ClientConfig::new(&self.url)).unwrap()
+    }
+
+    pub fn owner(&self) -> MothershipClient {
+        MothershipClient::new(&self.http(), &self.key).unwrap()
+    }
+
+    pub async fn enroll(&self, name: &str) -> TerritoryId {
+        let token = self.owner().create_enrollment_token(&Default::default()).await.unwrap().token;
+        let anyone = ConduitsClient::new(&self.http(), &TerritoryIdentity::Certificate).unwrap();
+        let request = EnrollRequest { enroll_token: token, name: Some(name.to_owned()), ..EnrollRequest::default() };
+        anyone.enroll(&request).await.unwrap().territory_id
+    }
+
+    pub fn daemon(&self, id: TerritoryId) -> ConduitsClient {
+        ConduitsClient::new(&self.http(), &TerritoryIdentity::Header(id)).unwrap()
+    }
+
+    /// A territory with room for five directives, whose daemon names its version of the protocol.
+    pub async fn territory(&self, name: &str) -> ConduitsClient {
+        let daemon = self.daemon(self.enroll(name).await);
+        let beat = serde_json::json!({"protocol_version": 1, "capacity": {"max_concurrent": 5}});
+        let beat: TerritoryHeartbeatRequest = serde_json::from_value(beat).unwrap();
+        daemon.territory_heartbeat(&beat).await.unwrap();
+        daemon
+    }
+
+    pub async fn facility(&self) -> FacilityId {
+        let new = CreateFacility {
+            kind: FacilityKind::Empty,
+            name: None,
+            repo_url: None,
+            territory_id: None,
+            retention_policy: None,
+        };
+        self.owner().create_facility(&new).await.unwrap().facility_id
+    }
+
+    pub async fn until_over(&self, id: DirectiveId) -> Directive {
+        for _ in 0..200 {
+            let seen = self.owner().directive(id).await.unwrap();
+            if seen.state.is_terminal() {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the directive did not end");
+    }
+}
+
+async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
+    let clock = Clock::system();
+    let (wall, boot) = (clock.clone(), clock);
+    let (for_wall, for_boot) = (Arc::clone(shift), Arc::clone(shift));
+    let mut config = Config::new(data);
+    config.territory_auth = TerritoryAuth::Header;
+    config.enroll_per_hour = 1_000;
+    config.reap_every = Duration::from_millis(100);
+    config.times.prepare_ms = 600_000;
+    config.clock = Clock::new(
+        Arc::new(move || wall.wall() + for_wall.load(Ordering::SeqCst)),
+        Arc::new(move || boot.boot() + for_boot.load(Ordering::SeqCst)),
+    );
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap()
+}
+
+pub fn plain(command: &str) -> CreateDirective {
+    CreateDirective { command: command.to_owned(), ..CreateDirective::default() }
+}
+
+pub fn end(status: FinishStatus) -> FinishedRequest {
+    FinishedRequest {
+        status,
+        exit_code: Some(i64::from(status != FinishStatus::Succeeded)),
+        stdout_truncated: false,
+        stderr_truncated: false,
+        diff_truncated: false,
+        diff_base64: None,
+        snapshot_before: None,
+        snapshot_after: None,
+        artifacts_manifest: None,
+        finished_at: None,
+        reason: None,
+        receipt: None,
+        timing: None,
+    }
+}

@@ -1,0 +1,183 @@
+//! The threads of one territory.
+//!
+//! ```text
+//!  start: recover, reconcile ─▶ poll thread: replay ─▶ first heartbeat ─▶ poll … poll ─claim─▶ worker
+//!                            └▶ heartbeat thread: all claims, one request; verdicts to the claims and the launcher
+//!  stop:  no more polls ─▶ SIGTERM, 30 s, SIGKILL ─▶ reports ─▶ threads end; what is not acknowledged stays noted
+//! ```
+
+mod beat;
+mod context;
+mod poll;
+mod replay;
+mod worker;
+
+use crate::claims::Claims;
+use crate::lease::LeaseDriver;
+use crate::live::Table;
+use crate::run::engine::Engine;
+use crate::source::WorkSource;
+use crate::stop::Stop;
+use crate::territory::{Settings, Territory};
+use crate::trial::Health;
+use crate::upkeep::Upkeep;
+use context::Shared;
+use nexus_facility::{Facilities, StoreError};
+use nexus_policy::settings::EgressSettings;
+use nexus_runner::state::directory::{StateDir, StateDirError};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at claims that end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The parts that a composition root brings.
+pub struct Parts {
+    /// The control plane.
+    pub source: Arc<dyn WorkSource>,
+    /// Starts sandboxes, in another process.
+    pub driver: Arc<dyn LeaseDriver>,
+    /// Recovers, and tells the operator.
+    pub upkeep: Arc<dyn Upkeep>,
+    /// The data directory.
+    pub territory: Territory,
+    /// Settings of the daemon.
+    pub settings: Settings,
+    /// The operator's settings of networks.
+    pub egress: EgressSettings,
+}
+
+/// The daemon cannot start. Nothing was claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateDirError),
+    /// The facilities cannot be used.
+    #[error(transparent)]
+    Facilities(#[from] StoreError),
+    /// The work of an earlier daemon cannot be cleared up.
+    #[error("what an earlier daemon left cannot be recovered: {why}")]
+    Recovery {
+        /// The cause, for a person to read.
+        why: String,
+    },
+    /// The notes about claims cannot be used.
+    #[error("the notes about claims cannot be used: {0}")]
+    Claims(io::Error),
+    /// A thread cannot be started.
+    #[error("a thread of the daemon cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+impl DaemonError {
+    /// Returns the stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.code(),
+            Self::Facilities(error) => error.code(),
+            Self::Recovery { .. } => "recover",
+            Self::Claims(_) => "claims",
+            Self::Thread(_) => "thread",
+        }
+    }
+}
+
+/// A daemon that runs.
+pub struct Daemon {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Recovers what an earlier daemon left, and starts the threads.
+    pub fn start(parts: Parts) -> Result<Self, DaemonError> {
+        let Parts { source, driver, upkeep, territory, settings, egress } = parts;
+        upkeep.raise_limits();
+        let host = territory.host();
+        let places = StateDir::find(&host)?.ensure(&host)?;
+        let left = upkeep.recover(&places).map_err(|why| DaemonError::Recovery { why })?;
+        for line in left {
+            upkeep.tell(&line);
+        }
+        let facilities = Facilities::open(&territory.path().join("facilities"))?;
+        facilities.sweep()?;
+        let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
+        let health = Health::new(&territory.path().join("trial"));
+        let engine = Engine { driver, upkeep, host, facilities, egress, claims };
+        let shared = Arc::new(Shared {
+            source,
+            engine,
+            settings,
+            health,
+            table: Table::default(),
+            stop: Stop::default(),
+            is_draining: AtomicBool::new(false),
+            workers: Mutex::default(),
+            territory,
+        });
+        let mut threads = Vec::new();
+        for (name, body) in [("nexusd-beat", beat::run as fn(&Arc<Shared>)), ("nexusd-poll", poll::run)] {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared));
+            threads.push(thread.map_err(DaemonError::Thread)?);
+        }
+        Ok(Self { shared, threads })
+    }
+
+    /// Claims no more work. What runs goes on.
+    pub fn drain(&self) {
+        self.shared.is_draining.store(true, Ordering::SeqCst);
+        self.shared.source.stop_polls();
+    }
+
+    /// Returns the number of directives that it works on.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.shared.table.len()
+    }
+
+    /// Ends the daemon: no more work, SIGTERM to what runs, SIGKILL after 30 s, reports. What the control plane does not
+    /// acknowledge within a few seconds stays noted, and the next daemon sends it.
+    pub fn stop(self) {
+        self.drain();
+        for live in self.shared.table.all() {
+            live.control.shut_down();
+        }
+        self.shared.table.wake();
+        self.wait_for_claims();
+        self.shared.stop.set();
+        for live in self.shared.table.all() {
+            live.control.kill();
+        }
+        let workers = std::mem::take(&mut *self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in self.threads.into_iter().chain(workers) {
+            if thread.join().is_err() {
+                self.shared.tell("a thread of the daemon ended in a panic");
+            }
+        }
+    }
+
+    /// Waits until no claim is left: as long as commands have for their end, and then for reports alone.
+    fn wait_for_claims(&self) {
+        let end = Instant::now() + crate::run::attendant::SHUTDOWN_GRACE + worker::REPORT_WITHIN;
+        let mut reports = None;
+        while Instant::now() < end && !self.shared.table.wait_below(1, LOOK_EVERY) {
+            if !self.shared.table.all().iter().all(|live| live.is_reporting()) {
+                reports = None;
+            } else if reports.get_or_insert_with(Instant::now).elapsed() >= worker::REPORT_WITHIN {
+                return;
+            }
+        }
+    }
+
+    /// Returns the path of the data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> &std::path::Path {
+        self.shared.territory.path()
+    }
+}

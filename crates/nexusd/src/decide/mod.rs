@@ -1,0 +1,5 @@
+//! The decisions of the daemon, without I/O.
+
+pub mod admit;
+pub mod outcome;
+pub mod reconcile;

@@ -1,0 +1,235 @@
+//! The claims that this daemon works on.
+
+use crate::lease;
+use crate::run::control::Control;
+use nexus_api::conduits::{DirectiveBeat, Progress, SETTLING};
+use nexus_model::RunId;
+use nexus_model::directive::Fence;
+use nexus_model::ids::DirectiveId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Phase of a claim whose command has ended.
+pub const REPORTING: &str = "reporting";
+
+/// One claim, shared by its worker, its sender and the heartbeats.
+#[derive(Debug)]
+pub struct Live {
+    /// Directive of the claim.
+    pub directive: DirectiveId,
+    /// Number of the claim.
+    pub fence: Fence,
+    /// Seconds that a renewal gives.
+    pub ttl_seconds: u32,
+    /// Ends the command.
+    pub control: Control,
+    /// Number of the last chunk that was sent, over both streams; -1 before the first.
+    pub last_seq: AtomicI64,
+    /// The control plane asked for the end.
+    pub is_canceled: AtomicBool,
+    /// The claim is over for this daemon: nothing of it may be committed or reported.
+    pub is_lost: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    token: String,
+    until: Duration,
+    run: Option<RunId>,
+    phase: &'static str,
+    has_started: bool,
+}
+
+impl Live {
+    /// Makes a claim whose lease ends at `until`, by CLOCK_BOOTTIME.
+    pub fn new(
+        directive: DirectiveId,
+        fence: Fence,
+        token: String,
+        ttl_seconds: u32,
+        until: Duration,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            directive,
+            fence,
+            ttl_seconds,
+            control: Control::new()?,
+            last_seq: AtomicI64::new(-1),
+            is_canceled: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            state: Mutex::new(State { token, until, run: None, phase: "claimed", has_started: false }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the token for calls about the directive.
+    pub fn token(&self) -> String {
+        self.state().token.clone()
+    }
+
+    /// Returns the end of the lease.
+    pub fn until(&self) -> Duration {
+        self.state().until
+    }
+
+    /// Returns the rest of the lease.
+    pub fn left(&self) -> Duration {
+        self.until().saturating_sub(lease::boot_time())
+    }
+
+    /// Renews the lease by a request that left at `sent`. Returns the run whose sandbox has to know it.
+    pub fn renew(&self, sent: Duration, token: Option<String>) -> (Option<RunId>, Duration) {
+        let mut state = self.state();
+        state.until = state.until.max(lease::end(sent, self.ttl_seconds));
+        if let Some(token) = token {
+            state.token = token;
+        }
+        (state.run, state.until)
+    }
+
+    /// Names the run that is about to start. Returns the end of its lease.
+    pub fn begin(&self, run: RunId) -> Duration {
+        let mut state = self.state();
+        state.run = Some(run);
+        state.until
+    }
+
+    /// Notes that the start was acknowledged: from here on heartbeats speak of it.
+    pub fn has_started(&self) {
+        self.state().has_started = true;
+    }
+
+    /// Names what the worker does.
+    pub fn enter(&self, phase: &'static str) {
+        self.state().phase = phase;
+    }
+
+    /// Reports whether only its report is still to be acknowledged.
+    pub fn is_reporting(&self) -> bool {
+        self.state().phase == REPORTING
+    }
+
+    /// Gives the claim up: its command is killed, and nothing more is reported.
+    pub fn lose(&self) {
+        self.is_lost.store(true, Ordering::SeqCst);
+        self.control.kill();
+    }
+
+    /// Reports whether the claim is over for this daemon.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
+    }
+
+    /// Returns the heartbeat of the claim; `None` before its start.
+    fn beat(&self) -> Option<DirectiveBeat> {
+        let state = self.state();
+        state.has_started.then(|| DirectiveBeat {
+            directive_id: self.directive,
+            fence: self.fence,
+            last_output_seq: Some(self.last_seq.load(Ordering::SeqCst)).filter(|seq| *seq >= 0),
+            progress: Some(Progress { phase: Some(state.phase.to_owned()), ..Progress::default() }),
+        })
+    }
+
+    /// Returns what the heartbeat says that comes before a commit.
+    pub fn settling() -> Progress {
+        Progress { phase: Some(SETTLING.to_owned()), ..Progress::default() }
+    }
+}
+
+/// All claims of this daemon.
+#[derive(Debug, Default)]
+pub struct Table {
+    claims: Mutex<BTreeMap<DirectiveId, Arc<Live>>>,
+    changed: Condvar,
+}
+
+impl Table {
+    fn claims(&self) -> MutexGuard<'_, BTreeMap<DirectiveId, Arc<Live>>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a claim. `false` when the daemon works on an earlier claim of the directive, which has to end first.
+    pub fn insert(&self, live: &Arc<Live>) -> bool {
+        let mut claims = self.claims();
+        if claims.contains_key(&live.directive) {
+            return false;
+        }
+        claims.insert(live.directive, Arc::clone(live));
+        true
+    }
+
+    /// Removes a claim.
+    pub fn remove(&self, directive: DirectiveId) {
+        self.claims().remove(&directive);
+        self.changed.notify_all();
+    }
+
+    /// Returns a claim.
+    pub fn get(&self, directive: DirectiveId) -> Option<Arc<Live>> {
+        self.claims().get(&directive).cloned()
+    }
+
+    /// Returns all claims.
+    pub fn all(&self) -> Vec<Arc<Live>> {
+        self.claims().values().cloned().collect()
+    }
+
+    /// Returns the number of claims.
+    pub fn len(&self) -> usize {
+        self.claims().len()
+    }
+
+    /// Returns the heartbeats of all claims that were started.
+    pub fn beats(&self) -> Vec<DirectiveBeat> {
+        self.claims().values().filter_map(|live| live.beat()).collect()
+    }
+
+    /// Waits until there are fewer than `most` claims, at most for that long. Returns whether there are.
+    pub fn wait_below(&self, most: usize, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let mut claims = self.claims();
+        while claims.len() >= most {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            claims = self.changed.wait_timeout(claims, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Wakes what waits for room.
+    pub fn wake(&self) {
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_never_shortens_a_lease_and_a_second_claim_waits() {
+        let live = Arc::new(Live::new(DirectiveId::new(), Fence(1), "a".into(), 60, Duration::from_secs(100)).unwrap());
+        let run = RunId::new();
+        assert_eq!(live.begin(run), Duration::from_secs(100));
+        assert_eq!(live.renew(Duration::from_secs(10), None), (Some(run), Duration::from_secs(100)));
+        assert_eq!(live.renew(Duration::from_secs(90), Some("b".into())).1, Duration::from_secs(145));
+        assert_eq!(live.token(), "b");
+        let table = Table::default();
+        assert!(table.insert(&live) && !table.insert(&live));
+        assert!(table.beats().is_empty(), "before its start the claim has no heartbeat");
+        live.has_started();
+        assert_eq!(table.beats().len(), 1);
+        assert!(!table.wait_below(1, Duration::ZERO));
+        table.remove(live.directive);
+        assert!(table.wait_below(1, Duration::ZERO));
+    }
+}

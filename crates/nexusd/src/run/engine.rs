@@ -1,0 +1,277 @@
+//! Runs the commands of one directive, one after the other, through the engine.
+
+use crate::claims::{Claims, Note};
+use crate::decide::admit::Admitted;
+use crate::decide::outcome::End;
+use crate::lease::LeaseDriver;
+use crate::live::Live;
+use crate::run::attendant::{self, Reporter};
+use crate::run::frontend::{DirectiveFrontend, NoSignals};
+use crate::run::output::Output;
+use crate::run::request::{self, Command};
+use crate::source::WorkSource;
+use crate::upkeep::Upkeep;
+use nexus_api::conduits::Stream;
+use nexus_facility::diff::Diff;
+use nexus_facility::{Claim, Facilities, Kind, Lock, LockError};
+use nexus_model::directive::OnLeaseLoss;
+use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
+use nexus_policy::settings::EgressSettings;
+use nexus_runner::host::Host;
+use nexus_runner::live::output::HeadTail;
+use nexus_runner::net::service::CallerSide;
+use nexus_runner::plan::resolve::resolve;
+use nexus_runner::plan::site::Site;
+use nexus_runner::plan::workspace::WorkspaceChoice;
+use nexus_runner::run::finished::Finished;
+use nexus_runner::run::prepared::Prepared;
+use nexus_runner::run::receipt::open_issuer;
+use nexus_runner::run::report::RunReport;
+use nexus_runner::run::running::Running;
+use nexus_runner::run::surroundings::Surroundings;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time that a directive waits for the holder of its facility, which the control plane takes for over.
+const FACILITY_WITHIN: Duration = Duration::from_secs(60);
+/// Time between two looks at the lock of a facility.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Longest receipt that is passed on, in bytes.
+const MAX_RECEIPT: u64 = 1 << 20;
+
+/// The parts of a territory that every run needs.
+pub struct Engine {
+    /// Starts the sandboxes of runs.
+    pub driver: Arc<dyn LeaseDriver>,
+    /// Recovers, and tells the operator.
+    pub upkeep: Arc<dyn Upkeep>,
+    /// Names the state directory of the territory, and no variable of the daemon's own environment.
+    pub host: Host,
+    /// The workspaces of the territory.
+    pub facilities: Facilities,
+    /// The operator's settings of networks.
+    pub egress: EgressSettings,
+    /// Notes about claims.
+    pub claims: Claims,
+}
+
+/// Result of a directive's commands.
+pub struct Done {
+    /// The end of the directive.
+    pub end: End,
+    /// Changes of the workspace.
+    pub diff: Diff,
+    /// The signed receipt.
+    pub receipt: Option<Value>,
+    /// Times of the run.
+    pub timing: Value,
+    /// Reports that output of the streams is missing.
+    pub truncated: [bool; 2],
+}
+
+/// Work on one claim.
+pub struct Job<'a> {
+    /// The directive as it was claimed.
+    pub spec: &'a DirectiveSpec,
+    /// The checked parts of it.
+    pub admitted: &'a Admitted,
+    /// The claim of the directive.
+    pub live: &'a Live,
+    /// The control plane.
+    pub source: &'a dyn WorkSource,
+    /// Takes the output.
+    pub output: &'a Output,
+}
+
+/// One command that has ended.
+struct Ran {
+    report: RunReport,
+    diff: Option<Result<Diff, String>>,
+}
+
+impl Engine {
+    /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the log.
+    pub fn run(&self, job: &Job<'_>, note: &mut Note, clock: Instant) -> Done {
+        let mut limit = HeadTail::new(request::max_output(job.spec));
+        let mut done = self.guarded(job, note, &mut limit, clock).unwrap_or_else(|(end, why)| {
+            explain(job.output, &why);
+            Done { end, diff: Diff::default(), receipt: None, timing: Value::Null, truncated: [false; 2] }
+        });
+        attendant::finish(&mut limit, job.output);
+        use nexus_runner::live::output::Stream as Of;
+        done.truncated = [limit.dropped_of(Of::Out) > 0, limit.dropped_of(Of::Err) > 0];
+        done
+    }
+
+    fn guarded(
+        &self,
+        job: &Job<'_>,
+        note: &mut Note,
+        limit: &mut HeadTail,
+        clock: Instant,
+    ) -> Result<Done, (End, String)> {
+        let broke = |why: String| (End::Broke, why);
+        let Job { spec, admitted, live, .. } = *job;
+        let kind = match &admitted.repo_url {
+            None => Kind::Empty,
+            Some(url) => Kind::Repo { repo_url: Some(url.clone()) },
+        };
+        let facility = self.facilities.ensure(&admitted.facility, kind, now_ms());
+        let facility = facility.map_err(|error| broke(error.to_string()))?;
+        let lock = locked(&facility, live).map_err(|error| broke(error.to_string()))?;
+        let url = admitted.repo_url.as_ref();
+        if let Some(url) = url
+            && facility.is_empty().map_err(|error| broke(error.to_string()))?
+        {
+            live.enter("preparing");
+            let command = Command::Clone(url.as_str());
+            let cloned = self.one(job, &command, facility.tree(), note, (limit, "[prepare] "), clock);
+            let failed = |why: String| (End::PrepareFailed, format!("The repository could not be cloned: {why}"));
+            let cloned = cloned.map_err(failed)?;
+            if cloned.report.exit != 0 {
+                return Err(failed(format!("git ended with {}", cloned.report.exit)));
+            }
+        }
+        live.enter("running");
+        let ran = self.one(job, &Command::Directive, facility.tree(), note, (limit, ""), clock).map_err(broke)?;
+        if let Err(error) = lock.release() {
+            self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
+        }
+        Ok(concluded(ran, spec, job.output))
+    }
+
+    /// Takes one command along the path of `nexus run`.
+    fn one(
+        &self,
+        job: &Job<'_>,
+        command: &Command<'_>,
+        tree: &Path,
+        note: &mut Note,
+        (limit, prefix): (&mut HeadTail, &'static str),
+        clock: Instant,
+    ) -> Result<Ran, String> {
+        let Job { spec, admitted, live, source, output } = *job;
+        let site =
+            Site::open(WorkspaceChoice::Named(tree.to_owned()), &self.host).map_err(|error| error.to_string())?;
+        let asked = request::request(spec, admitted, command, tree, &self.egress)?;
+        let run = resolve(site, &asked, &self.host).map_err(|error| error.to_string())?;
+        let id = run.plan.run_id;
+        note.runs.push(id);
+        note.token = live.token();
+        self.claims.write(note).map_err(|error| format!("the claim cannot be noted: {error}"))?;
+        // Commits that an earlier daemon left in this directory were finished before any work was asked for.
+        let issuer = open_issuer(&run.site.places).map_err(|error| error.to_string())?;
+        let caller = DirectiveFrontend {
+            live,
+            source,
+            upkeep: &*self.upkeep,
+            host: &self.host,
+            requeues: spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Requeue,
+            max_diff: spec.limits.max_diff_bytes.map_or(nexus_facility::diff::DEFAULT_MAX, |max| {
+                usize::try_from(max).unwrap_or(usize::MAX).min(MAX_DIFF)
+            }),
+            diff: Mutex::new(None),
+        };
+        let signals = NoSignals::new().map_err(|error| error.to_string())?;
+        let recovery = crate::upkeep::as_recovery(&*self.upkeep);
+        let around = Surroundings { frontend: &caller, recovery, interrupts: &signals, was_ended: Arc::default() };
+        let side = CallerSide { questions: None, before_serving: || {} };
+        let driver: &dyn nexus_driver::Driver = &*self.driver;
+        let prepared = Prepared::new(&run, driver, issuer, side, around, clock).map_err(|error| error.to_string())?;
+        // The launcher knows the end of the lease before the sandbox is there.
+        if let Err(why) = self.driver.keep_until(id, live.begin(id)) {
+            return Err(match prepared.give_up() {
+                Ok(()) => why,
+                Err(second) => format!("{why}; and then: {second}"),
+            });
+        }
+        let mut attendant = Reporter::new(output, &live.control, limit, prefix);
+        let running = Running::start(prepared).map_err(|error| error.to_string())?;
+        let finished = Finished::attend(running, &mut attendant).map_err(|error| error.to_string())?;
+        let report = finished.settle().map_err(|failed| failed.error.to_string())?;
+        let diff = caller.diff.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Ran { report, diff })
+    }
+}
+
+/// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
+fn locked(facility: &nexus_facility::Facility, live: &Live) -> Result<Lock, LockError> {
+    let deadline = Instant::now() + FACILITY_WITHIN;
+    loop {
+        match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
+            Err(LockError::Busy { .. })
+                if Instant::now() < deadline
+                    && live.control.wanted() == crate::run::control::Wanted::Nothing
+                    && !live.left().is_zero() =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Largest diff that a directive may ask for, in bytes.
+const MAX_DIFF: usize = 2 << 20;
+
+/// Puts the result together.
+fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
+    let Ran { report, diff } = ran;
+    if let Some(problem) = &report.settled.problem {
+        let run = report.run_id;
+        explain(output, &format!("{problem}. On the territory, nexus changes show --run {run} shows what waits."));
+    }
+    if let Some(reason) = &report.not_started {
+        explain(output, &reason.to_string());
+    }
+    let diff = match diff {
+        None => Diff::default(),
+        Some(Ok(diff)) => diff,
+        Some(Err(why)) => {
+            explain(output, &format!("The diff of the changes cannot be made: {why}"));
+            Diff { bytes: Vec::new(), truncated: true }
+        }
+    };
+    let receipt = match &report.receipt {
+        Some(Ok(issued)) => read_receipt(&issued.path),
+        Some(Err(error)) => {
+            explain(output, &error.to_string());
+            None
+        }
+        None => None,
+    };
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let timing = json!({
+        "prepared_ms": ms(report.prepared),
+        "spawned_ms": report.spawned.map(ms),
+        "time_to_first_output_ms": report.first_output.map(ms),
+        "duration_ms": ms(report.duration),
+        "run_id": report.run_id,
+        "cpu_ms": report.usage.0,
+        "max_rss_bytes": report.usage.1,
+    });
+    let unsettled = report.settled.problem.is_some() && spec.changes.unwrap_or_default() == DirectiveChanges::Commit;
+    let end = End::Ran { exit: report.exit, reason: report.reason, unsettled };
+    Done { end, diff, receipt, timing, truncated: [false; 2] }
+}
+
+fn read_receipt(path: &Path) -> Option<Value> {
+    let length = std::fs::metadata(path).ok()?.len();
+    if length > MAX_RECEIPT {
+        return None;
+    }
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// Adds a line of Nexus itself to the log of a directive.
+pub fn explain(output: &Output, text: &str) {
+    output.push(Stream::Stderr, format!("nexus: {text}\n").as_bytes(), false);
+}
+
+/// Reads the machine's clock in milliseconds; a clock before 1970 says 1970.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

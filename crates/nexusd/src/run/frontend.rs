@@ -1,0 +1,120 @@
+//! The user of a directive's run, for the engine: no terminal and no person, but a diff, and a lease that a commit needs.
+
+use crate::lease::COMMIT_WITHIN;
+use crate::live::Live;
+use crate::source::WorkSource;
+use crate::upkeep::Upkeep;
+use nexus_api::conduits::HeartbeatRequest;
+use nexus_facility::diff::{self, Diff};
+use nexus_model::RunId;
+use nexus_runner::host::Host;
+use nexus_runner::live::attendant::Interrupts;
+use nexus_runner::notices::Notice;
+use nexus_runner::request::ChangeMode;
+use nexus_runner::settle::frontend::{Frontend, Question};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::any::Any;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// The sides of one run.
+pub struct DirectiveFrontend<'a> {
+    /// The claim of the directive.
+    pub live: &'a Live,
+    /// The control plane, which hears of a commit before it happens.
+    pub source: &'a dyn WorkSource,
+    /// Tells the operator.
+    pub upkeep: &'a dyn Upkeep,
+    /// The state directory and the user of the territory.
+    pub host: &'a Host,
+    /// Reports that a directive whose lease is lost is queued again: then its commit needs an acknowledged word.
+    pub requeues: bool,
+    /// Largest diff, in bytes.
+    pub max_diff: usize,
+    /// The diff, once the command has ended.
+    pub diff: Mutex<Option<Result<Diff, String>>>,
+}
+
+impl DirectiveFrontend<'_> {
+    /// Refuses a commit that another claim of the directive could overtake.
+    fn may_commit(&self) -> Result<(), String> {
+        self.live.enter(nexus_api::conduits::SETTLING);
+        if self.requeues {
+            let sent = crate::lease::boot_time();
+            let request = HeartbeatRequest {
+                progress: Some(Live::settling()),
+                last_output_seq: None,
+                now: Some(crate::report::now()),
+            };
+            let answer = self.source.heartbeat(self.live.directive, &self.live.token(), &request);
+            let answer = answer.map_err(|error| format!("the control plane did not allow the commit: {error}"))?;
+            self.live.renew(sent, Some(answer.directive_token).filter(|token| !token.is_empty()));
+        }
+        if self.live.is_lost() {
+            return Err("the claim of the directive is over".to_owned());
+        }
+        let left = self.live.left();
+        if left < COMMIT_WITHIN {
+            return Err(format!("the lease ends in {} s, which is too soon for a commit", left.as_secs()));
+        }
+        Ok(())
+    }
+}
+
+impl Frontend for DirectiveFrontend<'_> {
+    fn host(&self) -> Host {
+        self.host.clone()
+    }
+
+    fn tell(&self, notice: &Notice) {
+        self.upkeep.tell(&format!("directive {}: {notice}", self.live.directive));
+    }
+
+    fn is_ended(&self) -> bool {
+        self.live.control.wanted() != crate::run::control::Wanted::Nothing
+    }
+
+    fn decide(&self, _: &Question<'_>) -> Result<ChangeMode, String> {
+        Err("a directive asks no person".to_owned())
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    fn inspect(&self, question: &Question<'_>) -> Result<(), String> {
+        let diff = diff::of_layer(question.layer, question.workspace, question.rules, self.max_diff);
+        *self.diff.lock().unwrap_or_else(PoisonError::into_inner) = Some(diff);
+        self.may_commit()
+    }
+
+    fn watch_end(&self, _: RunId, _: &Path, _: bool) -> Option<Box<dyn Any>> {
+        None
+    }
+}
+
+/// Signals of this process, of which none concerns a run.
+pub struct NoSignals {
+    ours: UnixStream,
+    _other: UnixStream,
+}
+
+impl NoSignals {
+    /// Makes a pair of which nothing is sent.
+    pub fn new() -> io::Result<Self> {
+        let (ours, other) = UnixStream::pair()?;
+        Ok(Self { ours, _other: other })
+    }
+}
+
+impl Interrupts for NoSignals {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.ours.as_fd()
+    }
+
+    fn take(&self) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,15 @@
+//! Takes one directive through the engine: the path of `nexus run`.
+//!
+//! ```text
+//!  DirectiveSpec ─ admit ─▶ RunRequest ─ resolve ─▶ Prepared ─ deadline to the launcher ─▶ Running ─▶ Finished ─▶ RunReport
+//!                                                                                             │  attendant: output ─▶ sender
+//!                                                                                             │  frontend: diff, settling
+//! ```
+
+pub mod attendant;
+pub mod control;
+pub mod engine;
+pub mod frontend;
+pub mod network;
+pub mod output;
+pub mod request;

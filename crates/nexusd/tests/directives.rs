@@ -1,0 +1,251 @@
+//! Directives on a territory with a real launcher and a control plane in memory: ends, output, changes, leases, restarts.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use nexus_api::conduits::{Stream, Verdict};
+use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
+use nexus_model::directive::FinishStatus;
+use nexus_model::ids::FacilityId;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{Memory, daemon};
+
+/// Argument with which this program is the launcher process.
+const AS_LAUNCHER: &str = "as-launcher";
+
+type Test = fn(&Arc<Launcher>, &Path);
+
+const TESTS: [(&str, Test); 9] = [
+    (
+        "a_directive_runs_and_reports_its_output_changes_and_receipt",
+        a_directive_runs_and_reports_its_output_changes_and_receipt,
+    ),
+    ("a_directive_that_fails_or_is_refused_says_why", a_directive_that_fails_or_is_refused_says_why),
+    ("a_canceled_directive_ends_and_its_facility_is_free", a_canceled_directive_ends_and_its_facility_is_free),
+    ("a_time_limit_ends_a_directive", a_time_limit_ends_a_directive),
+    ("output_beyond_its_bound_keeps_both_ends", output_beyond_its_bound_keeps_both_ends),
+    ("no_more_directives_run_than_a_territory_has_room_for", no_more_directives_run_than_a_territory_has_room_for),
+    ("a_lost_claim_is_killed_and_commits_nothing", a_lost_claim_is_killed_and_commits_nothing),
+    ("a_lease_without_renewal_ends_the_sandbox", a_lease_without_renewal_ends_the_sandbox),
+    (
+        "a_result_without_an_answer_is_sent_again_by_the_next_daemon",
+        a_result_without_an_answer_is_sent_again_by_the_next_daemon,
+    ),
+];
+
+fn main() {
+    // Listing is what a test runner asks of a test that it knows nothing of.
+    if std::env::args().any(|argument| argument == "--list") {
+        for (name, _) in &TESTS {
+            println!("{name}: test");
+        }
+        return;
+    }
+    if std::env::args().nth(1).as_deref() == Some(AS_LAUNCHER) {
+        let pools = PoolConfig { networks: 2, reuse: false, sandboxes: 0 };
+        serve_stdin(&Namespace::with_defaults().drawing_each(), pools).unwrap();
+        return;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.arg(AS_LAUNCHER);
+    let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
+    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
+    let tests: [(&str, Test); 9] = TESTS;
+    let mut passed = 0;
+    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let clock = Instant::now();
+        test(&launcher, &dir.path().join("data"));
+        passed += 1;
+        println!("    {:?}\ntest {name} ... ok", clock.elapsed());
+    }
+    println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+fn tree(data: &Path, facility: FacilityId) -> PathBuf {
+    data.join(format!("facilities/{facility}/tree"))
+}
+
+fn a_directive_runs_and_reports_its_output_changes_and_receipt(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let id = memory.create(
+        facility,
+        "pwd; echo $CI; echo err >&2; echo one > file",
+        json!({
+            "capabilities": {"net": {"mode": "none"}, "fs": {}, "env": {"CI": "yes"}}, "on_lease_loss": "requeue",
+        }),
+    );
+    let seen = memory.ended(id);
+    let end = seen.end();
+    assert_eq!((end.status, end.exit_code, end.reason.as_deref()), (FinishStatus::Succeeded, Some(0), Some("exit")));
+    assert_eq!(seen.text(Stream::Stdout), "/workspace\nyes\n");
+    assert_eq!(seen.text(Stream::Stderr), "err\n");
+    assert!(seen.diff().contains("+one") && !end.diff_truncated, "{}", seen.diff());
+    assert_eq!((seen.starts, seen.settling), (1, 1), "a commit that could be overtaken is announced");
+    assert!(end.receipt.is_some() && end.timing.as_ref().unwrap()["duration_ms"].is_u64());
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "one\n");
+    // The next directive of the facility sees what this one left, and its own changes are thrown away.
+    let id = memory.create(facility, "cat file; echo two > file", json!({"changes": "discard"}));
+    let seen = memory.ended(id);
+    assert_eq!((seen.text(Stream::Stdout).as_str(), seen.end().status), ("one\n", FinishStatus::Succeeded));
+    assert!(seen.diff().contains("+two"), "{}", seen.diff());
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "one\n");
+    running.stop();
+    assert_eq!(std::fs::read_dir(data.join("claims")).unwrap().count(), 1, "nothing but the reserve");
+}
+
+fn a_directive_that_fails_or_is_refused_says_why(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 4);
+    let end = |command: &str, change| {
+        let seen = memory.ended(memory.create(FacilityId::new(), command, change));
+        let end = seen.end().clone();
+        (end.status, end.exit_code, end.reason.unwrap(), seen.text(Stream::Stderr))
+    };
+    let (status, code, reason, _) = end("exit 7", json!({}));
+    assert_eq!((status, code, reason.as_str()), (FinishStatus::Failed, Some(7), "exit"));
+    let (status, code, reason, text) = end("true", json!({"shell": "/no/such/shell"}));
+    assert_eq!((status, code, reason.as_str()), (FinishStatus::Failed, Some(127), "exit"), "{text}");
+    for (change, word) in [
+        (json!({"sandbox_profile": "host"}), "profile"),
+        (json!({"capabilities": {"net": {"mode": "none"}, "fs": {"read": ["host:/etc"]}}}), "host_path"),
+        (json!({"capabilities": {"net": {"mode": "unrestricted"}, "fs": {}}}), "net"),
+    ] {
+        let (status, code, reason, text) = end("true", change);
+        assert_eq!((status, code, reason.as_str()), (FinishStatus::Failed, None, "policy_denied"));
+        assert!(text.starts_with("nexus: ") && text.contains(word), "{text}");
+    }
+    let (status, _, reason, text) = end("true", json!({"cwd": "missing"}));
+    assert_eq!((status, reason.as_str()), (FinishStatus::Failed, "driver_failed"));
+    assert!(text.contains("missing"), "{text}");
+    running.stop();
+}
+
+fn a_canceled_directive_ends_and_its_facility_is_free(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let script = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let id = memory.create(facility, script, json!({}));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    memory.tell(id, Verdict::Cancel);
+    let seen = memory.ended(id);
+    assert_eq!((seen.end().status, seen.end().reason.as_deref()), (FinishStatus::Canceled, Some("canceled")));
+    assert_eq!(seen.text(Stream::Stdout), "ready\nasked\n");
+    let id = memory.create(facility, "echo free", json!({}));
+    assert_eq!(memory.ended(id).end().status, FinishStatus::Succeeded);
+    running.stop();
+}
+
+fn a_time_limit_ends_a_directive(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let id = memory.create(FacilityId::new(), "echo before; sleep 60", json!({"timeout_seconds": 1}));
+    let seen = memory.ended(id);
+    assert_eq!((seen.end().status, seen.end().exit_code), (FinishStatus::TimedOut, Some(124)));
+    assert_eq!(seen.text(Stream::Stdout), "before\n");
+    running.stop();
+}
+
+fn output_beyond_its_bound_keeps_both_ends(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let limits = json!({"limits": {"max_output_bytes": 2000, "max_diff_bytes": 500}});
+    let id = memory.create(FacilityId::new(), "echo first; seq 100000; echo last; seq 5000 > numbers", limits);
+    let seen = memory.ended(id);
+    let text = seen.text(Stream::Stdout);
+    assert!(text.starts_with("first\n1\n") && text.ends_with("last\n") && text.contains("truncated"), "{text}");
+    assert!(text.len() < 2200 && seen.end().stdout_truncated && !seen.end().stderr_truncated);
+    assert!(seen.end().diff_truncated && seen.diff().len() < 1000, "{}", seen.diff().len());
+    running.stop();
+}
+
+fn no_more_directives_run_than_a_territory_has_room_for(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 3);
+    let ids: Vec<_> = (0..12).map(|_| memory.create(FacilityId::new(), "sleep 0.1", json!({}))).collect();
+    for id in ids {
+        assert_eq!(memory.ended(id).end().status, FinishStatus::Succeeded);
+    }
+    assert!(memory.most_open() <= 3, "{}", memory.most_open());
+    // Two directives of one facility never run at one time, and both come to their end.
+    let facility = FacilityId::new();
+    let script = "test ! -e busy && touch busy && sleep 0.3 && rm busy";
+    let ids = [0; 2].map(|_| memory.create(facility, script, json!({})));
+    for id in ids {
+        assert_eq!(memory.ended(id).end().exit_code, Some(0));
+    }
+    running.stop();
+}
+
+fn a_lost_claim_is_killed_and_commits_nothing(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 30", json!({}));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    memory.tell(id, Verdict::Lost);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while running.running() > 0 {
+        assert!(Instant::now() < deadline, "the claim goes on");
+        std::thread::yield_now();
+    }
+    assert!(memory.seen(id).finished.is_empty(), "a daemon does not speak for a claim that it lost");
+    assert!(!tree(data, facility).join("file").exists(), "nor does it commit for it");
+    running.stop();
+}
+
+fn a_lease_without_renewal_ends_the_sandbox(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    // Two seconds are left after the margin.
+    memory.set_ttl(7);
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 30", json!({}));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    memory.set_away(true);
+    let clock = Instant::now();
+    while running.running() > 0 {
+        assert!(clock.elapsed() < Duration::from_secs(20), "the claim goes on");
+        std::thread::yield_now();
+    }
+    assert!(!tree(data, facility).join("file").exists(), "what a daemon without a lease did is not committed");
+    running.stop();
+}
+
+fn a_result_without_an_answer_is_sent_again_by_the_next_daemon(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo once >> file", json!({}));
+    memory.ended(id);
+    running.stop();
+    let first = memory.seen(id);
+    memory.lose_ends(false);
+    let count = first.finished.len();
+    let next = daemon(&memory, launcher, data, 2);
+    let seen = memory.until(id, "no replay", |seen| seen.finished.len() > count);
+    assert_eq!(seen.end(), first.end(), "the very same report");
+    assert_eq!((seen.starts, seen.end().status), (1, FinishStatus::Succeeded));
+    next.stop();
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "once\n");
+    // A claim that a daemon died over is reported as lost, and does not run again.
+    let cut_off = memory.create(facility, "echo never", json!({}));
+    let note = json!({"version": 1, "directive": cut_off, "fence": 1, "token": "t"});
+    std::fs::write(data.join(format!("claims/{cut_off}-1")), note.to_string()).unwrap();
+    let memory_without_work = Arc::clone(&memory);
+    let last = daemon(&memory_without_work, launcher, data, 2);
+    let seen = memory.ended(cut_off);
+    let lost = &seen.finished[0];
+    assert_eq!((lost.status, lost.reason.as_deref()), (FinishStatus::Failed, Some("lease_lost")));
+    last.stop();
+}
