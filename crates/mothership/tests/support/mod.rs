@@ -121,6 +121,21 @@ async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap()
 }
 
+/// Makes another account in the same store and returns its owner's key.
+pub fn other_account(server: &Server) -> String {
+    let key = "nxk_another_account";
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.as_bytes());
+    let db = rusqlite::Connection::open(server.directory.path().join("data/mothership.db")).unwrap();
+    db.busy_timeout(Duration::from_secs(5)).unwrap();
+    db.execute("INSERT INTO account VALUES (x'00000000000000000000000000000009', 'other', 0)", []).unwrap();
+    db.execute(
+        "INSERT INTO api_key VALUES (x'00000000000000000000000000000008', x'00000000000000000000000000000009', ?1, 'owner', NULL, 0)",
+        [hash.as_ref()],
+    )
+    .unwrap();
+    key.to_owned()
+}
+
 pub fn plain(command: &str) -> CreateDirective {
     CreateDirective { command: command.to_owned(), ..CreateDirective::default() }
 }
