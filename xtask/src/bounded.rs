@@ -6,6 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 /// End of a command and its output.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -65,17 +69,11 @@ impl Running {
 
     /// Waits for the end; kills the command at its limit of time.
     pub fn wait(mut self) -> io::Result<Ended> {
-        let mut timed_out = false;
-        let status = loop {
-            if let Some(status) = self.child.try_wait()? {
-                break status;
-            }
-            if Instant::now() > self.end && !timed_out {
-                timed_out = true;
-                self.child.kill()?;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let timed_out = !has_ended_by(&self.child, self.end)?;
+        if timed_out {
+            self.child.kill()?;
+        }
+        let status = self.child.wait()?;
         Ok(Ended {
             code: if timed_out { None } else { status.code() },
             timed_out,
@@ -88,6 +86,21 @@ impl Running {
 /// Runs a command to its end.
 pub fn run(command: &mut Command, input: &str, limit: Duration) -> io::Result<Ended> {
     start(command, input, limit)?.wait()
+}
+
+/// Waits until a child has ended, but not longer than until `end`. The child is not reaped.
+fn has_ended_by(child: &Child, end: Instant) -> io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut ended, Some(&left)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Reads a file from its beginning; its offset, which the writer shares, stays.

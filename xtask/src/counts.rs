@@ -16,6 +16,10 @@ pub struct Counts {
     pub ignored: u64,
     /// Names of the test functions that ran, whatever came of it.
     pub ran: BTreeSet<String>,
+    /// Names of the test functions that failed.
+    pub failed_tests: BTreeSet<String>,
+    /// Test programs that failed beside another one and passed alone, each with what had failed.
+    pub passed_alone: Vec<String>,
     /// Vectors of the escape suite with an attack that was played to a verdict.
     pub vectors: BTreeSet<String>,
     /// Cases that ran in the virtual machine.
@@ -54,7 +58,12 @@ impl Counts {
             self.failed += failed;
             self.ignored += number_of(counted, "ignored").unwrap_or_default();
         }
-        self.ran.extend(test_that_ran(line).map(str::to_owned));
+        if let Some((name, has_passed)) = test_that_ran(line) {
+            self.ran.insert(name.to_owned());
+            if !has_passed {
+                self.failed_tests.insert(name.to_owned());
+            }
+        }
         self.add_row(line);
         self.add_case(line);
         for (start, into) in [("skipped test ", &mut self.idle), ("partial test ", &mut self.partial)] {
@@ -96,9 +105,34 @@ impl Counts {
         self.cases.extend(rest.split([' ', ':']).next().map(str::to_owned));
     }
 
+    /// Adds what another program reported.
+    pub fn merge(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.ran.extend(other.ran);
+        self.failed_tests.extend(other.failed_tests);
+        self.passed_alone.extend(other.passed_alone);
+        self.vectors.extend(other.vectors);
+        self.cases.extend(other.cases);
+        self.idle.extend(other.idle);
+        self.partial.extend(other.partial);
+        self.skipped_rows.extend(other.skipped_rows);
+        self.no_machine = self.no_machine.take().or(other.no_machine);
+    }
+
     /// Tests that passed and tried something.
     pub fn held(&self) -> u64 {
         self.passed.saturating_sub(self.idle.len() as u64)
+    }
+
+    /// Returns the programs that passed only alone, for people: one line each and their number.
+    pub fn only_alone(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.passed_alone.iter().map(|program| format!("passed alone: {program}")).collect();
+        if !lines.is_empty() {
+            lines.push(format!("passed alone: {} programs, which failed beside others", lines.len()));
+        }
+        lines
     }
 
     /// Returns the tests that were not tried, for people: one line each, and nothing where every test was tried.
@@ -126,15 +160,15 @@ impl Counts {
     }
 }
 
-/// The function in a line `test a_module::a_test ... ok`. Other text may stand before it: a process that a test started
-/// may have printed half a line.
-fn test_that_ran(line: &str) -> Option<&str> {
+/// Reads a line `test a_module::a_test ... ok`: the function, and `true` when it passed. Other text may stand before it: a
+/// process that a test started may have printed half a line.
+fn test_that_ran(line: &str) -> Option<(&str, bool)> {
     let (before, verdict) = line.rsplit_once(" ... ")?;
     // A test that should panic says so behind its name.
     let before = before.strip_suffix(" - should panic").unwrap_or(before);
     let (start, path) = before.rsplit_once(' ')?;
     let is_test = start.ends_with("test") && matches!(verdict, "ok" | "FAILED");
-    path.rsplit("::").next().filter(|_| is_test)
+    path.rsplit("::").next().filter(|_| is_test).map(|name| (name, verdict == "ok"))
 }
 
 /// The number before `word` in one of the parts of a result.
@@ -197,6 +231,28 @@ mod tests {
             "  inner: test of something else",
         ]);
         assert_eq!(counts.ran, BTreeSet::from(["a_test", "another", "panics_in_a_test"].map(str::to_owned)));
+        assert_eq!(counts.failed_tests, BTreeSet::from(["another".to_owned()]));
+    }
+
+    #[test]
+    fn the_reports_of_two_programs_are_added_up() {
+        let lines = [
+            "test a ... ok",
+            "test b ... FAILED",
+            "skipped test c: a reason",
+            "partial test d: a reason",
+            "A01  gaining capabilities             bad  gained        gained        eperm         eperm         pass",
+            "A04  an old kernel                    bad  -             -             eperm         eperm         skip: no x32",
+            "vm-case: ok a",
+            "skipped machine: no QEMU",
+            "test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        ];
+        let mut counts = Counts { passed_alone: vec!["x".to_owned()], ..count(&lines[..4]) };
+        counts.merge(Counts { passed_alone: vec!["y".to_owned()], ..count(&lines[4..]) });
+        let expected = Counts { passed_alone: vec!["x".to_owned(), "y".to_owned()], ..count(&lines) };
+        assert_eq!(counts, expected);
+        assert_eq!(counts.only_alone().len(), 3);
+        assert!(count(&lines).only_alone().is_empty());
     }
 
     #[test]

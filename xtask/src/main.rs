@@ -4,8 +4,11 @@
 //! |---|---|
 //! | `ci` | everything that continuous integration checks |
 //! | `test` | the parts of `ci` that run the product: build, tests, escape suite |
+//! | `tests` | the test programs of `test`, two at a time |
 //! | `prepush` | the quick parts of `ci`, for every push |
 //! | `check-deps` | who may depend on whom, and where `unsafe` may stand |
+//! | `check-deny` | licences, bans and sources of the dependencies |
+//! | `check-log` | events of the log have no values of a caller |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
 //! | `check-words` | doc comments, messages and names are plain English with the words of the field |
@@ -27,6 +30,7 @@ mod bounded;
 mod circles;
 mod counts;
 mod demo;
+mod deny;
 mod deps;
 mod failure;
 mod faults;
@@ -35,6 +39,8 @@ mod free_user;
 #[cfg(test)]
 mod free_user_tests;
 mod fuzz;
+mod lanes;
+mod log_rule;
 mod packages;
 mod plans;
 mod powerloss;
@@ -78,8 +84,11 @@ enum Does {
 const COMMANDS: &[Command] = &[
     ("ci", "everything that continuous integration checks", Does::Plain(plans::ci)),
     ("test", "build, all tests, escape suite (installs missing Debian packages when root)", Does::Plain(plans::test)),
+    ("tests", "the test programs alone, two at a time", Does::Plain(plans::test_programs)),
     ("prepush", "the quick checks, for every push", Does::Plain(plans::prepush)),
     ("check-deps", "who may depend on whom, and where unsafe may stand", Does::Plain(deps::check)),
+    ("check-deny", "licences, bans and sources of the dependencies, by deny.toml", Does::Plain(deny::check)),
+    ("check-log", "events of the log hold no value of a caller", Does::Plain(log_rule::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
     ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),

@@ -4,7 +4,9 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
-use crate::{deps, faults, packages, powerloss, registries, release, sources, spec, waits, words};
+use crate::{
+    deny, deps, faults, lanes, log_rule, packages, powerloss, registries, release, sources, spec, waits, words,
+};
 use std::process::Command;
 
 /// The test-only feature with which every set-up step of a sandbox can be made to fail.
@@ -34,6 +36,8 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         clippy_inject(),
         clippy(),
         check_deps(),
+        check_deny(),
+        check_log(),
         check_waits(),
         check_spec(),
         check_words(),
@@ -62,9 +66,27 @@ fn test_steps(workspace: &Workspace) -> Vec<Step> {
     vec![packages(), build(), registries(), tests(), escape(workspace), walls(workspace), promised]
 }
 
+/// `tests`: the build and the test programs, without the escape suite.
+pub fn test_programs(workspace: &Workspace) -> Result<(), Failure> {
+    run::run(workspace, &[packages(), build(), registries(), tests()])
+}
+
 /// `prepush`: what takes seconds when little has changed.
 pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
-    run::run(workspace, &[fmt(), clippy(), check_deps(), check_waits(), check_spec(), check_words(), unit_tests()])
+    run::run(
+        workspace,
+        &[
+            fmt(),
+            clippy(),
+            check_deps(),
+            check_deny(),
+            check_log(),
+            check_waits(),
+            check_spec(),
+            check_words(),
+            unit_tests(),
+        ],
+    )
 }
 
 /// `bench`: its arguments are those of the program.
@@ -121,6 +143,14 @@ fn check_deps() -> Step {
     Step { name: "check-deps", advice: "see above", needs: &[], action: Action::Check(deps::check) }
 }
 
+fn check_deny() -> Step {
+    Step { name: "check-deny", advice: "see above", needs: &[], action: Action::Check(deny::check) }
+}
+
+fn check_log() -> Step {
+    Step { name: "check-log", advice: "see above", needs: &[], action: Action::Check(log_rule::check) }
+}
+
 fn check_waits() -> Step {
     Step { name: "check-waits", advice: "see above", needs: &[], action: Action::Check(waits::check) }
 }
@@ -139,10 +169,8 @@ fn build() -> Step {
 }
 
 fn tests() -> Step {
-    // Without --no-fail-fast the closing line would count only the crates before the first failure.
-    let words = ["test", "--workspace", "--features", INJECT, "--no-fail-fast"];
-    let advice = "run `cargo test -p CRATE TEST` for the one that failed";
-    needing(&[BUILD], counted(cargo_step("tests", advice, &words)))
+    let in_lanes = |workspace: &Workspace, counts: &mut Counts| lanes::run(workspace, INJECT, counts);
+    Step { name: "tests", advice: "see above", needs: &[BUILD], action: Action::Counted(in_lanes) }
 }
 
 /// Comes after every step with evidence, and needs none of them: that a promised test did not run is worth knowing when

@@ -70,9 +70,6 @@ const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];
 /// Names that attract everything and mean nothing.
 const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "misc"];
 
-/// Crates that must not be built: one TLS and crypto provider only, and no C library of the host.
-const BANNED: &[&str] = &["ring", "openssl-sys"];
-
 /// Number of modules of a crate that stand in circles. A crate that is not listed has none. A number only goes down: a
 /// change that takes a circle out lowers it.
 const IN_CIRCLES: &[(&str, usize)] = &[("cli", 55), ("egress", 30), ("layer", 65)];
@@ -138,15 +135,6 @@ pub fn takes_workspace_lints(manifest: &str) -> bool {
         }
     }
     false
-}
-
-/// The banned crates in `tree` (what `cargo tree --prefix none` prints: a package and its version in each line).
-pub fn banned_in_tree(tree: &str) -> Vec<String> {
-    BANNED
-        .iter()
-        .filter(|name| tree.lines().any(|line| line.split(' ').next() == Some(**name)))
-        .map(|name| format!("{name} is built; `cargo tree -i {name}` says for whom"))
-        .collect()
 }
 
 /// A crate by its short name, and its circles of modules.

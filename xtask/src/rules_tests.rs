@@ -91,10 +91,3 @@ fn a_manifest_with_the_workspace_lints_passes_and_others_fail() {
     assert!(!takes_workspace_lints("[package]\nversion.workspace = true\n"));
     assert!(!takes_workspace_lints("[lints]\n[dependencies]\nworkspace = true\n"));
 }
-
-#[test]
-fn a_build_without_banned_crates_passes_and_one_with_them_fails() {
-    assert!(banned_in_tree("ring-buffer v1.0.0\nserde v1.0.0 (*)\n").is_empty());
-    let found = banned_in_tree("serde v1.0.0\nring v0.17.14 (*)\nopenssl-sys v0.9.0\n");
-    assert_eq!(found.len(), 2);
-}

@@ -103,7 +103,7 @@ pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<(), Failure> {
             failures.push(failure);
         }
     }
-    for line in counts.not_tried() {
+    for line in counts.not_tried().into_iter().chain(counts.only_alone()) {
         println!("{line}");
     }
     println!("{}", counts.closing_line(failed_steps));

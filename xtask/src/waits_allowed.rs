@@ -190,25 +190,9 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/profiles/src/toolchains/git.rs",
+        "crates/profiles/src/toolchains/reading.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/profiles/src/toolchains/logins.rs",
-        &[("fs::read(", 1)],
-        "Settings of the user, before the sandbox starts.",
-    ),
-    ("crates/profiles/src/toolchains/node.rs", &[("fs::read(", 1)], "Settings of the user, before the sandbox starts."),
-    (
-        "crates/profiles/src/toolchains/shims.rs",
-        &[(".read_to_string(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
-        "crates/profiles/src/toolchains/rust.rs",
-        &[("fs::read_to_string(", 1)],
-        "Settings of the user, before the sandbox starts.",
     ),
     (
         "crates/profiles/src/workspace_file.rs",
@@ -224,6 +208,11 @@ pub const ALLOWED: &[Entry] = &[
         "crates/receipt/src/verify.rs",
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "A file that the person names who verifies a receipt.",
+    ),
+    (
+        "crates/runner/src/live/input/source.rs",
+        &[("io::read(", 1)],
+        "A pipe that this process fills, set to O_NONBLOCK.",
     ),
     ("crates/runner/src/live/pipes.rs", &[("File::open(", 1)], "The null device."),
     ("crates/runner/src/live/pump.rs", &[("io::read(", 1)], "The output of the command, set to O_NONBLOCK."),

@@ -15,16 +15,16 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(141, 79, 43, 448)),
+    ("crates/cli", counts(141, 79, 43, 446)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
-    ("crates/egress", counts(0, 0, 8, 378)),
+    ("crates/egress", counts(0, 0, 8, 376)),
     ("crates/layer", counts(47, 34, 8, 428)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
     ("crates/policy", counts(0, 0, 20, 186)),
-    ("crates/profiles", counts(0, 0, 3, 19)),
+    ("crates/profiles", counts(0, 0, 3, 18)),
     ("crates/receipt", counts(0, 0, 7, 83)),
     ("crates/runner", counts(0, 0, 4, 24)),
     ("crates/terminal", counts(0, 0, 0, 2)),

@@ -1,6 +1,8 @@
 //! Gives each refusal of the engine its advice: the flags and commands that a person can use.
 
 use crate::failure::Failure;
+use crate::used_up;
+use nexus_egress::StartError;
 use nexus_layer::top::Unfit;
 use nexus_model::plan::PlanError;
 use nexus_runner::live::ports::PublishError;
@@ -353,6 +355,9 @@ impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
         let hint = match &error {
             ServeError::Twice => "nothing more was run",
+            ServeError::Egress { source: StartError::Thread { source } } => {
+                used_up::advice_for_thread(source).unwrap_or("nothing was run")
+            }
             ServeError::Questions { .. } | ServeError::Egress { .. } => "nothing was run",
             ServeError::Programs { .. } => "load its modules inet_diag and tcp_diag, or leave @/PATH out of the rules",
         };

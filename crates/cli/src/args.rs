@@ -135,9 +135,13 @@ pub struct RunArgs {
     /// Write a copy of the receipt to this file
     #[arg(long, value_name = "FILE")]
     pub receipt: Option<PathBuf>,
-    /// Pass standard input on
+    /// Pass standard input on also when it is a terminal or a device; a pipe, a socket or a file is passed on without
+    /// it. With --detach: let attached clients type it
     #[arg(long)]
     pub stdin: bool,
+    /// Give the command an empty standard input
+    #[arg(long, conflicts_with_all = ["stdin", "tty"])]
+    pub no_stdin: bool,
     /// Give the command a terminal of its own, with the caller's as its screen and keys
     #[arg(short, long, conflicts_with = "json")]
     pub tty: bool,
@@ -181,6 +185,9 @@ pub struct RunArgs {
     /// Print one JSON document about the run instead of the command's output
     #[arg(long)]
     pub json: bool,
+    /// Leave out the advice at the end of the run
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Print a summary of the run
     #[arg(short, long)]
     pub verbose: bool,
@@ -409,6 +416,12 @@ pub struct AcceptArgs {
     /// Ask for each hunk
     #[arg(short, long)]
     pub patch: bool,
+    /// Leave what is in conflict waiting, and accept the rest
+    #[arg(long, conflicts_with = "patch")]
+    pub rest: bool,
+    /// Keep your version where both changed: reject what is in conflict, and accept the rest
+    #[arg(long, conflicts_with_all = ["patch", "rest"])]
+    pub ours: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }

@@ -17,6 +17,7 @@ mod advice;
 mod args;
 mod changes;
 mod completions;
+mod diagnostics;
 mod doctor;
 mod failure;
 mod host;
@@ -30,6 +31,7 @@ mod request;
 mod run;
 mod session;
 mod terminal;
+mod used_up;
 
 use clap::Parser;
 use nexus_runner::change_text;
@@ -44,6 +46,9 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
+    if let Err(failure) = diagnostics::start() {
+        return ExitCode::from(run::print_failure(&failure, false));
+    }
     let code = match parsed.command {
         args::Command::Run(run) => run::command(&run),
         args::Command::Explain(run) => profile::explain(&run),

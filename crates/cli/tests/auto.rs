@@ -331,6 +331,7 @@ fn what_may_not_be_shown_stops_no_run() {
         at_home(&bench, ".ssh/bin/node", "#!/bin/sh\n");
         at_home(&bench, ".cargo/bin/rustup", "#!/bin/sh\n");
         let path = on_path(&bench, &[".ssh/bin", ".cargo/bin"]);
+        fs::create_dir(bench.base.path().join("toolchains")).unwrap();
         // One of the directories holds keys, the other one the workspace.
         let with = |command: &mut Command| -> Output {
             command.env("PATH", &path).env("RUSTUP_HOME", bench.base.path()).output().unwrap()
@@ -339,7 +340,7 @@ fn what_may_not_be_shown_stops_no_run() {
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         let text = stdout(&with(&mut bench.nexus(["explain", "--", "true"])));
         for line in [
-            format!("  {}/.ssh (the directory of Node and npm) is not shown", bench.home.display()),
+            format!("  {}/.ssh/bin/node (the directory of Node and npm) is not shown", bench.home.display()),
             format!("  {} holds the workspace or your home, so it is not shown", bench.base.path().display()),
         ] {
             assert!(text.contains(&line), "{line}: {text}");

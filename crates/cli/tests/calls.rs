@@ -62,7 +62,14 @@ const SYSTEM: &str = "/usr/local/sbin:/usr/sbin";
 
 /// Makes a toolchain of Rust and one of Node in the home, and returns the PATH that leads to them and to [`SYSTEM`].
 fn path_with_toolchains(bench: &Bench) -> String {
-    let tools = ["rust/bin/cargo", "rust/bin/rustc", "rust/lib/rustlib/components", "node/bin/node", "node/bin/npm"];
+    let tools = [
+        "rust/bin/cargo",
+        "rust/bin/rustc",
+        "rust/lib/rustlib/components",
+        "node/bin/node",
+        "node/bin/npm",
+        "node/lib/node_modules/x",
+    ];
     for file in tools.map(|name| bench.home.join("tools").join(name)) {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "").unwrap();

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Output, Stdio};
-use support::{Bench, benches, stderr, stdout};
+use support::{Bench, benches, report, stderr, stdout};
 
 const OLD: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n";
 
@@ -129,6 +129,49 @@ fn an_outside_edit_is_a_shown_conflict_and_stays() {
         let output = bench.run(["changes", "accept", "sub/added"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(bench.workspace.join("sub/added").exists());
+    }
+}
+
+#[test]
+fn a_conflict_is_marked_and_the_rest_is_accepted() {
+    for bench in waiting() {
+        fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
+        let shown = stdout(&bench.run(["changes", "show"]));
+        let marked = shown.lines().find(|line| line.starts_with("M numbers")).unwrap();
+        assert!(marked.contains("[conflict: changed outside]") && shown.contains("accept --rest"), "{shown}");
+        assert_eq!(shown.matches("[conflict").count(), 1, "{shown}");
+        let json = report(&bench.run(["changes", "show", "--json"]));
+        assert_eq!(json["conflicts"][0]["path"]["text"], "numbers", "{json}");
+        let output = bench.run(["changes", "accept"]);
+        assert!(output.status.code() == Some(125) && stderr(&output).contains("--ours"), "{}", stderr(&output));
+        let rest = bench.run(["changes", "accept", "--rest"]);
+        assert_eq!(rest.status.code(), Some(0), "{}", stderr(&rest));
+        assert!(stdout(&rest).contains("left waiting numbers (changed outside)"), "{}", stdout(&rest));
+        assert!(bench.workspace.join("sub/added").exists());
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
+        // The version of the run waits still.
+        let diff = stdout(&bench.run(["changes", "diff", "numbers"]));
+        assert!(diff.contains("numbers") && !diff.is_empty(), "{diff}");
+    }
+}
+
+#[test]
+fn the_own_version_is_kept_when_asked_for() {
+    for bench in waiting() {
+        fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
+        let kept = bench.run(["changes", "accept", "--ours"]);
+        assert_eq!(kept.status.code(), Some(0), "{}", stderr(&kept));
+        assert!(stdout(&kept).contains("kept yours of numbers"), "{}", stdout(&kept));
+        assert!(bench.workspace.join("sub/added").exists());
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
+        assert!(!stdout(&bench.run(["changes", "show"])).contains("M numbers"));
+    }
+    // Without a conflict it takes everything.
+    for bench in waiting() {
+        let all = bench.run(["changes", "accept", "--ours"]);
+        assert_eq!(all.status.code(), Some(0), "{}", stderr(&all));
+        assert!(!stdout(&all).contains("kept yours"), "{}", stdout(&all));
+        assert_ne!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
     }
 }
 

@@ -5,10 +5,11 @@
 mod support;
 
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use support::{Bench, on_each_bench, report, stderr, stdout};
 
@@ -103,63 +104,23 @@ fn hints(document: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn data_in_a_pipe_that_is_not_passed_on_is_said() {
+fn packets_that_are_not_passed_on_are_said() {
     on_each_bench(|bench| {
         let with = |arguments: &[&str], input: &[u8]| {
-            let mut nexus = bench.nexus(arguments);
-            let mut child = nexus.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            child.stdin.take().unwrap().write_all(input).unwrap();
-            child.wait_with_output().unwrap()
+            let (ours, theirs) = UnixDatagram::pair().unwrap();
+            ours.send(input).unwrap();
+            bench.nexus(arguments).stdin(Stdio::from(OwnedFd::from(theirs))).output().unwrap()
         };
-        let silent = with(&["run", "--", "cat"], b"data");
+        let silent = with(&["run", "--", "true"], b"data");
         assert!(silent.status.success() && stderr(&silent).contains(INPUT), "{}", stderr(&silent));
         assert!(stderr(&silent).contains("--stdin"), "{}", stderr(&silent));
         let document = report(&with(&["run", "--json", "--", "true"], b"data"));
         assert_eq!(hints(&document), ["input_not_passed"]);
-        for (arguments, input) in [(&["run", "--stdin", "--", "cat"][..], &b"data"[..]), (&["run", "--", "true"], b"")]
-        {
-            let quiet = with(arguments, input);
-            assert!(!stderr(&quiet).contains(INPUT), "{arguments:?}: {}", stderr(&quiet));
+        for arguments in [&["run", "--stdin", "--", "head", "-c4"][..], &["run", "--no-stdin", "--", "true"]] {
+            let quiet = with(arguments, b"data");
+            assert!(quiet.status.success() && !stderr(&quiet).contains(INPUT), "{arguments:?}: {}", stderr(&quiet));
         }
     });
-}
-
-#[test]
-fn no_byte_of_standard_input_is_consumed() {
-    on_each_bench(|bench| {
-        // The pipe: whoever reads after the run finds all of it.
-        let script = format!("{} run -- true; cat", bench.program().display());
-        let mut shell = bench.command("sh");
-        shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(b"all of it").unwrap();
-        let output = shell.wait_with_output().unwrap();
-        assert_eq!(stdout(&output), "all of it");
-        assert!(stderr(&output).contains(INPUT), "{}", stderr(&output));
-        // The file: its offset is where it was.
-        let mut file = open(&bench.write("input", "some text"));
-        file.seek(SeekFrom::Start(3)).unwrap();
-        let output = bench.nexus(["run", "--", "true"]).stdin(file.try_clone().unwrap()).output().unwrap();
-        assert!(stderr(&output).contains(INPUT), "{}", stderr(&output));
-        assert_eq!(file.stream_position().unwrap(), 3);
-        file.seek(SeekFrom::End(0)).unwrap();
-        let output = bench.nexus(["run", "--", "true"]).stdin(file).output().unwrap();
-        assert!(!stderr(&output).contains(INPUT), "{}", stderr(&output));
-    });
-}
-
-#[test]
-fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
-    on_each_bench(|bench| {
-        let (read, write) = rustix::pipe::pipe().unwrap();
-        let output = bench.nexus(["run", "--", "true"]).stdin(read).output().unwrap();
-        assert!(output.status.success() && !stderr(&output).contains(INPUT), "{}", stderr(&output));
-        drop(write);
-    });
-}
-
-fn open(path: &Path) -> File {
-    File::options().read(true).open(path).unwrap()
 }
 
 /// Asks for the address of each word.
@@ -201,5 +162,98 @@ fn names_from_inside_are_bounded_and_cannot_draw() {
         let told = stderr(&output);
         assert!(told.contains("asked for n0.test") && told.contains("and more than 15 more"), "{told}");
         assert!(!told.contains('\u{1b}'), "{told:?}");
+    });
+}
+
+#[test]
+fn a_path_that_is_read_only_or_hidden_is_named() {
+    on_each_bench(|bench| {
+        bench.write(".env", "secret");
+        let shown = bench.home.join("shown");
+        fs::create_dir(&shown).unwrap();
+        fs::write(shown.join("file"), "x").unwrap();
+        let (bind, file) = (shown.to_str().unwrap(), shown.join("file").display().to_string());
+        let advised = |arguments: &[&str]| {
+            let output = bench.nexus(["run"]).args(arguments).output().unwrap();
+            assert_ne!(output.status.code(), Some(0));
+            stderr(&output)
+        };
+        let told = advised(&["--shell", "echo x > /etc/new"]);
+        assert!(told.contains("nexus: perhaps: /etc/new is read-only"), "{told}");
+        let told = advised(&["--ro", bind, "--", "python3", "-c", &format!("open('{file}', 'a')")]);
+        assert!(told.contains(&format!("nexus: perhaps: {file} is read-only")) && told.contains("--rw"), "{told}");
+        let told = advised(&["--hide-secrets", "--", "cat", ".env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden") && told.contains("--hide-secrets"), "{told}");
+        // A file of the workspace that the command itself closed is not of the sandbox.
+        let told = advised(&["--shell", "echo 'cat: own: Permission denied' >&2; exit 1"]);
+        assert!(!told.contains("perhaps"), "{told}");
+        let quiet = advised(&["--quiet", "--shell", "echo x > /etc/new"]);
+        assert!(!quiet.contains("perhaps"), "{quiet}");
+        let succeeded = bench.run(["run", "--shell", "echo x > /etc/new; true"]);
+        assert!(!stderr(&succeeded).contains("perhaps"), "{}", stderr(&succeeded));
+        let document = report(&bench.run(["run", "--json", "--shell", "echo x > /etc/new"]));
+        assert_eq!(hints(&document), ["read_only"]);
+    });
+}
+
+#[test]
+fn a_refused_call_and_a_limit_of_processes_are_named() {
+    on_each_bench(|bench| {
+        let refused = bench.run(["run", "--", "unshare", "--user", "true"]);
+        assert!(stderr(&refused).contains("perhaps: the command makes namespaces"), "{}", stderr(&refused));
+        let threads = "import threading, time\n\
+            for number in range(100): threading.Thread(target=time.sleep, args=(0.5,), daemon=True).start()";
+        let flood = bench.run(["run", "--pids", "20", "--", "python3", "-c", threads]);
+        assert!(
+            stderr(&flood).contains("limit of 20 processes") && stderr(&flood).contains("--pids 80"),
+            "{}",
+            stderr(&flood)
+        );
+        let fits = bench.run(["run", "--pids", "200", "--", "python3", "-c", threads]);
+        assert!(fits.status.success() && !stderr(&fits).contains("perhaps"), "{}", stderr(&fits));
+        let words =
+            bench.run(["run", "--shell", "printf '\\033[2J/etc/\\033]0;x: Read-only file system\\n' >&2; exit 1"]);
+        let advice = stderr(&words);
+        assert!(!advice.lines().any(|line| line.starts_with("nexus:") && line.contains('\u{1b}')), "{advice:?}");
+    });
+}
+
+#[test]
+fn clients_of_registries_fail_at_once_without_a_network() {
+    on_each_bench(|bench| {
+        let shown = "env | grep -E '^(npm_config_fetch_retries|PIP_RETRIES|UV_HTTP_RETRIES)=' | sort";
+        let alone = bench.run(["run", "--shell", shown]);
+        assert_eq!(
+            stdout(&alone),
+            "PIP_RETRIES=0\nUV_HTTP_RETRIES=0\nnpm_config_fetch_retries=0\n",
+            "{}",
+            stderr(&alone)
+        );
+        let own = bench.run(["run", "--env", "PIP_RETRIES=7", "--shell", shown]);
+        assert!(stdout(&own).contains("PIP_RETRIES=7"), "{}", stdout(&own));
+        let with = bench.run(["run", "--allow", "a.test", "--shell", shown]);
+        assert_eq!(stdout(&with), "", "{}", stderr(&with));
+        let began = std::time::Instant::now();
+        let npm = bench.run(["run", "--", "npm", "view", "left-pad"]);
+        assert!(stderr(&npm).contains("and the run has no network"), "{}", stderr(&npm));
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "npm took {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_sandbox_that_lives_on_says_that_files_stay() {
+    on_each_bench(|bench| {
+        let line = "A file that was read inside stays as it was";
+        let said = |arguments: &[&str]| {
+            let output = bench.nexus(["run", "--detach"]).args(arguments).args(["--", "true"]).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            bench.run(["wait", stdout(&output).trim()]);
+            stderr(&output).contains(line)
+        };
+        assert!(said(&[]) && !said(&["--direct"]) && !said(&["--quiet"]));
+        let published = bench.run(["run", "--publish", "0:8000", "--", "true"]);
+        assert!(stderr(&published).contains(line) && stderr(&published).contains("--direct"), "{}", stderr(&published));
+        let plain = bench.run(["run", "--", "true"]);
+        assert!(!stderr(&plain).contains(line), "{}", stderr(&plain));
     });
 }

@@ -6,9 +6,13 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
+use std::sync::{Mutex, PoisonError};
 use support::{Bench, stderr};
 
 const PROGRAM: &str = include_str!("hostile/quotas.py");
+
+/// Held by each test that counts the descriptors under way of one user.
+static DESCRIPTORS: Mutex<()> = Mutex::new(());
 
 /// Users of this test alone, and root: what others of the same user take counts here, too.
 fn lone_benches() -> Vec<Bench> {
@@ -100,6 +104,7 @@ fn a_sandbox_gets_no_message_queue_of_posix() {
 
 #[test]
 fn descriptors_that_one_sandbox_has_under_way_stop_no_other() {
+    let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
     for bench in lone_benches() {
         let prefix = "ulimit -Sn 1024; ulimit -Hn 2048;";
         let (child, took, why) = holding(&bench, &format!("{prefix} ulimit -Sn 1024;"), "take_descriptors");
@@ -150,6 +155,7 @@ fn pipes_of_a_sandbox_leave_every_other_pipe_a_page() {
 
 #[test]
 fn descriptors_under_way_in_a_sandbox_of_root_stop_no_program_of_root() {
+    let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
     let sends = "(lambda pair: socket.send_fds(pair[0], [b'x'], [0]) == 1)(socket.socketpair())";
     for bench in lone_benches() {
         let prefix = "ulimit -Sn 1024; ulimit -Hn 2048; ulimit -Sn 1024;";

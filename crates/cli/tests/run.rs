@@ -158,18 +158,6 @@ fn a_time_limit_asks_then_kills() {
 }
 
 #[test]
-fn stdin_is_closed_unless_asked() {
-    for bench in benches() {
-        bench.write("input", "from the caller\n");
-        let feed = || fs::File::open(bench.workspace.join("input")).unwrap();
-        let output = bench.nexus(["run", "--", "cat"]).stdin(feed()).output().unwrap();
-        assert_eq!(stdout(&output), "");
-        let output = bench.nexus(["run", "--stdin", "--", "cat"]).stdin(feed()).output().unwrap();
-        assert_eq!(stdout(&output), "from the caller\n");
-    }
-}
-
-#[test]
 fn output_is_bounded_when_asked_and_all_of_it_can_go_to_a_file() {
     for bench in benches() {
         let full = bench.home.join("full");

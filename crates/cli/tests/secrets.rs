@@ -98,3 +98,52 @@ fn exec_passes_a_credential_on_only_by_its_flag() {
         bench.run(["rm", "-f", "held"]);
     }
 }
+
+/// Runs with all reports on, and returns what was reported.
+fn log_of(bench: &Bench, words: &[&str]) -> String {
+    let mut command = bench.nexus(words);
+    command.env("NEXUS_LOG", "trace");
+    stderr(&with_token(command))
+}
+
+#[test]
+fn a_log_of_everything_holds_no_value_of_the_caller() {
+    for bench in benches() {
+        bench.write("file", VALUE);
+        let argument =
+            format!("printenv GITHUB_TOKEN; cat file; echo {VALUE} > new; curl 'http://web.test/?key={VALUE}'");
+        let (on_line, url) =
+            (format!("KEY={VALUE}"), format!("http_proxy=http://user:{VALUE}@127.0.0.1:1/?key={VALUE}"));
+        let words = ["run", "--env-secret", "GITHUB_TOKEN", "--env", &on_line, "--env", &url];
+        let network = ["--net", "allowlist", "--allow", "web.test:80"];
+        for more in [&[][..], &network, &["--direct"], &["--changes", "discard"]] {
+            let log = log_of(&bench, &[&words, more, &["--shell", &argument]].concat());
+            // The reports of this program alone: what the command prints goes the same way.
+            let reports: Vec<&str> = log.lines().filter(|line| line.contains("DEBUG nexus")).collect();
+            for text in ["the run is prepared", "a sandbox was cloned", "the sandbox ended", "the changes are settled"]
+            {
+                assert!(reports.iter().any(|line| line.contains(text)), "{} {more:?}: {text}: {log}", bench.who());
+            }
+            assert!(!log.contains(VALUE), "{} {more:?}: {log}", bench.who());
+        }
+        // A run that fails after the plan was made reports its code, and nothing of the plan.
+        let log = log_of(&bench, &[&words[..], &["--", VALUE]].concat());
+        assert!(log.contains("DEBUG nexus"), "{log}");
+        let reports = log.lines().filter(|line| line.contains("DEBUG nexus"));
+        assert!(reports.into_iter().all(|line| !line.contains(VALUE)), "{log}");
+    }
+}
+
+#[test]
+fn a_log_is_off_by_default_and_a_wrong_filter_is_refused() {
+    for bench in benches() {
+        assert_eq!(stderr(&bench.run(["run", "--", "true"])), "", "{}", bench.who());
+        for text in ["loud", "tokio=trace"] {
+            let mut command = bench.nexus(["run", "--", "touch", "ran"]);
+            let output = command.env("NEXUS_LOG", text).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+            assert!(stderr(&output).contains("NEXUS_LOG"), "{}", stderr(&output));
+            assert!(!bench.workspace.join("ran").exists());
+        }
+    }
+}

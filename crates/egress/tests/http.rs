@@ -387,6 +387,59 @@ fn answers_that_cannot_be_trusted_are_not_passed_on() {
     }
 }
 
+/// A field may hold the name of a file in any encoding, and is passed on as the server sent it.
+#[test]
+fn words_behind_a_status_are_ascii_and_fields_stay_as_sent() {
+    let odd = server("127.0.0.1:0", |mut stream| {
+        read_head(&mut stream);
+        stream
+            .write_all(
+                b"HTTP/1.1 200 O\x9b31m\x1b[8m\xc2\x9bK!\r\nX-Name: \x9bn\xc3\xbc\r\nConnection: close\r\n\r\nok",
+            )
+            .unwrap();
+    });
+    let world = world(odd);
+    let at = url(odd);
+    let mut client = send(&world, &format!("GET http://{at}/ HTTP/1.0\r\nHost: {at}\r\n\r\n"));
+    let answer = read_all(&mut client).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200 O31m[8mK!\r\nX-Name: \x9bn\xc3\xbc\r\n"), "{}", answer.escape_ascii());
+}
+
+/// Servers of several frameworks take such a request for one with the method of the field.
+#[test]
+fn a_field_that_names_another_method_is_decided_like_one() {
+    let (server, heads) = web();
+    let at = url(server);
+    let world_of = |methods| {
+        let world = World::with(PolicyInput { methods, ..input(&[&format!("+{at}")]) }, |_| {});
+        world.resolver.set("web.test", &[server.ip()]);
+        world
+    };
+    let get = |world: &World, fields: &str| {
+        let mut client = send(world, &format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n{fields}\r\n"));
+        let (code, head, _) = response(&mut client);
+        (code, field(&head, "x-proxy-error").map(str::to_owned))
+    };
+    let (reading, any) = (world_of(Methods::ReadOnly), world_of(Methods::Any));
+    for fields in [
+        "X-HTTP-Method-Override: DELETE\r\n",
+        "x_http_method_override: PUT\r\n",
+        "X-HTTP-Method: MERGE\r\n",
+        "X-Method-Override: GET, POST\r\n",
+        "X-HTTP-Method-Override: GET\r\nX-HTTP-Method-Override: \u{9b}PATCH\r\n",
+        "X-HTTP-Method-Override:\r\n",
+    ] {
+        assert_eq!(get(&reading, fields), (403, Some("METHOD_NOT_ALLOWED".to_owned())), "{fields}");
+        assert!(heads.try_recv().is_err(), "{fields}");
+        assert_eq!(get(&any, fields), (200, None), "{fields}");
+        heads.recv().unwrap();
+    }
+    for fields in ["", "X-HTTP-Method-Override: HEAD\r\n", "X-HTTP-Methods: DELETE\r\nX-Method: DELETE\r\n"] {
+        assert_eq!(get(&reading, fields), (200, None), "{fields}");
+        assert!(heads.recv().unwrap().ends_with(&format!("{fields}\r\n")), "{fields}");
+    }
+}
+
 #[test]
 fn an_answer_that_breaks_off_is_not_taken_for_whole() {
     let short = server("127.0.0.1:0", |mut stream| {

@@ -2,7 +2,7 @@
 
 use crate::beneath::split;
 use crate::fold::fold;
-use crate::waiting_refs::commits::{common, place};
+use crate::waiting_refs::commits::{Form, common, place};
 
 /// Entries of a git directory that name objects, beside refs and logs.
 const NAMING: &[&[u8]] = &[
@@ -16,6 +16,62 @@ const NAMING: &[&[u8]] = &[
     b"shallow",
     b"worktrees",
 ];
+
+/// Names of a git directory that may lead to what is gone.
+const FORMER: &[&[u8]] = &[b"orig_head", b"fetch_head", b"rebase_head"];
+/// Directories of work that git resumes.
+const WORK: &[&[u8]] = &[b"rebase-apply", b"rebase-merge"];
+
+/// The form in which a file of a git directory names objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// A ref, or many of them.
+    Refs,
+    /// A log of a ref.
+    Log,
+    /// The index of a working tree.
+    Index,
+    /// The part of a split index that others share. It may name what is gone.
+    SharedIndex,
+    /// Work that git resumes. It may name what is gone.
+    Work,
+    /// A part of the refs in the form `reftable`, which is not read.
+    Tables,
+}
+
+impl Naming {
+    /// Reports whether all objects have to be there that such a file names.
+    pub(crate) fn is_strict(self) -> bool {
+        !matches!(self, Self::SharedIndex | Self::Work)
+    }
+
+    /// Reports whether only what differs from the file of before is new.
+    pub(crate) fn replaces(self) -> bool {
+        matches!(self, Self::Log | Self::Index)
+    }
+}
+
+/// Returns the form in which a file names objects; `None` for one that names none, or only what may be gone.
+pub(crate) fn naming(path: &[u8]) -> Option<Naming> {
+    if let Some(place) = place(path) {
+        return match place.form {
+            Form::Ref | Form::Packed => Some(Naming::Refs),
+            Form::Log => Some(Naming::Log),
+            Form::Head => (!FORMER.contains(&fold(split(path).1).as_ref())).then_some(Naming::Refs),
+            Form::Table => Some(Naming::Tables),
+        };
+    }
+    let (parent, name) = split(path);
+    let name = fold(name);
+    if name.as_ref() == b"index" {
+        return Some(Naming::Index);
+    }
+    if name.starts_with(b"sharedindex.") {
+        return Some(Naming::SharedIndex);
+    }
+    let is_work = parent.split(|byte| *byte == b'/').any(|name| WORK.contains(&fold(name).as_ref()));
+    (is_work || name.as_ref() == b"merge_autostash").then_some(Naming::Work)
+}
 
 /// Returns the git directory of an object, of a pack, or of a directory of them.
 pub(crate) fn git_dir_of_object(path: &[u8]) -> Option<&[u8]> {
@@ -128,6 +184,32 @@ mod tests {
             ("src/main.rs", None),
         ] {
             assert_eq!(git_dir_of_names(path.as_bytes()), wanted.map(str::as_bytes), "{path}");
+        }
+    }
+
+    #[test]
+    fn files_name_objects_in_known_forms() {
+        for (path, wanted) in [
+            (".git/refs/heads/feature/x", Some(Naming::Refs)),
+            (".git/refs/heads/index", Some(Naming::Refs)),
+            (".git/refs/heads/rebase-merge/x", Some(Naming::Refs)),
+            (".git/HEAD", Some(Naming::Refs)),
+            (".git/MERGE_HEAD", Some(Naming::Refs)),
+            (".git/packed-refs", Some(Naming::Refs)),
+            (".git/worktrees/w/HEAD", Some(Naming::Refs)),
+            (".git/ORIG_HEAD", None),
+            (".git/FETCH_HEAD", None),
+            (".git/logs/HEAD", Some(Naming::Log)),
+            (".git/worktrees/w/logs/HEAD", Some(Naming::Log)),
+            (".git/worktrees/w/index", Some(Naming::Index)),
+            (".git/worktrees/w/gitdir", None),
+            (".git/sharedindex.9f00", Some(Naming::SharedIndex)),
+            (".git/rebase-merge/autostash", Some(Naming::Work)),
+            (".git/MERGE_AUTOSTASH", Some(Naming::Work)),
+            (".git/reftable/tables.list", Some(Naming::Tables)),
+            (".git/config", None),
+        ] {
+            assert_eq!(naming(path.as_bytes()), wanted, "{path}");
         }
     }
 

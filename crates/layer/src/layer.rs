@@ -333,6 +333,13 @@ impl Layer {
         Ok(ChangeSet { changes: report(&tree, rules) })
     }
 
+    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere. Changes
+    /// nothing.
+    pub fn conflicts(&self, workspace: &Workspace, rules: &Rules) -> Result<Vec<Conflict>, ReadLayerError> {
+        let Some(tree) = self.read(workspace, rules)? else { return Ok(Vec::new()) };
+        Ok(plan(&tree, rules).conflicts)
+    }
+
     /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
     ///
     /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the
@@ -452,6 +459,12 @@ impl Layer {
     }
 
     /// Parks the layer with these changes, and returns them.
+    /// Says to a person that the layer lacks copies of git objects which its refs need; `None` where it has them all.
+    #[must_use]
+    pub fn missing_copies(&self) -> Option<String> {
+        crate::commit::uncopied::in_words(&self.root)
+    }
+
     fn write_parked(&self, tree: LayerTree, rules: &Rules, report: &Report) -> Result<Vec<Change>, IoFailure> {
         write_notes(&self.root, &tree, &self.faults)?;
         self.park_as(report.written(&tree, rules))?;

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod altered;
+mod arrival;
 mod autostash;
 mod bare;
 mod bare_links;
@@ -65,6 +66,7 @@ mod graphs;
 mod halves;
 mod hardlinks;
 pub mod identity;
+mod implied;
 mod in_the_way;
 mod incomplete;
 mod index_at_start;

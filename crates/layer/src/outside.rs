@@ -56,7 +56,7 @@ fn is_replaced(tree: &LayerTree, node: &Node, now: &Meta, at: &SharedPath) -> bo
             let moved = now.mtime <= tree.started && tree.is_fresh(&Found { at: at.clone(), meta: now.clone() });
             moved || now.id.born.is_some_and(|born| born > tree.started && !tree.is_own(at, now))
         }
-        // The run made it: what stands there now came with an earlier commit of this layer, or is merged with it.
+        // The run made it. Where a directory came to its name, all in that one counts as changed (`arrival`).
         None => false,
     }
 }

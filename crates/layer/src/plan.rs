@@ -234,12 +234,12 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
             if !own_mount(&covered.meta) {
                 add(&covered.at.0, Outside::Blocked);
             }
-            if tree.is_fresh(covered) && !node.rare.refreshed {
+            if tree.is_new_outside(node, covered) && !node.rare.refreshed {
                 add(&covered.at.0, Outside::Changed);
             }
         }
         if let Lower::Merged(merged) = &node.rare.lower
-            && tree.is_fresh(merged)
+            && (tree.is_fresh(merged) || node.rare.arrival.is_possible())
         {
             add(&merged.at.0, Outside::Changed);
         }

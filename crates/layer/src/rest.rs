@@ -61,7 +61,9 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
     // A file whose other name goes away or is held for a while: the number of its names is a part of its time stamp.
     for (node, state) in tree.nodes.iter().zip(states) {
         if *state == State::Park
-            && let Some(found) = node.covers.as_ref().filter(|found| found.meta.links > 1 && !tree.is_fresh(found))
+            && let Some(found) = node.covers.as_ref()
+            && found.meta.links > 1
+            && !tree.is_new_outside(node, found)
         {
             paths.push(found.at.text());
         }

@@ -3,6 +3,7 @@
 //! A layer may have hundreds of thousands of entries, so that an entry is small: what only few have lies behind a
 //! pointer, and a path is in memory once.
 
+use crate::arrival::Arrival;
 use crate::index_notes::IndexNote;
 use crate::marks::{LayerMode, Marks, Origin};
 use crate::meta::{EntryType, FileId, FsTime, Meta};
@@ -181,6 +182,8 @@ pub struct Details {
     pub unseen: bool,
     /// A new directory in the place of an old one, which it continues without the names that are gone.
     pub replaced: bool,
+    /// The time at which the directory of the workspace that it continues came there.
+    pub(crate) arrival: Arrival,
     /// An index of git with the entries of the one that it covers.
     pub same_entries: bool,
     /// It covers an index of git that changed outside and says the same as before.
@@ -204,6 +207,7 @@ impl Deref for Rare {
             scan: None,
             unseen: false,
             replaced: false,
+            arrival: Arrival::Before,
             same_entries: false,
             refreshed: false,
             in_unit: false,
@@ -337,6 +341,13 @@ impl LayerTree {
     #[must_use]
     pub fn is_fresh(&self, found: &Found) -> bool {
         is_fresh(self.started, &self.ours, &found.at, &found.meta)
+    }
+
+    /// Reports whether what a node covers came to its place after the layer was made, by itself or with a directory.
+    #[must_use]
+    pub(crate) fn is_new_outside(&self, node: &Node, covered: &Found) -> bool {
+        let came = self.nodes[node.parent].rare.arrival.is_possible();
+        self.is_fresh(covered) || (came && !self.is_own(&covered.at, &covered.meta))
     }
 
     /// Reports whether an entry is as an earlier commit of this layer left it.

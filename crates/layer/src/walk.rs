@@ -27,7 +27,7 @@ use crate::tree::{Found, Lower, Node, Own, Rare, Role, SharedPath};
 pub(crate) use crate::tree::{lower_path, origin_inode};
 use crate::xattr::{self, Attrs};
 use nexus_model::ByteText;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -92,7 +92,7 @@ impl<'a> LastDir<'a> {
     }
 }
 
-fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -> Node {
+pub(crate) fn node(parent: usize, path: SharedPath, meta: Meta, marks: Marks, role: Role) -> Node {
     Node {
         parent,
         path,
@@ -261,7 +261,7 @@ impl Walk<'_> {
         }
     }
 
-    fn lower_dir(&self, path: &[u8]) -> Result<Option<Found>, WalkError> {
+    pub(crate) fn lower_dir(&self, path: &[u8]) -> Result<Option<Found>, WalkError> {
         let dir = match self.base.dir(path) {
             Ok(dir) => dir,
             // ELOOP: a link is no directory that could be continued.
@@ -278,59 +278,6 @@ impl Walk<'_> {
         };
         let meta = stat(dir.as_fd(), b"").doing("look at", path)?;
         Ok(Some(Found { at: path.into(), meta }))
-    }
-
-    /// Turns a new directory over an old one into the old one without the names that are gone.
-    pub(crate) fn imply(&self, nodes: &mut Vec<Node>, claimed: &mut HashSet<Vec<u8>>) -> Result<(), WalkError> {
-        let mut children: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
-        let mut implied = Vec::new();
-        let count = nodes.len();
-        for at in 1..count {
-            if nodes[at].meta.kind != EntryType::Directory || nodes[at].rare.unseen {
-                continue;
-            }
-            let Some(place) = lower_path(&nodes[nodes[at].parent]).map(|p| join(p, split(&nodes[at].path.0).1)) else {
-                continue;
-            };
-            if let Lower::Moved(found) = &nodes[at].rare.lower
-                && *found.at.0 == *place
-            {
-                // Renamed away and back into a new directory of the old name: it never moved.
-                claimed.remove(&place);
-                nodes[at].rare.lower = Lower::Merged(found.clone());
-            }
-            if nodes[at].rare.lower != Lower::None {
-                continue;
-            }
-            if claimed.contains(&place) {
-                continue;
-            }
-            let Some(found) = self.lower_dir(&place)? else { continue };
-            let dir = match self.base.readable_dir(&place) {
-                // What it replaces cannot be listed, and it stays new.
-                Err(error) if is_other_mount(&error) || crate::closed::is_closed(&error) => continue,
-                other => other.doing("open", &place)?,
-            };
-            nodes[at].rare.lower = Lower::Merged(Box::new(found));
-            nodes[at].rare.replaced = true;
-            if children.is_empty() {
-                for (child, one) in nodes.iter().enumerate().take(count).skip(1) {
-                    debug_assert!(one.parent < child, "a directory comes before its entries");
-                    children.entry(one.parent).or_default().insert(split(&one.path.0).1.to_vec());
-                }
-            }
-            for name in names(dir.as_fd()).doing("list", &place)? {
-                if children.get(&at).is_some_and(|names| names.contains(&name)) {
-                    continue;
-                }
-                if let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &place)? {
-                    let path = SharedPath::from(join(&nodes[at].path.0, &name));
-                    implied.push(node(at, path, meta, Marks::default(), Role::Implied));
-                }
-            }
-        }
-        nodes.append(&mut implied);
-        Ok(())
     }
 
     pub(crate) fn cover(&self, nodes: &mut [Node], claimed: &HashSet<Vec<u8>>) -> Result<(), WalkError> {

@@ -96,7 +96,27 @@ fn base() -> Vec<Op> {
     ops.extend(files.iter().map(|file| Op::Write(b(file), format!("old {file}"))));
     ops.extend(OF_THE_USER.map(|(path, text)| Op::Write(b(path), text.into())));
     ops.push(Op::Link(b("l1"), b("l2")));
+    ops.push(Op::Mkdir(b("store")));
+    for number in 0..STORED {
+        ops.push(Op::Mkdir(format!("store/{number}").into_bytes()));
+        let stored = stored(number).into_iter();
+        ops.extend(stored.map(|(path, text)| Op::Write(path.into_bytes(), text)));
+    }
     ops
+}
+
+/// Directories of the user that the hostile process moves to the names of others.
+const STORED: u64 = 2;
+
+/// Paths and texts of the files of such a directory. The run makes files of the same names, except for the last one.
+fn stored(number: u64) -> Vec<(String, String)> {
+    let names = ["f", "there", "inside", "m", "own"];
+    names.iter().enumerate().map(|(at, name)| (format!("store/{number}/{name}"), format!("T81{number}{at};"))).collect()
+}
+
+/// Texts of all such files.
+fn all_stored() -> impl Iterator<Item = String> {
+    (0..STORED).flat_map(|number| stored(number).into_iter().map(|(_, text)| text))
 }
 
 /// Files that nobody but the hostile process destroys: the run renames them, or the directories that they are in.
@@ -181,6 +201,8 @@ const FOUND: [u64; 4] = [1537, 3393, 3667, 102_079];
 /// The seeds from here on also take the places that the run made free, crash twice, and take commits back.
 const WIDER: u64 = 100_000;
 const TAKEN: [&str; 4] = ["moved", "fresh", "ren", "d/in/new"];
+/// Names to which a stored directory moves: directories of the run, before and while they come.
+const MOVED_TO: [&str; 6] = ["fresh", "fresh", "e/x", "moved", "e/guest", "swap"];
 const DIRECTORIES: [&str; 10] = ["d", "d/in", "gone", "gone/sub", "swap", "e", "ren", "moved", "home", "e/guest"];
 
 fn next_act(random: &mut Random, number: u64, wider: bool) -> Act {
@@ -206,6 +228,29 @@ fn next_act(random: &mut Random, number: u64, wider: bool) -> Act {
     }
 }
 
+/// Directories that move in, by a generator of their own: the other acts of a seed stay the same.
+struct Moves {
+    random: Random,
+    left: u64,
+}
+
+impl Moves {
+    fn of(seed: u64) -> Self {
+        let left = if seed % 7 == 3 { STORED } else { 0 };
+        Self { random: Random(seed.wrapping_mul(0xd134_2543_de82_ef95) | 1), left }
+    }
+
+    /// Returns the next one, once in so many calls.
+    fn next(&mut self, calls: u64) -> Option<Act> {
+        if self.left == 0 || self.random.below(calls) != 0 {
+            return None;
+        }
+        self.left -= 1;
+        let (from, path) = (format!("store/{}", self.left), (*self.random.pick(&MOVED_TO)).to_owned());
+        Some(Act::MoveIn { from, path })
+    }
+}
+
 /// A way to end a commit that a crash interrupted. Returns the conflicts that it names.
 type Way<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
 
@@ -226,12 +271,18 @@ fn play_seed(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) 
     let mode = if seed.is_multiple_of(3) { LayerMode::User } else { LayerMode::Root };
     let scene = Scene::one_of_many(mode, &base());
     let (ops, mut wrote) = run(mode);
-    wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()));
+    wrote.extend(OF_THE_USER.map(|(_, text)| text.to_owned()).into_iter().chain(all_stored()));
     let _mutable = Mutable(scene.ws());
     let _witness = Witness(scene.dir.path().to_owned());
     note(&format!("seed {seed}, {mode:?}, in {}", scene.dir.path().display()));
     let mut layer = Some(scene.layer(&ops));
     let hostile = Arc::new(Mutex::new(Hostile::start(&scene)));
+    let mut moves = Moves::of(seed);
+    if let Some(next) = moves.next(2) {
+        // Between the end of the run and its commit.
+        hostile.lock().unwrap().act(0, &next);
+    }
+    let moves = Mutex::new(moves);
     let crash_at = if seed % 4 == 1 { 40 + random.below(160) } else { u64::MAX };
     let (crash_at, second_crash) = match seed {
         WIDER.. => {
@@ -254,6 +305,9 @@ fn play_seed(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) 
                     let next = next_act(random, at, seed >= WIDER);
                     hostile.lock().unwrap().act(at, &next);
                 }
+            }
+            if let Some(next) = moves.lock().unwrap().next(30) {
+                hostile.lock().unwrap().act(at, &next);
             }
             if at == crash_at && !crashed.swap(true, Ordering::SeqCst) {
                 note(&format!("call {at}: crash"));
@@ -341,6 +395,8 @@ fn play_seed(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) 
     tokens(&scene.ws(), &mut found);
     tokens(&scene.path("layers"), &mut found);
     let of_others = hostile.written.iter().map(String::as_str).chain(OF_THE_USER.map(|(_, text)| text));
+    let stored: Vec<String> = all_stored().collect();
+    let of_others = of_others.chain(stored.iter().map(String::as_str));
     for text in of_others.filter(|text| !hostile.destroyed.contains(*text)) {
         assert!(found.iter().any(|one| one == text), "{text} is lost at a reject");
     }

@@ -6,6 +6,7 @@ use nexus_api::client::{
     ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity, TlsFiles, tls_config,
 };
 use nexus_api::conduits::{CertificateRequest, EnrollRequest, PollRequest};
+use nexus_api::mothership::CreateEnrollmentToken;
 use nexus_mothership::{Config, Listener, Running, ServeError, TerritoryAuth, TlsIdentity, serve};
 use rcgen::{CertificateParams, KeyPair};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ async fn a_territory_enrols_renews_and_is_revoked_by_certificate() {
     let url = running.api_url.clone();
     let owner = MothershipClient::new(&http(&url, &ca, None), running.first_key.as_deref().unwrap()).unwrap();
     let stranger = ConduitsClient::new(&http(&url, &ca, None), &TerritoryIdentity::Certificate).unwrap();
-    let token = owner.create_enrollment_token(&Default::default()).await.unwrap().token;
+    let token = owner.create_enrollment_token(&CreateEnrollmentToken::default()).await.unwrap().token;
     let key = KeyPair::generate().unwrap();
     let bad = EnrollRequest {
         enroll_token: token.clone(),

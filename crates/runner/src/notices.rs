@@ -8,6 +8,9 @@ pub enum Notice {
     /// An entry could not be removed. It stays, and no later command waits for it.
     #[error("{0} Nexus is done with it; remove it when you do not need it any more.")]
     Leftover(Leftover),
+    /// The rest of a run needs something that only the workspace has.
+    #[error("{0}")]
+    Needed(Leftover),
     /// A commit with uncommitted changes was taken out of a working tree of git.
     #[error("{0}")]
     Stash(Stash),
@@ -38,9 +41,9 @@ pub enum Notice {
 /// Takes the notices of the engine.
 pub type Notify<'a> = &'a dyn Fn(&Notice);
 
-/// Tells of entries that could not be removed.
+/// Tells of entries that could not be removed, and of those that have to stay.
 pub fn tell_leftovers<'a>(tell: Notify<'_>, left: impl IntoIterator<Item = &'a Leftover>) {
     for one in left {
-        tell(&Notice::Leftover(one.clone()));
+        tell(&if one.is_needed { Notice::Needed(one.clone()) } else { Notice::Leftover(one.clone()) });
     }
 }

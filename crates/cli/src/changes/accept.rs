@@ -44,7 +44,8 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let rules = Rules { accept_protected: args.protected, named, only, ..pending.rules.clone() };
     // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
-    let done = decide(pending, &rules, args.patch, &taken_back);
+    let how = How { patch: args.patch, around: args.rest || args.ours, keeps_ours: args.ours };
+    let done = decide(pending, &rules, &how, &taken_back);
     // Before the record goes, by which the next command finds what a killed one did not say.
     let done = done.and_then(|text| super::say(&text).map(|()| String::new()));
     // A commit that stopped half-way is found by its record.
@@ -83,8 +84,31 @@ fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
     Err(Failure::refused("taken_back", message, hint))
 }
 
-fn decide(pending: Pending, rules: &Rules, patch: bool, taken_back: &[ByteText]) -> Result<String, Failure> {
-    let mut text = if patch { patch::command(&pending, rules)? } else { commit(&pending, rules)? };
+/// The parts of a layer that an accept takes.
+struct How {
+    /// Each hunk is asked about.
+    patch: bool,
+    /// Changes in conflict are left waiting.
+    around: bool,
+    /// Changes in conflict are rejected.
+    keeps_ours: bool,
+}
+
+fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText]) -> Result<String, Failure> {
+    let (mut text, left_out) =
+        if how.patch { (patch::command(&pending, rules)?, Vec::new()) } else { commit(&pending, rules, how.around)? };
+    for conflict in &left_out {
+        let what = if how.keeps_ours { "kept yours of" } else { "left waiting" };
+        let path = conflict.path.as_path().display();
+        text.push_str(&one_line(&format!("{what} {path} ({})", change_text::happened(conflict))));
+        text.push('\n');
+    }
+    if how.keeps_ours && !left_out.is_empty() && pending.layer.root().exists() {
+        let mut all = pending.rules.except.clone();
+        all.extend(left_out.into_iter().map(|conflict| conflict.path));
+        rejected::write(pending.layer.root(), &all)?;
+        pending.rules.except = all;
+    }
     if !taken_back.is_empty() && pending.layer.root().exists() {
         rejected::write(pending.layer.root(), &pending.rules.except)?;
     }
@@ -115,13 +139,35 @@ pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
     }
 }
 
-fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
-    let committed = {
+/// Tries of an accept that leaves conflicts out: each names all that it found, and later ones what came meanwhile.
+const MAX_TRIES: usize = 5;
+
+/// Commits what the rules choose; with `around`, without what is in conflict. Returns the conflicts that were left out.
+fn commit_around(pending: &Pending, rules: &Rules, around: bool) -> Result<(Committed, Vec<Conflict>), Failure> {
+    let mut rules = rules.clone();
+    let mut left_out = Vec::new();
+    for _ in 1..MAX_TRIES {
+        let done = pending.layer.commit(&pending.workspace, &rules).map_err(|error| failed(&error, pending))?;
+        if !around || done.conflicts.is_empty() || !done.changes.changes.is_empty() {
+            return Ok((done, left_out));
+        }
+        rules.except.extend(done.conflicts.iter().map(|conflict| conflict.path.clone()));
+        left_out.extend(done.conflicts);
+    }
+    let done = pending.layer.commit(&pending.workspace, &rules).map_err(|error| failed(&error, pending))?;
+    Ok((done, left_out))
+}
+
+fn commit(pending: &Pending, rules: &Rules, around: bool) -> Result<(String, Vec<Conflict>), Failure> {
+    let (committed, left_out) = {
         let _alone = pending.alone()?;
         let _held = run::hold_signals()?;
-        pending.layer.commit(&pending.workspace, rules).map_err(|error| failed(&error, pending))?
+        commit_around(pending, rules, around)?
     };
     let text = told(&committed)?;
+    if committed.changes.changes.is_empty() && !left_out.is_empty() {
+        return Ok((text, left_out));
+    }
     let in_part = pending.one.is_part.then(|| pending.layer.upper());
     if committed.changes.changes.is_empty() {
         let is_unnamed = |change: &Change| change.protected.is_some() && !rules.accepts_protected(&change.path.0);
@@ -146,7 +192,7 @@ fn commit(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
         };
         return Err(Failure::refused("protected", message, hint));
     }
-    Ok(text + &held_back(&committed, rules, in_part.as_deref()))
+    Ok((text + &held_back(&committed, rules, in_part.as_deref()), left_out))
 }
 
 /// A path that was chosen, and what holds it back although it was accepted.
@@ -191,6 +237,10 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
     lines.concat()
 }
 
+/// The way out of a conflict.
+pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, and --ours also keeps your \
+    version of what is; the version of the run is in nexus changes diff";
+
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
     if let Some(line) = run::unwatched_line(committed.unwatched) {
@@ -204,14 +254,12 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
     let accepted: String = accepted.collect();
     crate::notices::tell_leftovers(&committed.left);
     crate::notices::tell_stashes(&committed.stashes);
-    let Some(first) = committed.conflicts.first() else { return Ok(accepted) };
+    if committed.conflicts.is_empty() {
+        return Ok(accepted);
+    }
     let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), change_text::happened(one));
     let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
     let names = names.join(", ");
-    let hint = format!(
-        "look at {} and keep your version, or take theirs by hand from nexus changes diff",
-        first.path.as_path().display()
-    );
     let message = if accepted.is_empty() {
         format!("nothing was accepted: since the run {names}")
     } else {
@@ -219,7 +267,7 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         accepted.lines().for_each(crate::notices::tell);
         format!("not everything was accepted: {names}")
     };
-    Err(Failure::refused("conflict", message, hint))
+    Err(Failure::refused("conflict", message, AROUND_CONFLICTS))
 }
 
 /// Describes to the user how many changes still wait for a decision.

@@ -186,6 +186,13 @@ impl Pending {
         Ok(self.everything()?.into_iter().filter(|change| self.rules.is_chosen(&change.path.0)).collect())
     }
 
+    /// Returns the conflicts that an accept of everything would find, protected changes included.
+    fn conflicts(&self) -> Result<Vec<nexus_layer::Conflict>, Failure> {
+        let rules = Rules { accept_protected: true, ..self.rules.clone() };
+        let found = self.layer.conflicts(&self.workspace, &rules);
+        found.map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))
+    }
+
     /// Locks the workspace for a commit, and finishes what another commit to it left half-way. The run's note is
     /// brought to the disk, so that a commit is found after a power cut.
     fn alone(&self) -> Result<CommitLock, Failure> {

@@ -4,7 +4,7 @@ use super::Pending;
 use super::waiting::Waiting;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
-use nexus_layer::Change;
+use nexus_layer::{Change, Conflict};
 use nexus_model::{ByteText, RunId};
 use nexus_runner::state::note::CutShort;
 use serde::Serialize;
@@ -15,6 +15,7 @@ struct Document<'a> {
     run_id: &'a str,
     command: &'a ByteText,
     changes: Vec<Change>,
+    conflicts: Vec<Conflict>,
     cut_short: Option<CutShort>,
 }
 
@@ -24,9 +25,13 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let noted = pending.layer.note_shown();
     noted.map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))?;
     let changes = pending.changes()?;
+    if let Some(line) = pending.layer.missing_copies() {
+        crate::notices::tell(&line);
+    }
+    let conflicts = pending.conflicts()?;
     if json {
         let Waiting { run, command, note, .. } = &pending.one;
-        let document = Document { run_id: run, command, changes, cut_short: note.cut_short };
+        let document = Document { run_id: run, command, changes, conflicts, cut_short: note.cut_short };
         let written = serde_json::to_string(&document).map(|text| text + "\n");
         return written.map_err(|error| Failure::refused("output", error.to_string(), ""));
     }
@@ -37,8 +42,19 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
         text.push('\n');
     }
     for change in &changes {
-        text.push_str(&one_line(&change_text::line(change)));
+        let conflict = conflicts.iter().find(|conflict| conflict.path == change.path);
+        let mark = conflict.map(|conflict| format!("  [conflict: {}]", change_text::happened(conflict)));
+        text.push_str(&one_line(&(change_text::line(change) + &mark.unwrap_or_default())));
         text.push('\n');
+    }
+    for conflict in conflicts.iter().filter(|conflict| !changes.iter().any(|change| change.path == conflict.path)) {
+        let path = conflict.path.as_path().display();
+        text.push_str(&one_line(&format!("conflict: {path} {}", change_text::happened(conflict))));
+        text.push('\n');
+    }
+    if !conflicts.is_empty() {
+        text.push_str(super::accept::AROUND_CONFLICTS);
+        text.push_str(".\n");
     }
     Ok(text)
 }

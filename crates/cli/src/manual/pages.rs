@@ -43,6 +43,10 @@ const ENVIRONMENT: &[Entry] = &[
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "take the place of ~/.config and ~/.local/state"),
     ("SHELL", "what nexus shell starts, where it lies in /bin or /usr/bin"),
     ("NEXUS_PROFILE", "none: without the toolchains that PATH leads to, as --profile none; auto: with them"),
+    (
+        "NEXUS_LOG",
+        "what nexus reports of its own work on standard error: a level (debug), or nexus_runner=debug,nexus=trace",
+    ),
     ("PATH", "where toolchains are searched; runs show them read-only"),
 ];
 

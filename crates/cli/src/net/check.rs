@@ -8,7 +8,7 @@ use crate::profile::Resolution;
 use crate::run;
 use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, nat64_now, own_among};
 use nexus_policy::net::{
-    Attempt, Decision, Denial, Explanation, Host, Moment, Next, Policy, Program, Target, Way, check_name,
+    Attempt, Decision, Denial, Explanation, Host, Moment, Name, Next, Policy, Program, Target, Way, check_name,
     explain_attempt,
 };
 use nexus_policy::profile::NetGrants;
@@ -16,6 +16,7 @@ use nexus_runner::net::network::RunNetwork;
 use nexus_runner::net::rules;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Decides and prints; 0 is allowed, 1 is not.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
@@ -139,11 +140,15 @@ fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec
     let runtime = runtime()?;
     // As long as a run waits.
     let limit = Limits::default().resolve_time;
-    let found = runtime.block_on(async { tokio::time::timeout(limit, System::default().lookup(query.name())).await });
-    Ok(match found {
+    Ok(runtime.block_on(answer_within(limit, query.name(), &System::default())))
+}
+
+/// Asks `resolver` for the addresses of `name`, and gives up after `limit`.
+async fn answer_within(limit: Duration, name: &Name, resolver: &dyn Resolver) -> Result<Vec<IpAddr>, String> {
+    match tokio::time::timeout(limit, resolver.lookup(name)).await {
         Ok(found) => found.map(|found| found.addrs).map_err(|error| error.to_string()),
-        Err(_) => Err(format!("{} cannot be resolved: no answer in time", query.name())),
-    })
+        Err(_) => Err(format!("{name} cannot be resolved: no answer in time")),
+    }
 }
 
 fn json(explained: &Explanation) -> Result<String, Failure> {
@@ -172,4 +177,30 @@ fn lines(explained: &Explanation) -> String {
     }));
     lines.extend(explained.allow_with.iter().map(|flag| format!("allow it with: {flag}")));
     lines.iter().map(|line| one_line(line) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nexus_egress::{Lookup, Scripted};
+
+    struct Silent;
+
+    impl Resolver for Silent {
+        fn lookup<'a>(&'a self, _name: &'a Name) -> Lookup<'a> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn check_gives_a_name_without_an_answer_up() {
+        let name = Name::parse("a.test").unwrap();
+        let runtime = runtime().unwrap();
+        let within = |limit, resolver: &dyn Resolver| runtime.block_on(answer_within(limit, &name, resolver));
+        let silent = within(Duration::from_millis(1), &Silent).unwrap_err();
+        assert_eq!(silent, "a.test cannot be resolved: no answer in time");
+        let known = Scripted::default();
+        known.set("a.test", &["93.184.216.34".parse().unwrap()]);
+        assert_eq!(within(Duration::from_secs(600), &known).unwrap().len(), 1);
+    }
 }

@@ -15,6 +15,18 @@ use std::time::Instant;
 /// Changes that are listed before the question.
 const SHOWN: usize = 20;
 
+/// Explains the answers.
+const HELP: &[u8] = b"\
+nexus: c, y  commit: bring all of it into the workspace
+nexus: d     diff: show the changes as a patch, and ask again
+nexus: r, n  review later: keep the changes, and touch nothing
+nexus: p     keep them, and decide part by part with nexus changes accept --patch
+nexus: x     discard: throw the changes away
+";
+
+/// Says how to decide part by part.
+const IN_PARTS: &[u8] = b"nexus: nexus changes accept --patch asks about each part.\n";
+
 /// Reports whether the user can be asked: standard input and standard error are terminals.
 pub fn is_possible() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
@@ -107,11 +119,15 @@ fn answer(
                 output.write_all(b"\n").map_err(failed)?;
                 return Ok(ChangeMode::Review);
             }
-            b"c" | b"commit" => return Ok(ChangeMode::Commit),
-            b"r" | b"review" => return Ok(ChangeMode::Review),
+            b"c" | b"commit" | b"y" | b"yes" => return Ok(ChangeMode::Commit),
+            b"r" | b"review" | b"n" | b"no" => return Ok(ChangeMode::Review),
+            b"p" | b"patch" => {
+                output.write_all(IN_PARTS).map_err(failed)?;
+                return Ok(ChangeMode::Review);
+            }
             b"x" | b"discard" => return Ok(ChangeMode::Discard),
             b"d" | b"diff" => output.write_all(&show()?).map_err(failed)?,
-            _ => {}
+            _ => output.write_all(HELP).map_err(failed)?,
         }
     }
 }
@@ -134,6 +150,15 @@ mod tests {
         assert_eq!(asked("x\n").0, ChangeMode::Discard);
         assert_eq!(asked("").0, ChangeMode::Review);
         assert_eq!(asked("what?\n\nc\n").0, ChangeMode::Commit);
+        assert_eq!((asked("y\n").0, asked("n\n").0), (ChangeMode::Commit, ChangeMode::Review));
+    }
+
+    #[test]
+    fn an_unknown_answer_explains_the_answers_and_decides_nothing() {
+        let (decided, output) = asked("?\nxx\nr\n");
+        assert_eq!((decided, output.matches("throw the changes away").count()), (ChangeMode::Review, 2), "{output}");
+        let (decided, output) = asked("p\n");
+        assert!(decided == ChangeMode::Review && output.contains("nexus changes accept --patch asks"), "{output}");
     }
 
     #[test]

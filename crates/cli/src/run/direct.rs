@@ -31,8 +31,16 @@ pub fn held_line(held: &HeldIndex) -> String {
     }
 }
 
-/// Returns the line about a run that was ended because a cover was gone.
-pub fn uncovered_line(path: &Path) -> String {
+/// Returns the line about a run that was ended because a cover was gone. Only a direct run has covers in its workspace.
+pub fn uncovered_line(path: &Path, is_direct: bool) -> String {
+    if !is_direct {
+        return format!(
+            "The run was ended: a program outside of the sandbox replaced {}, which lies in a directory that the run shows, and \
+             takes away what covered it. Run it again while no program saves or installs there, or leave that directory out: \
+             --profile none for the tools of your PATH, without --ro or --rw for others.",
+            path.display()
+        );
+    }
     format!(
         "The run was ended: a program outside of the sandbox replaced {}, which takes its cover away, so that the command could \
          have read or changed it. Run it again while no program saves that file, or leave --direct out.",
@@ -46,5 +54,18 @@ pub fn some_of(all: &[ByteText]) -> String {
     match all.len().saturating_sub(MAX_SHOWN) {
         0 => names.join(", "),
         more => format!("{} and {more} more (--json lists them)", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_cover_is_explained_by_what_was_covered() {
+        let path = Path::new("/home/a/.nvm/etc/npmrc");
+        assert!(uncovered_line(path, true).contains("leave --direct out"));
+        let of_tool = uncovered_line(path, false);
+        assert!(of_tool.contains("--profile none") && !of_tool.contains("--direct"), "{of_tool}");
     }
 }

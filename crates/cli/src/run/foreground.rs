@@ -1,11 +1,13 @@
 //! `nexus run` in the foreground: the caller's own stdin, stdout, stderr and terminal.
 
+use super::input::Input;
 use super::sink::Sink;
 use crate::terminal::raw::{self, Raw};
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
 use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
 use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::input::InputSource;
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::ports::{PortToken, Ports};
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
@@ -18,8 +20,10 @@ use std::time::Instant;
 /// The caller of a run in the foreground.
 pub struct Foreground {
     sink: Sink,
-    /// Set while standard input is passed on and has not ended.
+    /// Set while this process reads standard input ahead of the command, and it has not ended.
     input: bool,
+    /// Set when standard input is passed on as the command reads it.
+    is_left: bool,
     raw: Option<Raw>,
     /// The signs so far that the caller's terminal went away.
     hang_up: HangUp,
@@ -46,10 +50,11 @@ pub enum Token {
 }
 
 impl Foreground {
-    /// Makes the attendant, with standard input if it is to be passed on, and the terminal in raw mode if the command
-    /// has one of its own.
-    pub fn new(sink: Sink, input: bool, raw: Option<Raw>, ports: Ports) -> Self {
-        Self { sink, input, raw, hang_up: HangUp::default(), ports }
+    /// Makes the attendant, with the way of standard input, and the terminal in raw mode if the command has one of its
+    /// own.
+    pub fn new(sink: Sink, input: Input, raw: Option<Raw>, ports: Ports) -> Self {
+        let (ahead, is_left) = (input == Input::Ahead, input == Input::AsRead);
+        Self { sink, input: ahead, is_left, raw, hang_up: HangUp::default(), ports }
     }
 
     fn read_input(&mut self, inside: &mut SandboxControl) -> io::Result<()> {
@@ -95,6 +100,10 @@ impl Foreground {
 
 impl Attendant for Foreground {
     type Token = Token;
+
+    fn input_source(&mut self) -> io::Result<Option<InputSource>> {
+        self.is_left.then(|| InputSource::new(rustix::stdio::stdin())).transpose()
+    }
 
     fn takes(&self, stream: Stream) -> bool {
         self.sink.takes(stream)

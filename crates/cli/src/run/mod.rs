@@ -14,6 +14,7 @@ mod foreground;
 mod frontend;
 mod full_output;
 mod hints;
+mod input;
 mod open_files;
 mod order;
 mod perhaps;
@@ -36,6 +37,7 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::notices::tell;
 use crate::terminal::raw::Raw;
+use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
@@ -68,6 +70,17 @@ pub fn command(args: &RunArgs) -> u8 {
     }
 }
 
+/// Says at the start of a sandbox that lives on that it does not follow the files outside. A layer keeps a file as it was
+/// when the command first read it: an editor, git and other runs replace files, and their edits are not seen.
+pub fn note_stale_files(args: &RunArgs) {
+    if !args.direct && !args.quiet {
+        tell(
+            "A file that was read inside stays as it was when it is edited outside. For a dev server or a watcher, add \
+             --direct; --quiet leaves this line out.",
+        );
+    }
+}
+
 /// `nexus shell`: a shell on a terminal of its own, unless a command is given.
 pub fn shell(mut args: RunArgs) -> u8 {
     args.tty = true;
@@ -83,42 +96,49 @@ pub fn shell(mut args: RunArgs) -> u8 {
         let found = all.into_iter().find(|shell| std::path::Path::new(shell).exists());
         args.command = vec![found.unwrap_or_else(|| "/bin/sh".into())];
     }
+    if !args.json {
+        note_stale_files(&args);
+    }
     command(&args)
 }
 
 fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     let clock = Instant::now();
+    used_up::refuse_too_few_descriptors()?;
     // Before anything is made: a signal must find somebody who clears up.
     let mut signals = Signals::catch().map_err(|error| internal("signals", &error))?;
     if args.tty {
         if !rustix::termios::isatty(rustix::stdio::stdin()) {
             let message = "--tty needs a terminal, and standard input is none";
-            return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
+            return Err(Failure::usage(
+                "tty",
+                message,
+                "Leave --tty out; a pipe or a file is passed on without a flag.",
+            ));
         }
         signals.and_terminal().map_err(|error| internal("signals", &error))?;
     }
     let args = &with_term(args);
-    let open = |order: &Order, full: Option<FullOutput>| {
-        let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
+    let open = |known: &Order, full: Option<FullOutput>| {
+        let ports = Ports::listen(&args.publish, &known.run.plan.host_ports)?;
         for (host, inside) in
             ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
         {
             tell(&format!("127.0.0.1:{host} leads to port {inside} inside"));
+        }
+        if !args.publish.is_empty() && !args.tty {
+            note_stale_files(args);
         }
         let show = match (args.raw, args.tty) {
             (true, _) => Show::Raw,
             (false, true) => Show::Filtered(Mode::Interactive),
             (false, false) => Show::Filtered(Mode::Plain),
         };
-        let sink = Sink::new(args.json, order.max_output, full, show).held_by(order.hold.clone());
+        let sink = Sink::new(args.json, known.max_output, full, show).held_by(known.hold.clone());
         let raw = if args.tty { Some(Raw::enter().map_err(|error| internal("the terminal", &error))?) } else { None };
-        Ok(Foreground::new(sink, args.stdin || args.tty, raw, ports))
+        Ok(Foreground::new(sink, known.input, raw, ports))
     };
-    let done = execute(args, &signals, clock, open).0;
-    done.map(|report| match hints::for_input(args.stdin || args.tty) {
-        Some(hint) => report.with_hint(hint),
-        None => report,
-    })
+    execute(args, &signals, clock, open).0
 }
 
 /// Adds the caller's TERM for a command that has a terminal, unless a flag says otherwise.

@@ -1,11 +1,14 @@
 //! Turns flags into a plan, and a driver's refusal into advice.
 
 use super::ask;
+use super::input::{Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::profile::Resolution;
 use crate::request;
 use crate::terminal::Hold;
+use crate::used_up;
+use nexus_driver::frames::ExecStage;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_model::Guarantee;
 use nexus_model::limits::DEFAULT_MAX_OUTPUT;
@@ -20,6 +23,8 @@ use std::sync::Arc;
 pub struct Order {
     /// The run, as the engine takes it.
     pub run: ResolvedRun,
+    /// The way of standard input to the command.
+    pub input: Input,
     /// Bytes of output that are kept.
     pub max_output: Option<u64>,
     /// The line of the workspace's own file that keeps the changes out of the workspace.
@@ -54,7 +59,9 @@ impl Order {
             }
             ChangeMode::Commit | ChangeMode::Ask => None,
         };
+        let input = InputFlags { tty: args.tty, stdin: args.stdin, no_stdin: args.no_stdin };
         Ok(Self {
+            input: Input::of(input, rustix::stdio::stdin()),
             changes_by_file,
             max_output: run.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
             uid_base: resolution
@@ -160,11 +167,14 @@ pub fn start_failure(error: &StartError) -> Failure {
 pub fn not_started_failure(reason: &NotStarted) -> Failure {
     let hint = match reason {
         NotStarted::SetUp { step, errno, .. } => step_hint(step, *errno),
+        NotStarted::Exec { stage: ExecStage::Spawn, errno } => {
+            used_up::advice_for_process(*errno).unwrap_or(NOTHING_RUN)
+        }
         NotStarted::Silent { .. } => {
             "A process outside stopped or froze the sandbox, a mount does not answer, or this machine is very slow. Run it again."
         }
         NotStarted::Proof { .. } => "nothing was run; nexus doctor shows what this machine enforces",
-        _ => "nothing was run; nexus doctor shows what works here",
+        _ => NOTHING_RUN,
     };
     let code = if matches!(reason, NotStarted::Proof { .. }) { "proof" } else { "set_up" };
     Failure::refused(code, reason.to_string(), hint)
@@ -175,11 +185,11 @@ fn step_failure(code: &'static str, step: &SetupError) -> Failure {
     Failure::refused(code, message, step_hint(&step.step, step.errno))
 }
 
+/// Advice where nothing more is known.
+const NOTHING_RUN: &str = "nothing was run; nexus doctor shows what works here";
+
 const EPERM: i32 = Errno::PERM.raw_os_error();
 const EACCES: i32 = Errno::ACCESS.raw_os_error();
-const EMFILE: i32 = Errno::MFILE.raw_os_error();
-const ENFILE: i32 = Errno::NFILE.raw_os_error();
-const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
 const ELOOP: i32 = Errno::LOOP.raw_os_error();
 const ENOENT: i32 = Errno::NOENT.raw_os_error();
@@ -187,17 +197,11 @@ const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 const EROFS: i32 = Errno::ROFS.raw_os_error();
 
 fn step_hint(step: &str, errno: i32) -> &'static str {
+    let is_used_up = if step == "clone" { used_up::advice_for_process(errno) } else { used_up::advice(errno) };
+    if let Some(advice) = is_used_up {
+        return advice;
+    }
     match (step, errno) {
-        // These say nothing about the step: whatever comes first when something is used up fails so.
-        (_, EMFILE) => {
-            "Nothing was run: nexus may open no more files here. Raise the limit (ulimit -n) and run it again."
-        }
-        (_, ENFILE) => {
-            "Nothing was run: this machine has no more open files (sysctl fs.file-nr fs.file-max). Run it again when other programs have ended."
-        }
-        (_, ENOMEM) => {
-            "Nothing was run: the kernel has no memory left, or the control group of nexus has none. Make some free and run it again."
-        }
         ("clone", EPERM) => "user namespaces are not allowed here; nexus doctor shows the setting",
         ("clone", ENOSPC) => {
             "the limit of namespaces is reached: sysctl user.max_user_namespaces and user.max_net_namespaces"
@@ -228,7 +232,7 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
         ("make_cgroup" | "enter_cgroup", _) => {
             "the control group cannot be used; nexus doctor shows how to hand one over"
         }
-        _ => "nothing was run; nexus doctor shows what works here",
+        _ => NOTHING_RUN,
     }
 }
 
@@ -239,11 +243,17 @@ mod tests {
     #[test]
     fn what_is_used_up_is_named_whatever_step_it_stops() {
         for step in ["idmapped_mounts", "idmap_namespace", "mount_workspace", "root_overlay", "make_cgroup", "clone"] {
-            for (errno, what) in [(EMFILE, "ulimit -n"), (ENFILE, "fs.file-max"), (ENOMEM, "no memory left")] {
-                let hint = step_hint(step, errno);
+            for (errno, what) in
+                [(Errno::MFILE, "ulimit -n"), (Errno::NFILE, "fs.file-max"), (Errno::NOMEM, "no memory left")]
+            {
+                let hint = step_hint(step, errno.raw_os_error());
                 assert!(hint.contains(what) && !hint.contains("file system"), "{step} {errno}: {hint}");
             }
         }
+        let again = Errno::AGAIN.raw_os_error();
+        assert!(step_hint("clone", again).contains("ulimit -u"));
+        let spawn = NotStarted::Exec { stage: ExecStage::Spawn, errno: again };
+        assert!(not_started_failure(&spawn).hint.contains("ulimit -u"));
         assert!(step_hint("idmapped_mounts", Errno::INVAL.raw_os_error()).contains("cannot map owners"));
     }
 

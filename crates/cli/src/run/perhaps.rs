@@ -22,6 +22,43 @@ const CONFIGURING: &[&str] = &["config: Device or resource busy", "config.lock':
 /// Printed by Java where its settings, which distributions keep in `/etc`, are not shown.
 const JAVA: &[&str] = &["Error loading java.security file"];
 
+/// Printed by programs that may make no namespace: unshare, bubblewrap, Chromium, podman.
+const NAMESPACES: &[&str] = &[
+    "unshare failed: Operation not permitted",
+    "No permissions to create a new namespace",
+    "No permissions to creat",
+    "No usable sandbox!",
+    "Failed to move to new namespace",
+    "cannot clone: Operation not permitted",
+    "clone: Operation not permitted",
+    "user namespaces are not enabled",
+];
+
+/// Printed by programs that may not mount.
+const MOUNTING: &[&str] = &["mount: only root can", "must be superuser to use mount", "mount: permission denied"];
+
+/// Printed by sudo where no process can gain rights.
+const PRIVILEGES: &[&str] = &["\"no new privileges\" flag is set", "sudo must be owned by uid 0"];
+
+/// Printed by programs that could start no further process or thread.
+const PROCESSES: &[&str] = &[
+    "fork: retry: Resource temporarily unavailable",
+    "fork: Resource temporarily unavailable",
+    "fork failed: resource temporarily unavailable",
+    "Cannot fork",
+    "cannot fork",
+    "can't start new thread",
+    "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+    "unable to create native thread",
+    "pthread_create failed",
+    "OS can't spawn worker thread",
+];
+
+/// Reports that a command seems to have reached the limit of processes and threads.
+pub fn wanted_processes(words: &LastWords) -> bool {
+    words.has(PROCESSES)
+}
+
 /// Returns the code and the text of the advice for a command that failed. `traces` tells whether it was allowed to
 /// trace, `opens_git` whether a direct run let git write; `None` for a run that was not direct.
 pub fn advice(words: &LastWords, traces: bool, opens_git: Option<bool>) -> Option<(&'static str, &'static str)> {
@@ -36,6 +73,19 @@ pub fn advice(words: &LastWords, traces: bool, opens_git: Option<bool>) -> Optio
         return Some((
             "java",
             "perhaps: the settings of this Java are in /etc, which is not shown; --profile java shows them",
+        ));
+    }
+    if words.has(NAMESPACES) || words.has(MOUNTING) {
+        return Some((
+            "namespaces",
+            "perhaps: the command makes namespaces or mounts of its own, which are refused inside and no flag allows. Switch the \
+             command's own sandbox off, for example with --no-sandbox of Chromium.",
+        ));
+    }
+    if words.has(PRIVILEGES) {
+        return Some((
+            "privileges",
+            "perhaps: sudo cannot work, since no process inside gains rights. Call the command without sudo.",
         ));
     }
     match opens_git {
@@ -64,6 +114,19 @@ mod tests {
         assert_eq!(advice(&words, false, None), None);
         words.take(Stream::Err, b"LeakSanitizer has encountered a fatal error");
         assert!(advice(&words, false, None).is_some() && advice(&words, true, None).is_none());
+    }
+
+    #[test]
+    fn refused_namespaces_and_sudo_are_recognized() {
+        let code = |said: &str| {
+            let mut words = LastWords::default();
+            words.take(Stream::Err, said.as_bytes());
+            super::advice(&words, false, None).map(|(code, _)| code)
+        };
+        assert_eq!(code("unshare: unshare failed: Operation not permitted\n"), Some("namespaces"));
+        assert_eq!(code("mount: only root can use \"--types\" option\n"), Some("namespaces"));
+        assert_eq!(code("sudo: The \"no new privileges\" flag is set\n"), Some("privileges"));
+        assert_eq!(code("chmod: Operation not permitted\n"), None);
     }
 
     #[test]

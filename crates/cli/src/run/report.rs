@@ -63,13 +63,6 @@ impl Report {
         }
     }
 
-    /// Adds a piece of advice to the report.
-    #[must_use]
-    pub fn with_hint(mut self, hint: Hint) -> Self {
-        self.hints.push(hint);
-        self
-    }
-
     /// Prints it where it belongs and returns the exit code.
     pub fn print(&self, args: &RunArgs) -> u8 {
         let printed = if args.json {
@@ -77,7 +70,7 @@ impl Report {
             let document = serde_json::to_writer(&mut out, &self.document(args)).map_err(io::Error::from);
             document.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush())
         } else {
-            let text = self.text(args.verbose || io::stderr().is_terminal());
+            let text = self.text(args.verbose || (io::stderr().is_terminal() && !args.quiet), !args.quiet);
             write_to_caller(Stream::Err, text.as_bytes())
         };
         // The run itself is over and settled; only its description could not be delivered.
@@ -97,8 +90,8 @@ impl Report {
         self.run.reason
     }
 
-    /// Renders the report for the user; `summary` adds the line that sums up the run.
-    pub fn text(&self, summary: bool) -> String {
+    /// Renders the report for the user; `summary` adds the line that sums up the run, `advises` the advice.
+    pub fn text(&self, summary: bool, advises: bool) -> String {
         let mut lines = Lines::default();
         if let Some(reason) = &self.not_started {
             lines.add(reason);
@@ -127,7 +120,7 @@ impl Report {
             lines.add(&line);
         }
         if let Some(path) = &self.run.uncovered {
-            lines.add(&uncovered_line(path));
+            lines.add(&uncovered_line(path, self.direct));
         }
         if !self.run.altered.is_empty() {
             lines.add(&format!("protected files changed during the run: {}", some_of(&self.run.altered)));
@@ -141,7 +134,7 @@ impl Report {
         for line in self.run.network.iter().flat_map(crate::net::ended_lines) {
             lines.add(&line);
         }
-        for hint in &self.hints {
+        for hint in self.hints.iter().filter(|_| advises) {
             lines.add(&hint.message);
         }
         for note in &self.notes {

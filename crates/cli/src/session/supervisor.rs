@@ -16,6 +16,7 @@ use super::wire::{Launched, Reader, put};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use crate::run::{self, FullOutput, Order, Report, Signals};
+use crate::used_up;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::control::SandboxControl;
 use nexus_runner::live::ports::Ports;
@@ -37,8 +38,12 @@ pub fn detach(args: &RunArgs) -> u8 {
     if args.changes == Some(Changes::Ask) {
         note("--changes ask is review here: nobody can be asked when a detached sandbox ends");
     }
+    if let Err(failure) = used_up::refuse_too_few_descriptors() {
+        return run::print_failure(&failure, args.json);
+    }
     match launch() {
         Ok(Launched::Started { id, published }) => {
+            run::note_stale_files(args);
             for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
                 note(&format!("127.0.0.1:{host} leads to port {inside} inside"));
             }
@@ -182,7 +187,7 @@ fn open(
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.
 fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixStream>) -> u8 {
     let (exit, text, json) = match done {
-        Ok(report) => (report.exit_code(), report.text(false), report.json(args).to_string()),
+        Ok(report) => (report.exit_code(), report.text(false, !args.quiet), report.json(args).to_string()),
         Err(failure) => (failure.exit, format!("{failure}\n"), run::failure_document(&failure)),
     };
     let json = args.json.then(|| json + "\n");
@@ -202,7 +207,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
             exit: report.exit_code(),
             reason: Some(report.reason()),
             ended_ms: now_ms(),
-            message: report.text(false),
+            message: report.text(false, true),
             report: super::ending::bounded(report.json(args)),
         },
         Err(failure) => ExitRecord {

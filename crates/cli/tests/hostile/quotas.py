@@ -4,6 +4,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import select
 import socket
 import sys
@@ -125,7 +126,9 @@ def register_format():
 
 
 def take_descriptors():
-    """Sends descriptors that nobody receives."""
+    """Sends descriptors that nobody receives, as many as the hard limit allows."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     count = 0
     # They are under way as long as both ends are open.
     held = globals()["sockets"] = []

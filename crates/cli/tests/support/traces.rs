@@ -123,20 +123,26 @@ impl Lone {
         assert!(files.is_empty(), "{who}, {what}: these files were left: {files:?}");
         assert!(self.leftovers().is_empty(), "{who}, {what}: {:?}", self.leftovers());
         self.assert_no_process(PATIENCE, what);
-        let new: Vec<_> = mounts().difference(&before.mounts).cloned().collect();
+        let new: Vec<_> = mounts().difference(&before.mounts).filter(|line| self.may_be_ours(line)).cloned().collect();
         wait_until(&format!("{who}, {what}: the end of the mounts {new:?}"), PATIENCE, || {
             new.is_empty() || new.iter().all(|line| !mounts().contains(line))
         });
         let new: Vec<_> = groups().difference(&before.groups).cloned().collect();
-        wait_until(&format!("{who}, {what}: the end of the groups {new:?}"), PATIENCE, || {
-            new.iter().all(|group| !group.exists())
-        });
+        // No process of ours lives any more: a group with a process is that of another test.
+        let is_left = |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|all| all.is_empty());
+        wait_until(&format!("{who}, {what}: the end of the groups {new:?}"), PATIENCE, || !new.iter().any(is_left));
         for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
             for entry in fs::read_dir(folder).unwrap() {
                 let Ok(meta) = entry.as_ref().unwrap().metadata() else { continue };
                 assert!(!self.ids().contains(&meta.uid()), "{who}, {what}: {entry:?} was left");
             }
         }
+    }
+
+    /// Returns `false` for a line of the mount table that is about the place of another test.
+    fn may_be_ours(&self, line: &str) -> bool {
+        let is_within = |place: &str| line.split(' ').nth(4).is_some_and(|at| at.starts_with(place));
+        is_within(&self.base.path().display().to_string()) || !["/var/tmp/", "/tmp/"].into_iter().any(is_within)
     }
 
     /// Fails unless no process of this bench lives, within the limit.

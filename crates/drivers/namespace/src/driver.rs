@@ -122,7 +122,12 @@ impl Namespace {
         self.faults.check(Step::HostNamespaces).map_err(not_started)?;
         let host_namespaces = self.host_namespaces().map_err(not_started)?.to_vec();
         let request = nexus_jail::Request { plan, setup: self.setup(identity), group: state.group.as_ref() };
-        let launched = nexus_jail::launch(&request, &mut self.launcher()).map_err(not_started)?;
+        let launched = nexus_jail::launch(&request, &mut self.launcher()).map_err(|error| {
+            tracing::debug!(run = %plan.run_id, step = error.step.name(), errno = error.errno, "no sandbox was made");
+            not_started(error)
+        })?;
+        let pid = launched.child.pid.as_raw_nonzero().get();
+        tracing::debug!(run = %plan.run_id, pid, "a sandbox was cloned");
         Ok((launched, expectations::of(plan, &identity.uid_map(), &host_namespaces)))
     }
 
@@ -222,6 +227,7 @@ impl Driver for Namespace {
         self.identity.clone().map_err(set_up)?;
         let first_inner = (self.uid == 0).then_some(self.uid_base);
         let state = State { label: nexus_jail::mark(plan.run_id), group: self.group(plan)?, first_inner };
+        tracing::debug!(run = %plan.run_id, group = state.group.is_some(), "the sandbox has a handle");
         state.handle(plan.run_id).map_err(|error| set_up(StepError::new(Step::Identity, error.to_string())).into())
     }
 

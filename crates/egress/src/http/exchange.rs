@@ -240,7 +240,9 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
     let kept = response_fields(response);
     let mut head = Vec::with_capacity(response.length + 64);
     head.extend_from_slice(format!("HTTP/1.1 {} ", response.status).as_bytes());
-    head.extend(response.reason.iter().filter(|byte| **byte >= 0x20 && **byte != 0x7f));
+    // The reason says nothing that the status does not say (RFC 9112, 4); clients print it. Bytes beyond ASCII are C1
+    // control characters in some encodings.
+    head.extend(response.reason.iter().filter(|byte| (0x20..0x7f).contains(*byte)));
     head.extend_from_slice(b"\r\n");
     for field in &kept.fields {
         put(&mut head, field.name, field.value);

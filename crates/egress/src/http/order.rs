@@ -1,11 +1,11 @@
 //! Reads what a request asks the proxy to do. Pure.
 
-use super::fields::request_fields;
+use super::fields::{overriding_methods, request_fields};
 use super::framing::{Body, request_body};
 use super::head::{HeadError, Request};
 use crate::denials;
 use nexus_policy::net::{
-    self, Attempt, Denial, Host, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host,
+    self, Attempt, Denial, Host, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host, check_method,
 };
 use std::fmt::Write;
 
@@ -25,6 +25,8 @@ pub(crate) struct Forward {
     /// Head for the server.
     pub(crate) head: Vec<u8>,
     pub(crate) method: String,
+    /// Methods that fields of the request ask the server to take it for.
+    pub(crate) overriding: Vec<String>,
     pub(crate) body: Body,
     /// True if the client's connection ends after this request.
     pub(crate) close: bool,
@@ -53,6 +55,12 @@ impl Forward {
         let limits_hops = |line: &&[u8]| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"max-forwards:"));
         lines.filter(|line| !limits_hops(line)).for_each(|line| head.extend_from_slice(line));
         Some(head)
+    }
+
+    /// Decides whether the request may be made with its method, and with each that its fields put in place of it.
+    pub(crate) fn check_methods(&self, policy: &Policy) -> Result<(), Denial> {
+        let mut methods = std::iter::once(&self.method).chain(&self.overriding);
+        methods.try_for_each(|method| check_method(policy, &self.target, method, self.websocket))
     }
 
     /// Reports whether the request may be sent again when a kept connection turns out to have ended (RFC 9110, 9.2.2).
@@ -154,6 +162,7 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
         target,
         head,
         method: request.method.to_owned(),
+        overriding: overriding_methods(request),
         body,
         close: kept.close,
         websocket: kept.websocket,

@@ -14,9 +14,22 @@ pub(crate) const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\
 /// Time and number of bytes for which the egress reads from a client that still sends, so that it sees the answer.
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 1024 * 1024);
 
+/// Returns a text as one line of ASCII: clients print it, and the text names what the client or a server sent.
+fn one_ascii_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' '..='~' => line.push(character),
+            _ if character.is_control() => line.push(' '),
+            _ => line.extend(character.escape_unicode()),
+        }
+    }
+    line
+}
+
 /// Builds an answer with one line of text. `head_only` is for HEAD requests.
 pub(crate) fn answer(status: u16, code: &str, text: &str, close: bool, head_only: bool) -> Vec<u8> {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = one_ascii_line(text);
     let reason = match status {
         400 => "Bad Request",
         403 => "Forbidden",
@@ -87,5 +100,18 @@ pub(crate) async fn last(stream: &mut TcpStream, bytes: &[u8]) {
     // The client is gone or does not read: nothing more can be sent to it.
     if let Ok(Err(error)) | Err(error) = timeout(LINGER.0, said).await.map_err(std::io::Error::from) {
         drop(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_answer_is_one_line_of_ascii() {
+        let bytes = answer(403, "X", "a\r\nb\u{9b}31m\u{202e}\u{fc} ~", true, false);
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        assert_eq!(text.split_once("\r\n\r\n").map(|(_, body)| body), Some("a  b 31m\\u{202e}\\u{fc} ~\n"));
+        assert!(text.contains("Content-Length: 25\r\n"), "{text}");
     }
 }

@@ -28,7 +28,7 @@ use crate::programs::{Caller, Connection};
 use crate::shared::{Opened, Refusal, Shared, Speech};
 use crate::transparent::meant;
 use crate::tunnel::{self, Ends};
-use nexus_policy::net::{Attempt, Charge, Denial, Host, Target, Way, check_method};
+use nexus_policy::net::{Attempt, Charge, Denial, Host, Target, Way};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -251,7 +251,7 @@ impl Client {
     async fn forward(&mut self, order: &Forward) -> bool {
         let attempt = self.attempt(order.target.clone(), Way::HttpAbsolute);
         let policy = self.shared.registry.policy();
-        if let Err(denial) = check_method(&policy, &order.target, &order.method, order.websocket) {
+        if let Err(denial) = order.check_methods(&policy) {
             self.shared.denied(self.shared.next_id(), &attempt, &denial);
             return self.refuse(&Refusal::Denied(denial), order).await;
         }

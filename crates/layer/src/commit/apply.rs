@@ -14,9 +14,10 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
+//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
+mod files;
 mod give_back;
 mod look;
 mod needs;

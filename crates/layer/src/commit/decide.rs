@@ -63,7 +63,7 @@ impl Sink for Survey<'_> {
         self.needs.slots |=
             matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(&op, Op::Put(put) if from_slot(&put.from));
         if let Some(open) = &mut self.open {
-            open.look(&op);
+            open.look(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
         }
         Ok(())
     }

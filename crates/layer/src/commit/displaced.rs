@@ -63,7 +63,7 @@ fn look(leases: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], between: &d
     if first.kind != EntryType::File {
         return Ok(Look::At(first, None));
     }
-    let lease = writers(leases, dir, name);
+    let lease = writers(leases, dir, name)?;
     match &lease {
         Writers::Some => Ok(Look::Written),
         Writers::Unknown => Ok(stat_if_there(dir, name)?.map_or(Look::Gone, |meta| Look::At(meta, None))),
@@ -306,7 +306,9 @@ impl Displaced<'_> {
             let inside = faults.compares(Comparison::InsideRemoval);
             return if quiet == Quiet::Yes || !inside { self.remove_seen(leases, faults) } else { Ok(quiet) };
         }
-        let lease = if old.kind == EntryType::File { Some(writers(leases, dir.as_fd(), name)) } else { None };
+        let is_file = old.kind == EntryType::File;
+        let asked = is_file.then(|| writers(leases, dir.as_fd(), name)).transpose();
+        let lease = asked.doing("ask for writers of", &path.0)?;
         if matches!(lease, Some(Writers::Some)) && counts {
             return Ok(Quiet::Written);
         }

@@ -11,17 +11,17 @@
 //! The next commit leaves out the objects that the workspace still has, and brings the others. This runs after the journal is marked
 //! done: a commit that is taken back finds no copies in the way of what returns.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split, unlink_if_there};
 use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome};
-use crate::commit::leftover::Leftover;
 use crate::commit::ops::{Op, Put};
+use crate::commit::uncopied::{self, Room};
 use crate::copy::{Attrs, Stage, copy_whole, finish};
 use crate::faults::Faults;
 use crate::git_objects::is_shaped;
 use crate::git_paths::{git_dir_of_names, git_dir_of_object};
 use crate::marks::LayerMode;
-use crate::meta::{EntryType, stat, stat_if_there};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::nested::has_objects;
 use nexus_model::ByteText;
 use rustix::fs::Mode;
@@ -31,6 +31,9 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+
+/// Bytes that a copy takes beside its content: a part of a block, and of a directory.
+const OF_FILE: u64 = 4 << 10;
 
 /// Lists the objects that have to stay in the layer beside `stays`, and copies those back that the commit moved. `outcome` gets a remark
 /// where a copy cannot be made: an error here holds no commit up.
@@ -51,9 +54,20 @@ pub(crate) fn keep_objects(
     if waiting.is_empty() {
         return Ok(found);
     }
-    let copied = copy_back(rooms, journal, &waiting, outcome, faults)?;
-    if copied {
-        faults.sync(|| Ok(rustix::fs::syncfs(rooms.upper.fd())?)).doing("sync", b"upper")?;
+    let all = moved(rooms, journal, &waiting, outcome)?;
+    let copied = copy_all(rooms, journal, &all, faults)
+        .and_then(|copied| if copied { faults.sync(|| Ok(rustix::fs::syncfs(rooms.upper.fd())?)) } else { Ok(()) });
+    match copied {
+        Ok(()) => uncopied::note(rooms.root, Vec::new(), faults)?,
+        Err(error) => {
+            // They would take the room that the notes of this commit need.
+            remove_copies(rooms, &all)?;
+            for git_dir in all.iter().filter_map(|path| git_dir_of_object(path)).collect::<BTreeSet<_>>() {
+                let objects = rooms.base.path().join(OsStr::from_bytes(&join(git_dir, b"objects")));
+                outcome.left.push(uncopied::remark(&objects, &error));
+            }
+            uncopied::note(rooms.root, all.into_iter().map(ByteText).collect(), faults)?;
+        }
     }
     let stays: HashSet<&ByteText> = stays.iter().copied().collect();
     for git_dir in &waiting {
@@ -80,38 +94,67 @@ pub(crate) fn copies_of(upper: &Workspace, git_dir: &[u8]) -> Result<Vec<Vec<u8>
     Ok(found)
 }
 
-/// Copies the objects back that a commit moved to one of these git directories. Returns whether it copied one.
-fn copy_back(
+/// Lists the objects that the commit, or an earlier one without room for copies, moved to one of these git directories, as far as the
+/// workspace still has them.
+fn moved(
     rooms: &Rooms<'_>,
     journal: &Journal,
     waiting: &BTreeSet<Vec<u8>>,
-    outcome: &mut Outcome,
-    faults: &Faults,
-) -> Result<bool, IoFailure> {
+    outcome: &Outcome,
+) -> Result<Vec<Vec<u8>>, IoFailure> {
     let stays: HashMap<Vec<u8>, bool> =
         outcome.kept.iter().filter(|one| !one.arrived).map(|one| (one.path.0.clone(), one.subtree)).collect();
-    let mut copied = false;
-    let mut failed: HashSet<Vec<u8>> = HashSet::new();
+    let is_of = |path: &[u8]| git_dir_of_object(path).is_some_and(|git_dir| waiting.contains(git_dir));
+    let mut found = Vec::new();
     for op in journal.steps.each() {
         let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
-        let Some(git_dir) = git_dir_of_object(&put.path.0).filter(|git_dir| waiting.contains(*git_dir)) else {
-            continue;
-        };
-        if failed.contains(git_dir) || is_kept_back(&stays, &put.path.0) {
-            continue;
-        }
-        for path in files_of(rooms.base, &put) {
-            match copy(rooms, journal.header.mode, &path, faults) {
-                Ok(is_new) => copied |= is_new,
-                Err(error) => {
-                    outcome.left.push(remark(rooms.base, git_dir, &error));
-                    failed.insert(git_dir.to_vec());
-                    break;
-                }
-            }
+        if is_of(&put.path.0) && !is_kept_back(&stays, &put.path.0) {
+            found.extend(files_of(rooms.base, &put));
         }
     }
+    for path in uncopied::noted(rooms.root)?.into_iter().map(|path| path.0).filter(|path| is_of(path)) {
+        if matches!(rooms.base.stat(&path), Ok(Some(meta)) if meta.kind == EntryType::File) && is_shaped(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Copies objects of the workspace to the layer, unless it has them. Returns whether it copied one.
+fn copy_all(rooms: &Rooms<'_>, journal: &Journal, all: &[Vec<u8>], faults: &Faults) -> io::Result<bool> {
+    let mut missing = Vec::new();
+    let mut bytes = 0_u64;
+    for path in all {
+        if rooms.upper.stat(path)?.is_none()
+            && let Some(meta) = rooms.base.stat(path)?
+        {
+            // Each has a block that is not full, and perhaps a directory of its own.
+            bytes = bytes.saturating_add(meta.size).saturating_add(OF_FILE);
+            missing.push(path);
+        }
+    }
+    let _room = if all.is_empty() { None } else { Some(Room::hold(rooms.root, journal, bytes)?) };
+    let mut copied = false;
+    for path in missing {
+        copied |= copy(rooms, journal.header.mode, path, faults)?;
+    }
     Ok(copied)
+}
+
+/// Removes the copies of these objects from the layer again, as far as the workspace has them.
+fn remove_copies(rooms: &Rooms<'_>, all: &[Vec<u8>]) -> Result<(), IoFailure> {
+    for path in all {
+        let (parent, name) = split(path);
+        let Some(dir) = rooms.upper.dir_by_force_if_there(parent).doing("open", parent)? else { continue };
+        let kind = |meta: Meta| meta.kind;
+        let is_in = |tree: &Workspace| tree.stat(path).is_ok_and(|meta| meta.map(kind) == Some(EntryType::File));
+        if is_in(rooms.upper) && is_in(rooms.base) {
+            unlink_if_there(dir.as_fd(), name).doing("remove", path)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_kept_back(stays: &HashMap<Vec<u8>, bool>, path: &[u8]) -> bool {
@@ -171,13 +214,4 @@ fn make_directories(rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Resu
         Err(error) => return Err(error.into()),
     }
     finish(rooms.upper.dir_by_force(path)?.as_fd(), &like)
-}
-
-fn remark(base: &Workspace, git_dir: &[u8], error: &io::Error) -> Leftover {
-    let place = base.path().join(OsStr::from_bytes(&join(git_dir, b"objects")));
-    let why = format!(
-        "refs or an index of the run wait and need them, but the layer gets no copies ({error}): run no git gc and no git prune there \
-         before you accept or reject the rest"
-    );
-    Leftover::new(&place, None, why)
 }

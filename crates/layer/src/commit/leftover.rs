@@ -36,11 +36,14 @@ pub struct Leftover {
     pub path: Option<ByteText>,
     /// The call that failed, and its error.
     pub why: String,
+    /// These are git objects of the workspace, which the rest of the run still needs: nothing of it may be removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_needed: bool,
 }
 
 impl Leftover {
     pub(crate) fn new(at: &Path, path: Option<&ByteText>, why: String) -> Self {
-        Self { at: ByteText(at.as_os_str().as_bytes().to_vec()), path: path.cloned(), why }
+        Self { at: ByteText(at.as_os_str().as_bytes().to_vec()), path: path.cloned(), why, is_needed: false }
     }
 }
 
@@ -48,11 +51,19 @@ impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = self.at.as_path().display();
         match &self.path {
+            None if self.is_needed => write!(
+                f,
+                "Refs or an index of the run wait and need git objects in {at}, and {}. {}.",
+                self.why, ADVICE
+            ),
             Some(path) => write!(f, "The earlier version of {} stays in {at}: {}.", path.as_path().display(), self.why),
             None => write!(f, "Files of the run stay in {at}: {}.", self.why),
         }
     }
 }
+
+/// Advice about objects that only the workspace has.
+pub(crate) const ADVICE: &str = "Run no git gc and no git prune there before you accept or reject the rest";
 
 fn make_or_open(parent: &Workspace, name: &str) -> io::Result<Workspace> {
     match rustix::fs::mkdirat(parent.fd(), name, Mode::from_raw_mode(0o700)) {

@@ -35,6 +35,7 @@ pub mod seen;
 pub(crate) mod stage;
 pub(crate) mod steps;
 pub(crate) mod sweep;
+pub(crate) mod uncopied;
 pub(crate) mod units;
 pub(crate) mod withdrawn;
 pub(crate) mod writers;

@@ -86,7 +86,7 @@ fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], d
     let Some(now) = stat_if_there(dir, name)?.filter(|now| now.id == new.id) else { return Ok(false) };
     Ok(match now.kind {
         EntryType::Directory => directories,
-        EntryType::File => match writers(rooms.base.leases(), dir, name) {
+        EntryType::File => match writers(rooms.base.leases(), dir, name)? {
             // A process may have written to it, and closed it, before the lease.
             Writers::None(lease) => !new.is_same_version(&lease.meta()?),
             Writers::Some | Writers::Unknown => true,

@@ -49,14 +49,24 @@ pub(crate) enum Writers {
 }
 
 /// Asks about the regular file `name` in `dir`.
-pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8]) -> Writers {
-    let Some(call) = call else { return Writers::Unknown };
-    let Ok(file) = open_file(dir, name, OFlags::RDONLY) else { return Writers::Unknown };
-    match call(file.as_fd(), true) {
-        Ok(()) => Writers::None(Lease { file, call }),
-        Err(error) if is_again(&error) => Writers::Some,
-        Err(_) => Writers::Unknown,
+///
+/// A process that has a write lease on the file may hold changes back until another process opens it: the open without
+/// a wait fails with EWOULDBLOCK, and the process is asked for its changes.
+pub(crate) fn writers(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Writers> {
+    let Some(call) = call else { return Ok(Writers::Unknown) };
+    let asked = open_file(dir, name, OFlags::RDONLY).and_then(|file| call(file.as_fd(), true).map(|()| file));
+    match asked {
+        Ok(file) => Ok(Writers::None(Lease { file, call })),
+        Err(error) if is_again(&error) => Ok(Writers::Some),
+        Err(error) if says_nothing_about_the_file(&error) => Err(error),
+        Err(_) => Ok(Writers::Unknown),
     }
+}
+
+/// Reports an error of this process or of the machine at this moment, after which nothing is known about the file.
+fn says_nothing_about_the_file(error: &io::Error) -> bool {
+    const ALL: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::NOLCK];
+    Errno::from_io_error(error).is_some_and(|errno| ALL.contains(&errno))
 }
 
 /// Answer whether a file is as it was.
@@ -75,7 +85,7 @@ pub(crate) enum Compared {
 /// The lease comes first, and the attributes are read while it is held: attributes from before it do not show what a
 /// process wrote that closed the file a moment before the lease.
 pub(crate) fn compare(call: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], old: &Seen) -> io::Result<Compared> {
-    let now = match writers(call, dir, name) {
+    let now = match writers(call, dir, name)? {
         Writers::Some => return Ok(Compared::Written),
         Writers::None(lease) => Some(lease.meta()?),
         Writers::Unknown => stat_if_there(dir, name)?,
@@ -96,20 +106,21 @@ impl<'a> OpenElsewhere<'a> {
     }
 
     /// Looks at what a step displaces.
-    pub(crate) fn look(&mut self, op: &Op) {
-        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { return };
+    pub(crate) fn look(&mut self, op: &Op) -> io::Result<()> {
+        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { return Ok(()) };
         if old.kind != EntryType::File {
-            return;
+            return Ok(());
         }
         let (parent, name) = split(&path.0);
         if self.last.as_ref().is_none_or(|(open, _)| open != parent) {
             // A directory that cannot be entered yet, after a rename for instance: the step itself looks again.
             self.last = self.base.dir(parent).ok().map(|dir| (parent.to_vec(), dir));
         }
-        let Some((_, dir)) = &self.last else { return };
-        if matches!(writers(self.base.leases(), dir.as_fd(), name), Writers::Some) {
+        let Some((_, dir)) = &self.last else { return Ok(()) };
+        if matches!(writers(self.base.leases(), dir.as_fd(), name)?, Writers::Some) {
             self.found.push(Conflict::new(path.clone(), Outside::Open));
         }
+        Ok(())
     }
 
     /// Returns the conflicts that were found.
@@ -138,7 +149,7 @@ pub fn open_for_reading<'a>(
             }
             Err(error) if is_again(&error) => {
                 drop(file);
-                matches!(writers(workspace.leases(), dir.as_fd(), name), Writers::None(_))
+                matches!(writers(workspace.leases(), dir.as_fd(), name), Ok(Writers::None(_)))
             }
             Err(_) => false,
         }

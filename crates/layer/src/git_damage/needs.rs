@@ -5,7 +5,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::facts::read_small;
 use crate::fold::fold;
 use crate::git_index::id_lengths;
-use crate::git_packs::history::{History, Reach};
+use crate::git_packs::history::{History, Missing, Reach};
 use crate::link_ends::is_no_way;
 use crate::shallow::words;
 use crate::waiting_refs::commits::place;
@@ -55,10 +55,10 @@ pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<Wrong>, Io
     let ends: HashSet<&[u8]> = words(&ends).collect();
     let starts: Vec<&[u8]> = named.all.iter().map(Vec::as_slice).collect();
     let is_of_layer = |store: usize, _: &[u8]| store == 1;
-    if history.needs(&starts, &ends, &is_of_layer) == Reach::Broken {
+    if history.needs(&starts, &ends, &is_of_layer, Missing::Nowhere) == Reach::Broken {
         return Ok(Some(Wrong::Commit));
     }
-    Ok((history.has_each(&named.files) == Reach::Broken).then_some(Wrong::Index))
+    Ok((history.has_each(&named.files, Missing::Nowhere) == Reach::Broken).then_some(Wrong::Index))
 }
 
 /// Reads the file that says where the history of a git directory ends.

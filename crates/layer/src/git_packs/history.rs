@@ -7,7 +7,7 @@
 //! | does a commit of a layer have all that it needs? | trees, files and parents of new objects | at objects that are not new |
 
 use super::problem::{Bound, Problem};
-use super::reader::{Id, Links, Reader};
+use super::reader::{Id, Links, Place, Reader};
 use crate::beneath::{IoFailure, Workspace, split};
 use std::collections::{HashSet, VecDeque};
 
@@ -26,6 +26,24 @@ pub(crate) enum Reach {
     Broken,
     /// The objects cannot be read, or are too many.
     Unknown,
+}
+
+/// The objects that count as missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Those that are in no store. Also what is malformed is missing.
+    Nowhere,
+    /// Those that are not in the first store, which is that of the workspace, and that another one has.
+    InLayer,
+}
+
+impl Missing {
+    fn counts(self, places: &[Place]) -> bool {
+        match self {
+            Self::Nowhere => places.is_empty(),
+            Self::InLayer => !places.is_empty() && places.iter().all(|place| place.store() > 0),
+        }
+    }
 }
 
 /// The objects of a repository that commits are read from.
@@ -154,15 +172,22 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Reports whether objects, whose ids are hexadecimal, and all that they lead to are there. Those that are not new have what
+    /// Reports whether objects, whose ids are hexadecimal, or something that they lead to are missing. Those that are not new have what
     /// they need. `is_new` gets the number of a store and the path of an object, or of the index of its pack, there.
     pub(crate) fn needs(
         &mut self,
         starts: &[&[u8]],
         ends: &HashSet<&[u8]>,
         is_new: &dyn Fn(usize, &[u8]) -> bool,
+        missing: Missing,
     ) -> Reach {
-        if self.0.is_whole() { reach(&self.has_all(starts, ends, is_new)) } else { Reach::Unknown }
+        let is_whole = self.has_all(starts, ends, is_new, missing);
+        if self.is_known(missing) { reach(&is_whole) } else { Reach::Unknown }
+    }
+
+    /// Reports whether an object that is not found is missing in this sense.
+    fn is_known(&self, missing: Missing) -> bool {
+        missing == Missing::InLayer || self.0.is_whole()
     }
 
     fn has_all(
@@ -170,6 +195,7 @@ impl<'a> History<'a> {
         starts: &[&[u8]],
         ends: &HashSet<&[u8]>,
         is_new: &dyn Fn(usize, &[u8]) -> bool,
+        missing: Missing,
     ) -> Result<bool, Problem> {
         let all: HashSet<Id> = starts.iter().filter_map(|text| self.0.id(text)).collect();
         let mut left: Vec<(Id, Wanted)> = all.iter().map(|id| (id.clone(), Wanted::Any)).collect();
@@ -177,16 +203,20 @@ impl<'a> History<'a> {
         let mut seen = all;
         let mut read = 0;
         while let Some((id, wanted)) = left.pop() {
-            let places = self.0.places(&id)?;
-            let Some(place) = places.first().copied() else {
-                if self.0.is_empty_tree(&id) {
-                    continue;
-                }
+            let mut places = self.0.places(&id)?;
+            if missing.counts(&places) && !self.0.is_empty_tree(&id) {
                 return Ok(false);
-            };
+            }
+            if missing == Missing::InLayer {
+                places.retain(|place| place.store() == 0);
+            }
+            let Some(place) = places.first().copied() else { continue };
             let is_old = |(store, path): (usize, Vec<u8>)| !is_new(store, &path);
             if places.iter().any(|place| is_old(self.0.path(place, &id))) {
-                if wanted.is_direct() && self.0.links(place, &id).is_ok_and(|links| !wanted.is(&links)) {
+                if missing == Missing::Nowhere
+                    && wanted.is_direct()
+                    && self.0.links(place, &id).is_ok_and(|links| !wanted.is(&links))
+                {
                     return Ok(false);
                 }
                 continue;
@@ -194,10 +224,11 @@ impl<'a> History<'a> {
             read += 1;
             let links = match self.0.links(place, &id) {
                 // Its content has the hash of its name, and is not what git reads.
-                Err(Problem::Damaged) => return Ok(false),
+                Err(Problem::Damaged) if missing == Missing::Nowhere => return Ok(false),
+                Err(Problem::Damaged) => continue,
                 links => links?,
             };
-            if !wanted.is(&links) {
+            if missing == Missing::Nowhere && !wanted.is(&links) {
                 return Ok(false);
             }
             let commits = |ids: Vec<Id>| ids.into_iter().map(|id| (id, Wanted::Commit)).collect::<Vec<_>>();
@@ -208,7 +239,7 @@ impl<'a> History<'a> {
                 Links::Tag(object) => vec![(object, Wanted::Any)],
                 Links::Tree(entries) => {
                     for file in entries.files {
-                        if seen.insert(file.clone()) && self.0.places(&file)?.is_empty() {
+                        if seen.insert(file.clone()) && missing.counts(&self.0.places(&file)?) {
                             return Ok(false);
                         }
                     }
@@ -229,9 +260,9 @@ impl<'a> History<'a> {
         self.0.id_length()
     }
 
-    /// Reports whether each of these objects is there.
-    pub(crate) fn has_each(&self, ids: &HashSet<Id>) -> Reach {
-        let has = |id: &Id| Ok(!self.0.places(id)?.is_empty());
+    /// Reports whether one of these objects is missing.
+    pub(crate) fn has_each(&self, ids: &HashSet<Id>, missing: Missing) -> Reach {
+        let has = |id: &Id| Ok(!missing.counts(&self.0.places(id)?));
         let mut all: Result<bool, Problem> = Ok(true);
         for id in ids {
             all = has(id);
@@ -239,7 +270,7 @@ impl<'a> History<'a> {
                 break;
             }
         }
-        if self.0.is_whole() { reach(&all) } else { Reach::Unknown }
+        if self.is_known(missing) { reach(&all) } else { Reach::Unknown }
     }
 
     /// Reports whether the object is there that a file of this path would hold. Of a pack, and of what cannot be read, it is not

@@ -53,6 +53,15 @@ pub(crate) enum Place {
     Loose { store: usize },
 }
 
+impl Place {
+    /// Returns the number of the store.
+    pub(crate) fn store(self) -> usize {
+        match self {
+            Self::Packed { store, .. } | Self::Loose { store } => store,
+        }
+    }
+}
+
 /// The objects of a repository.
 pub(crate) struct Reader<'a> {
     format: Format,

@@ -87,6 +87,7 @@ pub fn run_with(scene: &Scene, work: impl FnOnce(&Path)) -> Layer {
     let layer = scene.layer(&[]);
     let upper = layer.upper();
     assert!(Command::new("cp").arg("-aT").arg(scene.ws()).arg(&upper).status().unwrap().success());
+    mark_copies(scene, &upper);
     work(&upper);
     // What is gone is marked as such, a directory as a whole.
     let listed = Command::new("find").args([".", "-type", "f", "-o", "-type", "d"]).current_dir(scene.ws()).output();
@@ -98,6 +99,22 @@ pub fn run_with(scene: &Scene, work: impl FnOnce(&Path)) -> Layer {
         }
     }
     layer
+}
+
+/// Marks the directories of a copy as copies of those of the workspace, as overlay does.
+fn mark_copies(scene: &Scene, upper: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+    let listed = Command::new("find").args([".", "-mindepth", "1", "-type", "d"]).current_dir(scene.ws()).output();
+    for name in String::from_utf8_lossy(&listed.unwrap().stdout).lines() {
+        let inode = u32::try_from(std::fs::metadata(scene.ws().join(name)).unwrap().ino()).unwrap();
+        // Version, magic number, length, byte order, kind of the handle, identity of the file system, inode, generation.
+        let mut mark = vec![0, 0xfb, 29, u8::from(cfg!(target_endian = "big")), 1];
+        mark.extend([0; 16]);
+        mark.extend(inode.to_ne_bytes());
+        mark.extend([0; 4]);
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(upper.join(name), "trusted.overlay.origin", &mark, flags).unwrap();
+    }
 }
 
 /// The paths that wait after this work in a clone.

@@ -43,6 +43,11 @@ pub enum Act {
         file: String,
         text: String,
     },
+    /// Moves a directory, with files that are older than the run, to a free name.
+    MoveIn {
+        from: String,
+        path: String,
+    },
     /// Makes a directory immutable, so that nothing can be moved into it or out of it.
     Refuse {
         path: String,
@@ -265,6 +270,10 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Late) -> Report {
         Act::MakeDirectory { path, file, text } => {
             let made = std::fs::create_dir(at(path)).and_then(|()| std::fs::write(at(path).join(file), text));
             report.written = made.is_ok();
+        }
+        Act::MoveIn { from, path } => {
+            let flags = rustix::fs::RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(rustix::fs::CWD, at(from), rustix::fs::CWD, at(path), flags).ok();
         }
         Act::Refuse { path } => refuse(&at(path)),
         Act::Allow => allow(root),

@@ -4,7 +4,7 @@
 
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
 use nexus_api::conduits::{EnrollRequest, FinishedRequest, TerritoryHeartbeatRequest};
-use nexus_api::mothership::{CreateDirective, CreateFacility, Directive, FacilityKind};
+use nexus_api::mothership::{CreateDirective, CreateEnrollmentToken, CreateFacility, Directive, FacilityKind};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_mothership::{Clock, Config, Listener, Running, TerritoryAuth, serve};
@@ -62,7 +62,7 @@ impl Server {
     }
 
     pub async fn enroll(&self, name: &str) -> TerritoryId {
-        let token = self.owner().create_enrollment_token(&Default::default()).await.unwrap().token;
+        let token = self.owner().create_enrollment_token(&CreateEnrollmentToken::default()).await.unwrap().token;
         let anyone = ConduitsClient::new(&self.http(), &TerritoryIdentity::Certificate).unwrap();
         let request = EnrollRequest { enroll_token: token, name: Some(name.to_owned()), ..EnrollRequest::default() };
         anyone.enroll(&request).await.unwrap().territory_id

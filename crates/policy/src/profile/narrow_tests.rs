@@ -102,7 +102,7 @@ fn one_program_is_less_than_all_and_another_one_is_not() {
 #[test]
 fn rules_are_compared_by_what_they_allow() {
     let profile = base(
-        "net: {allow: [a.example, \"b.example:80,443\", \"*.c.example:1-100\", \"d.example:1\", \"d.example:2\", \"e.example:443/tcp\"]}",
+        "net: {allow: [a.example, \"b.example:80,443\", \"*.c.example:1-100\", \"d.example:1\", \"d.example:2\", \"e.example:443/tcp\", \"f.example:443,8443/tls\"]}",
     );
     for within in [
         "a.example:443",
@@ -119,6 +119,8 @@ fn rules_are_compared_by_what_they_allow() {
         "a.example:443/tls",
         "b.example:80/tls",
         "e.example:443/tls",
+        "f.example:8443/tls",
+        "f.example",
     ] {
         let kept =
             narrowed(&format!("net: {{allow: [\"{within}\"]}}"), &profile).unwrap_or_else(|_| panic!("{within}"));
@@ -133,6 +135,9 @@ fn rules_are_compared_by_what_they_allow() {
         "d.example:1-3",
         "a.example:443/tcp",
         "*.a.example",
+        "f.example:8443",
+        "f.example:443,8443",
+        "f.example:8443/tcp",
     ] {
         assert!(narrowed(&format!("net: {{allow: [\"{wider}\"]}}"), &profile).is_err(), "{wider}");
     }

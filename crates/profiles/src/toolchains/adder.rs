@@ -2,11 +2,15 @@
 
 use super::found::{Found, FoundBind, FoundSource};
 use super::host::{self, Tool, ToolHost};
+use super::layout;
 use super::logins;
 use nexus_policy::profile::{Origin, Sourced};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// Maximum number of mounts that `auto` adds: each one costs time at the start of a run.
+const MAX_BINDS: usize = 512;
 
 /// Collector for the needs of one toolchain.
 pub(super) struct Adder<'a> {
@@ -18,16 +22,27 @@ pub(super) struct Adder<'a> {
 }
 
 impl Adder<'_> {
-    /// Finds a program on PATH. With `auto` its entry of PATH is the reason for what is shown next.
+    /// Finds a program on PATH. With `auto` its entry of PATH is the reason for what is shown next, and shims are passed
+    /// over, which need the state of their manager.
     pub(super) fn find(&mut self, names: &[&str]) -> Option<Tool> {
-        let tool = self.host.find(names)?;
+        if self.auto.is_none() {
+            return self.host.find(names);
+        }
+        let entries: Vec<PathBuf> = self.host.path.iter().filter(|entry| !host::is_shims(entry)).cloned().collect();
+        let tool = self.host.find_in(&entries, names)?;
         self.because(|| format!("{} on PATH", tool.entry.display()));
         Some(tool)
     }
 
-    /// Returns the directory that a variable names. With `auto` the variable is the reason for what is shown next.
-    pub(super) fn directory_of(&mut self, variable: &str) -> Option<PathBuf> {
+    /// Returns the directory that a variable names. With `auto` it needs a mark of its kind outside of the known places,
+    /// and the variable is the reason for what is shown next.
+    pub(super) fn directory_of(&mut self, variable: &str, has_mark: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let directory = self.host.directory_of(variable)?;
+        if self.auto.is_some() && !host::is_known(&directory, self.host) && !has_mark(&directory) {
+            let text = format!("{} is not laid out as {variable} is, so it is not shown", directory.display());
+            self.host.note(&directory, text);
+            return None;
+        }
         self.because(|| format!("the variable {variable}"));
         Some(directory)
     }
@@ -54,20 +69,28 @@ impl Adder<'_> {
         {
             return;
         }
-        let is_above = |other: &Path| other.starts_with(source);
-        if self.auto.is_some() && (is_above(&self.host.workspace) || self.host.home.as_deref().is_some_and(is_above)) {
-            let text = format!("{} holds the workspace or your home, so it is not shown", source.display());
-            self.found.notes.push(text);
+        if self.holds_own(source) || !self.has_place(target) {
             return;
         }
-        let covered = if source.is_dir() { logins::find(source) } else { Ok(BTreeMap::new()) };
+        let is_directory = source.is_dir();
+        // A link to such a file may stand in the place of a program.
+        if self.auto.is_some() && !is_directory && logins::is_login_file(source) {
+            return;
+        }
+        let covered = if is_directory { logins::find(source, self.host.until) } else { Ok(BTreeMap::new()) };
         match covered {
             Ok(covered) => {
-                for (file, cover) in covered {
-                    let target = target.join(file);
-                    self.cover(cover, target);
+                let known: BTreeSet<PathBuf> = self.found.binds.iter().map(|bind| bind.target.clone()).collect();
+                let fresh = covered.into_iter().map(|(file, cover)| (target.join(file), cover));
+                let fresh = fresh.filter(|(target, _)| !known.contains(target));
+                let covers: Vec<FoundBind> = fresh.map(|(target, content)| self.cover(content, target)).collect();
+                if self.auto.is_some() && self.found.binds.len() + covers.len() > MAX_BINDS {
+                    let text = format!("{} needs more than {MAX_BINDS} mounts, so it is not shown", source.display());
+                    self.found.notes.push(text);
+                    return;
                 }
-                self.show_unsearched(source, target, why);
+                self.found.binds.extend(covers);
+                self.bind_path(source, target, why);
             }
             Err(error) => self.found.notes.push(format!("{error}, so it is not shown")),
         }
@@ -80,21 +103,54 @@ impl Adder<'_> {
         }
     }
 
-    pub(super) fn cover(&mut self, content: Vec<u8>, target: PathBuf) {
+    fn cover(&self, content: Vec<u8>, target: PathBuf) -> FoundBind {
         let why = "in place of settings that may hold logins";
-        let bind = FoundBind { source: FoundSource::Made(content), target, why, from: self.from.clone() };
-        self.bind(bind);
+        FoundBind { source: FoundSource::Made(content), target, why, from: self.from.clone() }
+    }
+
+    /// Reports whether a bind can lie at this place. With `auto` one that cannot is left out instead of refusing the run.
+    fn has_place(&mut self, target: &Path) -> bool {
+        let is_filled = ["/dev", "/proc", "/sys"].iter().any(|filled| target.starts_with(filled));
+        let is_normal = !target.components().any(|part| part == std::path::Component::ParentDir);
+        if self.auto.is_none() || (!is_filled && is_normal) {
+            return true;
+        }
+        let text = format!("{} cannot be shown at its place: every sandbox fills it itself", target.display());
+        self.found.notes.push(text);
+        false
+    }
+
+    /// Reports whether a path holds the workspace or, with `auto`, the home, and notes that it is not shown: what is hidden
+    /// in the workspace would be seen there.
+    fn holds_own(&mut self, source: &Path) -> bool {
+        let holds = match self.auto {
+            Some(_) => self.host.holds_own(source),
+            None => self.host.holds_workspace(source),
+        };
+        if holds {
+            let text = format!("{} holds the workspace or your home, so it is not shown", source.display());
+            self.found.notes.push(text);
+        }
+        holds
     }
 
     /// Shows a path without a search for logins: downloads of a package manager, or a repository's history. Neither
     /// holds settings of a client.
     pub(super) fn show_unsearched(&mut self, source: &Path, target: &Path, why: &'static str) {
-        if host::is_system(target) || target.starts_with(&self.host.workspace) {
-            return;
+        if !host::is_system(target)
+            && !target.starts_with(&self.host.workspace)
+            && !self.holds_own(source)
+            && self.has_place(target)
+        {
+            self.bind_path(source, target, why);
         }
+    }
+
+    fn bind_path(&mut self, source: &Path, target: &Path, why: &'static str) {
         let bind = FoundBind {
             source: FoundSource::Path(source.to_owned()),
-            target: target.to_owned(),
+            // Without doubled slashes of an entry of PATH.
+            target: target.components().collect(),
             why,
             from: self.from.clone(),
         };
@@ -120,6 +176,10 @@ impl Adder<'_> {
 
     /// Adds a directory to the PATH inside, unless every sandbox has it.
     pub(super) fn path(&mut self, directory: &Path) {
+        // Such a directory cannot stand on a PATH.
+        if self.auto.is_some() && directory.as_os_str().as_encoded_bytes().contains(&b':') {
+            return;
+        }
         if !host::is_system(directory) && !self.found.path.iter().any(|known| known.value == directory) {
             self.found.path.push(Sourced::new(directory.to_owned(), self.from.clone()));
         }
@@ -145,7 +205,7 @@ impl Adder<'_> {
         if host::is_system(&tool.real) {
             return;
         }
-        if let Some(prefix) = host::prefix(&tool.real, self.host) {
+        if let Some(prefix) = layout::prefix(&tool.real, self.host) {
             self.show(&prefix, why);
             if let Some(directory) = tool.real.parent() {
                 self.path(directory);

@@ -3,6 +3,7 @@
 
 use super::adder::Adder;
 use super::host;
+use super::layout;
 use super::python;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,7 +19,13 @@ pub fn find(to: &mut Adder<'_>, command: &OsStr) {
     to.because(|| format!("{} on PATH", tool.entry.display()));
     let why = "the program of the command";
     let bin = tool.real.parent();
-    match bin.and_then(Path::parent).filter(|directory| host::is_marked(directory)) {
+    // With `auto` only where the directory is plainly the tool's own.
+    let own = if to.auto.is_some() {
+        layout::prefix(&tool.real, to.host)
+    } else {
+        bin.and_then(Path::parent).map(Path::to_owned)
+    };
+    match own.as_deref().filter(|directory| layout::is_marked(directory)) {
         Some(directory) if directory.join("pyvenv.cfg").is_file() => {
             python::interpreter(to, directory, why);
             if let Some(bin) = bin {

@@ -12,6 +12,7 @@
 use super::adder::Adder;
 use super::git_config;
 use super::host;
+use super::reading::{self, small};
 use crate::host::ReadGitConfig;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ fn identity(to: &mut Adder<'_>) {
         (None, None) => vec![PathBuf::from("/etc/gitconfig")],
     };
     let files: Vec<Vec<u8>> =
-        places.iter().filter_map(|path| to.host.file(path)).filter_map(|path| small(&path)).collect();
+        places.iter().filter_map(|path| to.host.settings(path)).filter_map(|path| reading::small(&path)).collect();
     match git_config::identity(to.host.caller.git, &files) {
         Ok(text) if text.is_empty() => to.note("git has no user.name and user.email: commits need them"),
         Ok(text) => {
@@ -147,20 +148,6 @@ fn linked(workspace: &Path) -> Option<Linked> {
         common.join("HEAD").is_file() && common.join("objects").is_dir() && common.join("refs").is_dir();
     let readable = host::can(&common, rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK);
     (mutual && is_repository && readable && !workspace.starts_with(&common)).then_some(Linked { common })
-}
-
-/// Reads at most 256 KiB of a plain file.
-fn small(path: &Path) -> Option<Vec<u8>> {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(256 << 10).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -14,14 +14,15 @@ pub fn find(to: &mut Adder<'_>) {
     if to.host.network {
         return;
     }
-    let modules = to.directory_of("GOMODCACHE").or_else(|| {
+    let modules = to.directory_of("GOMODCACHE", |directory| directory.join("cache").is_dir()).or_else(|| {
         let first = to.host.text_of("GOPATH").and_then(|all| all.split(':').next().map(str::to_owned));
         match first {
             Some(path) => to.host.directory(&Path::new(&path).join("pkg/mod")),
             None => to.host.in_home("go/pkg/mod"),
         }
     });
-    if let Some(modules) = modules {
+    let is_auto = to.auto.is_some();
+    if let Some(modules) = modules.filter(|modules| !is_auto || modules.join("cache").is_dir()) {
         to.show_unsearched(&modules, &Path::new(HOME).join("go/pkg/mod"), "downloaded modules");
     }
     // Fails at once and clearly, instead of after the time limit of a resolver that cannot answer.

@@ -1,12 +1,21 @@
 //! The host as a search for tools sees it: the caller's PATH, home and variables, and the directories of a tool.
 
-use super::access;
+use super::places;
+pub use super::places::is_system;
+use super::reading;
+use super::walk::{Links, Refused, Walk};
 use crate::host::Host;
 use rustix::fs::{Access, AtFlags, CWD};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time that all searches for logins have together, where a profile or a flag names the toolchains.
+const MAX_TIME: Duration = Duration::from_secs(60);
+/// Time that they have where nothing names the toolchains.
+const MAX_TIME_OF_AUTO: Duration = Duration::from_secs(5);
 
 /// View of the host for a search for tools.
 #[derive(Clone)]
@@ -24,6 +33,10 @@ pub struct ToolHost {
     pub caller: Host,
     /// The entries of `path` together with those in which only the program of the command is searched.
     pub whole: Vec<PathBuf>,
+    /// Time at which searches for logins end.
+    pub(super) until: Instant,
+    /// Rules by which paths are followed.
+    walk: Walk,
     /// Answers of the host that were read already.
     known: RefCell<Known>,
 }
@@ -31,10 +44,10 @@ pub struct ToolHost {
 /// Answers of the host that were read already: most questions are about the same few directories.
 #[derive(Clone, Default)]
 struct Known {
-    /// Entries of PATH that were followed, and where they lead if that is outside the workspace.
-    followed: BTreeMap<PathBuf, Option<PathBuf>>,
-    /// Directories that are not links.
-    real: BTreeSet<PathBuf>,
+    /// Entries of PATH that were followed, and where they lead.
+    followed: BTreeMap<PathBuf, Result<PathBuf, Refused>>,
+    /// Paths that are not shown, with the sentence that says so.
+    left_out: Vec<(PathBuf, String)>,
     /// Names in entries of PATH; `None` where they cannot be listed.
     names: BTreeMap<PathBuf, Option<BTreeSet<OsString>>>,
 }
@@ -57,10 +70,13 @@ impl ToolHost {
     pub fn of(caller: &Host, workspace: &Path, network: bool) -> Self {
         let path = caller.variable("PATH").unwrap_or_default();
         let path: Vec<PathBuf> = std::env::split_paths(path).filter(|entry| entry.is_absolute()).collect();
+        let home = caller.home.as_ref().and_then(|home| std::fs::canonicalize(home).ok());
         Self {
             whole: path.clone(),
             path,
-            home: caller.home.as_ref().and_then(|home| std::fs::canonicalize(home).ok()),
+            until: Instant::now() + MAX_TIME,
+            walk: Walk::new(home.clone(), workspace),
+            home,
             workspace: workspace.to_owned(),
             network,
             caller: caller.clone(),
@@ -68,28 +84,41 @@ impl ToolHost {
         }
     }
 
-    /// Returns the view for what no file and no flag named: without the entries of PATH that other users can write to, and with
-    /// `~/bin` and `~/.local/bin` set apart, which hold programs of any kind. Entries in the workspace stay: they lead
-    /// to nothing that is shown.
+    /// Returns the view for what no file and no flag named: owners and known places of toolchains count, entries of PATH
+    /// that other users decide are left out, and so are shims that need the state of their manager. `~/bin` and
+    /// `~/.local/bin` are set apart, which hold programs of any kind. Entries in the workspace stay: they lead to nothing
+    /// that is shown.
     #[must_use]
     pub fn for_auto(&self) -> Self {
-        let mut strict = Self { path: Vec::new(), whole: Vec::new(), ..self.clone() };
+        let until = Instant::now() + MAX_TIME_OF_AUTO;
+        let mut strict = Self { path: Vec::new(), whole: Vec::new(), walk: self.walk.strict(), until, ..self.clone() };
+        // What was followed without these rules says nothing.
+        strict.known.borrow_mut().followed.clear();
         for entry in &self.path {
             if strict.whole.contains(entry) {
                 continue;
             }
-            let real = if is_system(entry) { None } else { self.followed(entry) };
-            if real.as_ref().is_some_and(|real| access::is_open_to_others(&self.caller, real)) {
-                continue;
+            let real = if is_system(entry) { None } else { Some(strict.followed(entry)) };
+            match &real {
+                Some(Err(refused @ (Refused::Open(_) | Refused::Elsewhere(_)))) => {
+                    strict.leave_out(entry, refused);
+                    continue;
+                }
+                Some(Ok(real)) if is_shims(real) && !has_versions(real) => continue,
+                _ => {}
             }
             strict.whole.push(entry.clone());
-            let is_in = |home: &PathBuf| ["bin", ".local/bin"].iter().any(|name| real == Some(home.join(name)));
+            let is_in = |home: &PathBuf| ["bin", ".local/bin"].iter().any(|name| real == Some(Ok(home.join(name))));
             if !self.home.as_ref().is_some_and(is_in) && !is_twin(entry, &self.path) {
                 strict.path.push(entry.clone());
             }
         }
-        strict.known.clone_from(&self.known);
         strict
+    }
+
+    /// Reports whether this view is that of `auto`.
+    pub(super) fn is_auto(&self) -> bool {
+        self.walk.is_strict()
     }
 
     /// Returns the directory that a variable names, if it exists outside the workspace.
@@ -111,57 +140,84 @@ impl ToolHost {
     /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
     /// through it.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.outside(path)?;
+        let real = self.outside(path, Links::Known)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 
     /// Returns the real path of an existing, readable file, under the same condition.
     pub fn file(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.outside(path)?;
+        self.file_with(path, Links::Known)
+    }
+
+    /// Returns the real path of a file in a directory that the caller named. A link of it may lead to its neighbours.
+    pub(super) fn file_in(&self, directory: &Path, name: &str) -> Option<PathBuf> {
+        self.file_with(&directory.join(name), Links::Within(directory))
+    }
+
+    /// Returns the real path of a file of settings, of which only a list of harmless keys is shown. Many keep such
+    /// files in a directory of their own and link to them.
+    pub(super) fn settings(&self, path: &Path) -> Option<PathBuf> {
+        self.file_with(path, Links::Anywhere)
+    }
+
+    fn file_with(&self, path: &Path, links: Links<'_>) -> Option<PathBuf> {
+        let real = self.outside(path, links)?;
         (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
     }
 
-    /// Returns the real path, unless the workspace can decide where it leads. Every step is checked: a check of the
-    /// ends alone would accept a directory of the workspace that is now a link (`.venv` → a directory of the home).
-    fn outside(&self, path: &Path) -> Option<PathBuf> {
-        let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
-        let mut rest = parts(path);
-        let mut at = PathBuf::from("/");
-        let mut links = 0;
-        while let Some(part) = rest.pop() {
-            match Path::new(&part).components().next()? {
-                Component::ParentDir => {
-                    at.pop();
-                }
-                Component::RootDir => at = PathBuf::from("/"),
-                Component::CurDir | Component::Prefix(_) => {}
-                Component::Normal(name) => {
-                    let next = at.join(name);
-                    if next.starts_with(&self.workspace) {
-                        return None;
-                    }
-                    if self.known.borrow().real.contains(&next) {
-                        at = next;
-                        continue;
-                    }
-                    match std::fs::read_link(&next) {
-                        Ok(link) if links < 40 => {
-                            links += 1;
-                            rest.extend(parts(&link));
-                        }
-                        // It is there and no link. If something lies below it, it is a directory.
-                        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-                            if !rest.is_empty() {
-                                self.known.borrow_mut().real.insert(next.clone());
-                            }
-                            at = next;
-                        }
-                        Ok(_) | Err(_) => return None,
-                    }
-                }
+    /// Returns the real path, unless the workspace, or with `auto` an earlier run or another user, decides where it leads.
+    fn outside(&self, path: &Path, links: Links<'_>) -> Option<PathBuf> {
+        match self.walk.resolve(&self.caller, path, links) {
+            Ok(real) => Some(real),
+            Err(refused) => {
+                self.leave_out(path, &refused);
+                None
             }
         }
-        Some(at)
+    }
+
+    /// Reports whether a directory is the workspace or holds it or the home.
+    pub(super) fn holds_own(&self, directory: &Path) -> bool {
+        self.home.as_deref().is_some_and(|home| home.starts_with(directory)) || self.holds_workspace(directory)
+    }
+
+    /// Reports whether a directory is the workspace or holds it, also at a second mount of it.
+    pub(super) fn holds_workspace(&self, directory: &Path) -> bool {
+        self.walk.holds_workspace(directory)
+    }
+
+    /// Records why a path is not shown.
+    fn leave_out(&self, path: &Path, refused: &Refused) {
+        let (of, text) = match refused {
+            Refused::Missing | Refused::InWorkspace => return,
+            Refused::Open(at) => {
+                let text = format!("{}: other users can change {}, so it is not shown", path.display(), at.display());
+                (path, text)
+            }
+            Refused::Elsewhere(real) => (
+                real.as_path(),
+                format!(
+                    "{} leads to {}, which is not a known place of toolchains, so it is not shown. Show it with \
+                     --ro {1}:{0}",
+                    path.display(),
+                    real.display()
+                ),
+            ),
+        };
+        self.note(of, text);
+    }
+
+    /// Records a sentence about a path that is not shown.
+    pub(super) fn note(&self, of: &Path, text: String) {
+        let mut known = self.known.borrow_mut();
+        if self.is_auto() && !known.left_out.iter().any(|(_, other)| *other == text) {
+            known.left_out.push((of.to_owned(), text));
+        }
+    }
+
+    /// Takes what was recorded about paths that are not shown.
+    pub(super) fn left_out(&self) -> Vec<(PathBuf, String)> {
+        std::mem::take(&mut self.known.borrow_mut().left_out)
     }
 
     /// Returns the first program on PATH with one of these names that does not come from the workspace.
@@ -177,7 +233,8 @@ impl ToolHost {
                 continue;
             }
             let file = entry.join(name);
-            if !is_system(entry) && self.followed(entry).is_none() {
+            let followed = if is_system(entry) { Ok(entry.clone()) } else { self.followed(entry) };
+            if followed == Err(Refused::InWorkspace) {
                 if can(&file, Access::EXEC_OK) && !in_workspace.contains(entry) {
                     in_workspace.push(entry.clone());
                 }
@@ -186,19 +243,44 @@ impl ToolHost {
             if !can(&file, Access::EXEC_OK) || !file.is_file() {
                 continue;
             }
-            if let Some(real) = self.outside(&file) {
+            let Ok(followed) = followed else { continue };
+            if let Some(real) = self.outside(&file, Links::Within(&followed)).filter(|real| self.is_usable(&file, real))
+            {
                 return Some(Tool { entry: entry.clone(), file, real, in_workspace });
             }
         }
         None
     }
 
+    /// Reports whether a program runs where it is shown. With `auto` one that does not leaves its place to the next entry of
+    /// PATH.
+    fn is_usable(&self, file: &Path, real: &Path) -> bool {
+        if !self.is_auto() || is_system(real) {
+            return true;
+        }
+        if let Some(store) = places::store_of(real) {
+            let text = format!(
+                "{} needs all of {1}, which is not shown. Show it with --ro {1}",
+                file.display(),
+                store.display()
+            );
+            self.note(store, text);
+            return false;
+        }
+        // No entry of PATH can name such a directory.
+        let is_plain = !real.as_os_str().as_encoded_bytes().iter().any(|byte| *byte == b':' || byte.is_ascii_control());
+        if !is_plain {
+            self.note(real, format!("{} has a character that PATH cannot hold, so it is not shown", real.display()));
+        }
+        is_plain
+    }
+
     /// Returns where an entry of PATH leads, if it neither lies in the workspace nor is reached through it.
-    fn followed(&self, entry: &Path) -> Option<PathBuf> {
+    fn followed(&self, entry: &Path) -> Result<PathBuf, Refused> {
         if let Some(known) = self.known.borrow().followed.get(entry) {
             return known.clone();
         }
-        let real = self.outside(entry);
+        let real = self.walk.resolve(&self.caller, entry, Links::Known);
         self.known.borrow_mut().followed.insert(entry.to_owned(), real.clone());
         real
     }
@@ -210,8 +292,8 @@ impl ToolHost {
             return true;
         }
         let mut known = self.known.borrow_mut();
-        let names = known.names.entry(entry.to_owned()).or_insert_with(|| match std::fs::read_dir(entry) {
-            Ok(entries) => Some(entries.flatten().map(|entry| entry.file_name()).collect()),
+        let names = known.names.entry(entry.to_owned()).or_insert_with(|| match reading::names(entry) {
+            Ok(names) => Some(names.into_iter().collect()),
             // There is nothing in a directory that does not exist; one may be searched that cannot be listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
             Err(_) => None,
@@ -232,43 +314,19 @@ pub fn can(path: &Path, access: Access) -> bool {
     rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
 }
 
-/// Reports whether a path lies in a directory that every sandbox shows.
-pub fn is_system(path: &Path) -> bool {
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
+/// Reports whether a path lies in a known place of toolchains.
+pub(super) fn is_known(real: &Path, host: &ToolHost) -> bool {
+    places::is_known(real, host.home.as_deref())
 }
 
-/// Directories of a home that hold more than one tool, or keys.
-const SHARED: &[&str] =
-    &["", ".local", ".local/share", ".local/lib", ".config", ".cache", "bin", ".bin", "opt", "src", "projects", "work"];
-
-/// Returns the directory of a program `DIRECTORY/bin/NAME`, if it is plainly the tool's own: not a home, nothing above
-/// a home, not a directory shared by many tools, and none that holds the workspace.
-pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
-    let bin = real.parent()?;
-    let directory = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
-    let depth = directory.components().filter(|part| matches!(part, Component::Normal(_))).count();
-    let home = host.home.as_deref();
-    let holds = |other: &Path| other.starts_with(directory);
-    let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| directory == home.join(name)));
-    // Another user's home is refused too.
-    let other_home = directory.parent() == Some(Path::new("/home"));
-    let keys =
-        [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| directory.join(name).symlink_metadata().is_ok());
-    // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
-    let hidden = directory.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let shared = shared || (directory.parent() == home && !hidden && !is_marked(directory));
-    let allowed = depth >= 2 && !shared && !other_home && !keys && !holds(&host.workspace) && !is_system(directory);
-    (allowed && can(directory, Access::READ_OK | Access::EXEC_OK)).then(|| directory.to_owned())
+/// Reports whether an entry of PATH holds the shims of a version manager.
+pub(super) fn is_shims(entry: &Path) -> bool {
+    entry.ends_with("shims")
 }
 
-/// Reports whether a directory is laid out as the installation of a language.
-pub(super) fn is_marked(directory: &Path) -> bool {
-    const MARKS: &[&str] = &["conda-meta", "pyvenv.cfg", "lib/node_modules", "lib/rustlib", "lib/modules", "pkg/tool"];
-    let python = || {
-        let mut names = std::fs::read_dir(directory.join("lib")).into_iter().flatten().flatten();
-        names.any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"))
-    };
-    MARKS.iter().any(|mark| directory.join(mark).exists()) || python()
+/// Reports whether the manager of a directory of shims keeps its versions as pyenv does. Others need their own state.
+fn has_versions(shims: &Path) -> bool {
+    shims.parent().is_some_and(|root| root.join("versions").is_dir())
 }
 
 #[cfg(test)]
@@ -337,22 +395,5 @@ pub(crate) mod tests {
         scene.on_path("private/bin");
         let found = scene.host.find(&["python3"]).unwrap();
         assert_eq!((found.real, found.in_workspace), (secret, vec![venv, scene.home().join("code/ws/env/bin")]));
-    }
-
-    #[test]
-    fn only_a_folder_of_the_tools_own_is_shown_whole() {
-        let scene = Scene::new();
-        let prefix_of = |name: &str| prefix(&scene.file(name, ""), &scene.host);
-        assert_eq!(prefix_of(".nvm/versions/node/v22/bin/node"), Some(scene.home().join(".nvm/versions/node/v22")));
-        for shared in ["bin/node", ".local/bin/node", "node", "code/bin/node", "opt/bin/go"] {
-            assert_eq!(prefix_of(shared), None, "{shared}");
-        }
-        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this directory is Node's");
-        scene.file("node22/lib/node_modules/npm/x", "");
-        assert_eq!(prefix_of("node22/bin/node"), Some(scene.home().join("node22")));
-        scene.file("odd/.ssh/id", "");
-        assert_eq!(prefix_of("odd/bin/node"), None);
-        assert_eq!(prefix(Path::new("/usr/bin/node"), &scene.host), None);
-        assert_eq!(prefix(Path::new("/opt/bin/node"), &scene.host), None);
     }
 }

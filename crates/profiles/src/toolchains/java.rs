@@ -3,6 +3,7 @@
 
 use super::adder::Adder;
 use super::host;
+use super::layout;
 use nexus_model::plan::HOME;
 use std::path::{Path, PathBuf};
 
@@ -57,10 +58,10 @@ pub fn find(to: &mut Adder<'_>) {
 
 /// Shows the Java that the caller's JAVA_HOME names.
 fn java_home(to: &mut Adder<'_>) -> Option<PathBuf> {
-    let named = to.directory_of("JAVA_HOME")?;
-    let java = to.host.file(&named.join("bin/java"))?;
+    let named = to.directory_of("JAVA_HOME", layout::is_marked)?;
+    let java = to.host.file_in(&named.join("bin"), "java")?;
     if !host::is_system(&java) {
-        let home = host::prefix(&java, to.host)?;
+        let home = layout::prefix(&java, to.host)?;
         to.show(&home, "the directory of Java");
     }
     to.set("JAVA_HOME", named.as_os_str());

@@ -6,10 +6,14 @@
 //! decide, not content: a token in the path of an address looks like any other word. Downloads of a package manager are
 //! not searched (`Adder::show_unsearched`); neither are the directories of installed libraries.
 
+use super::reading;
+use rustix::fs::{Access, AtFlags, CWD};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Names of files that are covered in every directory. In small letters: NuGet's has several spellings.
 const NAMES: &[&str] = &[
@@ -39,6 +43,8 @@ const NAMES: &[&str] = &[
     "jmxremote.password",
     ".keystore",
     // Go, Rust, Ruby, PHP, .NET, Terraform
+    "gemrc",
+    ".gemrc",
     "go.env",
     "credentials",
     "credentials.toml",
@@ -62,6 +68,7 @@ const NAMES: &[&str] = &[
     ".boto",
     ".vault-token",
     ".env",
+    ".env.local",
     "id_rsa",
     "id_ecdsa",
     "id_ed25519",
@@ -74,6 +81,7 @@ const IN_DIRECTORY: &[(&str, &str)] = &[
     (".cargo", "config"),
     (".cargo", "config.toml"),
     (".bundle", "config"),
+    (".git", "config"),
     (".docker", "config.json"),
 ];
 
@@ -109,14 +117,22 @@ const LIBRARIES: &[&str] = &[
 /// Maximum nesting of searched directories: `versions/3.12/lib/python3.12/distutils/distutils.cfg`, and one more.
 const MAX_DEPTH: usize = 7;
 /// Maximum number of entries that are searched below one shown directory.
-const MAX_ENTRIES: usize = 400_000;
+const MAX_ENTRIES: usize = 200_000;
+/// Maximum number of files that are covered below one shown directory: each costs a mount and a watch.
+const MAX_COVERS: usize = 200;
 
 /// Error of a directory that could not be searched and may not be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The directory holds more entries than the search allows.
-    #[error("{0} holds more than {MAX_ENTRIES} entries and was not searched for logins")]
+    #[error("{} holds more than {MAX_ENTRIES} entries and was not searched for logins", .0.display())]
     TooLarge(PathBuf),
+    /// More files are to be covered than a run can have.
+    #[error("{} holds more than {MAX_COVERS} files that may hold logins", .0.display())]
+    TooManyCovers(PathBuf),
+    /// The search took too long.
+    #[error("{} could not be searched for logins in time", .0.display())]
+    TooSlow(PathBuf),
     /// The directory cannot be read.
     #[error("{path} could not be searched for logins: {source}")]
     Unreadable {
@@ -127,14 +143,24 @@ pub enum SearchError {
     },
 }
 
-/// Finds the files to cover below `shown`, relative to it, each with the content that covers it. Directories that are not
+/// Finds the files, sockets and named pipes to cover below `shown`, relative to it, each with the content that covers it. Directories that are not
 /// searched are not opened either: this is done at the start of each run.
-pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
+pub fn find(shown: &Path, until: Instant) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![(shown.to_owned(), 1)];
     let mut entries = 0;
     while let Some((directory, depth)) = waiting.pop() {
-        let Some(listed) = unless_harmless(std::fs::read_dir(&directory), shown)? else { continue };
+        if Instant::now() > until {
+            return Err(SearchError::TooSlow(shown.to_owned()));
+        }
+        let listed = match std::fs::read_dir(&directory) {
+            // The command can use names in such a directory, and they are not known.
+            Err(source) if is_closed(&directory, &source) => {
+                return Err(SearchError::Unreadable { path: directory, source });
+            }
+            listed => listed,
+        };
+        let Some(listed) = unless_harmless(listed, shown)? else { continue };
         for entry in listed {
             entries += 1;
             if entries > MAX_ENTRIES {
@@ -144,8 +170,15 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
             let Some(kind) = unless_harmless(entry.file_type(), shown)? else { continue };
             let name = entry.file_name();
             if !kind.is_dir() {
-                if is_login(&directory, &name) {
+                if kind.is_socket() || kind.is_fifo() {
+                    // A mount that cannot be written keeps no command from connecting.
+                    let path = entry.path();
+                    found.extend(path.strip_prefix(shown).map(|relative| (relative.to_owned(), Vec::new())));
+                } else if is_login(&directory, &name) {
                     add(&mut found, shown, &entry.path());
+                }
+                if found.len() > MAX_COVERS {
+                    return Err(SearchError::TooManyCovers(shown.to_owned()));
                 }
             } else if is_one_of(&name, LIBRARIES) || is_standard_library(&directory, &name) {
                 add_of_library(&mut found, shown, &entry.path());
@@ -155,6 +188,12 @@ pub fn find(shown: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
         }
     }
     Ok(found)
+}
+
+/// Reports whether a directory can be entered and not listed.
+fn is_closed(directory: &Path, error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+        && rustix::fs::accessat(CWD, directory, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Returns `None` for what vanished meanwhile, and for a directory that the command cannot enter either.
@@ -192,6 +231,14 @@ fn add(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, path: &Path) {
     }
 }
 
+/// Reports whether a file may hold a login by its name.
+pub(super) fn is_login_file(path: &Path) -> bool {
+    match (path.parent(), path.file_name()) {
+        (Some(directory), Some(name)) => is_login(directory, name),
+        _ => false,
+    }
+}
+
 fn is_login(directory: &Path, name: &OsStr) -> bool {
     let parent = directory.file_name().unwrap_or_default();
     is_one_of(name, NAMES)
@@ -209,7 +256,7 @@ fn cover(path: &Path) -> Vec<u8> {
     let name = path.file_name().unwrap_or_default().to_ascii_lowercase();
     let extension = path.extension().unwrap_or_default();
     if name == "go.env" {
-        return go_env(&std::fs::read(path).unwrap_or_default());
+        return go_env(&reading::small(path).unwrap_or_default());
     }
     let text = if name == "settings.xml" {
         "<settings/>\n"
@@ -252,6 +299,10 @@ fn go_env(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn soon() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
+
     fn found_in(files: &[&str]) -> Vec<(String, String)> {
         let dir = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(dir.path()).unwrap();
@@ -261,7 +312,11 @@ mod tests {
             std::fs::write(path, "GOPROXY=https://me:SECRET@proxy.test\nGOSUMDB=sum.golang.org\n").unwrap();
         }
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        find(&root).unwrap().into_iter().map(|(path, cover)| (path.to_str().unwrap().to_owned(), text(cover))).collect()
+        find(&root, soon())
+            .unwrap()
+            .into_iter()
+            .map(|(path, cover)| (path.to_str().unwrap().to_owned(), text(cover)))
+            .collect()
     }
 
     #[test]
@@ -283,6 +338,9 @@ mod tests {
             (".cargo/credentials.toml", ""),
             (".gem/credentials", ""),
             (".bundle/config", ""),
+            ("src/package/.git/config", ""),
+            ("etc/gemrc", ""),
+            (".env.local", ""),
             (".config/gh/hosts.yml", ""),
             (".netrc", ""),
         ];
@@ -306,7 +364,7 @@ mod tests {
         std::os::unix::fs::symlink("../mine", root.join("tool/etc/npmrc")).unwrap();
         std::os::unix::fs::symlink("../outside", root.join("tool/pip.conf")).unwrap();
         std::os::unix::fs::symlink("nowhere", root.join("tool/.netrc")).unwrap();
-        let found: Vec<_> = find(&root.join("tool")).unwrap().into_keys().collect();
+        let found: Vec<_> = find(&root.join("tool"), soon()).unwrap().into_keys().collect();
         assert_eq!(found, [PathBuf::from("mine")]);
     }
 

@@ -10,7 +10,8 @@
 //!   shown in its place (`logins`). HOME inside is empty and private, so tools make caches of their own.
 //!
 //! What a profile names is searched first. Then, unless it is switched off, everything else that the caller's PATH and
-//! variables lead to (`auto`), with a stricter view of PATH ([`ToolHost::for_auto`]).
+//! variables lead to (`auto`), with a stricter view of the host ([`ToolHost::for_auto`]): links lead to known places of toolchains
+//! (`places`), owners count (`access`), and files are read with a bound (`reading`).
 
 mod access;
 mod adder;
@@ -21,17 +22,22 @@ mod git_config;
 mod go;
 mod host;
 mod java;
+mod layout;
 mod logins;
 mod node;
 mod perl;
 mod php;
+mod places;
 mod python;
+mod reading;
 mod ruby;
 mod rust;
 mod shims;
+mod walk;
 
 pub use found::{Found, FoundBind, FoundSource};
-pub use host::{Tool, ToolHost, is_system, prefix};
+pub use host::{Tool, ToolHost, is_system};
+pub use layout::prefix;
 
 use crate::host::Host;
 use adder::Adder;
@@ -67,6 +73,10 @@ pub fn find(grants: &Grants, caller: &Host, workspace: &Path, command: Option<&O
         if let Some(name) = command {
             command::find(&mut Adder { found: &mut found, host: &strict, from, auto: Some("command") }, name);
         }
+        let is_shown = |path: &Path| found.binds.iter().any(|bind| path.starts_with(&bind.target));
+        let left_out: Vec<String> =
+            strict.left_out().into_iter().filter(|(path, _)| !is_shown(path)).map(|(_, text)| text).collect();
+        found.notes.extend(left_out);
     }
     found.path.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
     found

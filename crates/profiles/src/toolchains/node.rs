@@ -2,17 +2,28 @@
 //! state before it starts anything, so the version that it would choose is looked up instead.
 
 use super::adder::Adder;
-use super::host::Tool;
+use super::host::{self, Tool};
+use super::reading;
 use std::path::{Path, PathBuf};
 
 /// Shows Node and npm, or the version that volta chooses.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.find(&["node"]) else {
+    let Some(mut tool) = to.find(&["node"]) else {
         to.note("node was not found on PATH");
         return;
     };
-    if tool.real.file_name().is_some_and(|name| name == "volta-shim") {
-        match volta(&tool) {
+    offline(to);
+    if is_shim(&tool) && volta(to, &tool).is_none() && to.auto.is_some() {
+        let after = to.host.path.iter().skip_while(|entry| **entry != tool.entry).skip(1);
+        let after: Vec<PathBuf> = after.filter(|entry| !host::is_shims(entry)).cloned().collect();
+        match to.host.find_in(&after, &["node"]).filter(|next| !is_shim(next)) {
+            Some(next) => tool = next,
+            None => return,
+        }
+        to.because(|| format!("{} on PATH", tool.entry.display()));
+    }
+    if is_shim(&tool) {
+        match volta(to, &tool) {
             Some(bin) => {
                 let node = Tool { real: bin.join("node"), file: bin.join("node"), entry: bin, ..tool };
                 to.show_program(&node, "the version of Node that volta chooses");
@@ -24,15 +35,29 @@ pub fn find(to: &mut Adder<'_>) {
     to.show_program(&tool, "the directory of Node and npm");
 }
 
+fn is_shim(tool: &Tool) -> bool {
+    tool.real.file_name().is_some_and(|name| name == "volta-shim")
+}
+
+/// Lets npm fail at once where there is no network: it would try each name again for more than a minute. A `.npmrc` of the
+/// workspace may have a setting of its own, which a variable would hide.
+fn offline(to: &mut Adder<'_>) {
+    if !to.host.network && to.host.workspace.join(".npmrc").symlink_metadata().is_err() {
+        to.set("npm_config_fetch_retries", "0");
+    }
+}
+
 /// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.
-fn volta(tool: &Tool) -> Option<PathBuf> {
-    let home = std::fs::canonicalize(tool.entry.parent()?).ok()?;
-    let text = std::fs::read(home.join("tools/user/platform.json")).ok()?;
+fn volta(to: &Adder<'_>, tool: &Tool) -> Option<PathBuf> {
+    let home = to.host.directory(tool.entry.parent()?)?;
+    let text = reading::small(&to.host.file(&home.join("tools/user/platform.json"))?)?;
     let platform: serde_json::Value = serde_json::from_slice(&text).ok()?;
     let version = platform.pointer("/node/runtime")?.as_str()?;
     let plain = Path::new(version).components().count() == 1 && !version.contains("..");
     let bin = home.join("tools/image/node").join(version).join("bin");
-    (plain && bin.join("node").is_file()).then_some(bin)
+    // An earlier run may have put a link in the place of a version.
+    let is_own = plain && to.host.file_in(&bin, "node").is_some_and(|node| node.starts_with(&bin));
+    is_own.then_some(bin)
 }
 
 #[cfg(test)]
@@ -40,6 +65,23 @@ mod tests {
     use super::super::adder::tests::found_by;
     use super::super::host::tests::Scene;
     use super::*;
+
+    #[test]
+    fn npm_fails_at_once_without_a_network_alone() {
+        const RETRIES: &str = "npm_config_fetch_retries";
+        let mut scene = Scene::new();
+        scene.file(".nvm/versions/node/v22.1.0/bin/node", "");
+        scene.on_path(".nvm/versions/node/v22.1.0/bin");
+        scene.host.network = false;
+        assert_eq!(found_by(&scene, find).env[RETRIES].value, "0");
+        scene.host.network = true;
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES));
+        scene.host.network = false;
+        let workspace = scene.host.workspace.clone();
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::write(workspace.join(".npmrc"), "fetch-retries=5\n").unwrap();
+        assert!(!found_by(&scene, find).env.contains_key(RETRIES), "the user's own setting stays");
+    }
 
     #[test]
     fn the_version_of_nvm_and_of_volta_is_shown_and_nothing_else_of_the_home() {

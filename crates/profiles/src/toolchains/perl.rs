@@ -16,15 +16,15 @@ const PLENV: Manager = Manager {
 
 /// Shows Perl and the caller's own modules.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.find(&["perl"]) else {
+    let Some(tool) = shims::find(to, &PLENV, &["perl"]) else {
         to.note("perl was not found on PATH");
         return;
     };
-    if !shims::find(to, &PLENV, &tool) {
+    if let Some(tool) = tool.program() {
         to.because(|| format!("{} on PATH", tool.entry.display()));
-        to.show_program(&tool, "the directory of Perl");
+        to.show_program(tool, "the directory of Perl");
     }
-    if host::is_system(&tool.real) {
+    if tool.program().is_some_and(|tool| host::is_system(&tool.real)) {
         to.tables(|| tables(Path::new("/etc")));
     }
     modules(to);

@@ -3,6 +3,8 @@
 
 use super::adder::Adder;
 use super::host;
+use super::layout;
+use super::reading;
 use super::shims::{self, Manager};
 use std::path::Path;
 
@@ -18,24 +20,29 @@ const PYENV: Manager = Manager {
 /// Shows Python: the versions of uv and pyenv, and the active virtual environment or the first Python on PATH.
 pub fn find(to: &mut Adder<'_>) {
     uv(to);
-    if let Some(active) = to.directory_of("VIRTUAL_ENV").filter(|directory| directory.join("pyvenv.cfg").is_file()) {
+    let is_environment = |directory: &Path| directory.join("pyvenv.cfg").is_file() && !layout::is_project(directory);
+    if let Some(active) = to.directory_of("VIRTUAL_ENV", is_environment).filter(|active| is_environment(active)) {
         environment(to, &active);
     }
-    let Some(tool) = to.find(&["python3", "python"]) else {
+    let names = &["python3", "python"];
+    let Some(tool) = shims::find(to, &PYENV, names) else {
         to.note("python3 was not found on PATH");
         return;
     };
-    if shims::find(to, &PYENV, &tool) {
-        return;
+    if !to.host.network {
+        // They would try each name again for seconds, and there is none.
+        to.set("PIP_RETRIES", "0");
+        to.set("UV_HTTP_RETRIES", "0");
     }
+    let Some(tool) = tool.program() else { return };
     to.because(|| format!("{} on PATH", tool.entry.display()));
-    let directory = tool.entry.parent().filter(|directory| directory.join("pyvenv.cfg").is_file());
+    let directory = tool.entry.parent().filter(|directory| is_environment(directory));
     if let Some(directory) = directory.and_then(|directory| to.host.directory(directory)) {
         environment(to, &directory);
         to.path(&directory.join("bin"));
         return;
     }
-    to.show_program(&tool, "the directory of Python");
+    to.show_program(tool, "the directory of Python");
     if let Some(conda) = to.host.directory_of("CONDA_PREFIX").filter(|conda| tool.real.starts_with(conda)) {
         to.set("CONDA_PREFIX", conda);
     }
@@ -50,15 +57,23 @@ fn environment(to: &mut Adder<'_>, directory: &Path) {
 /// Shows the directory of a virtual environment and the Python that it leads to.
 pub(super) fn interpreter(to: &mut Adder<'_>, directory: &Path, why: &'static str) {
     to.show(directory, why);
-    let python = to.host.file(&directory.join("bin/python3")).or_else(|| to.host.file(&directory.join("bin/python")));
-    if let Some(base) = python.and_then(|real| host::prefix(&real, to.host)) {
+    let python = ["python3", "python"].iter().find_map(|name| to.host.file_in(&directory.join("bin"), name));
+    if let Some(base) = python.and_then(|real| layout::prefix(&real, to.host)) {
         to.show(&base, "the Python of the virtual environment");
     }
 }
 
+/// Reports whether a directory holds installations as uv names them.
+fn holds_pythons(directory: &Path) -> bool {
+    let names = reading::names(directory).unwrap_or_default();
+    let is_python =
+        |name: &[u8]| ["cpython-", "pypy-", "graalpy-"].iter().any(|kind| name.starts_with(kind.as_bytes()));
+    names.iter().any(|name| is_python(name.as_encoded_bytes()))
+}
+
 /// Shows the Python installations of uv, and uv itself.
 fn uv(to: &mut Adder<'_>) {
-    let named = to.directory_of("UV_PYTHON_INSTALL_DIR");
+    let named = to.directory_of("UV_PYTHON_INSTALL_DIR", holds_pythons);
     // Without a variable the caller's PATH must have uv, wherever it lies.
     let own = to.host.whole.iter().filter(|entry| !host::is_system(entry));
     let entries: Vec<_> = own.chain(to.host.path.iter().filter(|entry| host::is_system(entry))).cloned().collect();

@@ -15,13 +15,13 @@ const RBENV: Manager = Manager {
 
 /// Shows Ruby and the installed gems.
 pub fn find(to: &mut Adder<'_>) {
-    let Some(tool) = to.find(&["ruby"]) else {
+    let Some(tool) = shims::find(to, &RBENV, &["ruby"]) else {
         to.note("ruby was not found on PATH");
         return;
     };
-    if !shims::find(to, &RBENV, &tool) {
+    if let Some(tool) = tool.program() {
         to.because(|| format!("{} on PATH", tool.entry.display()));
-        to.show_program(&tool, "the directory of Ruby");
+        to.show_program(tool, "the directory of Ruby");
     }
     gems(to);
 }

@@ -5,8 +5,9 @@
 
 use super::adder::Adder;
 use super::host::{self, Tool};
+use super::reading;
 use nexus_model::plan::HOME;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Shows the Rust toolchain, the settings of cargo and, without a network, its downloads.
@@ -15,25 +16,32 @@ pub fn find(to: &mut Adder<'_>) {
         to.note("cargo was not found on PATH");
         return;
     };
-    if tool.real.file_name().is_some_and(|name| name == "rustup") {
+    if is_rustup(&tool) {
         rustup(to, &tool);
     } else {
         to.show_program(&tool, "the directory of Rust");
     }
-    let Some(cargo_home) = to.directory_of("CARGO_HOME").or_else(|| to.host.in_home(".cargo")) else { return };
+    let Some(cargo_home) = to.directory_of("CARGO_HOME", |_| true).or_else(|| to.host.in_home(".cargo")) else {
+        return;
+    };
     let inside = Path::new(HOME).join(".cargo");
     if !to.host.network {
-        for (name, why) in [("registry", "downloaded crates"), ("git", "downloaded git dependencies")] {
-            if let Some(directory) = to.host.directory(&cargo_home.join(name)) {
+        const DOWNLOADS: &[(&str, &str, &[&str])] = &[
+            ("registry", "downloaded crates", &["index", "cache", "src"]),
+            ("git", "downloaded git dependencies", &["db", "checkouts"]),
+        ];
+        for (name, why, marks) in DOWNLOADS {
+            let is_marked = |directory: &PathBuf| marks.iter().any(|name| directory.join(name).is_dir());
+            if let Some(directory) = to.host.directory(&cargo_home.join(name)).filter(is_marked) {
                 to.show_unsearched(&directory, &inside.join(name), why);
             }
         }
         to.set("CARGO_NET_OFFLINE", "true");
     }
-    let settings = ["config.toml", "config"].iter().find_map(|name| to.host.file(&cargo_home.join(name)));
+    let settings = ["config.toml", "config"].iter().find_map(|name| to.host.settings(&cargo_home.join(name)));
     let Some(settings) = settings else { return };
-    match std::fs::read_to_string(&settings).map_err(|error| error.to_string()).and_then(|text| without_secrets(&text))
-    {
+    let text = reading::small(&settings).and_then(|bytes| String::from_utf8(bytes).ok());
+    match text.ok_or_else(|| "it is not a small text".to_owned()).and_then(|text| without_secrets(&text)) {
         Ok(text) if text.is_empty() => {}
         Ok(text) => {
             to.show_made(text.into_bytes(), "/home/nexus/.cargo/config.toml", "cargo's settings without secrets");
@@ -42,8 +50,23 @@ pub fn find(to: &mut Adder<'_>) {
     }
 }
 
+/// Reports whether a program is that of rustup, which has one for all names: a link to it, or the same file by a second name.
+fn is_rustup(tool: &Tool) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    tool.real.file_name().is_some_and(|name| name == "rustup")
+        || tool
+            .real
+            .parent()
+            .and_then(|bin| identity(&bin.join("rustup")))
+            .is_some_and(|one| Some(one) == identity(&tool.real))
+}
+
 fn rustup(to: &mut Adder<'_>, tool: &Tool) {
-    let Some(home) = to.directory_of("RUSTUP_HOME").or_else(|| to.host.in_home(".rustup")) else {
+    let Some(home) = to
+        .directory_of("RUSTUP_HOME", |directory| directory.join("toolchains").is_dir())
+        .or_else(|| to.host.in_home(".rustup"))
+    else {
         to.note("cargo is rustup's, and there is no RUSTUP_HOME");
         return;
     };
@@ -57,14 +80,21 @@ fn rustup(to: &mut Adder<'_>, tool: &Tool) {
         return;
     }
     // `~/.cargo/bin` holds programs alone; another directory may hold anything.
-    let own = tool.entry.ends_with(".cargo/bin") || tool.entry.ends_with("cargo/bin");
+    let own = if to.auto.is_none() {
+        tool.entry.ends_with(".cargo/bin") || tool.entry.ends_with("cargo/bin")
+    } else {
+        // A project may have a directory of that name.
+        let usual = to.host.home.as_ref().map(|home| home.join(".cargo"));
+        let named = to.host.caller.variable("CARGO_HOME").map(PathBuf::from);
+        usual.into_iter().chain(named).any(|home| tool.entry == home.join("bin"))
+    };
     match to.host.directory(&tool.entry) {
         Some(directory) if own => to.show_at(&directory, &tool.entry, "programs of cargo and rustup"),
         _ => {
             for name in ["cargo", "rustc", "rustdoc", "rustfmt", "cargo-fmt", "clippy-driver", "cargo-clippy", "rustup"]
             {
                 let file = tool.entry.join(name);
-                if let Some(real) = to.host.file(&file) {
+                if let Some(real) = to.host.file_in(&tool.entry, name) {
                     to.show_at(&real, &file, "a program of rustup");
                 }
             }

@@ -3,7 +3,8 @@
 //! is shown and adds nothing to it.
 
 use super::adder::Adder;
-use super::host::Tool;
+use super::host::{self, Tool};
+use super::reading;
 use std::path::{Path, PathBuf};
 
 /// One version manager.
@@ -22,46 +23,90 @@ pub(super) struct Manager {
     pub(super) why: &'static str,
 }
 
-/// Shows the versions of a manager, and puts those on PATH that it would choose if the program is one of its shims.
-/// Reports whether it was. With `auto` they are shown only if the caller's PATH or the manager's variable leads there.
-pub(super) fn find(to: &mut Adder<'_>, manager: &Manager, tool: &Tool) -> bool {
-    let named = to.host.directory_of(manager.root);
+/// Program of a language that was found, with regard to the shims of its manager.
+pub(super) enum Choice {
+    /// A shim: the version that it would choose is on PATH.
+    Shim,
+    /// A program that belongs to no manager.
+    Program(Tool),
+}
+
+impl Choice {
+    /// Returns the program that is not a shim.
+    pub(super) fn program(&self) -> Option<&Tool> {
+        match self {
+            Self::Shim => None,
+            Self::Program(tool) => Some(tool),
+        }
+    }
+}
+
+/// Finds a program of a language. Shows the versions of its manager, and puts those on PATH that it would choose if the
+/// program is one of its shims. With `auto` they are shown only if the caller's PATH or the manager's variable leads
+/// there, and a shim whose version is not known leaves its place to the next entry of PATH.
+pub(super) fn find(to: &mut Adder<'_>, manager: &Manager, names: &[&str]) -> Option<Choice> {
+    let tool = to.host.find(names)?;
+    to.because(|| format!("{} on PATH", tool.entry.display()));
+    if of_manager(to, manager, &tool, names) {
+        return Some(Choice::Shim);
+    }
+    let is_other_shim = to.auto.is_some() && host::is_shims(&tool.entry);
+    let program = if is_other_shim { to.find(names)? } else { tool };
+    Some(Choice::Program(program))
+}
+
+/// Shows the versions of a manager, and reports whether the tool is one of its shims that was put on PATH.
+fn of_manager(to: &mut Adder<'_>, manager: &Manager, tool: &Tool, names: &[&str]) -> bool {
+    let named = to
+        .host
+        .directory_of(manager.root)
+        .filter(|root| to.auto.is_none() || host::is_known(root, to.host) || root.join("shims").is_dir());
     let is_named = named.is_some();
     let Some(root) = named.or_else(|| to.host.in_home(manager.directory)) else { return false };
-    let versions = root.join("versions");
-    let is_shim = tool.entry.file_name().is_some_and(|name| name == "shims");
+    let Some(versions) = to.host.directory(&root.join("versions")) else { return false };
+    let is_shim = host::is_shims(&tool.entry) && (to.auto.is_none() || tool.real.parent() == Some(&root.join("shims")));
     let is_used = is_shim || tool.real.starts_with(&root) || is_named;
-    if !versions.is_dir() || (to.auto.is_some() && !is_used) {
+    if to.auto.is_some() && !is_used {
         return false;
     }
     if is_named && !is_shim {
         to.because(|| format!("the variable {}", manager.root));
     }
-    to.show(&versions, manager.why);
-    if is_shim {
-        to.found_in_workspace(tool);
-        choose(to, manager, &root);
+    to.show_at(&versions, &root.join("versions"), manager.why);
+    if !is_shim {
+        return false;
     }
-    is_shim
+    let chosen = chosen(to, manager, &root);
+    let has_program = |bin: &PathBuf| names.iter().any(|name| bin.join(name).exists());
+    if to.auto.is_some() && !chosen.iter().any(has_program) {
+        return false;
+    }
+    to.found_in_workspace(tool);
+    if chosen.is_empty() {
+        to.note(format!("{} chooses the system's version", manager.name));
+    }
+    for bin in chosen {
+        to.path(&bin);
+    }
+    true
 }
 
-/// Puts the versions on PATH that `pyenv version-name` and its like would choose: those of the variable, of the
+/// Returns the `bin` of each version that `pyenv version-name` and its like would choose: those of the variable, of the
 /// workspace's file, or the global ones.
-fn choose(to: &mut Adder<'_>, manager: &Manager, root: &Path) {
+fn chosen(to: &Adder<'_>, manager: &Manager, root: &Path) -> Vec<PathBuf> {
+    let small_text = |path: &Path| {
+        let mut bytes = reading::small(path)?;
+        bytes.truncate(4096);
+        String::from_utf8(bytes).ok()
+    };
     let chosen = to
         .host
         .text_of(manager.version)
         .map(|text| text.replace(':', "\n"))
         .or_else(|| small_text(&to.host.workspace.join(manager.file)))
-        .or_else(|| small_text(&root.join("version")))
+        .or_else(|| small_text(&to.host.file(&root.join("version"))?))
         .unwrap_or_default();
-    let bins: Vec<PathBuf> = chosen.lines().filter_map(|version| bin_of(root, version.trim())).collect();
-    if bins.is_empty() {
-        to.note(format!("{} chooses the system's version", manager.name));
-    }
-    for bin in bins {
-        to.path(&bin);
-    }
+    chosen.lines().filter_map(|version| bin_of(root, version.trim())).collect()
 }
 
 /// Returns the `bin` of an installed version: exactly that name, or the newest with that beginning (`3.12` → `3.12.1`).
@@ -77,23 +122,9 @@ fn bin_of(root: &Path, version: &str) -> Option<PathBuf> {
         return Some(exact);
     }
     let beginning = format!("{version}.");
-    let names = std::fs::read_dir(&versions).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names = reading::names(&versions).ok()?.into_iter().filter_map(|name| name.into_string().ok());
     let number = |name: &String| name[beginning.len()..].parse::<u32>().ok();
     let newest =
         names.filter(|name| name.starts_with(&beginning)).filter_map(|name| Some((number(&name)?, name))).max()?;
     Some(versions.join(newest.1).join("bin")).filter(|bin| bin.is_dir())
-}
-
-/// Reads at most 4 KiB of a plain file; a workspace may have anything under this name.
-fn small_text(path: &Path) -> Option<String> {
-    use std::io::Read;
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags as i32).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(4096).read_to_string(&mut text).ok()?;
-    Some(text)
 }

@@ -1,6 +1,7 @@
 //! The other side of a pump: a person at a terminal, or the clients of a detached sandbox.
 
 use crate::live::control::SandboxControl;
+use crate::live::input::InputSource;
 use crate::live::output::Stream;
 use nexus_driver::{Event, Listeners};
 use rustix::event::PollFlags;
@@ -19,6 +20,11 @@ pub trait Attendant {
     /// Names one of the descriptors of the attendant.
     type Token: Copy;
 
+    /// Hands over standard input that is passed on as the command reads it. Input that the attendant reads itself comes
+    /// through [`SandboxControl::input`]. Asked once, before the command starts.
+    fn input_source(&mut self) -> io::Result<Option<InputSource>> {
+        Ok(None)
+    }
     /// Reports that output of a stream is taken now; while it is not, the command waits.
     fn takes(&self, stream: Stream) -> bool;
     /// Takes output of the command. `true` means that the stream is not read any more.

@@ -1,6 +1,7 @@
 //! The bounds that a pump gets and the outcome that it returns.
 
 use crate::live::covers::Covers;
+use crate::live::input::Feed;
 use crate::live::names::AskedNames;
 use crate::live::tally::Tally;
 use crate::state::commit_lock::Mounting;
@@ -64,8 +65,10 @@ pub struct Ends {
     pub out: Option<OwnedFd>,
     /// The end of stderr.
     pub err: Option<OwnedFd>,
-    /// The end of stdin.
+    /// The end of stdin that the attendant's input goes to.
     pub input: Option<OwnedFd>,
+    /// Passes the caller's standard input on.
+    pub feed: Option<Feed>,
     /// Reports that the command has a terminal.
     pub terminal: bool,
 }

@@ -39,6 +39,18 @@ impl LastWords {
     }
 }
 
+impl LastWords {
+    /// Returns the last lines of stderr and then of stdout, on which a command with a terminal says everything, each from
+    /// the last one back.
+    pub fn last_lines(&self) -> impl Iterator<Item = &[u8]> {
+        let [out, err] = &self.streams;
+        [err, out].into_iter().flat_map(|stream| {
+            let last = &stream[stream.len().saturating_sub(LOOKED_AT)..];
+            last.split(|byte| *byte == b'\n').rev()
+        })
+    }
+}
+
 /// The longest name of a command that is looked up.
 const MAX_NAME: usize = 64;
 

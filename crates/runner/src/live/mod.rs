@@ -3,6 +3,7 @@
 //! ```text
 //!  pump ─┬─▶ attendant (terminal, clients of a session) ─▶ control: input, signals, execs, forwards
 //!        ├─▶ looks: disk, covers       ├─▶ names: questions without a network
+//!        ├─▶ input: the caller's standard input, byte for byte as the command reads it
 //!        └─▶ tally ─▶ last_words       └─▶ output, ring: what is kept of the output
 //!  ports ─▶ relay: published ports
 //! ```
@@ -12,6 +13,7 @@ pub mod bounds;
 pub mod control;
 pub mod covers;
 pub mod disk;
+pub mod input;
 pub mod last_words;
 pub mod left;
 pub mod lingers;

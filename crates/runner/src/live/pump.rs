@@ -16,6 +16,7 @@ use crate::live::attendant::{Attendant, Interrupts, NetworkServer};
 use crate::live::bounds::{Bounds, Broken, Ends, Outcome};
 use crate::live::control::{Action, SandboxControl};
 use crate::live::covers::Covers;
+use crate::live::input::Feed;
 use crate::live::left::Left;
 use crate::live::lingers::{End, Linger};
 use crate::live::looks::{self, LOOK_AT_MEMORY_EVERY};
@@ -54,6 +55,7 @@ pub fn run<A: Attendant>(
         inside: SandboxControl::new(session, ends.input, ends.terminal),
         out: ends.out,
         err: ends.err,
+        feed: ends.feed,
         attendant,
         bounds,
         started: Instant::now(),
@@ -83,7 +85,10 @@ pub fn run<A: Attendant>(
             names: AskedNames::default(),
         },
     };
-    match pump.run_to_end(interrupts) {
+    let ran = pump.run_to_end(interrupts);
+    // Also after an error: what the command read is not the caller's any more.
+    let settled = pump.feed.take().map_or(Ok(()), |mut feed| feed.settle());
+    match ran.and(settled) {
         Ok(()) => Ok(pump.outcome),
         Err(error) => {
             pump.hear_of_the_start();
@@ -98,6 +103,7 @@ struct Pump<'a, A: Attendant> {
     inside: SandboxControl,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
+    feed: Option<Feed>,
     attendant: &'a mut A,
     bounds: Bounds,
     started: Instant,
@@ -126,6 +132,7 @@ enum Source<T> {
     Signals,
     Output(Stream),
     Input,
+    Feed,
     Attendant(T),
 }
 
@@ -168,6 +175,7 @@ impl<A: Attendant> Pump<'_, A> {
                 }
                 Source::Output(stream) => self.read(stream)?,
                 Source::Input => self.inside.write_input()?,
+                Source::Feed => self.step_feed()?,
                 Source::Attendant(token) => self.attendant.ready(token, found, &mut self.inside)?,
             }
         }
@@ -215,6 +223,9 @@ impl<A: Attendant> Pump<'_, A> {
         {
             add(Source::Input, fd, PollFlags::OUT);
         }
+        for (fd, flags) in self.feed.iter().filter(|_| !self.is_dead).flat_map(Feed::watch) {
+            add(Source::Feed, fd, flags);
+        }
         let mut watched = Vec::new();
         self.attendant.watch(&self.inside, &mut watched);
         for (token, fd, flags) in watched {
@@ -238,7 +249,8 @@ impl<A: Attendant> Pump<'_, A> {
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
         let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.is_dead);
         let own = [timeout, self.kill_at, next_look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
-        own.into_iter().chain([self.set_up_until()]).chain([guest, self.attendant.next_event()]).flatten().min()
+        let feed = self.feed.as_ref().filter(|_| !self.is_dead).and_then(Feed::next_event);
+        own.into_iter().chain([self.set_up_until(), feed]).chain([guest, self.attendant.next_event()]).flatten().min()
     }
 
     /// Returns the time at which an attendant that takes nothing is no longer waited for: every process of the sandbox is dead,
@@ -255,6 +267,11 @@ impl<A: Attendant> Pump<'_, A> {
     /// Kills everything inside.
     fn kill(&mut self) -> io::Result<()> {
         self.end.kill(self.sandbox)
+    }
+
+    /// Passes standard input on; what is unread at the end stays with the caller.
+    fn step_feed(&mut self) -> io::Result<()> {
+        self.feed.as_mut().filter(|_| !self.is_dead).map_or(Ok(()), Feed::step)
     }
 
     fn look_at_covers(&mut self) -> io::Result<()> {
@@ -376,6 +393,9 @@ impl<A: Attendant> Pump<'_, A> {
         }
         if !self.is_dead && self.bounds.covers.as_ref().and_then(Covers::next_look).is_some_and(|at| now >= at) {
             self.look_at_covers()?;
+        }
+        if self.feed.as_ref().and_then(Feed::next_event).is_some_and(|at| now >= at) {
+            self.step_feed()?;
         }
         if now >= self.look_at && !self.is_dead {
             self.look_at = looks::at_limits(&mut self.bounds, self.sandbox, &mut self.end, &mut self.outcome)?;

@@ -108,7 +108,9 @@ pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) ->
     for tool in &tools.binds {
         let is_auto = tool.from.auto_reason().is_some();
         let shown = match reader.tool(tool) {
-            Ok(shown) if !is_auto || has_room(&shown, &all[..nearer], place) => shown,
+            Ok(shown) if !is_auto || (is_unmoved(&tool.source, &shown) && has_room(&shown, &all[..nearer], place)) => {
+                shown
+            }
             Err(error) if !is_auto => return Err(error),
             Ok(_) | Err(_) => {
                 left_out.push(&tool.target);
@@ -135,11 +137,24 @@ pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) ->
     Ok(all)
 }
 
+/// Reports whether a source is still the path that was found: its links were resolved then, so a link in it is new. Those of
+/// `/etc` are the system's.
+fn is_unmoved(found: &ToolSource, shown: &Shown) -> bool {
+    match found {
+        ToolSource::Path(source) => shown.bind.source.as_path() == source || source.starts_with("/etc"),
+        ToolSource::Made(_) => true,
+    }
+}
+
 /// Reports whether a path that no file and no flag asked for neither holds nor lies in the workspace or what was asked for.
 fn has_room(shown: &Shown, asked: &[Shown], place: &Place<'_>) -> bool {
-    let target = shown.bind.target.as_path();
+    let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
     let meets = |other: &Path| other.starts_with(target) || target.starts_with(other);
-    !meets(place.workspace) && !asked.iter().any(|other| meets(other.bind.target.as_path()))
+    // At another place what is hidden in the workspace would be seen.
+    let is_workspace = place.workspace.starts_with(source) || source.starts_with(place.workspace);
+    !meets(place.workspace)
+        && (shown.made.is_some() || !is_workspace)
+        && !asked.iter().any(|other| meets(other.bind.target.as_path()))
 }
 
 /// Adds a bind unless one of the first `nearer` goes to the same place. Two of the same rank stay, and the plan refuses

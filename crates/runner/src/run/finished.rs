@@ -129,6 +129,14 @@ fn attended<A: Attendant>(
         Err(error) => ((None, 0), broken.or(Some(RunError::of_pump(error)))),
     };
     let network = service.map(|service| service.finish(&run.site.places, run.plan.run_id));
+    tracing::debug!(
+        run = %run.plan.run_id,
+        reason = ?outcome.reason,
+        started = held.has_started,
+        lingers = held.lingers,
+        ms = held.clock.elapsed().as_millis() as u64,
+        "the sandbox ended"
+    );
     let guarantees = sandbox.guarantees.clone();
     let facts = Facts { kept, network, prepared: preparation, clock: held.clock, guarantees };
     let untidied = tidied.err().map(|error| chain(&error));
@@ -191,6 +199,11 @@ fn concluded(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>
             Some(RunError::BrokenUnsettled { broken: Box::new(broken), problem: problem.clone() })
         }
     };
+    if let Some(error) = &error {
+        tracing::debug!(run = %run.plan.run_id, code = error.code(), "the run has a report and failed");
+    } else {
+        tracing::debug!(run = %run.plan.run_id, ms = held.clock.elapsed().as_millis() as u64, "the changes are settled");
+    }
     let settled = settled.unwrap_or_else(Settled::failed);
     let (report, output) = RunReport::new(run, &held.handle, outcome, settled, facts);
     let receipt = held.issuer.take().map(|issuer| receipt::issue(&issuer, run, &report, output));

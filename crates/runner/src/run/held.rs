@@ -42,6 +42,7 @@ pub struct Held<'a> {
 impl Held<'_> {
     /// Ends a run that failed: clears it, and adds what went wrong meanwhile.
     pub fn fail(self, error: RunError) -> RunError {
+        tracing::debug!(run = %self.run.plan.run_id, code = error.code(), "the run failed");
         // Without its record no command would finish a commit that stopped half-way.
         match self.clear(error.is_half_way()) {
             Ok(()) => error,

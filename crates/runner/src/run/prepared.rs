@@ -63,7 +63,17 @@ impl<'a> Prepared<'a> {
             clock,
         };
         match made(&mut held, side) {
-            Ok((mounting, service)) => Ok(Self { held, mounting, service, preparation: clock.elapsed() }),
+            Ok((mounting, service)) => {
+                let preparation = clock.elapsed();
+                tracing::debug!(
+                    run = %run.plan.run_id,
+                    layered = is_layered(run),
+                    network = service.is_some(),
+                    ms = preparation.as_millis() as u64,
+                    "the run is prepared"
+                );
+                Ok(Self { held, mounting, service, preparation })
+            }
             Err(error) => Err(held.fail(error)),
         }
     }
@@ -86,6 +96,7 @@ fn made(held: &mut Held<'_>, side: CallerSide) -> Result<(Mounting, Option<Servi
     let is_said = Cell::new(false);
     let goes_on = |waited: Duration| {
         if waited >= SAID_AFTER && !is_said.replace(true) {
+            tracing::debug!(run = %run.plan.run_id, "the run waits for a commit of another one");
             frontend.tell(&Notice::WaitsForCommit);
         }
         !frontend.is_ended()

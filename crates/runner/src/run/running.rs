@@ -39,6 +39,7 @@ impl<'a> Running<'a> {
 fn started(held: &mut Held<'_>) -> Result<(Option<Covers>, Sandbox), RunError> {
     let covers = Covers::watch(&held.run.plan).map_err(RunError::Covers)?;
     let sandbox = held.driver.start(&held.run.plan, &held.handle).map_err(RunError::Start)?;
+    tracing::debug!(run = %held.run.plan.run_id, "the sandbox was started");
     let noted = lingers::note_first(&*sandbox.process, &held.record);
     held.is_noted = matches!(noted, Ok(true));
     if let Err(error) = noted {

@@ -4,6 +4,7 @@ use crate::live::attendant::{Attendant, NetworkServer};
 use crate::live::bounds::{Bounds, Broken, Ends, Look, Outcome, set_up_within};
 use crate::live::covers::Covers;
 use crate::live::disk::Measured;
+use crate::live::input::Feed;
 use crate::live::{pipes, pump};
 use crate::plan::resolve::ResolvedRun;
 use crate::run::surroundings::Surroundings;
@@ -51,15 +52,20 @@ pub fn pumped<A: Attendant>(
     };
     let (session, ends) = if let Some(size) = run.streams.terminal {
         let session = Session::start(sandbox, &run.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
-        (session, Ends { out: None, err: None, input: None, terminal: true })
+        (session, Ends { out: None, err: None, input: None, feed: None, terminal: true })
     } else {
         let (out, out_there) = pipes::pipe()?;
         let (err, err_there) = pipes::pipe()?;
-        let (input, stdin_there) = pipes::stdin_pair(run.streams.input)?;
+        let source = attendant.input_source()?;
+        let (input, stdin_there) = pipes::stdin_pair(source.is_some() || run.streams.input)?;
         let stdio = Stdio::Pipes([stdin_there.as_fd(), out_there.as_fd(), err_there.as_fd()]);
         // The command's ends are its own: held here, the pipes would never end.
         let session = Session::start(sandbox, &run.plan, stdio).map_err(io::Error::other)?;
-        (session, Ends { out: Some(out), err: Some(err), input, terminal: false })
+        let (feed, input) = match (source, input) {
+            (Some(source), Some(to)) => (Some(Feed::new(source, to, stdin_there)), None),
+            (_, input) => (None, input),
+        };
+        (session, Ends { out: Some(out), err: Some(err), input, feed, terminal: false })
     };
     // The sandbox needs some time to come up.
     meanwhile();

@@ -4,13 +4,18 @@
 //! is shown.
 
 mod another;
+mod denied;
 mod not_found;
+mod terminal;
 mod unread_input;
 
+use super::input::Input;
 use super::order::Order;
 use super::perhaps;
 use crate::profile::tool_host;
 use nexus_model::exit::NOT_FOUND;
+use nexus_model::{ByteText, Plan};
+use nexus_runner::live::last_words::LastWords;
 use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
 use nexus_runner::run::report::RunReport;
@@ -37,6 +42,7 @@ impl Hint {
 /// Returns the advice for a run that has ended.
 pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     let (words, exit) = (&report.last_words, report.command_exit);
+    let Order { run, input, .. } = order;
     let mut hints = Vec::new();
     if exit == NOT_FOUND {
         let message = not_found::advice(order, report.not_started.as_ref(), words);
@@ -45,13 +51,28 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
         hints.extend(other_program(order));
     }
     hints.extend(no_network(&report.names));
-    let opens_git = order.run.direct.as_ref().map(Direct::opens_git);
-    if exit != 0
-        && let Some((code, advice)) = perhaps::advice(words, order.run.plan.allow_ptrace, opens_git)
-    {
-        hints.push(Hint::new(code, advice));
+    hints.extend(standard_input(*input, &run.plan.argv, words));
+    let opens_git = run.direct.as_ref().map(Direct::opens_git);
+    if exit != 0 {
+        hints.extend(of_words(&run.plan, words, opens_git));
     }
     hints
+}
+
+/// Returns the advice that the last words of a command that failed give.
+fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>) -> Option<Hint> {
+    if let Some((code, advice)) = perhaps::advice(words, plan.allow_ptrace, opens_git) {
+        return Some(Hint::new(code, advice));
+    }
+    if perhaps::wanted_processes(words) {
+        let pids = plan.limits.pids;
+        let message = format!(
+            "perhaps: the command reached its limit of {pids} processes and threads. Raise it with --pids {}.",
+            pids.saturating_mul(4).min(1_000_000)
+        );
+        return Some(Hint::new("pids", message));
+    }
+    denied::advice(plan, words).map(|(code, message)| Hint::new(code, message))
 }
 
 /// Returns the advice for a command that ran another program than the caller's PATH has.
@@ -85,9 +106,17 @@ fn no_network(asked: &AskedNames) -> Option<Hint> {
     Some(Hint { names: names.to_vec(), ..Hint::new("no_network", message) })
 }
 
-/// Returns the advice for data on standard input that the command was not given.
-pub fn for_input(is_passed: bool) -> Option<Hint> {
-    let message = "standard input holds data that was not passed to the command. --stdin passes it on; < /dev/null leaves \
-                   it out without this line.";
-    (!is_passed && unread_input::is_waiting(rustix::stdio::stdin())).then(|| Hint::new("input_not_passed", message))
+/// Returns the advice for standard input that the command was not given: it holds data, or a terminal is wanted.
+fn standard_input(input: Input, argv: &[ByteText], words: &LastWords) -> Option<Hint> {
+    let stdin = rustix::stdio::stdin();
+    if input != Input::NotPassed {
+        return None;
+    }
+    if unread_input::is_waiting(stdin) {
+        let message = "standard input holds data that was not passed to the command. --stdin passes it on; < /dev/null \
+                       leaves it out without this line.";
+        return Some(Hint::new("input_not_passed", message));
+    }
+    let advice = rustix::termios::isatty(stdin).then(|| terminal::advice(argv, words)).flatten();
+    advice.map(|message| Hint::new("terminal", message))
 }

@@ -39,7 +39,10 @@ impl Link {
         if std::mem::replace(&mut self.is_lost, true) {
             return Err("an earlier request to the launcher was cut off".to_owned());
         }
-        let failed = |error| format!("the launcher does not answer: {error}");
+        let failed = |error| {
+            tracing::debug!(request = request.name(), "the launcher does not answer");
+            format!("the launcher does not answer: {error}")
+        };
         self.channel.send(request, &[]).map_err(failed)?;
         let answer = self.channel.receive::<Answer>().map_err(failed)?;
         self.is_lost = false;
@@ -53,6 +56,7 @@ impl Launcher {
     pub fn start(mut program: Command, local: Namespace) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let process = program.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+        tracing::debug!(pid = process.id(), "a launcher was started");
         let link = Link { channel: Channel::new(ours.into()), is_lost: false };
         Ok(Self { link: Mutex::new(link), process, local })
     }

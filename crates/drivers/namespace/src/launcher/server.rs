@@ -63,6 +63,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
     let closer = Closer::start()?;
     driver.enter_launcher_mode(pools).map_err(io::Error::other)?;
+    tracing::debug!(networks = pools.networks, "the launcher serves its user");
     let channel = Channel::new(socket);
     let mut leased = Leased::default();
     let mut is_quiet = false;
@@ -99,7 +100,10 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
         }
         if asked {
             match channel.receive::<Request>() {
-                Ok((request, _)) => answer(driver, &channel, request, &mut leased).map_err(io::Error::other)?,
+                Ok((request, _)) => {
+                    tracing::debug!(request = request.name(), "the launcher has a request");
+                    answer(driver, &channel, request, &mut leased).map_err(io::Error::other)?;
+                }
                 Err(ChannelError::Closed) => return Ok(()),
                 Err(error) => return Err(io::Error::other(error)),
             }
@@ -114,6 +118,7 @@ fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => {
                 let pid = pid.as_raw_nonzero().get();
+                tracing::debug!(pid, "a process of the launcher ended");
                 leased.closing.extend(leased.mounts.remove(&pid).map(OwnedFd::from));
                 if let Some(network) = leased.networks.remove(&pid) {
                     // If the namespace cannot be shown to be clean, it is dropped instead of used again.

@@ -22,6 +22,16 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Returns the kind of the request, for the log: a plan holds values that no log may have.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Prepare(_) => "prepare",
+            Self::Start { .. } => "start",
+        }
+    }
+}
+
 /// The answer to one request.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {

@@ -58,7 +58,7 @@ impl Apply<'_> {
     /// Takes a lease on a file of the workspace that goes away, unless a process writes to it.
     pub(super) fn lease(&mut self, parent: &[u8], name: &[u8]) -> Result<Option<Writers>, Stop> {
         let dir = self.parents.get(parent)?;
-        match writers(self.base.leases(), dir, name) {
+        match writers(self.base.leases(), dir, name)? {
             Writers::Some => Err(Stop::keep(Outside::Open)),
             Writers::Unknown => {
                 self.unwatched += u64::from(self.base.leases().is_some());

@@ -1,7 +1,8 @@
-//! Keeps back refs whose objects the workspace lost after the commit was decided.
+//! Keeps back refs whose objects are not in the workspace, although the commit that brings them was decided.
 //!
 //! A commit leaves out the objects that the workspace has. Where `git prune` or `git gc` removes some of them after the decision, or
-//! before a commit that was killed goes on, the refs of the run would lead to nothing:
+//! before a commit that was killed goes on, the refs of the run would lead to nothing. So they would where a person accepts a ref and
+//! not its objects, which a reject of the rest then removes:
 //!
 //! ```text
 //!  first member of a git unit, and after the last step:
@@ -9,31 +10,26 @@
 //!       ├─ all there ──▶ the unit comes, or stays
 //!       ├─ one is missing ──▶ the unit is kept back, or goes back, and the layer keeps its own copies of objects: the next
 //!       │                     accept brings both
-//!       └─ not known ──▶ the same where the workspace lost an object of which the layer has a copy
+//!       └─ not known ──▶ the same where the layer alone has one of them, or has a copy of an object that the workspace lost
 //! ```
-//! Nothing is known of a repository that borrows or fetches objects, and of too many new ones. That the user accepts a git directory
-//! as a whole makes no difference: its refs would lead to nothing all the same.
+//! A step may bring a directory with many of these files ([`super::files`]). Nothing is known of a repository that borrows or fetches
+//! objects, of too many new ones, and of files that are not read (tables of refs): there each object counts that waits in the layer.
+//! That the user accepts a git directory as a whole makes no difference: its refs would lead to nothing all the same.
 
 use super::Apply;
-use crate::beneath::{Doing as _, IoFailure, Workspace, split};
+use crate::beneath::{Doing as _, IoFailure, split};
 use crate::changes::Outside;
 use crate::commit::journal::{JOURNAL, KeptBack};
 use crate::commit::kept_objects::copies_of;
-use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::ops::Op;
 use crate::commit::units::{Cause, Member, State};
-use crate::facts::{Version, read_small};
-use crate::fold::fold;
+use crate::facts::read_small;
 use crate::git_index::id_lengths;
 use crate::git_index::ids::new_ids;
-use crate::git_names::PACKED;
-use crate::git_packs::history::{History, Reach};
-use crate::git_paths::{git_dir_of_object, is_index};
-use crate::meta::{EntryType, stat_if_there};
+use crate::git_packs::history::{History, Missing, Reach};
+use crate::git_paths::{Naming, git_dir_of_object, naming};
 use crate::nested::has_objects;
-use crate::protected::Class;
-use crate::reads::Reads;
 use crate::shallow::words;
-use crate::waiting_refs::commits::{Form, place};
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
@@ -42,8 +38,27 @@ use std::os::fd::AsFd as _;
 const GONE: &str = "git objects that it leads to are gone from the workspace";
 const HAS_COPIES: &str =
     "git objects that it leads to are gone from the workspace, and the run has copies of its own: accept them with it";
-/// Names of a git directory that may lead to what is gone.
-const FORMER: &[&[u8]] = &[b"orig_head", b"fetch_head", b"rebase_head"];
+const WAITS: &str = "git objects of the run wait, and the workspace has not all that it leads to: accept them with it";
+
+/// Reports whether an object is new. It gets the number of a store and the path of an object, or of the index of its pack, there.
+type IsNew<'a> = dyn Fn(usize, &[u8]) -> bool + 'a;
+
+/// A file that a step brings, and that leads to objects.
+struct NamingFile {
+    step: usize,
+    naming: Naming,
+    /// Its text, and that of the file in whose place it comes; `None` where it is not read.
+    texts: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The objects that a layer has while a commit of it is carried out.
+#[derive(Default)]
+struct OfLayer {
+    /// Those that the commit leaves there.
+    waiting: Vec<Vec<u8>>,
+    /// Those that the workspace had when the commit was decided.
+    copies: Vec<Vec<u8>>,
+}
 
 impl Apply<'_> {
     /// Breaks the git units whose objects went while their steps were carried out.
@@ -60,84 +75,86 @@ impl Apply<'_> {
 
     /// Returns the first step of a git unit that leads to an object which is not there.
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
-        let is_of = |op: &Op, names: &dyn Fn(&[u8]) -> bool| matches!(op, Op::Put(put) if names(&put.path.0));
-        let is_one = |op: &Op| is_of(op, &names_commits) || is_of(op, &is_index);
-        if !members.iter().any(|(_, op)| is_one(op)) || !has_objects(self.base, git_dir)? {
+        let files = self.naming_files(members);
+        if files.is_empty() || !has_objects(self.base, git_dir)? {
             return Ok(None);
         }
         let brought = self.brought_objects(git_dir)?;
+        // An earlier accept may have brought some of the objects of the run without those that they need.
+        let is_partial = !self.journal.header.keep.is_empty() && !self.objects_of_layer(git_dir)?.waiting.is_empty();
+        let is_new =
+            |_: usize, path: &[u8]| is_at_or_below(path, &brought) || (is_partial && self.is_later_than_start(path));
         let shallow = self.base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow"));
         let shallow = shallow.ok().flatten().unwrap_or_default();
         let ends: HashSet<&[u8]> = words(&shallow).collect();
         let mut history = History::of(&[(self.base, git_dir)], id_lengths, true).ok().flatten();
-        let is_new = |_: usize, path: &[u8]| {
-            let mut at = path;
-            while !at.is_empty() && !brought.contains(at) {
-                at = split(at).0;
-            }
-            !at.is_empty()
-        };
-        let mut unknown = None;
-        for (number, op) in members.iter().filter(|(_, op)| is_one(op)) {
-            let (Op::Put(put), Some(history)) = (op, &mut history) else {
-                unknown = unknown.or(Some(*number));
-                continue;
-            };
-            let text = self.text_of(put);
-            let reach = if is_index(&put.path.0) {
-                history.has_each(&new_ids(&text, &self.present(put), history.id_length()))
-            } else {
-                let present = if is_log(&put.path.0) { self.present(put) } else { Vec::new() };
-                history.needs(&named(&put.path.0, &text, &present), &ends, &is_new)
-            };
-            match reach {
+        let (mut unknown, mut missing) = (Vec::new(), None);
+        for file in &files {
+            match history.as_mut().map_or(Reach::Unknown, |history| file.reach(history, &ends, &is_new)) {
                 Reach::Whole => {}
-                Reach::Unknown => unknown = unknown.or(Some(*number)),
-                Reach::Broken => {
-                    let copies = self.copies(git_dir)?;
-                    let detail = Some(if copies.is_empty() { GONE } else { HAS_COPIES });
-                    self.keep_copies(copies);
-                    return Ok(Some(Cause { step: *number, outside: Outside::Blocked, detail }));
-                }
+                Reach::Unknown => unknown.push(file),
+                Reach::Broken => missing = missing.or(Some(file.step)),
             }
         }
-        let Some(step) = unknown else { return Ok(None) };
-        let copies = self.copies(git_dir)?;
-        if !self.is_any_gone(&copies, history.as_ref()) {
+        if missing.is_none() && unknown.is_empty() {
             return Ok(None);
         }
-        self.keep_copies(copies);
-        Ok(Some(Cause { step, outside: Outside::Blocked, detail: Some(HAS_COPIES) }))
+        let of_layer = self.objects_of_layer(git_dir)?;
+        let is_any_gone = |paths: &[Vec<u8>]| self.is_any_gone(paths, history.as_ref());
+        let (waits, is_lost) = (is_any_gone(&of_layer.waiting), is_any_gone(&of_layer.copies));
+        if missing.is_none() && is_lost {
+            missing = unknown.iter().find(|file| file.naming.is_strict()).map(|file| file.step);
+        }
+        if missing.is_none() && (is_lost || waits) {
+            let mut both = History::of(&[(self.base, git_dir), (self.upper, git_dir)], id_lengths, true).ok().flatten();
+            let mut reach = |file: &NamingFile| {
+                both.as_mut().map_or(Reach::Unknown, |both| file.reach_in_layer(both, &ends, &is_new))
+            };
+            missing = unknown.iter().find(|file| reach(file) != Reach::Whole).map(|file| file.step);
+        }
+        let Some(step) = missing else { return Ok(None) };
+        let detail = match (waits, of_layer.copies.is_empty()) {
+            (true, _) => WAITS,
+            (false, true) => GONE,
+            (false, false) => HAS_COPIES,
+        };
+        self.keep_copies(of_layer.copies);
+        Ok(Some(Cause { step, outside: Outside::Blocked, detail: Some(detail) }))
     }
 
-    /// Reports whether the workspace has one of these objects or packs no more. What cannot be read counts as gone.
-    fn is_any_gone(&self, copies: &[Vec<u8>], history: Option<&History<'_>>) -> bool {
+    /// Reads the files that the steps of a git unit bring, as far as they lead to objects.
+    fn naming_files(&self, members: &[Member]) -> Vec<NamingFile> {
+        let mut found = Vec::new();
+        for (step, op) in members {
+            let Op::Put(put) = op else { continue };
+            let Ok(files) = self.files_of(put) else {
+                found.push(NamingFile { step: *step, naming: Naming::Tables, texts: None });
+                continue;
+            };
+            for file in files {
+                let Some(naming) = naming(&file) else { continue };
+                let text = if naming == Naming::Tables { None } else { self.text_at(put, &file) };
+                let texts = text.map(|text| (text, if naming.replaces() { self.present(put) } else { Vec::new() }));
+                found.push(NamingFile { step: *step, naming, texts });
+            }
+        }
+        found
+    }
+
+    /// Reports whether an object of the workspace, or the index of its pack, was written since the layer was made.
+    fn is_later_than_start(&self, path: &[u8]) -> bool {
+        self.base.stat(path).is_ok_and(|meta| meta.is_some_and(|meta| meta.ctime > self.started))
+    }
+
+    /// Reports whether the workspace has one of these objects or packs no more, or not yet. What cannot be read counts as gone.
+    fn is_any_gone(&self, paths: &[Vec<u8>], history: Option<&History<'_>>) -> bool {
         let is_there = |path: &Vec<u8>| match self.base.stat(path) {
             Ok(Some(_)) => true,
-            Ok(None) if path.ends_with(b".idx") || path.ends_with(b".rev") => true,
+            Ok(None) if is_beside_pack(path) => true,
             Ok(None) => history.is_some_and(|history| history.has_file_of(path)),
             Err(_) => false,
         };
-        !copies.iter().all(is_there)
-    }
-
-    /// Reads the file of the workspace in whose place a step is about to bring another one. It is empty where there is none.
-    fn present(&self, put: &Put) -> Vec<u8> {
-        let (parent, name) = split(&put.path.0);
-        let Ok(dir) = self.base.dir_by_force(parent) else { return Vec::new() };
-        let is_ours = stat_if_there(dir.as_fd(), name)
-            .is_ok_and(|meta| meta.is_some_and(|meta| put.new.is_some_and(|new| new.id == meta.id)));
-        let read = || Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default());
-        match (is_ours, put.old) {
-            (false, Some(_)) => {
-                if let Ok(Version::Bytes(text)) = read() {
-                    text
-                } else {
-                    Vec::new()
-                }
-            }
-            _ => Vec::new(),
-        }
+        !paths.iter().all(is_there)
     }
 
     /// Returns the paths of the objects, packs and directories of them that the commit brings to a git directory.
@@ -153,46 +170,21 @@ impl Apply<'_> {
         Ok(found)
     }
 
-    /// Reads the file that a step brings, or brought. One that cannot be read is empty.
-    pub(super) fn text_of(&self, put: &Put) -> Vec<u8> {
-        let Some(new) = put.new.filter(|new| new.kind == EntryType::File) else { return Vec::new() };
-        let slot_name;
-        let at_source: (Option<&Workspace>, &[u8]) = match &put.from {
-            Origin::Layer => (Some(self.upper), &put.path.0),
-            Origin::Slot(slot) => {
-                slot_name = slot.to_string().into_bytes();
-                (self.slots, &slot_name)
-            }
-        };
-        for (tree, path) in [(Some(self.base), &*put.path.0), at_source] {
-            let (parent, name) = split(path);
-            let Some(dir) = tree.and_then(|tree| tree.dir_by_force(parent).ok()) else { continue };
-            let is_it = stat_if_there(dir.as_fd(), name).is_ok_and(|meta| meta.is_some_and(|meta| meta.id == new.id));
-            if is_it
-                && let Ok(Version::Bytes(text)) =
-                    Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default())
-            {
-                return text;
-            }
-        }
-        Vec::new()
-    }
-
-    /// Returns the objects that the layer still has since the workspace had them.
-    fn copies(&self, git_dir: &[u8]) -> Result<Vec<Vec<u8>>, IoFailure> {
-        let mut found = copies_of(self.upper, git_dir)?;
+    /// Returns the objects that the layer still has.
+    fn objects_of_layer(&self, git_dir: &[u8]) -> Result<OfLayer, IoFailure> {
         let waiting: HashMap<&[u8], bool> =
             self.journal.header.keep.iter().map(|one| (one.path.0.as_slice(), one.subtree)).collect();
-        found.retain(|path| {
+        let waits = |path: &Vec<u8>| {
             let mut at = path.as_slice();
             let mut waits = waiting.contains_key(at);
             while !waits && !at.is_empty() {
                 at = split(at).0;
                 waits = waiting.get(at).copied().unwrap_or_default();
             }
-            !waits
-        });
-        Ok(found)
+            waits
+        };
+        let (waiting, copies) = copies_of(self.upper, git_dir)?.into_iter().partition(waits);
+        Ok(OfLayer { waiting, copies })
     }
 
     fn keep_copies(&mut self, copies: Vec<Vec<u8>>) {
@@ -201,27 +193,48 @@ impl Apply<'_> {
     }
 }
 
-/// Returns the ids in a file of refs, or those to which the new entries of a log lead: it may alone name older stashes.
-fn named<'a>(path: &[u8], text: &'a [u8], present: &[u8]) -> Vec<&'a [u8]> {
-    if !is_log(path) {
-        return words(text).collect();
+impl NamingFile {
+    /// Reports whether all is there that the file leads to.
+    fn reach(&self, history: &mut History<'_>, ends: &HashSet<&[u8]>, is_new: &IsNew<'_>) -> Reach {
+        if self.naming.is_strict() { self.search(history, ends, is_new, Missing::Nowhere) } else { Reach::Unknown }
     }
+
+    /// Reports whether the layer alone has something that the file leads to. `both` has the objects of the workspace and of the layer.
+    fn reach_in_layer(&self, both: &mut History<'_>, ends: &HashSet<&[u8]>, is_new: &IsNew<'_>) -> Reach {
+        self.search(both, ends, is_new, Missing::InLayer)
+    }
+
+    fn search(&self, history: &mut History<'_>, ends: &HashSet<&[u8]>, is_new: &IsNew<'_>, missing: Missing) -> Reach {
+        let Some((text, present)) = &self.texts else { return Reach::Unknown };
+        match self.naming {
+            Naming::Refs | Naming::Work => history.needs(&words(text).collect::<Vec<_>>(), ends, is_new, missing),
+            Naming::Log => history.needs(&logged(text, present), ends, is_new, missing),
+            Naming::Index | Naming::SharedIndex => {
+                history.has_each(&new_ids(text, present, history.id_length()), missing)
+            }
+            Naming::Tables => Reach::Unknown,
+        }
+    }
+}
+
+/// Returns the ids to which the new entries of a log lead: it may alone name older stashes.
+fn logged<'a>(text: &'a [u8], present: &[u8]) -> Vec<&'a [u8]> {
     let known: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
     let new = text.split(|byte| *byte == b'\n').filter(|line| !known.contains(line));
     let ids = new.filter_map(|line| words(line).nth(1));
     ids.filter(|id| id.iter().any(|byte| *byte != b'0')).collect()
 }
 
-fn is_log(path: &[u8]) -> bool {
-    place(path).is_some_and(|place| place.form == Form::Log)
+/// Reports whether a path or a directory above it is among some.
+fn is_at_or_below(path: &[u8], paths: &HashSet<Vec<u8>>) -> bool {
+    let mut at = path;
+    while !at.is_empty() && !paths.contains(at) {
+        at = split(at).0;
+    }
+    !at.is_empty()
 }
 
-/// Reports whether a file has refs that are to lead to objects.
-fn names_commits(path: &[u8]) -> bool {
-    let is_former = || FORMER.contains(&fold(split(path).1).as_ref());
-    place(path).is_some_and(|place| match place.form {
-        Form::Ref | Form::Packed | Form::Log => true,
-        Form::Head => !is_former(),
-        Form::Table => false,
-    })
+/// Reports whether a path is that of a file beside a pack, which has no objects of its own.
+fn is_beside_pack(path: &[u8]) -> bool {
+    split(path).1.starts_with(b"pack-") && !path.ends_with(b".pack")
 }

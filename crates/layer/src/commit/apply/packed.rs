@@ -13,9 +13,10 @@
 //! That the new commit has the packed one among its ancestors is not enough: the user may have set a branch back.
 
 use super::Apply;
-use crate::beneath::{Workspace, is_beneath, join, names, split};
+use super::files::read;
+use crate::beneath::{is_beneath, join, split};
 use crate::changes::Outside;
-use crate::commit::ops::{Op, Origin, Put};
+use crate::commit::ops::{Op, Put};
 use crate::commit::units::{Cause, Member};
 use crate::facts::Version;
 use crate::git_index::id_lengths;
@@ -23,13 +24,12 @@ use crate::git_names::PACKED;
 use crate::git_packs::built::is_built_on;
 use crate::git_packs::history::History;
 use crate::git_paths::git_dir_of_object;
-use crate::meta::{EntryType, stat_if_there};
+use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::reads::Reads;
 use crate::shallow::words;
 use crate::waiting_refs::commits::{Form, common, place};
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::os::fd::AsFd as _;
 
 /// Says why a ref is kept back.
@@ -64,7 +64,7 @@ impl Apply<'_> {
             for file in files {
                 let Some(name) = place(&file).map(|place| place.inside) else { continue };
                 let Some(old) = packed.get(name) else { continue };
-                let text = self.text_at(put, &file);
+                let text = self.text_at(put, &file).unwrap_or_default();
                 let Some(new) = words(&text).next().filter(|_| !text.starts_with(b"ref:")) else {
                     return Some(cause(step));
                 };
@@ -74,50 +74,6 @@ impl Apply<'_> {
             }
         }
         None
-    }
-
-    /// Returns the paths of the files that a step brings.
-    fn files_of(&self, put: &Put) -> io::Result<Vec<Vec<u8>>> {
-        if !put.whole {
-            return Ok(vec![put.path.0.clone()]);
-        }
-        let Some((tree, top)) = self.source_of(put) else { return Ok(Vec::new()) };
-        let (mut found, mut left) = (Vec::new(), vec![(top, put.path.0.clone())]);
-        while let Some((at, path)) = left.pop() {
-            let dir = tree.readable_dir(&at)?;
-            for name in names(dir.as_fd())? {
-                match stat_if_there(dir.as_fd(), &name)?.map(|meta| meta.kind) {
-                    Some(EntryType::Directory) => left.push((join(&at, &name), join(&path, &name))),
-                    Some(_) => found.push(join(&path, &name)),
-                    None => {}
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Reads a file that a step brings. One that cannot be read is empty.
-    fn text_at(&self, put: &Put, file: &[u8]) -> Vec<u8> {
-        if !put.whole {
-            return self.text_of(put);
-        }
-        let inside = file.strip_prefix(&*put.path.0).and_then(|inside| inside.strip_prefix(b"/")).unwrap_or_default();
-        self.source_of(put).map(|(tree, top)| read(tree, &join(&top, inside))).unwrap_or_default()
-    }
-
-    /// Returns the place of a directory that a step brings, or brought.
-    fn source_of(&self, put: &Put) -> Option<(&Workspace, Vec<u8>)> {
-        let new = put.new?;
-        let is_there = |tree: &Workspace, path: &[u8]| {
-            tree.stat(path).is_ok_and(|meta| meta.is_some_and(|meta| meta.id == new.id))
-        };
-        if is_there(self.base, &put.path.0) {
-            return Some((self.base, put.path.0.clone()));
-        }
-        match put.from {
-            Origin::Layer => Some((self.upper, put.path.0.clone())),
-            Origin::Slot(slot) => Some((self.slots?, slot.to_string().into_bytes())),
-        }
     }
 
     /// Reports whether a run began with the `old` value of a ref and moved it on to the `new` one.
@@ -143,8 +99,8 @@ impl Apply<'_> {
             Op::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
             _ => None,
         })?;
-        let text = self.text_at(put, log);
-        let present = if put.old.is_some() { read(self.base, log) } else { Vec::new() };
+        let text = self.text_at(put, log)?;
+        let present = if put.old.is_some() { read(self.base, log).unwrap_or_default() } else { Vec::new() };
         let known: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
         let first = text.split(|byte| *byte == b'\n').find(|line| !known.contains(line))?;
         words(first).next().map(<[u8]>::to_vec)
@@ -166,16 +122,6 @@ impl Apply<'_> {
             let is_deleted = is_ref && matches!(self.base.stat(&at.0), Ok(None)) && !self.is_in_slot(*slot, old);
             is_deleted.then(|| Cause::new(*step, Outside::Vanished))
         })
-    }
-}
-
-/// Reads a file of refs. One that cannot be read is empty.
-fn read(tree: &Workspace, path: &[u8]) -> Vec<u8> {
-    let (parent, name) = split(path);
-    let Ok(dir) = tree.dir_by_force(parent) else { return Vec::new() };
-    match Version::read(dir.as_fd(), name, &Class::GitState(PACKED), &Reads::default()) {
-        Ok(Version::Bytes(text)) => text,
-        Ok(Version::Absent | Version::Unreadable) | Err(_) => Vec::new(),
     }
 }
 

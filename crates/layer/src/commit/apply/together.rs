@@ -107,7 +107,7 @@ impl Apply<'_> {
         let (parent, name) = split(path);
         let leases = self.base.leases();
         let dir = self.parents.get(parent)?;
-        Ok(matches!(writers(leases, dir, name), Writers::Some))
+        Ok(matches!(writers(leases, dir, name)?, Writers::Some))
     }
 
     fn is_still_as_put(&mut self, put: &Put, new: &Seen, now: &Meta) -> io::Result<bool> {

@@ -8,7 +8,7 @@
 
 use super::{LOG, Refs, STASH, commits, entries, is_commit, short};
 use crate::beneath::{IoFailure, join};
-use crate::git_packs::history::Reach;
+use crate::git_packs::history::{Missing, Reach};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Returns an entry without the commit before it, which git writes again where it drops the entry before.
@@ -92,7 +92,8 @@ impl Refs<'_> {
         }
         let unreached = self.unreached(commits)?;
         let Some(mut history) = self.history()? else { return Ok(None) };
-        let mut is_there = |id: &[u8]| history.needs(&[id], &HashSet::new(), &|_, _| false) != Reach::Broken;
+        let mut is_there =
+            |id: &[u8]| history.needs(&[id], &HashSet::new(), &|_, _| false, Missing::Nowhere) != Reach::Broken;
         let lost = commits.iter().rev().find(|commit| unreached.contains(**commit) && is_there(commit));
         Ok(lost.map(|commit| short(commit)))
     }

@@ -1,0 +1,104 @@
+//! Layout of installations: which directory around a program is the tool's own and is shown as a whole.
+
+use super::host::{ToolHost, can};
+use super::places::{self, is_system};
+use super::reading;
+use rustix::fs::Access;
+use std::path::{Component, Path, PathBuf};
+
+/// Directories of a home that hold more than one tool, or keys.
+const SHARED: &[&str] = &[
+    "",
+    ".cargo",
+    "go",
+    ".local",
+    ".local/share",
+    ".local/lib",
+    ".config",
+    ".cache",
+    "bin",
+    ".bin",
+    "opt",
+    "src",
+    "projects",
+    "work",
+];
+
+/// Returns the directory of a program `DIRECTORY/bin/NAME`, if it is plainly the tool's own: not a home, nothing above
+/// a home, not a directory shared by many tools, and none that holds the workspace.
+pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
+    let bin = real.parent()?;
+    let directory = if bin.file_name().is_some_and(|name| name == "bin") { bin.parent()? } else { bin };
+    let depth = directory.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    let home = host.home.as_deref();
+    let holds = |other: &Path| other.starts_with(directory);
+    let shared = home.is_some_and(|home| holds(home) || SHARED.iter().any(|name| directory == home.join(name)));
+    // Another user's home is refused too.
+    let other_home = directory.parent() == Some(Path::new("/home"));
+    let keys =
+        [".ssh", ".gnupg", ".netrc", ".config"].iter().any(|name| directory.join(name).symlink_metadata().is_ok());
+    // `~/dev/bin/node` says nothing about `~/dev`; `~/miniconda3` and `~/.volta` are a tool's for sure.
+    let hidden = directory.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let shared = shared || (directory.parent() == home && !hidden && !is_marked(directory));
+    let is_own = host.caller.variable("CARGO_HOME").is_none_or(|own| directory != Path::new(own));
+    let allowed = depth >= 2 && !shared && !other_home && !keys && is_own && !is_system(directory);
+    let allowed = allowed && !host.holds_workspace(directory) && (!host.is_auto() || is_whole(directory, bin, home));
+    (allowed && can(directory, Access::READ_OK | Access::EXEC_OK)).then(|| directory.to_owned())
+}
+
+/// Reports whether a directory with these programs is a tool as a whole. An earlier run may have put a program into the `bin`
+/// of a project, and so the project is not.
+fn is_whole(directory: &Path, bin: &Path, home: Option<&Path>) -> bool {
+    bin.ends_with("bin") && (places::is_tool(directory, home) || (is_marked(directory) && !is_project(directory)))
+}
+
+/// Reports whether a directory is the top of a repository or of a project.
+pub(super) fn is_project(directory: &Path) -> bool {
+    [".git", ".hg", ".jj", ".svn", "nexus.yaml"].iter().any(|name| directory.join(name).symlink_metadata().is_ok())
+}
+
+/// Reports whether a directory is laid out as the installation of a language.
+pub(super) fn is_marked(directory: &Path) -> bool {
+    const MARKS: &[&str] = &[
+        "conda-meta",
+        "pyvenv.cfg",
+        "lib/node_modules",
+        "lib/rustlib",
+        "lib/modules",
+        "jre/lib",
+        "pkg/tool",
+        "bin/m2.conf",
+        "lib/plugins",
+        "lib/perl5",
+        "lib/php",
+        "lib/ruby",
+    ];
+    let python = || {
+        let names = reading::names(&directory.join("lib")).unwrap_or_default();
+        names.iter().any(|name| name.as_encoded_bytes().starts_with(b"python"))
+    };
+    MARKS.iter().any(|mark| directory.join(mark).exists()) || python()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::host::tests::Scene;
+    use super::*;
+
+    #[test]
+    fn only_a_folder_of_the_tools_own_is_shown_whole() {
+        let scene = Scene::new();
+        let prefix_of = |name: &str| prefix(&scene.file(name, ""), &scene.host);
+        assert_eq!(prefix_of(".nvm/versions/node/v22/bin/node"), Some(scene.home().join(".nvm/versions/node/v22")));
+        for shared in ["bin/node", ".local/bin/node", "node", "code/bin/node", "opt/bin/go"] {
+            assert_eq!(prefix_of(shared), None, "{shared}");
+        }
+        assert_eq!(prefix_of("dev/bin/node"), None, "nothing says that this directory is Node's");
+        scene.file("node22/lib/node_modules/npm/x", "");
+        assert_eq!(prefix_of("node22/bin/node"), Some(scene.home().join("node22")));
+        scene.file("odd/.ssh/id", "");
+        assert_eq!(prefix_of("odd/bin/node"), None);
+        assert_eq!(prefix(Path::new("/usr/bin/node"), &scene.host), None);
+        assert_eq!(prefix(Path::new("/opt/bin/node"), &scene.host), None);
+    }
+}

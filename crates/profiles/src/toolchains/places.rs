@@ -1,0 +1,181 @@
+//! Known places of toolchains: directories of the system, and the directories in which installers and version managers
+//! keep tools in a home. Pure.
+//!
+//! A link may lie in a directory that an earlier run wrote, so its target says nothing about the caller. `auto`
+//! follows it to a known place alone, and shows there what the pattern of the place names.
+
+use std::path::{Component, Path};
+
+/// Directories of the system whose links only an administrator makes.
+const LINKS_OF_SYSTEM: &[&str] =
+    &["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/snap", "/run/current-system"];
+
+/// Directories in which tools lie for all users of the machine, beside those that every sandbox shows.
+const OF_MACHINE: &[&str] = &["/opt", "/snap", "/nix/store", "/home/linuxbrew/.linuxbrew/Cellar"];
+
+/// Directories of a home that each hold one tool, or one version of it; `*` stands for the rest of one name.
+const TOOLS: &[&str] = &[
+    // Rust
+    ".rustup/toolchains/*",
+    // Python
+    ".pyenv/versions/*",
+    ".local/share/uv/python/*",
+    ".local/share/uv/tools/*",
+    ".local/share/pipx/venvs/*",
+    ".local/pipx/venvs/*",
+    ".local/share/virtualenvs/*",
+    ".cache/pypoetry/virtualenvs/*",
+    ".virtualenvs/*",
+    ".conda/envs/*",
+    "anaconda3",
+    "mambaforge",
+    "miniconda3",
+    "miniforge3",
+    "micromamba",
+    // Node
+    ".nvm/versions/*/*",
+    ".fnm/node-versions/*/installation",
+    ".local/share/fnm/node-versions/*/installation",
+    ".volta/tools/image/*/*",
+    ".nodenv/versions/*",
+    "n/n/versions/*/*",
+    // Java
+    ".sdkman/candidates/*/*",
+    ".jdks/*",
+    ".jabba/jdk/*",
+    // Go
+    "sdk/go*",
+    ".goenv/versions/*",
+    ".gvm/gos/*",
+    // Ruby, PHP, Perl
+    ".rbenv/versions/*",
+    ".rubies/*",
+    ".rvm/rubies/*",
+    ".rvm/gems/*",
+    ".phpenv/versions/*",
+    ".phpbrew/php/*",
+    ".plenv/versions/*",
+    "perl5/perlbrew/perls/*",
+    // Managers of several languages
+    ".asdf/installs/*/*",
+    ".local/share/mise/installs/*/*",
+    ".local/share/rtx/installs/*/*",
+];
+
+/// Directories in a home of which a single program may be shown, or from which a flag shows one.
+const PROGRAMS: &[&str] = &[".cargo/bin", ".linuxbrew/Cellar"];
+
+/// Reports whether a path lies in a directory that every sandbox shows.
+pub fn is_system(path: &Path) -> bool {
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
+}
+
+/// Reports whether a path, with its links resolved, lies in a known place of toolchains.
+pub(super) fn is_known(real: &Path, home: Option<&Path>) -> bool {
+    let is_of_machine = is_system(real) || OF_MACHINE.iter().any(|place| real.starts_with(place));
+    is_of_machine || TOOLS.iter().chain(PROGRAMS).any(|pattern| matches(real, home, pattern, false))
+}
+
+/// Reports whether a directory is the whole of one tool in a known place of the home.
+pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
+    const ENVIRONMENTS: &[&str] = &["anaconda3", "mambaforge", "miniconda3", "miniforge3", "micromamba"];
+    let is_environment = || {
+        let base = directory.parent().filter(|parent| parent.ends_with("envs")).and_then(Path::parent);
+        base.is_some_and(|base| ENVIRONMENTS.iter().any(|name| matches(base, home, name, true)))
+    };
+    TOOLS.iter().any(|pattern| matches(directory, home, pattern, true)) || is_environment()
+}
+
+/// Returns the directory without which a program of a package manager finds none of its libraries.
+pub(super) fn store_of(real: &Path) -> Option<&Path> {
+    if real.starts_with("/nix/store") {
+        return Some(Path::new("/nix/store"));
+    }
+    real.ancestors().find(|path| path.ends_with("Cellar")).and_then(Path::parent)
+}
+
+/// Reports whether a link belongs to the layout of the system, so that no run can have made it: `/bin`, `/home`,
+/// `/etc/alternatives/java`.
+pub(super) fn is_of_system(link: &Path) -> bool {
+    let is_top = link.parent().is_some_and(|parent| parent == Path::new("/") || parent == Path::new("/home"));
+    let is_in = |places: &[&str]| places.iter().any(|place| link.starts_with(place));
+    is_top || (is_in(LINKS_OF_SYSTEM) && !is_in(&["/usr/local", "/usr/src"]))
+}
+
+/// Compares a path with a pattern below the home: exactly, or with its beginning.
+fn matches(path: &Path, home: Option<&Path>, pattern: &str, is_whole: bool) -> bool {
+    let Some(below) = home.and_then(|home| path.strip_prefix(home).ok()) else { return false };
+    let mut names = below.components();
+    let is_beginning = pattern.split('/').all(|part| match names.next() {
+        Some(Component::Normal(name)) => match part.strip_suffix('*') {
+            Some(beginning) => name.as_encoded_bytes().starts_with(beginning.as_bytes()),
+            None => name == part,
+        },
+        _ => false,
+    });
+    is_beginning && (!is_whole || names.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_of_managers_are_known_and_others_are_not() {
+        let home = Some(Path::new("/home/a"));
+        for known in [
+            "/usr/bin/python3",
+            "/opt/node/bin/node",
+            "/home/a/.pyenv/versions/3.12/bin/python3",
+            "/home/a/.nvm/versions/node/v22/bin/node",
+            "/home/a/miniconda3/envs/x/bin/python",
+            "/home/a/.cargo/bin/rustup",
+        ] {
+            assert!(is_known(Path::new(known), home), "{known}");
+        }
+        for other in [
+            "/home/a",
+            "/home/a/work/secret/notes.txt",
+            "/home/a/.cargo/credentials.toml",
+            "/home/a/.pyenv/versions",
+            "/home/a/.nvm/versions/node",
+            "/home/b/.pyenv/versions/3.12/bin/python3",
+            "/home/a/work/.pyenv/versions/3.12",
+            "/optional/x",
+            "/home/a/sdk/android/bin/x",
+            "/home/a/.linuxbrew/etc/my.cnf",
+            "/root/.nvm/versions/node/v22",
+        ] {
+            assert!(!is_known(Path::new(other), home), "{other}");
+        }
+        assert!(!is_known(Path::new("/home/a/.pyenv/versions/3.12"), None));
+    }
+
+    #[test]
+    fn one_tool_of_a_known_place_is_whole_and_its_parts_are_not() {
+        let home = Some(Path::new("/home/a"));
+        let is_whole = |name: &str| is_tool(&Path::new("/home/a").join(name), home);
+        for whole in [
+            ".sdkman/candidates/java/21",
+            "sdk/go1.25",
+            "miniconda3",
+            "miniconda3/envs/x",
+            ".volta/tools/image/node/20",
+        ] {
+            assert!(is_whole(whole), "{whole}");
+        }
+        for other in ["", ".sdkman", ".sdkman/candidates/java", "sdk/go1.25/bin", ".cargo", "work/envs/x", "go"] {
+            assert!(!is_whole(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_links_that_no_run_can_make_are_of_the_system() {
+        for link in ["/bin", "/home", "/home/a", "/etc/alternatives/java", "/usr/bin/python3"] {
+            assert!(is_of_system(Path::new(link)), "{link}");
+        }
+        for link in ["/home/a/.nvm", "/opt/x/current", "/usr/local/bin/node", "/root/x", "/srv/x/y"] {
+            assert!(!is_of_system(Path::new(link)), "{link}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Follows a path of the host step by step, and stops where another user or an earlier run decides where it leads.
+
+use super::access::{self, Part, PrivateGroups};
+use super::places;
+use crate::host::Host;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Maximum number of links on a path, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// Error of a path that is not followed to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Nothing is there, or the caller cannot reach it.
+    Missing,
+    /// The path lies in the workspace, or leads through it.
+    InWorkspace,
+    /// Other users decide what is at this path.
+    Open(PathBuf),
+    /// A link leads to this path, which is not a known place of toolchains.
+    Elsewhere(PathBuf),
+}
+
+/// Places to which links may lead.
+#[derive(Clone, Copy)]
+pub(super) enum Links<'a> {
+    /// The known places of toolchains.
+    Known,
+    /// The known places, and the neighbours in a directory that the caller named.
+    Within(&'a Path),
+    /// Any place, for a file of which only harmless settings are taken.
+    Anywhere,
+}
+
+/// Rules by which paths are followed, with the answers of the host that were read already.
+#[derive(Clone)]
+pub(super) struct Walk {
+    home: Option<PathBuf>,
+    workspace: PathBuf,
+    /// Identity of the workspace.
+    own: Option<(u64, u64)>,
+    /// Identities of the directories above the workspace, read when the first directory is compared with them.
+    above: OnceCell<Vec<(u64, u64)>>,
+    /// True if owners and known places count.
+    is_strict: bool,
+    groups: PrivateGroups,
+    /// Directories that are not links, and that were evaluated.
+    real: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl Walk {
+    pub(super) fn new(home: Option<PathBuf>, workspace: &Path) -> Self {
+        Self {
+            home,
+            workspace: workspace.to_owned(),
+            own: identity(workspace),
+            above: OnceCell::new(),
+            is_strict: false,
+            groups: PrivateGroups::default(),
+            real: RefCell::default(),
+        }
+    }
+
+    /// Returns the same rules with owners and known places.
+    pub(super) fn strict(&self) -> Self {
+        Self { is_strict: true, real: RefCell::default(), ..self.clone() }
+    }
+
+    /// Reports whether owners and known places count.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Reports whether a directory is the workspace or holds it, also at a second mount of it.
+    pub(super) fn holds_workspace(&self, directory: &Path) -> bool {
+        if self.workspace.starts_with(directory) {
+            return true;
+        }
+        let found = identity(directory);
+        let above = self.above.get_or_init(|| self.workspace.ancestors().skip(1).filter_map(identity).collect());
+        found.is_some_and(|found| self.own == Some(found) || above.contains(&found))
+    }
+
+    /// Returns the path with its links resolved. Each step is evaluated: a check of the ends alone would accept a
+    /// directory of the workspace that is now a link (`.venv` → a directory of the home).
+    pub(super) fn resolve(&self, caller: &Host, path: &Path, allowed: Links<'_>) -> Result<PathBuf, Refused> {
+        let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+        let mut rest = parts(path);
+        let mut at = PathBuf::from("/");
+        let mut links = 0;
+        let mut is_by_content = false;
+        let mut evaluated = PathBuf::new();
+        if !self.real.borrow().contains(&at) {
+            self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, false)?;
+            self.real.borrow_mut().insert(at.clone());
+        }
+        while let Some(part) = rest.pop() {
+            match Path::new(&part).components().next().ok_or(Refused::Missing)? {
+                Component::ParentDir => {
+                    at.pop();
+                }
+                Component::RootDir => at = PathBuf::from("/"),
+                Component::CurDir | Component::Prefix(_) => {}
+                Component::Normal(name) => {
+                    let next = at.join(name);
+                    if next.starts_with(&self.workspace) {
+                        return Err(Refused::InWorkspace);
+                    }
+                    if !rest.is_empty() && self.real.borrow().contains(&next) {
+                        at = next;
+                        continue;
+                    }
+                    let meta = next.symlink_metadata().map_err(|_| Refused::Missing)?;
+                    self.evaluate(caller, &next, &meta, rest.is_empty())?;
+                    if !meta.is_symlink() {
+                        evaluated = if rest.is_empty() { next.clone() } else { PathBuf::new() };
+                        // If something lies below it, it is a directory.
+                        if !rest.is_empty() {
+                            self.real.borrow_mut().insert(next.clone());
+                        }
+                        at = next;
+                        continue;
+                    }
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Refused::Missing);
+                    }
+                    is_by_content |= !(meta.uid() == 0 && places::is_of_system(&next));
+                    rest.extend(parts(&std::fs::read_link(&next).map_err(|_| Refused::Missing)?));
+                }
+            }
+        }
+        // The path ended with `..`.
+        if evaluated != at {
+            self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, true)?;
+        }
+        let is_allowed = match allowed {
+            Links::Anywhere => true,
+            Links::Known => false,
+            Links::Within(directory) => at.parent() == Some(directory),
+        };
+        if self.is_strict && is_by_content && !is_allowed && !places::is_known(&at, self.home.as_deref()) {
+            return Err(Refused::Elsewhere(at));
+        }
+        Ok(at)
+    }
+
+    /// Refuses a second mount of the workspace, and what other users decide.
+    fn evaluate(&self, caller: &Host, path: &Path, meta: &Metadata, is_last: bool) -> Result<(), Refused> {
+        if meta.is_dir() && self.own == Some((meta.dev(), meta.ino())) {
+            return Err(Refused::InWorkspace);
+        }
+        let part = if is_last { Part::Last } else { Part::Above };
+        if self.is_strict && access::is_open(caller, &self.groups, path, meta, part) {
+            return Err(Refused::Open(path.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tests::host;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_second_mount_of_the_workspace_is_the_workspace() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(root.join("code/ws/bin")).unwrap();
+        let walk = |workspace: &Path| {
+            let mut walk = Walk::new(None, workspace).strict();
+            assert!(walk.holds_workspace(workspace) && !walk.holds_workspace(&root.join("missing")));
+            // A second mount has another path and the same identity.
+            walk.workspace = PathBuf::from("/elsewhere/ws");
+            walk
+        };
+        let resolve = |walk: &Walk, name: &str| walk.resolve(&host(), &root.join(name), Links::Known);
+        let of_workspace = walk(&root.join("code/ws"));
+        assert_eq!(resolve(&of_workspace, "code/ws/bin"), Err(Refused::InWorkspace));
+        assert_eq!(resolve(&of_workspace, "code"), Ok(root.join("code")));
+        assert!(of_workspace.holds_workspace(&root.join("code")), "the directory above holds it");
+        std::fs::create_dir(root.join("other")).unwrap();
+        assert!(!of_workspace.holds_workspace(&root.join("other")));
+    }
+
+    #[test]
+    fn a_link_leads_to_known_places_and_to_neighbours() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        for name in ["home/.nvm/versions/node/v22/bin", "home/secret/bin", "home/bin"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in ["home/.nvm/versions/node/v22/bin/node", "home/secret/bin/node", "home/bin/node"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        symlink(root.join("home/.nvm/versions/node/v22/bin/node"), root.join("home/bin/known")).unwrap();
+        symlink("../secret/bin/node", root.join("home/bin/elsewhere")).unwrap();
+        symlink("node", root.join("home/bin/neighbour")).unwrap();
+        symlink("loop", root.join("home/bin/loop")).unwrap();
+        let walk = Walk::new(Some(root.join("home")), Path::new("/ws"));
+        let strict = walk.strict();
+        let at = root.join("home/bin");
+        let of = |walk: &Walk, name: &str, links| walk.resolve(&host(), &at.join(name), links);
+        let secret = root.join("home/secret/bin/node");
+        assert!(of(&strict, "known", Links::Known).is_ok());
+        assert_eq!(of(&strict, "elsewhere", Links::Within(&at)), Err(Refused::Elsewhere(secret.clone())));
+        assert_eq!(of(&strict, "elsewhere", Links::Anywhere), Ok(secret.clone()));
+        assert_eq!(of(&walk, "elsewhere", Links::Known), Ok(secret));
+        assert_eq!(of(&strict, "neighbour", Links::Within(&at)), Ok(at.join("node")));
+        assert!(of(&strict, "neighbour", Links::Known).is_err());
+        assert_eq!(of(&strict, "loop", Links::Anywhere), Err(Refused::Missing));
+        assert_eq!(of(&strict, "../secret/bin/node", Links::Known), Ok(root.join("home/secret/bin/node")));
+    }
+}
