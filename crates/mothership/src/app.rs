@@ -55,7 +55,7 @@ impl App {
 
     /// Tells event streams that a directive has changed.
     pub fn changed(&self, id: DirectiveId) {
-        // Without a stream there is no receiver, which is not a fault.
+        // An error means that no stream is open.
         drop(self.changes.send(id));
     }
 

@@ -22,7 +22,7 @@ mod store;
 mod tasks;
 
 pub use config::{Clock, Config, TerritoryAuth};
-pub use listen::{Listener, TlsError, tls_config};
+pub use listen::{Listener, TlsError, TlsIdentity};
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;
 pub use store::types::LeaseTimes;

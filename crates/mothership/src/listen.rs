@@ -10,6 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -27,15 +28,25 @@ use tokio_rustls::TlsAcceptor;
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Time for the head of a request. Connections without a request are kept longer than daemons pause.
 const HEAD_TIME: Duration = Duration::from_secs(150);
-/// Largest number of connections of a listener.
+/// Largest number of connections of one address.
 const MAX_CONNECTIONS: usize = 10_000;
 
 /// An address that the server listens on.
 pub struct Listener {
     /// Socket.
     pub tcp: TcpListener,
-    /// TLS settings; absent means plain HTTP.
-    pub tls: Option<Arc<ServerConfig>>,
+    /// Certificate for TLS; absent means plain HTTP.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// Certificate of a listener.
+pub struct TlsIdentity {
+    /// Certificate chain, as PEM.
+    pub certificate_pem: String,
+    /// Private key, as PEM.
+    pub key_pem: String,
+    /// Provider of cryptography: nothing process-wide is used.
+    pub provider: Arc<CryptoProvider>,
 }
 
 /// Reason why the certificates of a listener cannot be used.
@@ -56,12 +67,8 @@ pub enum TlsError {
 
 /// Returns TLS settings of a listener. Clients may show a certificate of `client_ca`; those that show none can enrol and can
 /// bring an API key. Sessions are not resumed: each connection proves its identity.
-pub fn tls_config(
-    certificate_pem: &str,
-    key_pem: &str,
-    client_ca_pem: &str,
-    provider: Arc<rustls::crypto::CryptoProvider>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn tls_config(identity: &TlsIdentity, client_ca_pem: &str) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::clone(&identity.provider);
     let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
     let mut roots = RootCertStore::empty();
     for certificate in certificates("the CA bundle", client_ca_pem)? {
@@ -71,13 +78,13 @@ pub fn tls_config(
         .allow_unauthenticated()
         .build()
         .map_err(|error| refused(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
         .map_err(|error| TlsError::Pem { field: "the server key", why: error.to_string() })?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| refused(&error))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates("the server certificate", certificate_pem)?, key)
+        .with_single_cert(certificates("the server certificate", &identity.certificate_pem)?, key)
         .map_err(|error| refused(&error))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
@@ -94,13 +101,13 @@ fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'st
 }
 
 /// Accepts connections until the server stops, and then waits for those that are open.
-pub async fn accept(listener: Listener, router: Router, app: Shared) {
+pub async fn accept(tcp: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, app: Shared) {
     let mut stopping = app.stopping.clone();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut open = JoinSet::new();
     loop {
         let connection = tokio::select! {
-            connection = listener.tcp.accept() => connection,
+            connection = tcp.accept() => connection,
             Some(_) = open.join_next() => continue,
             () = stopped(&mut stopping) => break,
         };
@@ -110,14 +117,14 @@ pub async fn accept(listener: Listener, router: Router, app: Shared) {
             continue;
         };
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
-        let (tls, router, app) = (listener.tls.clone(), router.clone(), app.clone());
+        let (tls, router, app) = (tls.clone(), router.clone(), app.clone());
         open.spawn(async move {
             // The handshake runs in the connection's own task: a slow client delays no other.
             speak(stream, address, tls, router, app).await;
             drop(permit);
         });
     }
-    drop(listener);
+    drop(tcp);
     let all = async { while open.join_next().await.is_some() {} };
     if tokio::time::timeout(app.config.drain, all).await.is_err() {
         open.shutdown().await;

@@ -5,7 +5,7 @@ use crate::config::{Config, TerritoryAuth};
 use crate::decide::Windows;
 use crate::http::router;
 use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
-use crate::listen::{Listener, accept};
+use crate::listen::{Listener, TlsError, accept, tls_config};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 /// Reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// There is no address to listen on.
+    /// The settings name no address to listen on.
     #[error("the server has no address to listen on")]
     NoListener,
     /// The address of a listener cannot be read.
@@ -40,6 +40,9 @@ pub enum ServeError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The certificate of a listener cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The authority of territories cannot be used.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -55,6 +58,7 @@ impl ServeError {
             Self::HeaderNotLocal { .. } => "header_not_local",
             Self::MtlsWithoutTls { .. } => "mtls_without_tls",
             Self::Store(error) => error.code(),
+            Self::Tls(_) => "listener_certificate",
             Self::Authority(_) => "authority_failed",
         }
     }
@@ -121,7 +125,8 @@ pub async fn serve(
     let router = router(&app);
     let mut running = vec![tokio::spawn(tasks::reaper(app.clone()))];
     for listener in listeners {
-        running.push(tokio::spawn(accept(listener, router.clone(), app.clone())));
+        let tls = listener.tls.as_ref().map(|identity| tls_config(identity, app.authority.bundle())).transpose()?;
+        running.push(tokio::spawn(accept(listener.tcp, tls, router.clone(), app.clone())));
     }
     let asked = stop.clone();
     tokio::spawn(async move {

@@ -10,7 +10,7 @@ use nexus_api::conduits::{
     FinishedRequest, HeartbeatRequest, LogChunkRequest, PollRequest, StartedRequest, Stream, TerritoryHeartbeatRequest,
     Verdict,
 };
-use nexus_api::mothership::{CancelRequest, CreateApiKey, CreateDirective, Role};
+use nexus_api::mothership::{CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, Role};
 use nexus_model::directive::{FinishStatus, State};
 use nexus_model::spec::DirectiveLimits;
 use std::time::{Duration, Instant};
@@ -348,7 +348,7 @@ async fn an_agent_key_creates_directives_and_nothing_else() {
     let refused = |result: Result<(), ClientError>| assert_eq!(result.unwrap_err().status(), Some(403));
     refused(agent.territories().await.map(drop));
     refused(agent.api_keys().await.map(drop));
-    refused(agent.create_enrollment_token(&Default::default()).await.map(drop));
+    refused(agent.create_enrollment_token(&CreateEnrollmentToken::default()).await.map(drop));
     server.owner().delete_api_key(&key.api_key_id).await.unwrap();
     assert_eq!(agent.directives(None, &ListQuery::default()).await.unwrap_err().status(), Some(401));
     server.stop().await;

@@ -67,7 +67,7 @@ fn a_profile_with_an_unhealthy_driver_gets_no_work() {
 }
 
 #[test]
-fn a_territory_that_names_no_capacity_holds_as_many_as_it_asks_for() {
+fn a_territory_without_capacity_holds_as_many_as_it_asks_for() {
     let offer = |max| Offer { profiles: Vec::new(), guarantees: None, max, poll_id: None };
     assert_eq!(room(&Capacity::default(), &offer(1)), 1);
     let large = Capacity { max_concurrent: Some(4), ..Capacity::default() };

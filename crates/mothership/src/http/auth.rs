@@ -1,7 +1,7 @@
 //! Rights: each route says which it needs, and this module alone checks them.
 
 use super::answer::Problem;
-use super::request::{Caller, Peer};
+use super::request::{Peer, Principal};
 use crate::app::App;
 use crate::config::TerritoryAuth;
 use crate::identity::{TokenClaims, sha256};
@@ -18,22 +18,22 @@ pub async fn check(
     headers: &HeaderMap,
     peer: &Peer,
     directive: Option<&str>,
-) -> Result<Caller, Problem> {
+) -> Result<Principal, Problem> {
     match route.access {
         // The body of an enrolment carries its proof.
-        Access::Public | Access::EnrollmentToken => Ok(Caller::Anyone),
-        Access::Territory => Ok(Caller::Daemon(territory(app, headers, peer).await?)),
+        Access::Public | Access::EnrollmentToken => Ok(Principal::Anyone),
+        Access::Territory => Ok(Principal::Daemon(territory(app, headers, peer).await?)),
         Access::Directive => {
             let territory = territory(app, headers, peer).await?;
             // An end may be reported late: the daemon was down, and its token ran out meanwhile.
             let late = route.id == "finished";
             let claims = directive_token(app, headers, territory, directive, late)?;
-            Ok(Caller::Holder(territory, claims))
+            Ok(Principal::Holder(territory, claims))
         }
         Access::Roles(roles) => {
             let account = check_key(app, headers).await?;
             if roles.contains(&account.role) {
-                Ok(Caller::User(account))
+                Ok(Principal::User(account))
             } else {
                 Err(Problem::forbidden("The role of the API key does not allow this call."))
             }

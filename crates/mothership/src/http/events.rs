@@ -21,6 +21,17 @@ use tokio::time::{Instant, sleep_until};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// The last event that a reader knows.
+#[derive(Clone, Copy)]
+enum Known {
+    /// The reader is new.
+    Nothing,
+    /// The reader names an event.
+    Event(EventId),
+    /// The reader names something else.
+    Unreadable,
+}
+
 /// Body of a stream.
 struct Events(mpsc::Receiver<Bytes>);
 
@@ -38,8 +49,8 @@ pub async fn stream(context: Context) -> Result<Answer, Problem> {
     let account = context.account()?;
     let id: DirectiveId = context.id("directive_id")?;
     let last = match context.header("last-event-id") {
-        None | Some("") => None,
-        Some(text) => Some(text.parse::<EventId>().ok()),
+        None | Some("") => Known::Nothing,
+        Some(text) => text.parse().map_or(Known::Unreadable, Known::Event),
     };
     // The receiver is made before the first look: no change is missed in between.
     let changes = context.app.changes.subscribe();
@@ -77,7 +88,7 @@ async fn follow(
     context: &Context,
     account: Account,
     id: DirectiveId,
-    last: Option<Option<EventId>>,
+    last: Known,
     first: Snapshot,
     mut changes: broadcast::Receiver<DirectiveId>,
     pieces: &mpsc::Sender<Bytes>,
@@ -86,9 +97,9 @@ async fn follow(
     let mut stopping = app.stopping.clone();
     let known = match last {
         // An id that this store has not written yet, or that is none: the reader starts again.
-        Some(None) => Some(EventKind::Reset),
-        Some(Some(last)) if last > event_id(&first) => Some(EventKind::Reset),
-        Some(Some(last)) if last == event_id(&first) => None,
+        Known::Unreadable => Some(EventKind::Reset),
+        Known::Event(last) if last > event_id(&first) => Some(EventKind::Reset),
+        Known::Event(last) if last == event_id(&first) => None,
         _ => Some(EventKind::State),
     };
     if let Some(kind) = known
@@ -99,7 +110,7 @@ async fn follow(
     let mut before = first;
     let mut quiet_until = Instant::now() + KEEP_ALIVE;
     while !before.event.state.is_terminal() {
-        let look = Instant::now() + LOOK_EVERY;
+        let next_check = Instant::now() + LOOK_EVERY;
         loop {
             tokio::select! {
                 change = changes.recv() => match change {
@@ -107,7 +118,7 @@ async fn follow(
                     // Lagging means that a change of this directive may have been among the lost hints.
                     _ => break,
                 },
-                () = sleep_until(look) => break,
+                () = sleep_until(next_check) => break,
                 () = pieces.closed() => return,
                 () = stopped(&mut stopping) => {
                     // The reader connects again, perhaps to another replica.

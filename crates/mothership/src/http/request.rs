@@ -19,9 +19,9 @@ pub struct Peer {
     pub key: Option<SecretHash>,
 }
 
-/// Caller whose rights were checked.
+/// Principal whose rights were checked.
 #[derive(Debug, Clone, Copy)]
-pub enum Caller {
+pub enum Principal {
     /// Any caller.
     Anyone,
     /// A user or program.
@@ -36,8 +36,8 @@ pub enum Caller {
 pub struct Context {
     /// Shared state.
     pub app: Shared,
-    /// Caller.
-    pub caller: Caller,
+    /// Principal.
+    pub caller: Principal,
     /// Parameters of the path.
     pub parameters: Vec<(String, String)>,
     /// Query.
@@ -54,7 +54,7 @@ impl Context {
     /// Returns the account of the caller.
     pub fn account(&self) -> Result<Account, Problem> {
         match self.caller {
-            Caller::User(account) => Ok(account),
+            Principal::User(account) => Ok(account),
             _ => Err(Problem::unauthorized("The call needs an API key.")),
         }
     }
@@ -62,7 +62,7 @@ impl Context {
     /// Returns the territory of the caller.
     pub fn territory(&self) -> Result<Territory, Problem> {
         match self.caller {
-            Caller::Daemon(territory) | Caller::Holder(territory, _) => Ok(territory),
+            Principal::Daemon(territory) | Principal::Holder(territory, _) => Ok(territory),
             _ => Err(Problem::unauthorized("The call needs the identity of a territory.")),
         }
     }
@@ -70,7 +70,7 @@ impl Context {
     /// Returns the territory and the claim that its token names.
     pub fn holding(&self) -> Result<(Territory, Holding), Problem> {
         match self.caller {
-            Caller::Holder(territory, claims) => {
+            Principal::Holder(territory, claims) => {
                 Ok((territory, Holding { directive: claims.sub, fence: claims.fence }))
             }
             _ => Err(Problem::unauthorized("The call needs a directive token.")),
@@ -124,6 +124,10 @@ impl Context {
 
 /// Reads JSON: a text that is not JSON is 400, and JSON of another form is 422.
 pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list is not an object whose members have no names.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(Problem::invalid("invalid_field", "The body must be a JSON object."));
+    }
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
             Problem::invalid("invalid_field", "The body does not have the form of this call.").detail(error.to_string())

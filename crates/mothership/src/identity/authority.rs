@@ -25,7 +25,7 @@ pub enum AuthorityError {
     Request(String),
     /// The authority's own certificate or key cannot be used.
     #[error("the authority cannot sign: {0}")]
-    Own(#[from] rcgen::Error),
+    Signer(#[from] rcgen::Error),
 }
 
 /// Certificate and key of the authority.

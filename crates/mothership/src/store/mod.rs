@@ -6,6 +6,7 @@
 
 pub mod error;
 mod operations;
+mod queries;
 mod sqlite;
 pub mod types;
 

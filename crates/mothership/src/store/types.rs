@@ -8,6 +8,8 @@ use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 
+pub use super::queries::{ChunkQuery, Page, Snapshot, StoredChunk};
+
 /// A caller with an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
@@ -346,15 +348,6 @@ pub enum Enrolment {
     },
 }
 
-/// Page of a list.
-#[derive(Debug, Clone, Copy)]
-pub struct Page {
-    /// Last id of the page before.
-    pub before: Option<[u8; 16]>,
-    /// Largest number of entries.
-    pub limit: u32,
-}
-
 /// Facts of a facility to be stored.
 #[derive(Debug, Clone)]
 pub struct NewFacility {
@@ -368,28 +361,6 @@ pub struct NewFacility {
     pub pin: Option<TerritoryId>,
 }
 
-/// Directive with the facts for events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Version within the attempt.
-    pub version: u64,
-    /// Data of an event.
-    pub event: nexus_api::mothership::DirectiveEvent,
-}
-
-/// Log chunk as stored.
-#[derive(Debug, Clone)]
-pub struct StoredChunk {
-    /// Number in its stream.
-    pub seq: i64,
-    /// Bytes.
-    pub bytes: Vec<u8>,
-    /// The daemon left something out.
-    pub truncated: bool,
-    /// Time of arrival.
-    pub created_at: i64,
-}
-
 /// Changes of one round of the reaper.
 #[derive(Debug, Clone, Default)]
 pub struct Reaped {
@@ -397,19 +368,4 @@ pub struct Reaped {
     pub changed: Vec<DirectiveId>,
     /// Lanes that have a ready directive now.
     pub lanes: Vec<Lane>,
-}
-
-/// Part of a directive's output.
-#[derive(Debug, Clone, Copy)]
-pub struct ChunkQuery {
-    /// Stream.
-    pub stream: Stream,
-    /// Number of the last chunk that the reader knows.
-    pub after: i64,
-    /// Largest number of chunks.
-    pub limit: u32,
-    /// Bytes after which the answer ends.
-    pub max_bytes: usize,
-    /// Attempt; absent means the latest.
-    pub attempt: Option<u32>,
 }

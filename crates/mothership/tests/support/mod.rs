@@ -4,7 +4,7 @@
 
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
 use nexus_api::conduits::{EnrollRequest, FinishedRequest, TerritoryHeartbeatRequest};
-use nexus_api::mothership::{CreateDirective, CreateFacility, Directive, FacilityKind};
+use nexus_api::mothership::{CreateDirective, CreateEnrollmentToken, CreateFacility, Directive, FacilityKind};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_mothership::{Clock, Config, Listener, Running, TerritoryAuth, serve};
@@ -62,7 +62,7 @@ impl Server {
     }
 
     pub async fn enroll(&self, name: &str) -> TerritoryId {
-        let token = self.owner().create_enrollment_token(&Default::default()).await.unwrap().token;
+        let token = self.owner().create_enrollment_token(&CreateEnrollmentToken::default()).await.unwrap().token;
         let anyone = ConduitsClient::new(&self.http(), &TerritoryIdentity::Certificate).unwrap();
         let request = EnrollRequest { enroll_token: token, name: Some(name.to_owned()), ..EnrollRequest::default() };
         anyone.enroll(&request).await.unwrap().territory_id
@@ -119,6 +119,21 @@ async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
     );
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap()
+}
+
+/// Makes another account in the same store and returns its owner's key.
+pub fn other_account(server: &Server) -> String {
+    let key = "nxk_another_account";
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.as_bytes());
+    let db = rusqlite::Connection::open(server.directory.path().join("data/mothership.db")).unwrap();
+    db.busy_timeout(Duration::from_secs(5)).unwrap();
+    db.execute("INSERT INTO account VALUES (x'00000000000000000000000000000009', 'other', 0)", []).unwrap();
+    db.execute(
+        "INSERT INTO api_key VALUES (x'00000000000000000000000000000008', x'00000000000000000000000000000009', ?1, 'owner', NULL, 0)",
+        [hash.as_ref()],
+    )
+    .unwrap();
+    key.to_owned()
 }
 
 pub fn plain(command: &str) -> CreateDirective {

@@ -18,7 +18,7 @@ impl From<AuthorityError> for Problem {
             AuthorityError::Request(_) => {
                 Self::invalid("invalid_csr", "The certificate request cannot be used.").detail(error.to_string())
             }
-            AuthorityError::Own(_) => {
+            AuthorityError::Signer(_) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "The authority could not sign.")
             }
         }
@@ -83,8 +83,8 @@ pub async fn renew(context: &Context) -> Result<Answer, Problem> {
 }
 
 /// Returns the certificate of the authority.
-pub fn ca(context: &Context) -> Result<Answer, Problem> {
-    Ok(ok(&CaAnswer { ca_bundle_pem: context.app.authority.bundle().to_owned() }))
+pub fn ca(context: &Context) -> Answer {
+    ok(&CaAnswer { ca_bundle_pem: context.app.authority.bundle().to_owned() })
 }
 
 async fn sign(app: &App, checked: &CheckedRequest, territory: Territory) -> Result<String, Problem> {

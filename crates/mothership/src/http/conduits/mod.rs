@@ -16,7 +16,7 @@ use nexus_model::ids::DirectiveId;
 pub async fn handle(id: &str, context: &Context) -> Option<Result<Answer, Problem>> {
     Some(match id {
         "enroll" => enroll::enroll(context).await,
-        "ca" => enroll::ca(context),
+        "ca" => Ok(enroll::ca(context)),
         "renewCertificate" => enroll::renew(context).await,
         "territoryHeartbeat" => poll::heartbeat(context).await,
         "poll" => poll::poll(context).await,

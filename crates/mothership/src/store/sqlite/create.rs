@@ -21,10 +21,10 @@ const ROUTE: &str = "createDirective";
 pub fn create(connection: &Connection, account: Account, new: &NewDirective, now: i64) -> Result<Creation, StoreError> {
     let owner = account.id;
     let facility = new.spec.facility.id;
-    if let Some((key, hash)) = &new.idempotency {
-        if let Some(known) = earlier(connection, account, key, hash, now)? {
-            return Ok(known);
-        }
+    if let Some((key, hash)) = &new.idempotency
+        && let Some(known) = earlier(connection, account, key, hash, now)?
+    {
+        return Ok(known);
     }
     let pin: Option<Option<Id>> = optional(
         connection

@@ -1,7 +1,6 @@
 //! Values between rows and types.
 
 use crate::store::error::StoreError;
-use rusqlite::Row;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -9,16 +8,6 @@ use serde::de::DeserializeOwned;
 pub type Id = [u8; 16];
 /// Pin of a directive that any territory may claim.
 pub const ANY: Id = [0; 16];
-
-/// Reads an id.
-pub fn id(row: &Row<'_>, column: &str) -> rusqlite::Result<Id> {
-    row.get(column)
-}
-
-/// Reads an id that may be absent.
-pub fn optional_id(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Id>> {
-    row.get(column)
-}
 
 /// Reads JSON.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {

@@ -195,22 +195,19 @@ pub fn directives(
     times: LeaseTimes,
     now: i64,
 ) -> Result<Vec<Directive>, StoreError> {
-    let rows = match facility {
-        Some(facility) => {
-            super::facility::facility(connection, account, facility)?;
-            let mut statement = connection.prepare_cached(&format!(
-                "{SELECT} WHERE d.facility_id = ?1 AND d.account_id = ?4 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
-            ))?;
-            let values = params![facility.as_bytes(), page.before, page.limit, account.id.as_bytes()];
-            statement.query_map(values, stored)?.collect::<Result<Vec<_>, _>>()?
-        }
-        None => {
-            let mut statement = connection.prepare_cached(&format!(
-                "{SELECT} WHERE d.account_id = ?1 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
-            ))?;
-            let values = params![account.id.as_bytes(), page.before, page.limit];
-            statement.query_map(values, stored)?.collect::<Result<Vec<_>, _>>()?
-        }
+    let rows = if let Some(facility) = facility {
+        super::facility::facility(connection, account, facility)?;
+        let mut statement = connection.prepare_cached(&format!(
+            "{SELECT} WHERE d.facility_id = ?1 AND d.account_id = ?4 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
+        ))?;
+        let values = params![facility.as_bytes(), page.before, page.limit, account.id.as_bytes()];
+        statement.query_map(values, stored)?.collect::<Result<Vec<_>, _>>()?
+    } else {
+        let mut statement = connection.prepare_cached(&format!(
+            "{SELECT} WHERE d.account_id = ?1 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
+        ))?;
+        let values = params![account.id.as_bytes(), page.before, page.limit];
+        statement.query_map(values, stored)?.collect::<Result<Vec<_>, _>>()?
     };
     rows.iter().map(|row| view(connection, account, row, false, times, now)).collect()
 }
