@@ -24,6 +24,8 @@ use crate::workspace::Workspace;
 /// hostile runs yet, but file systems of the host and frozen control groups can hold those up.
 const HOST_SIDE: &[&str] = &[
     "crates/driver/src",
+    "crates/facility/src",
+    "crates/nexusd/src",
     "crates/jail/src/launcher",
     "crates/drivers/namespace/src",
     "crates/egress/src",

@@ -127,6 +127,11 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "The hosts file of the machine, up to a bound.",
     ),
+    (
+        "crates/facility/src/beneath.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
     ("crates/layer/src/compare.rs", &[(".read_exact(", 1)], "Regular files, opened without waiting, up to a bound."),
     (
         "crates/layer/src/diff/accept.rs",
@@ -186,6 +191,22 @@ pub const ALLOWED: &[Entry] = &[
         "crates/jail/src/launcher/template.rs",
         &[("io::read(", 2)],
         "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
+    ),
+    (
+        "crates/nexusd/src/claims.rs",
+        &[(".read_to_end(", 1), ("File::open(", 1)],
+        "A note of the daemon in its own directory: a regular file, up to a bound; the directory itself, to sync it.",
+    ),
+    ("crates/nexusd/src/run/engine.rs", &[("fs::read(", 1)], "The receipt that this process has just written."),
+    (
+        "crates/nexusd/src/territory.rs",
+        &[("File::open(", 1), ("fs::read(", 1)],
+        "The data directory of the daemon, to sync it, and its own file of identity.",
+    ),
+    (
+        "crates/nexusd/src/trial.rs",
+        &[(".hear()", 1), (".wait()", 1)],
+        "The trial sandbox, a command of nexus's own, which the launcher kills at its deadline.",
     ),
     (
         "crates/profiles/src/clients/ask.rs",

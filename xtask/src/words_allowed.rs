@@ -15,11 +15,11 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(141, 79, 43, 444)),
+    ("crates/cli", counts(141, 79, 43, 442)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
     ("crates/egress", counts(0, 0, 8, 376)),
-    ("crates/layer", counts(47, 34, 8, 428)),
+    ("crates/layer", counts(47, 33, 8, 427)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),

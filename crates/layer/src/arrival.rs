@@ -38,7 +38,7 @@ impl Arrival {
 }
 
 /// A directory of the layer and the one of the workspace at its place.
-pub(crate) struct Places<'a> {
+pub(crate) struct Sighting<'a> {
     pub(crate) started: FsTime,
     /// The marks on the directory of the layer.
     pub(crate) marks: &'a Marks,
@@ -53,8 +53,8 @@ pub(crate) struct Places<'a> {
 }
 
 /// Returns the time at which the directory of the workspace came to its place.
-pub(crate) fn arrival(places: &Places<'_>) -> Arrival {
-    let Places { started, marks, now, is_own, parent: (parent, of_parent), merges } = places;
+pub(crate) fn arrival(places: &Sighting<'_>) -> Arrival {
+    let Sighting { started, marks, now, is_own, parent: (parent, of_parent), merges } = places;
     let is_later = |time: FsTime| time > *started;
     match () {
         () if *is_own => Arrival::Before,
@@ -110,7 +110,8 @@ mod tests {
         ] {
             let (marks, now) = (Marks::default(), directory(times));
             let parent = (parent, Arrival::Before);
-            let places = Places { started: time(START), marks: &marks, now: &now, is_own: false, parent, merges: None };
+            let places =
+                Sighting { started: time(START), marks: &marks, now: &now, is_own: false, parent, merges: None };
             assert_eq!(arrival(&places), want, "{times:?}");
         }
     }
@@ -120,7 +121,7 @@ mod tests {
         let (old, moved) = (directory((1, 2, 3)), directory((1, 2, 12)));
         let (new, copied) = (Marks::default(), Marks { origin: Some(Origin::Unknown), ..Marks::default() });
         let ask = |marks: &Marks, now: &Meta, is_own, of_parent, merges| {
-            arrival(&Places { started: time(START), marks, now, is_own, parent: (&moved, of_parent), merges })
+            arrival(&Sighting { started: time(START), marks, now, is_own, parent: (&moved, of_parent), merges })
         };
         assert_eq!(ask(&copied, &moved, false, Arrival::Before, None), Arrival::Before);
         assert_eq!(ask(&new, &moved, true, Arrival::After, None), Arrival::Before);

@@ -52,7 +52,7 @@ fn find(walk: &Walk<'_>, tree: &LayerTree, new: &[Vec<u8>]) -> Result<Vec<(usize
     let ends = Ends::new(walk.rules, walk.base.path());
     let is_in_one = is_in_one(walk.base.path())?;
     let (known, others) = (RefCell::default(), OtherRepositories::default());
-    let places = Places { walk, tree, links: &links, is_in_one, known, others };
+    let places = Searched { walk, tree, links: &links, is_in_one, known, others };
     let after = Links::new(|path| links.after(walk, tree, path));
     let before = Links::new(|path| link(walk.base, path));
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ enum View {
 /// The top of the nearest repository around a directory; `None` where the workspace has none around it.
 type Nearest = Option<Vec<u8>>;
 
-struct Places<'a> {
+struct Searched<'a> {
     walk: &'a Walk<'a>,
     tree: &'a LayerTree,
     links: &'a LayerLinks,
@@ -106,7 +106,7 @@ struct Places<'a> {
     others: OtherRepositories,
 }
 
-impl Places<'_> {
+impl Searched<'_> {
     /// Tells why a link waits that ends in the workspace.
     fn leads_between(&self, path: &[u8], end: &[u8], new: &[Vec<u8>]) -> Result<Option<&'static str>, IoFailure> {
         let directory = split(path).0;

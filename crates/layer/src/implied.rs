@@ -1,7 +1,7 @@
 //! Compares each new directory of a layer with the directory of the workspace at its place: did that one come later, and
 //! which of its names are gone.
 
-use crate::arrival::{Arrival, Places};
+use crate::arrival::{Arrival, Sighting};
 use crate::beneath::{Doing as _, is_other_mount, join, names, split};
 use crate::marks::Marks;
 use crate::meta::{EntryType, stat_if_there};
@@ -79,7 +79,7 @@ impl Walk<'_> {
         let (Lower::Merged(above) | Lower::Moved(above)) = &parent.rare.lower else { return Arrival::Before };
         // A commit of a part, and the saving of one, leave other marks than the run did.
         let has_marks = is_by_overlay && !self.is_part && self.ours.is_empty();
-        crate::arrival::arrival(&Places {
+        crate::arrival::arrival(&Sighting {
             started: self.started,
             marks: &nodes[at].marks,
             now: &found.meta,

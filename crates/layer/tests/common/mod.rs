@@ -422,7 +422,7 @@ pub fn run_operations_of_parent() {
     rustix::mount::unmount(path("merged"), rustix::mount::UnmountFlags::empty()).unwrap();
 }
 
-/// The child's part of a commit by an ordinary user: the order is the scene's folder. Prints the result.
+/// The child's part of a commit by an ordinary user: the order is the scene's directory. Prints the result.
 pub fn commit_for_parent() {
     let scene = PathBuf::from(std::env::var("NEXUS_TEST_ORDER").unwrap());
     let workspace = Workspace::open(&scene.join("ws")).unwrap();
@@ -437,7 +437,7 @@ pub fn reopen(layers: &Path) -> Layer {
     Layer::open(layers, "run").unwrap()
 }
 
-/// A copy of this program that an ordinary user can execute: the build folder may be closed to others.
+/// A copy of this program that an ordinary user can execute: the build directory may be closed to others.
 fn open_to_all() -> &'static Path {
     use std::os::unix::fs::PermissionsExt;
     static COPY: std::sync::OnceLock<(Option<tempfile::TempDir>, PathBuf)> = std::sync::OnceLock::new();

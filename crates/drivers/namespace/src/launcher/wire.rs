@@ -36,6 +36,7 @@ impl Request {
         match self {
             Self::Prepare(_) => "prepare",
             Self::Start { .. } => "start",
+            Self::KeepUntil { .. } => "keep until",
         }
     }
 }
