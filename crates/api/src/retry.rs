@@ -22,7 +22,7 @@ pub enum Outcome {
     NoAnswer,
     /// An answer with this status came.
     Status {
-        /// Status code.
+        /// Status code of the answer.
         status: u16,
         /// Value of `Retry-After`.
         retry_after: Option<Duration>,

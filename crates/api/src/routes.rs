@@ -41,12 +41,12 @@ pub enum Access {
     Roles(&'static [Role]),
 }
 
-/// One route.
+/// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Name of the operation, `operationId` in the documents.
     pub id: &'static str,
-    /// Method.
+    /// Method of the request.
     pub method: Method,
     /// Path with its parameters in braces.
     pub path: &'static str,

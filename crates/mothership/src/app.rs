@@ -13,9 +13,7 @@ use tokio::sync::{broadcast, watch};
 
 /// Shared state. It holds nothing that another replica needs.
 pub struct App {
-    /// Settings.
     pub config: Config,
-    /// Store.
     pub store: Store,
     /// Key of directive tokens.
     pub tokens: TokenKey,
@@ -23,7 +21,6 @@ pub struct App {
     pub cursors: Vec<u8>,
     /// Authority of territories.
     pub authority: Authority,
-    /// Waiting polls.
     pub lobby: Lobby,
     /// Directives that have changed, as a hint for event streams.
     pub changes: broadcast::Sender<DirectiveId>,
@@ -31,7 +28,6 @@ pub struct App {
     pub empty_polls: Mutex<Windows<TerritoryId>>,
     /// Heartbeats of each directive.
     pub beats: Mutex<Windows<DirectiveId>>,
-    /// Counters.
     pub metrics: Metrics,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,

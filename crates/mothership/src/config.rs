@@ -90,7 +90,7 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
-    /// Clocks.
+    /// Clocks of the server.
     pub clock: Clock,
 }
 

@@ -33,7 +33,7 @@ const MAX_CONNECTIONS: usize = 10_000;
 
 /// An address that the server listens on.
 pub struct Listener {
-    /// Socket.
+    /// Socket that takes connections.
     pub tcp: TcpListener,
     /// Certificate for TLS; absent means plain HTTP.
     pub tls: Option<TlsIdentity>,
@@ -57,7 +57,7 @@ pub enum TlsError {
     Pem {
         /// Certificates or key that cannot be read.
         field: &'static str,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The library refused the certificates.

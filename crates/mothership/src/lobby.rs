@@ -1,7 +1,7 @@
 //! Polls that wait for a directive. A poll enters before it looks for work, so that no directive arrives unseen in between.
 
-use crate::decide::{TerritoryFacts, fits};
-use crate::store::types::Lane;
+use crate::decide::fits;
+use crate::store::types::{Lane, TerritoryFacts};
 use nexus_model::ids::AccountId;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;

@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Default)]
 pub struct Metrics {
     answers: [AtomicU64; 6],
-    /// Created directives.
     pub created: AtomicU64,
-    /// Claimed directives.
     pub claimed: AtomicU64,
-    /// Reported ends.
     pub finished: AtomicU64,
     /// Directives whose lease passed or whose claim was taken back.
     pub reaped: AtomicU64,

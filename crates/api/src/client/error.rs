@@ -12,7 +12,7 @@ pub enum ClientError {
     Address {
         /// Address as written.
         address: String,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: &'static str,
     },
     /// No connection could be made.
@@ -20,7 +20,7 @@ pub enum ClientError {
     Connect {
         /// Address of the server.
         server: String,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The time was up before the answer was complete.
@@ -36,7 +36,7 @@ pub enum ClientError {
     Broken {
         /// Address of the server.
         server: String,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The answer is not one of the contract.
@@ -44,13 +44,13 @@ pub enum ClientError {
     Answer {
         /// Address of the server.
         server: String,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The server refused the call.
     #[error("the server answered {status}: {}", body.error)]
     Status {
-        /// Status code.
+        /// Status code of the answer.
         status: u16,
         /// Body of the answer.
         body: Box<ErrorBody>,

@@ -46,9 +46,9 @@ impl ClientConfig {
 /// Answer of a server whose status is a success.
 #[derive(Debug)]
 pub struct Reply {
-    /// Status code.
+    /// Status code of the answer.
     pub status: u16,
-    /// Body.
+    /// Body of the answer.
     pub body: Bytes,
 }
 

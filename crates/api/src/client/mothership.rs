@@ -125,7 +125,7 @@ impl MothershipClient {
         self.send("cancelDirective", &[&id.to_string()], "", Some(body)).await
     }
 
-    /// Reads output.
+    /// Reads output of a directive.
     pub async fn log_chunks(&self, id: DirectiveId, query: &LogQuery) -> Result<LogChunks, ClientError> {
         let text = [
             Some(format!("?stream={}&after_seq={}", query.stream.name(), query.after_seq)),

@@ -10,7 +10,7 @@ pub struct Origin {
     pub tls: bool,
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port.
+    /// Port of the server.
     pub port: u16,
     /// Value of the header `Host`.
     pub authority: String,

@@ -22,7 +22,7 @@ pub enum TlsError {
     Pem {
         /// Certificates or key that cannot be read.
         field: &'static str,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The library refused the certificates.

@@ -27,7 +27,7 @@ impl Progress {
     }
 }
 
-/// `POST /conduits/v1/directives/{id}/started`.
+/// Body of `POST /conduits/v1/directives/{id}/started`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct StartedRequest {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
@@ -53,7 +53,7 @@ pub struct StartedAnswer {
     pub fence: Option<Fence>,
 }
 
-/// `POST /conduits/v1/directives/{id}/heartbeat`.
+/// Body of `POST /conduits/v1/directives/{id}/heartbeat`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct HeartbeatRequest {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
@@ -91,7 +91,7 @@ impl Stream {
     }
 }
 
-/// `POST /conduits/v1/directives/{id}/log_chunks`.
+/// Body of `POST /conduits/v1/directives/{id}/log_chunks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogChunkRequest {
     pub stream: Stream,
@@ -116,7 +116,7 @@ pub struct LogChunkAnswer {
     pub truncated: bool,
 }
 
-/// `POST /conduits/v1/directives/{id}/events`.
+/// Body of `POST /conduits/v1/directives/{id}/events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EventsRequest {
     pub seq: i64,
@@ -132,7 +132,7 @@ pub struct EventsAnswer {
     pub duplicate: bool,
 }
 
-/// `POST /conduits/v1/directives/{id}/finished`.
+/// Body of `POST /conduits/v1/directives/{id}/finished`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinishedRequest {
     pub status: FinishStatus,

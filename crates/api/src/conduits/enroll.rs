@@ -30,7 +30,7 @@ impl TerritoryKind {
     }
 }
 
-/// `POST /conduits/v1/territories/enroll`.
+/// Body of `POST /conduits/v1/territories/enroll`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct EnrollRequest {
     pub enroll_token: String,
@@ -77,7 +77,7 @@ pub struct TerritoryConfig {
     pub lease_ttl_seconds: u32,
 }
 
-/// `POST /conduits/v1/territories/certificate`.
+/// Body of `POST /conduits/v1/territories/certificate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateRequest {
     pub csr_pem: String,

@@ -14,7 +14,7 @@ fn default_claims() -> u32 {
     1
 }
 
-/// `POST /conduits/v1/polls`.
+/// Body of `POST /conduits/v1/polls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PollRequest {
     #[serde(default = "default_profiles")]

@@ -33,7 +33,7 @@ pub struct SandboxHealth {
     pub other: BTreeMap<String, serde_json::Value>,
 }
 
-/// `POST /conduits/v1/territories/heartbeat`.
+/// Body of `POST /conduits/v1/territories/heartbeat`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct TerritoryHeartbeatRequest {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]

@@ -36,7 +36,7 @@ pub struct Requirements {
     pub guarantees: Vec<String>,
 }
 
-/// `POST /mothership/api/v1/facilities/{id}/directives`.
+/// Body of `POST /mothership/api/v1/facilities/{id}/directives`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CreateDirective {
     /// Command string, run by `shell -c`.
@@ -125,7 +125,7 @@ pub struct DirectiveList {
     pub next_cursor: Option<String>,
 }
 
-/// `POST /mothership/api/v1/directives/{id}/cancel`.
+/// Body of `POST /mothership/api/v1/directives/{id}/cancel`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CancelRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]

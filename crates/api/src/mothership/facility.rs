@@ -28,7 +28,7 @@ impl FacilityKind {
     }
 }
 
-/// `POST /mothership/api/v1/facilities`.
+/// Body of `POST /mothership/api/v1/facilities`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CreateFacility {
     pub kind: FacilityKind,

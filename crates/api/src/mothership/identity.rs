@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads.
+    /// Reads and changes nothing.
     Viewer,
     /// Creates, cancels and reads directives, nothing else.
     Agent,
@@ -21,7 +21,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles.
+    /// All roles, the weakest first.
     pub const ALL: &'static [Role] = &[Self::Viewer, Self::Agent, Self::Operator, Self::Owner];
 
     /// The name on the wire.
@@ -50,7 +50,7 @@ impl FromStr for Role {
     }
 }
 
-/// `POST /mothership/api/v1/enrollment_tokens`.
+/// Body of `POST /mothership/api/v1/enrollment_tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CreateEnrollmentToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct EnrollmentToken {
     pub expires_at: Timestamp,
 }
 
-/// `POST /mothership/api/v1/api_keys`.
+/// Body of `POST /mothership/api/v1/api_keys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateApiKey {
     pub role: Role,

@@ -191,7 +191,7 @@ pub enum Initial {
 /// Facts about a directive that decide its next state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Directive {
-    /// Present state.
+    /// Present state of the directive.
     pub state: State,
     /// Reason of the end, in a terminal state.
     pub reason: Option<EndReason>,

@@ -87,13 +87,13 @@ pub enum Refusal {
     /// The directive has ended.
     #[error("the directive is over: {state}")]
     Over {
-        /// Terminal state.
+        /// Terminal state of the directive.
         state: State,
     },
     /// The event is for another state.
     #[error("the directive is {state}")]
     WrongState {
-        /// Present state.
+        /// Present state of the directive.
         state: State,
     },
     /// The event names a claim that is not the present one.

@@ -1,30 +1,8 @@
 //! Matching of directives and territories.
 
-use crate::store::types::{ClassRequirements, Offer};
-use nexus_api::Labels;
+use crate::store::types::{ClassRequirements, Offer, TerritoryFacts};
 use nexus_api::conduits::Capacity;
 use nexus_model::ids::TerritoryId;
-
-/// Facts about a territory that decide which directives it can run.
-#[derive(Debug, Clone)]
-pub struct TerritoryFacts {
-    /// Id of the territory.
-    pub id: TerritoryId,
-    /// The territory takes new directives.
-    pub active: bool,
-    /// A heartbeat came in time, or none was expected yet.
-    pub online: bool,
-    /// Profiles that it offers and whose driver is healthy.
-    pub profiles: Vec<String>,
-    /// Guarantees that it gives.
-    pub guarantees: Vec<String>,
-    /// Labels.
-    pub labels: Labels,
-    /// Directives that it may hold at once.
-    pub capacity: u32,
-    /// Directives that it holds.
-    pub open: u32,
-}
 
 /// Returns the profiles of an offer that the health of the drivers allows.
 #[must_use]

@@ -1,4 +1,5 @@
 use super::*;
+use std::slice::from_ref;
 
 fn class(profile: &str, guarantees: &[&str], labels: &str) -> ClassRequirements {
     ClassRequirements {
@@ -37,15 +38,15 @@ fn a_waiting_directive_says_why_it_waits() {
     let plain = class("untrusted", &[], "{}");
     let here = territory();
     assert_eq!(because(&plain, None, &[]), "No territory is online.");
-    assert!(because(&plain, Some(TerritoryId::new()), &[here.clone()]).contains("does not exist"));
+    assert!(because(&plain, Some(TerritoryId::new()), from_ref(&here)).contains("does not exist"));
     let offline = TerritoryFacts { online: false, ..here.clone() };
-    assert!(because(&plain, Some(offline.id), &[offline.clone()]).contains("offline"));
+    assert!(because(&plain, Some(offline.id), from_ref(&offline)).contains("offline"));
     let draining = TerritoryFacts { active: false, ..here.clone() };
-    assert!(because(&plain, Some(draining.id), &[draining.clone()]).contains("no new directives"));
-    assert!(because(&class("trusted", &[], "{}"), None, &[here.clone()]).contains("profile trusted"));
-    assert!(because(&class("untrusted", &[], r#"{"zone":"b"}"#), None, &[here.clone()]).contains("zone=b"));
+    assert!(because(&plain, Some(draining.id), from_ref(&draining)).contains("no new directives"));
+    assert!(because(&class("trusted", &[], "{}"), None, from_ref(&here)).contains("profile trusted"));
+    assert!(because(&class("untrusted", &[], r#"{"zone":"b"}"#), None, from_ref(&here)).contains("zone=b"));
     assert!(
-        because(&class("untrusted", &["kernel.separate"], "{}"), None, &[here.clone()]).contains("kernel.separate")
+        because(&class("untrusted", &["kernel.separate"], "{}"), None, from_ref(&here)).contains("kernel.separate")
     );
     let full = TerritoryFacts { open: 2, ..here.clone() };
     assert!(because(&plain, None, &[full]).contains("full"));

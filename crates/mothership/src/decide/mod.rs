@@ -6,6 +6,6 @@ mod rate;
 mod request;
 
 pub use drift::{Drift, Reading, drift};
-pub use matching::{TerritoryFacts, fits, healthy_profiles, queued_because, room};
+pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use rate::Windows;
 pub use request::build;

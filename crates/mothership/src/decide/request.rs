@@ -6,7 +6,7 @@ use nexus_model::capability::{Capabilities, FsCapability, NetCapability, NetMode
 use nexus_model::guarantee::Guarantee;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{DirectiveLimits, DirectiveSpec, FacilityRef, SandboxProfile};
-use nexus_policy::net::{Moment, PolicyInput, approval_reasons, from_capability};
+use nexus_policy::net::{PolicyInput, approval_reasons, from_capability};
 
 /// Rule that forbids a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -187,6 +187,7 @@ fn check_profile(profile: SandboxProfile, fs: &FsCapability) -> Result<(), Rejec
     }
 }
 
+#[allow(clippy::default_trait_access, reason = "the form of the request is checked; its time begins on the territory")]
 fn capabilities(
     requested: nexus_api::mothership::RequestedCapabilities,
 ) -> Result<(Capabilities, Vec<String>), Rejection> {
@@ -203,7 +204,8 @@ fn capabilities(
         }
     }
     let mut net = requested.net.unwrap_or_default();
-    let narrower = from_capability(&net, Moment(0)).map_err(|error| field("capabilities.net", error.to_string()))?;
+    let narrower =
+        from_capability(&net, Default::default()).map_err(|error| field("capabilities.net", error.to_string()))?;
     preset(&net)?;
     let input = PolicyInput { mode: narrower.mode, allow: narrower.allow, ..PolicyInput::default() };
     let reasons = approval_reasons(net.preset, &input);

@@ -13,7 +13,6 @@ use url::form_urlencoded;
 /// The other side of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
-    /// Address.
     pub address: SocketAddr,
     /// Hash of the public key of the client certificate.
     pub key: Option<SecretHash>,
@@ -22,11 +21,9 @@ pub struct Peer {
 /// Principal whose rights were checked.
 #[derive(Debug, Clone, Copy)]
 pub enum Principal {
-    /// Any caller.
     Anyone,
     /// A user or program.
     User(Account),
-    /// A daemon.
     Daemon(Territory),
     /// A daemon with a token for the directive of the path.
     Holder(Territory, TokenClaims),
@@ -34,17 +31,13 @@ pub enum Principal {
 
 /// A request whose rights were checked.
 pub struct Context {
-    /// Shared state.
     pub app: Shared,
-    /// Principal.
     pub caller: Principal,
     /// Parameters of the path.
     pub parameters: Vec<(String, String)>,
-    /// Query.
     pub query: String,
-    /// Headers.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body of the answer.
     pub body: Vec<u8>,
     /// Other side of the connection.
     pub peer: Peer,

@@ -44,7 +44,6 @@ pub struct CheckedRequest {
 
 /// A certificate for a territory.
 pub struct Signed {
-    /// Certificate.
     pub pem: String,
     /// SHA-256 of the certificate.
     pub fingerprint: SecretHash,

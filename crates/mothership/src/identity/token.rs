@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Claims of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenClaims {
-    /// Directive.
+    /// Directive of the claim.
     pub sub: DirectiveId,
     /// Territory that holds it.
     pub territory: TerritoryId,
@@ -48,7 +48,7 @@ impl TokenKey {
     /// Returns the key with these bytes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
-        let kid = BASE64URL_NOPAD.encode(super::sha256(bytes).get(..6).unwrap_or_default());
+        let kid = BASE64URL_NOPAD.encode(super::secret::sha256(bytes).get(..6).unwrap_or_default());
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, bytes), kid }
     }
 

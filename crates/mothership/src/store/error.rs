@@ -31,13 +31,13 @@ pub enum StoreError {
     Directory {
         /// Path of the directory.
         path: String,
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// Randomness or a certificate could not be made.
     #[error("a secret of the store could not be made: {why}")]
     Secret {
-        /// Cause.
+        /// Cause of the failure, for people.
         why: String,
     },
     /// The database refused a statement.

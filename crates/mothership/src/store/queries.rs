@@ -25,7 +25,6 @@ pub struct Snapshot {
 pub struct StoredChunk {
     /// Number in its stream.
     pub seq: i64,
-    /// Bytes.
     pub bytes: Vec<u8>,
     /// The daemon left something out.
     pub truncated: bool,
@@ -36,7 +35,6 @@ pub struct StoredChunk {
 /// Part of a directive's output.
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkQuery {
-    /// Stream.
     pub stream: Stream,
     /// Number of the last chunk that the reader knows.
     pub after: i64,

@@ -49,11 +49,9 @@ pub struct LeaseTimes {
 /// Demands of a directive, equal for all directives of one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassRequirements {
-    /// Sandbox profile.
     pub profile: String,
     /// Guarantees, in order.
     pub guarantees: Vec<String>,
-    /// Labels.
     pub labels: Labels,
 }
 
@@ -66,7 +64,6 @@ pub struct NewDirective {
     pub class: ClassRequirements,
     /// Reasons for which a person had to approve it.
     pub approval_reasons: Vec<String>,
-    /// Group.
     pub group: Option<String>,
     /// Steps of priority.
     pub priority: i32,
@@ -127,7 +124,6 @@ pub struct Offer {
 pub struct Claim {
     /// Id of the directive.
     pub id: DirectiveId,
-    /// Specification.
     pub spec: DirectiveSpec,
     /// Number of the claim.
     pub fence: Fence,
@@ -138,16 +134,15 @@ pub struct Claim {
 /// Result of looking for work.
 #[derive(Debug, Clone)]
 pub struct Claims {
-    /// Claimed directives.
     pub claims: Vec<Claim>,
     /// Facts about the territory, for waiting.
-    pub facts: crate::decide::TerritoryFacts,
+    pub facts: TerritoryFacts,
 }
 
 /// Claim that a directive token names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
-    /// Directive.
+    /// Directive of the claim.
     pub directive: DirectiveId,
     /// Number of the claim.
     pub fence: Fence,
@@ -192,11 +187,9 @@ pub struct Beat {
 /// One log chunk.
 #[derive(Debug, Clone)]
 pub struct NewChunk {
-    /// Stream.
     pub stream: Stream,
     /// Number in its stream.
     pub seq: i64,
-    /// Bytes.
     pub bytes: Vec<u8>,
     /// The daemon left something out.
     pub truncated: bool,
@@ -218,15 +211,12 @@ pub struct NewEnd {
     pub status: FinishStatus,
     /// Reason as reported.
     pub reason: Option<String>,
-    /// Exit code.
     pub exit_code: Option<i64>,
     /// Output of these streams was cut.
     pub truncated: [bool; 2],
     /// Hash of the report.
     pub payload_hash: String,
-    /// Diff.
     pub diff: Option<Vec<u8>>,
-    /// Signed receipt.
     pub receipt: Option<serde_json::Value>,
     /// Everything else that reads show.
     pub result: EndResult,
@@ -241,7 +231,6 @@ pub struct EndResult {
     pub snapshot_before: Option<serde_json::Value>,
     /// Snapshot after the run.
     pub snapshot_after: Option<serde_json::Value>,
-    /// Collected files.
     pub artifacts_manifest: Option<serde_json::Value>,
     /// Times of the run.
     pub timing: Option<serde_json::Value>,
@@ -250,7 +239,6 @@ pub struct EndResult {
 /// Accepted report of an end.
 #[derive(Debug, Clone)]
 pub struct EndState {
-    /// Final state.
     pub state: State,
     /// The end was reported before.
     pub duplicate: bool,
@@ -265,7 +253,6 @@ pub struct Counters {
     pub count: i64,
     /// Largest number of a chunk; -1 for none.
     pub top: i64,
-    /// Bytes.
     pub bytes: i64,
     /// First number that is not there yet.
     pub next: i64,
@@ -317,15 +304,12 @@ pub struct NewTerritory {
     pub max_tries: u32,
     /// Kind that the daemon names.
     pub kind: Option<TerritoryKind>,
-    /// Name.
+    /// Name that its owner chose.
     pub name: Option<String>,
     /// Name for people.
     pub display_name: Option<String>,
-    /// Platform.
     pub platform: Option<serde_json::Value>,
-    /// Labels.
     pub labels: Labels,
-    /// Capacity.
     pub capacity: Capacity,
 }
 
@@ -334,7 +318,6 @@ pub struct NewTerritory {
 pub enum Enrolment {
     /// The machine is a territory now, or was one already by the same token and key.
     Enrolled {
-        /// The territory.
         territory: Territory,
         /// Kind of the territory.
         kind: TerritoryKind,
@@ -353,9 +336,8 @@ pub enum Enrolment {
 pub struct NewFacility {
     /// Kind on the wire.
     pub kind: nexus_api::mothership::FacilityKind,
-    /// Name.
+    /// Name that its owner chose.
     pub name: Option<String>,
-    /// Repository.
     pub repo_url: Option<String>,
     /// Territory that holds the files.
     pub pin: Option<TerritoryId>,
@@ -368,4 +350,24 @@ pub struct Reaped {
     pub changed: Vec<DirectiveId>,
     /// Lanes that have a ready directive now.
     pub lanes: Vec<Lane>,
+}
+
+/// Facts about a territory that decide which directives it can run.
+#[derive(Debug, Clone)]
+pub struct TerritoryFacts {
+    /// Id of the territory.
+    pub id: TerritoryId,
+    /// The territory takes new directives.
+    pub active: bool,
+    /// A heartbeat came in time, or none was expected yet.
+    pub online: bool,
+    /// Profiles that it offers and whose driver is healthy.
+    pub profiles: Vec<String>,
+    /// Guarantees that it gives.
+    pub guarantees: Vec<String>,
+    pub labels: Labels,
+    /// Directives that it may hold at once.
+    pub capacity: u32,
+    /// Directives that it holds.
+    pub open: u32,
 }

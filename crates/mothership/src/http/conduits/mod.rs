@@ -3,14 +3,10 @@
 mod enroll;
 mod poll;
 mod report;
+mod token;
 
 use super::answer::{Answer, Problem};
 use super::request::Context;
-use crate::app::App;
-use crate::identity::TokenClaims;
-use crate::store::types::Territory;
-use nexus_model::directive::Fence;
-use nexus_model::ids::DirectiveId;
 
 /// Runs the handler of an operation of this API; `None` when it belongs to the other one.
 pub async fn handle(id: &str, context: &Context) -> Option<Result<Answer, Problem>> {
@@ -27,11 +23,4 @@ pub async fn handle(id: &str, context: &Context) -> Option<Result<Answer, Proble
         "finished" => report::finished(context).await,
         _ => return None,
     })
-}
-
-/// Returns a new token for a claim.
-fn token(app: &App, territory: Territory, directive: DirectiveId, fence: Fence, attempt: u32) -> String {
-    let life = app.config.token_ms.max(app.config.times.ttl_ms);
-    let exp = (app.now() + life) / 1000;
-    app.tokens.sign(&TokenClaims { sub: directive, territory: territory.id, fence, attempt, exp })
 }

@@ -1,6 +1,6 @@
 //! Heartbeats of territories, and polls.
 
-use super::token;
+use super::token::token;
 use crate::app::{Shared, stopped};
 use crate::http::answer::{Answer, Problem, ok};
 use crate::http::request::Context;

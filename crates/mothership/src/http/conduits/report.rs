@@ -1,6 +1,6 @@
 //! Reports about one directive.
 
-use super::token;
+use super::token::token;
 use crate::http::answer::{Answer, Problem, ok};
 use crate::http::request::{Context, read_json};
 use crate::metrics::add;
@@ -61,7 +61,6 @@ pub async fn heartbeat(context: &Context) -> Result<Answer, Problem> {
     }))
 }
 
-/// Stores output.
 pub async fn log_chunk(context: &Context) -> Result<Answer, Problem> {
     let app = &context.app;
     let (territory, holding) = context.holding()?;
@@ -94,7 +93,6 @@ pub async fn log_chunk(context: &Context) -> Result<Answer, Problem> {
     }))
 }
 
-/// Stores events.
 pub async fn events(context: &Context) -> Result<Answer, Problem> {
     let app = &context.app;
     let (territory, holding) = context.holding()?;

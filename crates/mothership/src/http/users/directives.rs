@@ -1,4 +1,4 @@
-//! Directives.
+//! Handlers of directives: create, list, read, cancel.
 
 use crate::decide::build;
 use crate::http::answer::{Answer, Problem, created, ok};

@@ -1,4 +1,4 @@
-//! Facilities.
+//! Handlers of facilities: create, list, read.
 
 use crate::http::answer::{Answer, Problem, created, ok};
 use crate::http::cursor;

@@ -1,4 +1,4 @@
-//! Territories.
+//! Handlers of territories: list, read, drain, revoke.
 
 use crate::http::answer::{Answer, Problem, ok};
 use crate::http::request::Context;

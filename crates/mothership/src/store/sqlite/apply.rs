@@ -13,7 +13,6 @@ use rusqlite::{Connection, params};
 pub struct EndFacts {
     /// Reason as reported.
     pub reason: Option<String>,
-    /// Exit code.
     pub exit_code: Option<i64>,
     /// Hash of the report.
     pub payload_hash: Option<String>,
@@ -151,7 +150,6 @@ pub fn requirements(connection: &Connection, class: i64) -> Result<ClassRequirem
 
 /// State of a directive that may be over, for the answer to a report that hit no live row.
 pub struct Over {
-    /// Terminal state.
     pub state: State,
     /// Hash of the report that ended it.
     pub payload_hash: Option<String>,
@@ -159,7 +157,7 @@ pub struct Over {
     pub fence: u64,
     /// Count of its claims.
     pub attempt: u32,
-    /// Account.
+    /// Account that owns the object.
     pub account: AccountId,
 }
 

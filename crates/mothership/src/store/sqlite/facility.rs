@@ -1,4 +1,4 @@
-//! Facilities.
+//! Rows of facilities.
 
 use super::values::{Id, named, optional};
 use crate::store::error::StoreError;

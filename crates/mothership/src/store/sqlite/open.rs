@@ -30,9 +30,7 @@ pub struct Secrets {
 
 /// A store that was opened.
 pub struct Opened {
-    /// The store.
     pub store: Sqlite,
-    /// Its secrets.
     pub secrets: Secrets,
 }
 

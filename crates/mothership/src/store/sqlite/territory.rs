@@ -3,9 +3,9 @@
 use super::enroll::trail;
 use super::report::directive_beat;
 use super::values::{Id, json, named, optional, text};
-use crate::decide::{TerritoryFacts, healthy_profiles, room};
+use crate::decide::{healthy_profiles, room};
 use crate::store::error::StoreError;
-use crate::store::types::{Account, Holding, LeaseTimes, Offer, Presence, Reported, Territory};
+use crate::store::types::{Account, Holding, LeaseTimes, Offer, Presence, Reported, Territory, TerritoryFacts};
 use nexus_api::Timestamp;
 use nexus_api::conduits::{Capacity, Verdict};
 use nexus_api::mothership::{Territory as TerritoryView, TerritoryStatus};
@@ -13,7 +13,6 @@ use nexus_model::directive::Fence;
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 use rusqlite::{Connection, Row, params};
 
-/// Takes directives.
 const ACTIVE: i64 = 1;
 /// Finishes its directives and takes no others.
 pub const DRAINING: i64 = 2;

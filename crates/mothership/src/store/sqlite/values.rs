@@ -9,12 +9,10 @@ pub type Id = [u8; 16];
 /// Pin of a directive that any territory may claim.
 pub const ANY: Id = [0; 16];
 
-/// Reads JSON.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::corrupt(error.to_string()))
 }
 
-/// Writes JSON.
 pub fn text<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::corrupt(error.to_string()))
 }

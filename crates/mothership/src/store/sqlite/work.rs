@@ -12,9 +12,7 @@ use rusqlite::{Connection, Row, params};
 pub const WAITS: i64 = 0;
 /// Ready to be claimed.
 pub const READY: i64 = 1;
-/// Claimed.
 pub const LEASED: i64 = 2;
-/// Started.
 pub const RUNNING: i64 = 3;
 /// Changes are committed.
 pub const SETTLING: i64 = 4;
@@ -22,17 +20,15 @@ pub const SETTLING: i64 = 4;
 /// Live part of a directive.
 #[derive(Debug, Clone)]
 pub struct Work {
-    /// Directive.
+    /// Directive of the claim.
     pub id: Id,
-    /// Account.
+    /// Account that owns the object.
     pub account: AccountId,
-    /// Facility.
     pub facility: Id,
     /// Only territory that may claim it.
     pub pin: Option<TerritoryId>,
     /// Class of its demands.
     pub class: i64,
-    /// Phase.
     pub phase: i64,
     /// Number of changes that readers can see.
     pub version: i64,
