@@ -169,13 +169,13 @@ fn is_function(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// The names of the functions in `source` that run as tests: marked `#[test]` and not `#[ignore]`. A helper of the
+/// The names of the functions in `source` that run as tests: marked `#[test]` or `#[tokio::test]` and not `#[ignore]`. A helper of the
 /// same name, a test that never runs, or one in a comment or a string holds no promise.
 pub fn test_functions(source: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let (mut is_test, mut is_ignored) = (false, false);
     for line in code_only(source).lines().map(str::trim_start) {
-        is_test |= line.starts_with("#[test]");
+        is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
         is_ignored |= line.starts_with("#[ignore");
         if let Some(name) = function_name(line) {
             if is_test && !is_ignored {

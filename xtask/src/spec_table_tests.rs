@@ -88,6 +88,16 @@ fn functions_marked_as_tests_are_found() {
 }
 
 #[test]
+fn a_test_that_awaits_is_a_test_and_a_task_is_not() {
+    let source = "
+        #[tokio::test(flavor = \"multi_thread\")]
+        async fn it_answers() {}
+        async fn a_task() {}
+    ";
+    assert_eq!(test_functions(source).into_iter().collect::<Vec<_>>(), ["it_answers"]);
+}
+
+#[test]
 fn helpers_ignored_tests_and_mentions_in_comments_do_not_count() {
     let source = "
         fn helper() {}
