@@ -1,5 +1,6 @@
 //! Settings of a server.
 
+use crate::identity::ProcessSecret;
 use crate::store::types::LeaseTimes;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
@@ -19,6 +20,8 @@ pub enum TerritoryAuth {
     },
     /// The id of the territory in a header, for development: refused unless the server listens on loopback alone.
     Header,
+    /// The id of the territory in a header beside a secret that only this process has: for a daemon in the same process.
+    Process(ProcessSecret),
 }
 
 /// Clocks of a server, in milliseconds.

@@ -22,6 +22,7 @@ mod store;
 mod tasks;
 
 pub use config::{Clock, Config, TerritoryAuth};
+pub use identity::ProcessSecret;
 pub use listen::{Listener, TlsError, TlsIdentity};
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;

@@ -143,7 +143,7 @@ fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, Ser
     let mut addresses = Vec::new();
     for listener in listeners {
         let address = listener.tcp.local_addr().map_err(ServeError::Address)?;
-        match config.territory_auth {
+        match &config.territory_auth {
             TerritoryAuth::Header if !address.ip().is_loopback() && !config.insecure_dev_auth => {
                 return Err(ServeError::HeaderNotLocal { address });
             }

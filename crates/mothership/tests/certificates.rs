@@ -5,9 +5,9 @@
 use nexus_api::client::{
     ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity, TlsFiles, tls_config,
 };
-use nexus_api::conduits::{CertificateRequest, EnrollRequest, PollRequest};
+use nexus_api::conduits::{CertificateRequest, EnrollRequest, PollRequest, TERRITORY_SECRET_HEADER};
 use nexus_api::mothership::CreateEnrollmentToken;
-use nexus_mothership::{Config, Listener, Running, ServeError, TerritoryAuth, TlsIdentity, serve};
+use nexus_mothership::{Config, Listener, ProcessSecret, Running, ServeError, TerritoryAuth, TlsIdentity, serve};
 use rcgen::{CertificateParams, KeyPair};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -122,6 +122,34 @@ async fn the_development_header_is_refused_off_loopback() {
     config.territory_auth = TerritoryAuth::Header;
     config.insecure_dev_auth = true;
     let running = serve(config, vec![listen().await], std::future::pending()).await.unwrap();
+    running.stop();
+    running.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_of_the_same_process_brings_its_secret() {
+    let directory = TempDir::new().unwrap();
+    let secret = ProcessSecret::make().unwrap();
+    let mut config = Config::new(directory.path());
+    config.territory_auth = TerritoryAuth::Process(secret.clone());
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let running = serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap();
+    let http = Http::new(ClientConfig::new(&running.api_url)).unwrap();
+    let owner = MothershipClient::new(&http, &running.first_key.clone().unwrap()).unwrap();
+    let token = owner.create_enrollment_token(&CreateEnrollmentToken::default()).await.unwrap().token;
+    let anyone = ConduitsClient::new(&http, &TerritoryIdentity::Certificate).unwrap();
+    let request = EnrollRequest { enroll_token: token, name: Some("own".to_owned()), ..EnrollRequest::default() };
+    let identity = TerritoryIdentity::Header(anyone.enroll(&request).await.unwrap().territory_id);
+    let wrong = http.with_header(TERRITORY_SECRET_HEADER, "nxp_wrong").unwrap();
+    for other_user in [&http, &wrong] {
+        let daemon = ConduitsClient::new(other_user, &identity).unwrap();
+        let refused = daemon.poll(&PollRequest::default()).await.err().unwrap();
+        assert!(refused.to_string().contains("identity of a territory"), "{refused}");
+    }
+    let own = http.with_header(TERRITORY_SECRET_HEADER, secret.text()).unwrap();
+    let daemon = ConduitsClient::new(&own, &identity).unwrap();
+    assert!(daemon.poll(&PollRequest::default()).await.unwrap().directives.is_empty());
+    assert!(!format!("{secret:?}").contains(secret.text()));
     running.stop();
     running.stopped().await;
 }

@@ -35,3 +35,5 @@ pub const MAX_CHUNK_BYTES: usize = 256 * 1024;
 pub const FINGERPRINT_HEADER: &str = "x-nexus-client-cert-fingerprint";
 /// Header with the id of a territory, for development only.
 pub const TERRITORY_HEADER: &str = "x-nexus-territory-id";
+/// Header with the secret that a server shares with the daemon of its own process.
+pub const TERRITORY_SECRET_HEADER: &str = "x-nexus-territory-secret";

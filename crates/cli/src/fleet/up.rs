@@ -8,9 +8,10 @@ use super::serve::{listen, of_serve};
 use super::services::{self, Ground};
 use crate::failure::Failure;
 use crate::notices::tell;
-use nexus_api::client::MothershipClient;
+use nexus_api::client::{ConduitsClient, MothershipClient, TerritoryIdentity};
+use nexus_api::conduits::TERRITORY_SECRET_HEADER;
 use nexus_api::mothership::CreateEnrollmentToken;
-use nexus_mothership::{Config, Running, TerritoryAuth};
+use nexus_mothership::{Config, ProcessSecret, Running, TerritoryAuth};
 use nexusd::territory::Identity;
 use nexusd::{Settings, Territory};
 use serde_json::json;
@@ -34,11 +35,12 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     })?;
     let territory = services::territory(&args.data_dir.join("territory"))?;
     let runtime = services::runtime()?;
+    let secret = ProcessSecret::make().map_err(|error| of_serve(&error.into()))?;
     let running = runtime.block_on(async {
         let listener = listen(args.listen).await?;
         let mut config = Config::new(args.data_dir.join("mothership"));
-        // The header is enough where only users of this machine can connect, and the daemon is this very process.
-        config.territory_auth = TerritoryAuth::Header;
+        // Other users of this machine can connect, too: only the daemon of this process has the secret.
+        config.territory_auth = TerritoryAuth::Process(secret.clone());
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let running = nexus_mothership::serve(config, vec![listener], std::future::pending()).await;
         running.map_err(|error| of_serve(&error))
@@ -48,7 +50,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
         Some(identity) => Identity { server: running.api_url.clone(), ..identity },
         None => join(&territory, &running, runtime.handle())?,
     };
-    let client = enroll::client(territory.path(), &identity)?;
+    let client = own_client(&identity, &secret)?;
     let mut settings = Settings::here(env!("CARGO_PKG_VERSION"));
     settings.max_concurrent = args.max_concurrent.unwrap_or(settings.max_concurrent);
     let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
@@ -59,6 +61,13 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     running.stop();
     runtime.block_on(running.stopped());
     Ok(0)
+}
+
+/// Makes the client of the daemon in this process.
+fn own_client(identity: &Identity, secret: &ProcessSecret) -> Result<ConduitsClient, Failure> {
+    let http = call::http(&identity.server, None, None)?;
+    let http = http.with_header(TERRITORY_SECRET_HEADER, secret.text()).map_err(|error| failure(&error))?;
+    ConduitsClient::new(&http, &TerritoryIdentity::Header(identity.territory_id)).map_err(|error| failure(&error))
 }
 
 /// Enrols this process as the territory of its own control plane.

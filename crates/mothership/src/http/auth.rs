@@ -8,7 +8,7 @@ use crate::identity::{TokenClaims, sha256};
 use crate::store::types::{Account, SecretHash, Territory};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER_PERMISSIVE;
-use nexus_api::conduits::{FINGERPRINT_HEADER, TERRITORY_HEADER};
+use nexus_api::conduits::{FINGERPRINT_HEADER, TERRITORY_HEADER, TERRITORY_SECRET_HEADER};
 use nexus_api::routes::{Access, Route};
 
 /// Returns the caller when it has the rights of the route.
@@ -69,6 +69,13 @@ async fn territory(app: &App, headers: &HeaderMap, peer: &Peer) -> Result<Territ
             }
             let fingerprint = text(FINGERPRINT_HEADER).and_then(fingerprint).ok_or_else(missing)?;
             app.store.territory_by_fingerprint(fingerprint).await?
+        }
+        TerritoryAuth::Process(secret) => {
+            if !text(TERRITORY_SECRET_HEADER).is_some_and(|given| secret.matches(given)) {
+                return Err(missing());
+            }
+            let id = text(TERRITORY_HEADER).and_then(|id| id.parse().ok()).ok_or_else(missing)?;
+            app.store.territory_by_id(id).await?
         }
         TerritoryAuth::Header => {
             let id = text(TERRITORY_HEADER).and_then(|id| id.parse().ok()).ok_or_else(missing)?;

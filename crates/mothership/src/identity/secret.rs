@@ -2,8 +2,11 @@
 
 use crate::store::error::StoreError;
 use crate::store::types::SecretHash;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{digest, rand};
 use data_encoding::BASE32_NOPAD;
+use std::fmt;
+use std::sync::Arc;
 
 /// Returns random bytes.
 pub fn random<const N: usize>() -> Result<[u8; N], StoreError> {
@@ -34,5 +37,35 @@ impl Secret {
         let text = format!("{prefix}{}", BASE32_NOPAD.encode(&bytes).to_ascii_lowercase());
         let hash = sha256(text.as_bytes());
         Ok(Self { text, hash })
+    }
+}
+
+/// A secret that a server shares with the daemon of its own process. It lies in the memory of that process alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProcessSecret {
+    text: Arc<str>,
+}
+
+impl ProcessSecret {
+    /// Makes a secret of 200 random bits.
+    pub fn make() -> Result<Self, StoreError> {
+        Ok(Self { text: Secret::make("nxp_")?.text.into() })
+    }
+
+    /// Returns the text that the daemon sends.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Compares a text that a client sent, in a time that tells nothing about the secret.
+    pub(crate) fn matches(&self, given: &str) -> bool {
+        verify_slices_are_equal(&sha256(given.as_bytes()), &sha256(self.text.as_bytes())).is_ok()
+    }
+}
+
+impl fmt::Debug for ProcessSecret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ProcessSecret(hidden)")
     }
 }
