@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(end(sent, 60), Duration::from_secs(1055));
         // An answer that took 20 s leaves 35 s of it.
         let answered = sent + Duration::from_secs(20);
-        assert_eq!(end(sent, 60) - answered, Duration::from_secs(35));
+        assert_eq!(end(sent, 60), answered + Duration::from_secs(35));
         assert_eq!(end(sent, 3), sent, "a lease below the margin is over at once");
     }
 }

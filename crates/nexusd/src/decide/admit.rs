@@ -271,7 +271,7 @@ mod tests {
         serde_json::json!({"capabilities": {"net": {"mode": "none"}, "fs": {"read": read, "write": write}}})
     }
 
-    fn net(net: serde_json::Value) -> serde_json::Value {
+    fn net(net: &serde_json::Value) -> serde_json::Value {
         serde_json::json!({"capabilities": {"net": net, "fs": {}}})
     }
 
@@ -313,10 +313,10 @@ mod tests {
             serde_json::json!({"mode": "allowlist", "allow": ["example.test:80"], "preset": "strict"}),
             serde_json::json!({"mode": "allowlist", "allow": ["*.example.test:443"], "preset": "strict"}),
         ] {
-            assert_eq!(code(net(bad.clone())), "net", "{bad}");
+            assert_eq!(code(net(&bad)), "net", "{bad}");
         }
         let good = serde_json::json!({"mode": "allowlist", "allow": ["example.test:443"], "preset": "strict", "ttl_seconds": 20});
-        assert_eq!(admit(&spec(net(good)), BOUNDS).unwrap().timeout_seconds, 20, "the permission ends the directive");
+        assert_eq!(admit(&spec(net(&good)), BOUNDS).unwrap().timeout_seconds, 20, "the permission ends the directive");
     }
 
     #[test]

@@ -152,7 +152,7 @@ mod tests {
         output.next();
         assert!(output.has_room());
         output.discard();
-        output.push(Stream::Stdout, &[0; 1 << 21], false);
+        output.push(Stream::Stdout, &vec![0; 1 << 21], false);
         assert!(output.has_room() && !output.is_sent_within(Duration::from_millis(1)));
     }
 }
