@@ -210,7 +210,7 @@ fn a_hostile_repository_or_another_user_adds_nothing() {
         assert!(!told.to_string().contains("/private"), "{told}");
         // The twin: as soon as it is the user's own word, it is shown.
         let own = on_path(&bench, &["private/bin"]);
-        assert!(of_home(&bench, &shown(&bench, &own, &[])).contains(&"private".to_owned()));
+        assert!(of_home(&bench, &shown(&bench, &own, &[])).contains(&"private/bin/python3".to_owned()));
     });
 }
 

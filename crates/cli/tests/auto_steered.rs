@@ -135,7 +135,66 @@ fn a_program_in_the_bin_of_a_project_shows_no_project() {
         assert_eq!(stdout(&read(&bench, &path, &[], "code/one/notes.txt")), "", "{}", bench.who());
         assert_eq!(shown(&bench, &path, &[]).0, ["code/one/bin/node"]);
         fs::remove_dir_all(bench.home.join("code/one/.git")).unwrap();
-        assert_eq!(shown(&bench, &path, &[]).0, ["code/one"], "an installation of Node");
+        assert_eq!(shown(&bench, &path, &[]).0, ["code/one/bin/node"], "the layout may be that of a run");
+    });
+}
+
+#[test]
+fn a_mark_that_a_run_left_in_bin_shows_nothing_beside_it() {
+    on_each_bench(|bench| {
+        at_home(&bench, "box/private/accounts.txt", "HUNTER2\n");
+        at_home(&bench, "box/lib/keep", "");
+        at_home(&bench, "box/bin/backup", SAYS);
+        // What runs in `bin` and in `lib` can make.
+        at_home(&bench, "box/bin/m2.conf", "");
+        at_home(&bench, "box/bin/python3", SAYS);
+        at_home(&bench, "box/lib/plugins/x", "");
+        at_home(&bench, "box/lib/python3/x", "");
+        let path = on_path(&bench, &["box/bin"]);
+        for command in ["cat", "backup"] {
+            let file = bench.home.join("box/private/accounts.txt");
+            let mut nexus = bench.nexus(["run", "--", command, file.to_str().unwrap()]);
+            let output = nexus.env("PATH", &path).output().unwrap();
+            assert!(!stdout(&output).contains("HUNTER2"), "{}", bench.who());
+        }
+        assert_eq!(shown(&bench, &path, &[]).0, ["box/bin/python3"]);
+        // The twin: the program itself runs.
+        let output = bench.nexus(["run", "--", "backup"]).env("PATH", &path).output().unwrap();
+        assert_eq!(stdout(&output), "outside-program\n", "{}", stderr(&output));
+    });
+}
+
+#[test]
+fn a_directory_of_a_manager_is_reached_through_no_link_elsewhere() {
+    on_each_bench(|bench| {
+        at_home(&bench, ".virtualenvs/app/src/lib.txt", "HUNTER2\n");
+        at_home(&bench, ".virtualenvs/app/cache/x", "");
+        at_home(&bench, ".virtualenvs/app/toolchains/x", "");
+        at_home(&bench, ".cargo/bin/cargo", SAYS);
+        at_home(&bench, "one/.cargo/keep", "");
+        at_home(&bench, "sdk/go1.25/bin/go", SAYS);
+        at_home(&bench, "sdk/go1.25/pkg/tool/x", "");
+        let app = bench.home.join(".virtualenvs/app");
+        for link in ["one/.cargo/registry", "one/pkg/mod", "one/.tc", ".m2/repository"] {
+            link_at_home(&bench, &app, link);
+        }
+        let path = on_path(&bench, &[".cargo/bin", "sdk/go1.25/bin"]);
+        let (cargo, go) = (bench.home.join("one/.cargo"), bench.home.join("one"));
+        let tc = bench.home.join("one/.tc");
+        let variables: [(&str, &Path); 5] = [
+            ("CARGO_HOME", &cargo),
+            ("GOPATH", &go),
+            ("GOMODCACHE", &go.join("pkg/mod")),
+            ("RUSTUP_HOME", &tc),
+            ("UV_PYTHON_INSTALL_DIR", &tc),
+        ];
+        let (paths, _) = shown(&bench, &path, &variables);
+        assert!(!paths.iter().any(|path| path.contains(".virtualenvs") || path.contains("one/")), "{paths:?}");
+        // The twin: the same caches without a link.
+        fs::remove_file(bench.home.join("one/.cargo/registry")).unwrap();
+        at_home(&bench, "one/.cargo/registry/src/x", "");
+        let (paths, _) = shown(&bench, &path, &variables);
+        assert!(paths.contains(&"one/.cargo/registry".to_owned()), "{paths:?}");
     });
 }
 

@@ -34,11 +34,10 @@ impl Adder<'_> {
         Some(tool)
     }
 
-    /// Returns the directory that a variable names. With `auto` it needs a mark of its kind outside of the known places,
-    /// and the variable is the reason for what is shown next.
+    /// Returns the directory that a variable names. With `auto` it needs a mark of its kind, and the variable is the reason for what is shown next.
     pub(super) fn directory_of(&mut self, variable: &str, has_mark: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let directory = self.host.directory_of(variable)?;
-        if self.auto.is_some() && !host::is_known(&directory, self.host) && !has_mark(&directory) {
+        if self.auto.is_some() && !has_mark(&directory) {
             let text = format!("{} is not laid out as {variable} is, so it is not shown", directory.display());
             self.host.note(&directory, text);
             return None;

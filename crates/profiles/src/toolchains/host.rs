@@ -140,7 +140,7 @@ impl ToolHost {
     /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
     /// through it.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.outside(path, Links::Known)?;
+        let real = self.outside(path, Links::Own)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 
@@ -149,9 +149,9 @@ impl ToolHost {
         self.file_with(path, Links::Known)
     }
 
-    /// Returns the real path of a file in a directory that the caller named. A link of it may lead to its neighbours.
+    /// Returns the real path of a file in a directory.
     pub(super) fn file_in(&self, directory: &Path, name: &str) -> Option<PathBuf> {
-        self.file_with(&directory.join(name), Links::Within(directory))
+        self.file(&directory.join(name))
     }
 
     /// Returns the real path of a file of settings, of which only a list of harmless keys is shown. Many keep such
@@ -160,13 +160,13 @@ impl ToolHost {
         self.file_with(path, Links::Anywhere)
     }
 
-    fn file_with(&self, path: &Path, links: Links<'_>) -> Option<PathBuf> {
+    fn file_with(&self, path: &Path, links: Links) -> Option<PathBuf> {
         let real = self.outside(path, links)?;
         (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
     }
 
     /// Returns the real path, unless the workspace, or with `auto` an earlier run or another user, decides where it leads.
-    fn outside(&self, path: &Path, links: Links<'_>) -> Option<PathBuf> {
+    fn outside(&self, path: &Path, links: Links) -> Option<PathBuf> {
         match self.walk.resolve(&self.caller, path, links) {
             Ok(real) => Some(real),
             Err(refused) => {
@@ -243,9 +243,10 @@ impl ToolHost {
             if !can(&file, Access::EXEC_OK) || !file.is_file() {
                 continue;
             }
-            let Ok(followed) = followed else { continue };
-            if let Some(real) = self.outside(&file, Links::Within(&followed)).filter(|real| self.is_usable(&file, real))
-            {
+            if followed.is_err() {
+                continue;
+            }
+            if let Some(real) = self.outside(&file, Links::Known).filter(|real| self.is_usable(&file, real)) {
                 return Some(Tool { entry: entry.clone(), file, real, in_workspace });
             }
         }
@@ -312,11 +313,6 @@ fn is_twin(entry: &Path, path: &[PathBuf]) -> bool {
 /// Reports whether the caller has this access to a path.
 pub fn can(path: &Path, access: Access) -> bool {
     rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
-}
-
-/// Reports whether a path lies in a known place of toolchains.
-pub(super) fn is_known(real: &Path, host: &ToolHost) -> bool {
-    places::is_known(real, host.home.as_deref())
 }
 
 /// Reports whether an entry of PATH holds the shims of a version manager.

@@ -46,10 +46,11 @@ pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     (allowed && can(directory, Access::READ_OK | Access::EXEC_OK)).then(|| directory.to_owned())
 }
 
-/// Reports whether a directory with these programs is a tool as a whole. An earlier run may have put a program into the `bin`
-/// of a project, and so the project is not.
+/// Reports whether a directory with these programs is a tool as a whole. Its layout says so only where an administrator made
+/// it: an earlier run may have put a program and what looks like an installation beside private files.
 fn is_whole(directory: &Path, bin: &Path, home: Option<&Path>) -> bool {
-    bin.ends_with("bin") && (places::is_tool(directory, home) || (is_marked(directory) && !is_project(directory)))
+    let is_installed = || places::is_of_machine(directory) && is_marked(directory) && !is_project(directory);
+    bin.ends_with("bin") && (places::is_tool(directory, home) || is_installed())
 }
 
 /// Reports whether a directory is the top of a repository or of a project.

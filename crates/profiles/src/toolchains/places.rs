@@ -23,9 +23,6 @@ const TOOLS: &[&str] = &[
     ".local/share/uv/tools/*",
     ".local/share/pipx/venvs/*",
     ".local/pipx/venvs/*",
-    ".local/share/virtualenvs/*",
-    ".cache/pypoetry/virtualenvs/*",
-    ".virtualenvs/*",
     ".conda/envs/*",
     "anaconda3",
     "mambaforge",
@@ -62,6 +59,10 @@ const TOOLS: &[&str] = &[
     ".local/share/rtx/installs/*/*",
 ];
 
+/// Directories of a home that each hold the environment of one project. No link leads there: a project may keep what is
+/// private beside its environment's packages.
+const ENVIRONMENTS: &[&str] = &[".local/share/virtualenvs/*", ".cache/pypoetry/virtualenvs/*", ".virtualenvs/*"];
+
 /// Directories in a home of which a single program may be shown, or from which a flag shows one.
 const PROGRAMS: &[&str] = &[".cargo/bin", ".linuxbrew/Cellar"];
 
@@ -70,20 +71,26 @@ pub fn is_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
 }
 
-/// Reports whether a path, with its links resolved, lies in a known place of toolchains.
-pub(super) fn is_known(real: &Path, home: Option<&Path>) -> bool {
-    let is_of_machine = is_system(real) || OF_MACHINE.iter().any(|place| real.starts_with(place));
-    is_of_machine || TOOLS.iter().chain(PROGRAMS).any(|pattern| matches(real, home, pattern, false))
+/// Reports whether a link that an earlier run may have made can lead to a path: a tool of a manager in the home, or what
+/// every sandbox shows. Directories such as `/opt` hold more than tools.
+pub(super) fn is_target(real: &Path, home: Option<&Path>) -> bool {
+    is_system(real) || TOOLS.iter().chain(PROGRAMS).any(|pattern| matches(real, home, pattern, false))
+}
+
+/// Reports whether a path lies where an administrator installs tools for all users of the machine.
+pub(super) fn is_of_machine(real: &Path) -> bool {
+    OF_MACHINE.iter().any(|place| real.starts_with(place))
 }
 
 /// Reports whether a directory is the whole of one tool in a known place of the home.
 pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
-    const ENVIRONMENTS: &[&str] = &["anaconda3", "mambaforge", "miniconda3", "miniforge3", "micromamba"];
+    const BASES: &[&str] = &["anaconda3", "mambaforge", "miniconda3", "miniforge3", "micromamba"];
     let is_environment = || {
         let base = directory.parent().filter(|parent| parent.ends_with("envs")).and_then(Path::parent);
-        base.is_some_and(|base| ENVIRONMENTS.iter().any(|name| matches(base, home, name, true)))
+        base.is_some_and(|base| BASES.iter().any(|name| matches(base, home, name, true)))
     };
-    TOOLS.iter().any(|pattern| matches(directory, home, pattern, true)) || is_environment()
+    let mut whole = TOOLS.iter().chain(ENVIRONMENTS);
+    whole.any(|pattern| matches(directory, home, pattern, true)) || is_environment()
 }
 
 /// Returns the directory without which a program of a package manager finds none of its libraries.
@@ -125,13 +132,12 @@ mod tests {
         let home = Some(Path::new("/home/a"));
         for known in [
             "/usr/bin/python3",
-            "/opt/node/bin/node",
             "/home/a/.pyenv/versions/3.12/bin/python3",
             "/home/a/.nvm/versions/node/v22/bin/node",
             "/home/a/miniconda3/envs/x/bin/python",
             "/home/a/.cargo/bin/rustup",
         ] {
-            assert!(is_known(Path::new(known), home), "{known}");
+            assert!(is_target(Path::new(known), home), "{known}");
         }
         for other in [
             "/home/a",
@@ -141,14 +147,15 @@ mod tests {
             "/home/a/.nvm/versions/node",
             "/home/b/.pyenv/versions/3.12/bin/python3",
             "/home/a/work/.pyenv/versions/3.12",
-            "/optional/x",
+            "/opt/node/bin/node",
+            "/home/a/.virtualenvs/app",
             "/home/a/sdk/android/bin/x",
             "/home/a/.linuxbrew/etc/my.cnf",
             "/root/.nvm/versions/node/v22",
         ] {
-            assert!(!is_known(Path::new(other), home), "{other}");
+            assert!(!is_target(Path::new(other), home), "{other}");
         }
-        assert!(!is_known(Path::new("/home/a/.pyenv/versions/3.12"), None));
+        assert!(!is_target(Path::new("/home/a/.pyenv/versions/3.12"), None));
     }
 
     #[test]

@@ -57,10 +57,7 @@ pub(super) fn find(to: &mut Adder<'_>, manager: &Manager, names: &[&str]) -> Opt
 
 /// Shows the versions of a manager, and reports whether the tool is one of its shims that was put on PATH.
 fn of_manager(to: &mut Adder<'_>, manager: &Manager, tool: &Tool, names: &[&str]) -> bool {
-    let named = to
-        .host
-        .directory_of(manager.root)
-        .filter(|root| to.auto.is_none() || host::is_known(root, to.host) || root.join("shims").is_dir());
+    let named = to.host.directory_of(manager.root).filter(|root| to.auto.is_none() || root.join("shims").is_dir());
     let is_named = named.is_some();
     let Some(root) = named.or_else(|| to.host.in_home(manager.directory)) else { return false };
     let Some(versions) = to.host.directory(&root.join("versions")) else { return false };

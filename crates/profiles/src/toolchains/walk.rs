@@ -25,13 +25,13 @@ pub(super) enum Refused {
     Elsewhere(PathBuf),
 }
 
-/// Places to which links may lead.
+/// Places to which links may lead, beside what lies below the directory of the link itself.
 #[derive(Clone, Copy)]
-pub(super) enum Links<'a> {
-    /// The known places of toolchains.
+pub(super) enum Links {
+    /// No further place: for a directory that is shown as a whole.
+    Own,
+    /// The known places of tools in the home: for an entry of PATH and for a program.
     Known,
-    /// The known places, and the neighbours in a directory that the caller named.
-    Within(&'a Path),
     /// Any place, for a file of which only harmless settings are taken.
     Anywhere,
 }
@@ -87,12 +87,13 @@ impl Walk {
 
     /// Returns the path with its links resolved. Each step is evaluated: a check of the ends alone would accept a
     /// directory of the workspace that is now a link (`.venv` → a directory of the home).
-    pub(super) fn resolve(&self, caller: &Host, path: &Path, allowed: Links<'_>) -> Result<PathBuf, Refused> {
+    pub(super) fn resolve(&self, caller: &Host, path: &Path, allowed: Links) -> Result<PathBuf, Refused> {
         let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
         let mut rest = parts(path);
         let mut at = PathBuf::from("/");
         let mut links = 0;
-        let mut is_by_content = false;
+        // The directories of links that an earlier run may have made.
+        let mut by_content: Vec<PathBuf> = Vec::new();
         let mut evaluated = PathBuf::new();
         if !self.real.borrow().contains(&at) {
             self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, false)?;
@@ -129,7 +130,9 @@ impl Walk {
                     if links > MAX_LINKS {
                         return Err(Refused::Missing);
                     }
-                    is_by_content |= !(meta.uid() == 0 && places::is_of_system(&next));
+                    if !(meta.uid() == 0 && places::is_of_system(&next)) {
+                        by_content.push(at.clone());
+                    }
                     rest.extend(parts(&std::fs::read_link(&next).map_err(|_| Refused::Missing)?));
                 }
             }
@@ -138,15 +141,14 @@ impl Walk {
         if evaluated != at {
             self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, true)?;
         }
+        // A run that made the link could see what lies below its directory.
+        let is_own = || by_content.iter().all(|directory| at.starts_with(directory) && at != *directory);
         let is_allowed = match allowed {
             Links::Anywhere => true,
-            Links::Known => false,
-            Links::Within(directory) => at.parent() == Some(directory),
+            Links::Own => is_own(),
+            Links::Known => is_own() || places::is_target(&at, self.home.as_deref()),
         };
-        if self.is_strict && is_by_content && !is_allowed && !places::is_known(&at, self.home.as_deref()) {
-            return Err(Refused::Elsewhere(at));
-        }
-        Ok(at)
+        if self.is_strict && !is_allowed { Err(Refused::Elsewhere(at)) } else { Ok(at) }
     }
 
     /// Refuses a second mount of the workspace, and what other users decide.
@@ -213,11 +215,14 @@ mod tests {
         let of = |walk: &Walk, name: &str, links| walk.resolve(&host(), &at.join(name), links);
         let secret = root.join("home/secret/bin/node");
         assert!(of(&strict, "known", Links::Known).is_ok());
-        assert_eq!(of(&strict, "elsewhere", Links::Within(&at)), Err(Refused::Elsewhere(secret.clone())));
+        assert_eq!(of(&strict, "elsewhere", Links::Known), Err(Refused::Elsewhere(secret.clone())));
         assert_eq!(of(&strict, "elsewhere", Links::Anywhere), Ok(secret.clone()));
         assert_eq!(of(&walk, "elsewhere", Links::Known), Ok(secret));
-        assert_eq!(of(&strict, "neighbour", Links::Within(&at)), Ok(at.join("node")));
-        assert!(of(&strict, "neighbour", Links::Known).is_err());
+        assert_eq!(of(&strict, "neighbour", Links::Known), Ok(at.join("node")));
+        assert!(of(&strict, "known", Links::Own).is_err());
+        assert_eq!(of(&strict, "neighbour", Links::Own), Ok(at.join("node")));
+        symlink(".", root.join("home/bin/itself")).unwrap();
+        assert!(of(&strict, "itself", Links::Known).is_err());
         assert_eq!(of(&strict, "loop", Links::Anywhere), Err(Refused::Missing));
         assert_eq!(of(&strict, "../secret/bin/node", Links::Known), Ok(root.join("home/secret/bin/node")));
     }
