@@ -6,7 +6,7 @@
 //! | stream socket | recv(2) with `MSG_PEEK` | recv(2) |
 //! | regular file | pread(2) | move the offset |
 //!
-//! No call waits. Another process that reads the same pipe at the same time takes bytes as it would outside.
+//! No call waits for another process. Another process that reads the same pipe at the same time takes bytes as it would outside.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,8 +35,28 @@ enum Kind {
     File { at: u64 },
 }
 
-/// Reports whether bytes of this descriptor can be left to the caller: it is a pipe, a stream socket or a regular file, and
-/// open for reading. An error counts as no.
+/// File systems of this machine's own disks and memory, by the numbers of statfs(2): a read there ends without another
+/// process or machine. A file of FUSE, NFS or `/proc` may keep its reader waiting for good.
+const LOCAL: &[i64] = &[
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683E, // Btrfs
+    0xF2F5_2010, // F2FS
+    0xCA45_1A4E, // bcachefs
+    0x2FC1_2FC1, // ZFS
+    0x0102_1994, // tmpfs, memfd_create
+    0x8584_58F6, // ramfs
+    0x794C_7630, // overlayfs
+    0xE0F5_E1E2, // EROFS
+    0x7371_7368, // SquashFS
+    0x4D44,      // FAT
+    0x2011_BAB0, // exFAT
+    0x7366_746E, // NTFS
+    0x9660,      // ISO 9660
+];
+
+/// Reports whether bytes of this descriptor can be left to the caller: it is a pipe, a connected stream socket or a file of
+/// a local file system, and open for reading. An error counts as no.
 #[must_use]
 pub fn can_be_left(fd: BorrowedFd<'_>) -> bool {
     let is_readable = rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| {
@@ -45,10 +65,20 @@ pub fn can_be_left(fd: BorrowedFd<'_>) -> bool {
     });
     is_readable
         && match file_type(fd) {
-            Ok(FileType::Fifo | FileType::RegularFile) => true,
-            Ok(FileType::Socket) => is_stream(fd),
+            Ok(FileType::Fifo) => true,
+            Ok(FileType::RegularFile) => is_plain_file(fd),
+            Ok(FileType::Socket) => is_stream(fd) && rustix::net::getpeername(fd).is_ok(),
             _ => false,
         }
+}
+
+/// Reports whether a file is read without waiting for another process, with any offset and length, and is not the output
+/// of the caller as well, whose place a moved offset would change.
+fn is_plain_file(fd: BorrowedFd<'_>) -> bool {
+    let is_local = rustix::fs::fstatfs(fd).is_ok_and(|system| LOCAL.contains(&(system.f_type as i64 & 0xFFFF_FFFF)));
+    is_local
+        && rustix::fs::fcntl_getfl(fd)
+            .is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY && !flags.contains(OFlags::DIRECT))
 }
 
 fn file_type(fd: BorrowedFd<'_>) -> io::Result<FileType> {

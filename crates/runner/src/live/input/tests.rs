@@ -203,8 +203,15 @@ fn only_streams_and_files_can_be_left() {
     let (read, write) = pipe();
     let (stream, _other) = UnixStream::pair().unwrap();
     let (packets, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
-    let file = tempfile::tempfile().unwrap();
+    let named = tempfile::NamedTempFile::new().unwrap();
+    let file = File::open(named.path()).unwrap();
     assert!([read.as_fd(), stream.as_fd(), file.as_fd()].into_iter().all(can_be_left));
     let device = File::open("/dev/zero").unwrap();
     assert!(![write.as_fd(), packets.as_fd(), device.as_fd()].into_iter().any(can_be_left));
+    // Its output would be written where its input is.
+    assert!(!can_be_left(named.as_file().as_fd()));
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(!can_be_left(server.as_fd()), "there is no other side");
+    // A read of such a file may wait for another process or machine.
+    assert!(!can_be_left(File::open("/proc/version").unwrap().as_fd()));
 }
