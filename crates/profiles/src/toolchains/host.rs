@@ -140,7 +140,7 @@ impl ToolHost {
     /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
     /// through it.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.outside(path, Links::Own)?;
+        let real = self.outside(path, Links::Below)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 

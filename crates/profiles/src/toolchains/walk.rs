@@ -29,7 +29,7 @@ pub(super) enum Refused {
 #[derive(Clone, Copy)]
 pub(super) enum Links {
     /// No further place: for a directory that is shown as a whole.
-    Own,
+    Below,
     /// The known places of tools in the home: for an entry of PATH and for a program.
     Known,
     /// Any place, for a file of which only harmless settings are taken.
@@ -145,7 +145,7 @@ impl Walk {
         let is_own = || by_content.iter().all(|directory| at.starts_with(directory) && at != *directory);
         let is_allowed = match allowed {
             Links::Anywhere => true,
-            Links::Own => is_own(),
+            Links::Below => is_own(),
             Links::Known => is_own() || places::is_target(&at, self.home.as_deref()),
         };
         if self.is_strict && !is_allowed { Err(Refused::Elsewhere(at)) } else { Ok(at) }
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(of(&strict, "elsewhere", Links::Anywhere), Ok(secret.clone()));
         assert_eq!(of(&walk, "elsewhere", Links::Known), Ok(secret));
         assert_eq!(of(&strict, "neighbour", Links::Known), Ok(at.join("node")));
-        assert!(of(&strict, "known", Links::Own).is_err());
-        assert_eq!(of(&strict, "neighbour", Links::Own), Ok(at.join("node")));
+        assert!(of(&strict, "known", Links::Below).is_err());
+        assert_eq!(of(&strict, "neighbour", Links::Below), Ok(at.join("node")));
         symlink(".", root.join("home/bin/itself")).unwrap();
         assert!(of(&strict, "itself", Links::Known).is_err());
         assert_eq!(of(&strict, "loop", Links::Anywhere), Err(Refused::Missing));

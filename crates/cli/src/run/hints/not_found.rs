@@ -69,6 +69,11 @@ pub(super) fn flag_after(
     name: &Path,
     tool: &Tool,
 ) -> Option<String> {
+    if is_left_out(host, tool) {
+        // A profile or a bind would show it: the person looks at the link first, which an earlier run may have made.
+        let real = tool.real.display();
+        return Some(format!("{what}. It leads to {real}, which Nexus shows no run unasked; nexus explain says why."));
+    }
     let called = if name.is_absolute() { name.to_owned() } else { PathBuf::from(tool.file.file_name()?) };
     if let Some(toolchain) = toolchain_showing(host, known, &called) {
         return Some(format!("{what}. --profile {} shows it.", toolchain.word()));
@@ -88,6 +93,13 @@ pub(super) fn flag_after(
     let target = target.map_or_else(String::new, |target| format!(":{}", target.display()));
     let call = if name == place { String::new() } else { format!("; call it as {}", place.display()) };
     Some(format!("{what}. --ro {}{target} shows it{call}.", source.display()))
+}
+
+/// Reports whether a run without a flag leaves the program out because of the place to which its link leads.
+fn is_left_out(host: &Host, tool: &Tool) -> bool {
+    let name = tool.file.file_name().and_then(std::ffi::OsStr::to_str);
+    let is_found = |name| host.for_auto().find_in(std::slice::from_ref(&tool.entry), &[name]).is_some();
+    tool.file != tool.real && !name.is_some_and(is_found)
 }
 
 #[cfg(test)]
@@ -113,6 +125,18 @@ mod tests {
         let known = scene.host.find(&["tsc"]).unwrap();
         let again = flag(&scene.host, &[Toolchain::Node], Path::new("/no"), Path::new("tsc"), &known).unwrap();
         assert!(!again.contains("--profile"), "a profile that is in force does not help: {again}");
+    }
+
+    #[test]
+    fn no_flag_is_named_for_a_link_that_a_run_may_have_made() {
+        let mut scene = Scene::new();
+        let secret = scene.file("work/secret/notes", "");
+        scene.file(".venv/bin/keep", "");
+        let link = secret.ancestors().nth(3).unwrap().join(".venv/bin/python3");
+        std::os::unix::fs::symlink(&secret, link).unwrap();
+        scene.on_path(".venv/bin");
+        let told = told(&scene, "python3").unwrap();
+        assert!(!told.contains("--") && told.contains("which Nexus shows no run unasked"), "{told}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub fn can_be_left(fd: BorrowedFd<'_>) -> bool {
 /// Reports whether a file is read without waiting for another process, with any offset and length, and is not the output
 /// of the caller as well, whose place a moved offset would change.
 fn is_plain_file(fd: BorrowedFd<'_>) -> bool {
-    let is_local = rustix::fs::fstatfs(fd).is_ok_and(|system| LOCAL.contains(&(system.f_type as i64 & 0xFFFF_FFFF)));
+    let is_local = rustix::fs::fstatfs(fd).is_ok_and(|system| LOCAL.contains(&(system.f_type & 0xFFFF_FFFF)));
     is_local
         && rustix::fs::fcntl_getfl(fd)
             .is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY && !flags.contains(OFlags::DIRECT))
