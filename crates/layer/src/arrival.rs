@@ -4,14 +4,19 @@
 //! ctime itself, while the entries in it keep theirs. All that is in it counts as fresh: the run never saw it.
 //!
 //! ```text
+//!  the one above came, or may have come          so did this one
+//!  an earlier accept of a part found that it came   it came
+//!  an earlier accept wrote to it as to one       it was there
+//!   that was there
 //!  overlay copied the directory up           it was there (`outside` tells whether another one took its place)
-//!  its directory came later                  so did it
 //!  an ordinary user's layer, not opaque      it came: overlay marks as opaque what is made over a deleted name
 //!  it or its parent has an older ctime       it was there
 //!  born later; or a later ctime, but an      it came
 //!   earlier mtime, as rename(2) leaves them
 //!  otherwise                                 unknown: moved and then filled, or filled where it was
 //! ```
+//! An accept of a part writes to the directories of the workspace, so that their times say less afterwards. The layer
+//! therefore keeps the first answer about each that may have come, and none of these counts as its own.
 //! Root's overlay marks every new directory as opaque, so that the mark says nothing there. An earlier commit of a part
 //! of the layer removes the mark.
 
@@ -19,7 +24,8 @@ use crate::marks::{LayerMode, Marks};
 use crate::meta::{FsTime, Meta};
 
 /// The time at which the directory of the workspace at a place came there.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Arrival {
     /// It was there when the run began, or the layer has no directory at this place.
     #[default]
@@ -46,6 +52,8 @@ pub(crate) struct Sighting<'a> {
     pub(crate) now: &'a Meta,
     /// The directory is as an earlier commit of the layer left it.
     pub(crate) is_own: bool,
+    /// The answer of an earlier commit of a part of the layer, as far as it was not [`Arrival::Before`].
+    pub(crate) earlier: Arrival,
     /// The directory of the workspace that it is in, and the answer about that one.
     pub(crate) parent: (&'a Meta, Arrival),
     /// Overlay itself would merge the two, and the marks are as the run left them.
@@ -54,14 +62,15 @@ pub(crate) struct Sighting<'a> {
 
 /// Returns the time at which the directory of the workspace came to its place.
 pub(crate) fn arrival(places: &Sighting<'_>) -> Arrival {
-    let Sighting { started, marks, now, is_own, parent: (parent, of_parent), merges } = places;
+    let Sighting { started, marks, now, is_own, earlier, parent: (parent, of_parent), merges } = places;
     let is_later = |time: FsTime| time > *started;
     match () {
-        () if *is_own => Arrival::Before,
         () if of_parent.is_possible() => *of_parent,
+        () if *earlier == Arrival::After => Arrival::After,
+        () if *is_own && !earlier.is_possible() => Arrival::Before,
         () if marks.origin.is_some() => Arrival::Before,
         () if *merges == Some(LayerMode::User) => Arrival::After,
-        () if !is_later(now.ctime) || !is_later(parent.ctime) => Arrival::Before,
+        () if !is_later(now.ctime) || !is_later(parent.ctime) => *earlier,
         () if now.id.born.is_some_and(is_later) || !is_later(now.mtime) => Arrival::After,
         () => Arrival::Unknown,
     }
@@ -110,8 +119,9 @@ mod tests {
         ] {
             let (marks, now) = (Marks::default(), directory(times));
             let parent = (parent, Arrival::Before);
+            let (is_own, earlier) = (false, Arrival::Before);
             let places =
-                Sighting { started: time(START), marks: &marks, now: &now, is_own: false, parent, merges: None };
+                Sighting { started: time(START), marks: &marks, now: &now, is_own, earlier, parent, merges: None };
             assert_eq!(arrival(&places), want, "{times:?}");
         }
     }
@@ -121,13 +131,31 @@ mod tests {
         let (old, moved) = (directory((1, 2, 3)), directory((1, 2, 12)));
         let (new, copied) = (Marks::default(), Marks { origin: Some(Origin::Unknown), ..Marks::default() });
         let ask = |marks: &Marks, now: &Meta, is_own, of_parent, merges| {
-            arrival(&Sighting { started: time(START), marks, now, is_own, parent: (&moved, of_parent), merges })
+            let (earlier, parent) = (Arrival::Before, (&moved, of_parent));
+            arrival(&Sighting { started: time(START), marks, now, is_own, earlier, parent, merges })
         };
         assert_eq!(ask(&copied, &moved, false, Arrival::Before, None), Arrival::Before);
-        assert_eq!(ask(&new, &moved, true, Arrival::After, None), Arrival::Before);
+        assert_eq!(ask(&new, &moved, true, Arrival::Before, None), Arrival::Before);
+        assert_eq!(ask(&new, &moved, true, Arrival::After, None), Arrival::After);
         assert_eq!(ask(&copied, &old, false, Arrival::After, None), Arrival::After);
         assert_eq!(ask(&new, &old, false, Arrival::Unknown, None), Arrival::Unknown);
         assert_eq!(ask(&new, &old, false, Arrival::Before, Some(LayerMode::User)), Arrival::After);
         assert_eq!(ask(&new, &old, false, Arrival::Before, Some(LayerMode::Root)), Arrival::Before);
+    }
+    #[test]
+    fn an_earlier_answer_stays_after_a_part_was_accepted() {
+        let (old, written) = (directory((1, 2, 3)), directory((1, 12, 12)));
+        let marks = Marks::default();
+        let ask = |now: &Meta, is_own, earlier| {
+            let parent = (&old, Arrival::Before);
+            arrival(&Sighting { started: time(START), marks: &marks, now, is_own, earlier, parent, merges: None })
+        };
+        for now in [&old, &written] {
+            for is_own in [true, false] {
+                for earlier in [Arrival::After, Arrival::Unknown, Arrival::Before] {
+                    assert_eq!(ask(now, is_own, earlier), earlier, "{is_own}");
+                }
+            }
+        }
     }
 }

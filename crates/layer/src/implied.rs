@@ -17,6 +17,8 @@ impl Walk<'_> {
         let mut children: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
         let mut implied = Vec::new();
         let count = nodes.len();
+        // A commit of a part, and the saving of one, leave other marks than the run did.
+        let has_marks = !self.is_part && self.ours.iter().all(|own| own.arrival.is_some());
         for at in 1..count {
             if nodes[at].meta.kind != EntryType::Directory || nodes[at].rare.unseen {
                 continue;
@@ -32,7 +34,7 @@ impl Walk<'_> {
                 nodes[at].rare.lower = Lower::Merged(found.clone());
             }
             if let Lower::Merged(found) = &nodes[at].rare.lower {
-                nodes[at].rare.arrival = self.arrival(nodes, at, found, true);
+                nodes[at].rare.arrival = self.arrival(nodes, at, found, has_marks);
                 continue;
             }
             if nodes[at].rare.lower != Lower::None || claimed.contains(&place) {
@@ -72,18 +74,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns when the directory of the workspace at the place of a node came there. `is_by_overlay`: overlay's marks
-    /// say that the node continues it.
-    fn arrival(&self, nodes: &[Node], at: usize, found: &Found, is_by_overlay: bool) -> Arrival {
+    /// Returns when the directory of the workspace at the place of a node came there. `has_marks`: the marks are as the
+    /// run left them, and say that the node continues it.
+    fn arrival(&self, nodes: &[Node], at: usize, found: &Found, has_marks: bool) -> Arrival {
         let parent = &nodes[nodes[at].parent];
         let (Lower::Merged(above) | Lower::Moved(above)) = &parent.rare.lower else { return Arrival::Before };
-        // A commit of a part, and the saving of one, leave other marks than the run did.
-        let has_marks = is_by_overlay && !self.is_part && self.ours.is_empty();
         crate::arrival::arrival(&Sighting {
             started: self.started,
             marks: &nodes[at].marks,
             now: &found.meta,
             is_own: Own::is_one(self.ours, &found.at, &found.meta),
+            earlier: Own::arrival_at(self.ours, &found.at),
             parent: (&above.meta, parent.rare.arrival),
             merges: has_marks.then_some(self.mode),
         })

@@ -1,5 +1,6 @@
 //! Entries of the workspace as an earlier commit of the same layer left them: they are not conflicts for the next one.
 
+use crate::arrival::Arrival;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use crate::shared_path::SharedPath;
 use nexus_model::ByteText;
@@ -19,6 +20,9 @@ pub struct Own {
     /// The last change of its content, except for a directory; missing in notes of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FsTime>,
+    /// Set in a note about a directory that may have come to the path after the run began: nothing else in it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) arrival: Option<Arrival>,
 }
 
 /// The two forms in which a parked layer may carry an [`Own`].
@@ -26,14 +30,23 @@ pub struct Own {
 #[serde(untagged)]
 enum OwnForms {
     First(ByteText, FsTime),
-    Second { path: ByteText, ctime: FsTime, id: Option<FileId>, size: Option<u64>, mtime: Option<FsTime> },
+    Second {
+        path: ByteText,
+        ctime: FsTime,
+        id: Option<FileId>,
+        size: Option<u64>,
+        mtime: Option<FsTime>,
+        arrival: Option<Arrival>,
+    },
 }
 
 impl From<OwnForms> for Own {
     fn from(form: OwnForms) -> Self {
         match form {
-            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None, mtime: None },
-            OwnForms::Second { path, ctime, id, size, mtime } => Self { path, ctime, id, size, mtime },
+            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None, mtime: None, arrival: None },
+            OwnForms::Second { path, ctime, id, size, mtime, arrival } => {
+                Self { path, ctime, id, size, mtime, arrival }
+            }
         }
     }
 }
@@ -43,15 +56,22 @@ impl Own {
     pub(crate) fn new(path: &ByteText, now: &Meta) -> Self {
         let of_file = now.kind != EntryType::Directory;
         let (size, mtime) = (of_file.then_some(now.size), of_file.then_some(now.mtime));
-        Self { path: path.clone(), ctime: now.ctime, id: Some(now.id), size, mtime }
+        Self { path: path.clone(), ctime: now.ctime, id: Some(now.id), size, mtime, arrival: None }
     }
 
-    /// Sorts them by path; of several for one path the last counts.
+    /// Notes the answer about a directory that may have come to its place after the run began. Such a note confirms no
+    /// entry: an older program finds no entry with its time either.
+    pub(crate) fn of_arrival(path: ByteText, arrival: Arrival) -> Self {
+        let ctime = FsTime { sec: i64::MIN, nsec: 0 };
+        Self { path, ctime, id: None, size: None, mtime: None, arrival: Some(arrival) }
+    }
+
+    /// Sorts them by path; of several for one path the last counts, of entries and of arrivals each.
     pub(crate) fn sorted(mut all: Vec<Self>) -> Vec<Self> {
         // The sort is stable: of several for one path, the later ones come later.
-        all.sort_by(|one, other| one.path.cmp(&other.path));
+        all.sort_by(|one, other| (&one.path, one.arrival.is_some()).cmp(&(&other.path, other.arrival.is_some())));
         all.dedup_by(|later, kept| {
-            let is_one_path = later.path == kept.path;
+            let is_one_path = later.path == kept.path && later.arrival.is_some() == kept.arrival.is_some();
             if is_one_path {
                 std::mem::swap(later, kept);
             }
@@ -62,12 +82,22 @@ impl Own {
 
     /// Looks an entry up in a list that is sorted by path, and reports that it is as the list says.
     pub(crate) fn is_one(sorted: &[Self], at: &SharedPath, meta: &Meta) -> bool {
-        let found = sorted.binary_search_by(|own| own.path.0.as_slice().cmp(&at.0));
-        found.is_ok_and(|index| sorted[index].is(meta))
+        Self::of_path(sorted, at).any(|own| own.is(meta))
+    }
+
+    /// Returns the earlier answer about the directory at a path, from a list that is sorted by path.
+    pub(crate) fn arrival_at(sorted: &[Self], at: &SharedPath) -> Arrival {
+        Self::of_path(sorted, at).find_map(|own| own.arrival).unwrap_or_default()
+    }
+
+    fn of_path<'a>(sorted: &'a [Self], at: &'a SharedPath) -> impl Iterator<Item = &'a Self> {
+        let begin = sorted.partition_point(|own| *own.path.0 < *at.0);
+        sorted[begin..].iter().take_while(|own| *own.path.0 == *at.0)
     }
 
     fn is(&self, meta: &Meta) -> bool {
-        meta.ctime == self.ctime
+        self.arrival.is_none()
+            && meta.ctime == self.ctime
             // Where a clock has whole seconds, an edit may have the ctime of the commit's own call.
             && self.mtime.is_none_or(|mtime| mtime == meta.mtime)
             && self.id.is_none_or(|id| id == meta.id)
@@ -115,6 +145,21 @@ mod tests {
         assert!(is_fresh(started, &ours, &at, &Meta { mtime: meta.ctime, ..meta.clone() }));
         let older = vec![Own { mtime: None, ..ours[0].clone() }];
         assert!(!is_fresh(started, &older, &at, &meta), "a note of an older version");
+    }
+
+    #[test]
+    fn a_note_of_an_arrival_confirms_no_entry() {
+        let (at, meta) = file("f");
+        let arrival = |answer| Own::of_arrival(at.text(), answer);
+        let notes = Own::sorted(vec![arrival(Arrival::After)]);
+        assert!(!Own::is_one(&notes, &at, &Meta { ctime: notes[0].ctime, ..meta.clone() }));
+        // The two kinds of notes stand beside each other, also after they were written and read.
+        let both = Own::sorted(vec![arrival(Arrival::Unknown), Own::new(&at.text(), &meta), arrival(Arrival::After)]);
+        let read: Vec<Own> = serde_json::from_slice(&serde_json::to_vec(&both).unwrap()).unwrap();
+        assert_eq!((read.len(), &read), (2, &both));
+        assert!(Own::is_one(&read, &at, &meta));
+        assert_eq!(Own::arrival_at(&read, &at), Arrival::After);
+        assert_eq!(Own::arrival_at(&read, &file("g").0), Arrival::Before);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
-use crate::tree::{LayerTree, Lower, Verdict};
+use crate::tree::{LayerTree, Lower, Own, Verdict};
 use nexus_model::ByteText;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
@@ -50,9 +50,7 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
         let mut up = if is_merged { at } else { tree.nodes[at].parent };
         while up != 0 && !seen[up] {
             seen[up] = true;
-            if let Lower::Merged(found) = &tree.nodes[up].rare.lower
-                && !tree.is_fresh(found)
-            {
+            if tree.is_unchanged_directory(&tree.nodes[up]) {
                 paths.push(tree.nodes[up].path.text());
             }
             up = tree.nodes[up].parent;
@@ -69,4 +67,18 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
         }
     }
     paths
+}
+
+/// Adds the directories of the workspace that may have come to their places after the run began to the notes of earlier
+/// commits: what this commit writes changes their times. The answer about a directory holds for all in it.
+pub(crate) fn with_arrivals(tree: &LayerTree, ours: &[Own]) -> Vec<Own> {
+    let mut notes = ours.to_vec();
+    for node in tree.nodes.iter().skip(1) {
+        let (Lower::Merged(found) | Lower::Moved(found)) = &node.rare.lower else { continue };
+        let arrival = node.rare.arrival;
+        if arrival.is_possible() && !tree.nodes[node.parent].rare.arrival.is_possible() {
+            notes.push(Own::of_arrival(found.at.text(), arrival));
+        }
+    }
+    Own::sorted(notes)
 }

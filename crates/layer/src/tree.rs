@@ -350,6 +350,13 @@ impl LayerTree {
         self.is_fresh(covered) || (came && !self.is_own(&covered.at, &covered.meta))
     }
 
+    /// Reports whether a node continues a directory of the workspace that was there when the run began, and that only
+    /// this layer changed since.
+    #[must_use]
+    pub(crate) fn is_unchanged_directory(&self, node: &Node) -> bool {
+        matches!(&node.rare.lower, Lower::Merged(found) if !self.is_fresh(found)) && !node.rare.arrival.is_possible()
+    }
+
     /// Reports whether an entry is as an earlier commit of this layer left it.
     #[must_use]
     pub fn is_own(&self, at: &SharedPath, meta: &Meta) -> bool {

@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Op, Scene, b, leased, run_op, wait_for_tick, write};
+use nexus_layer::diff::{Choice, DiffOptions};
 use nexus_layer::{Committed, Layer, LayerMode, Rules};
 use std::fs;
 use std::path::Path;
@@ -255,6 +256,172 @@ fn the_rest_of_a_new_directory_comes_after_the_host_wrote_to_it() {
         assert!(done.conflicts.is_empty() && done.parked.is_empty(), "{mode:?}: {done:?}");
         for (name, wanted) in [("a", "run"), ("in/b", "run"), ("of-the-host", "host")] {
             assert_eq!(text(&scene.ws().join("lib").join(name)), wanted, "{mode:?} {name}");
+        }
+    }
+}
+
+/// The directories of a user, one in the other, that are older than the run, and come to the place `dist` later. The
+/// deepest has a file of the name that the run uses too.
+fn parts_scene(mode: LayerMode, depth: usize) -> (Scene, String, Vec<Op>) {
+    let all = ["dist", "dist/js", "dist/js/in"];
+    let place = all[depth - 1].to_owned();
+    let older = |path: &str| path.replacen("dist", "other", 1);
+    let mut base: Vec<Op> = all[..depth].iter().map(|path| mkdir(&older(path))).collect();
+    base.extend([
+        write(&format!("{}/main", older(&place)), "user"),
+        write(&format!("{}/mine", older(&place)), "user"),
+        write(&format!("{}/.envrc", older(&place)), "user"),
+        mkdir("d"),
+        write("d/text", "1\n2\n3\n4\n5\n6\n7\n8\n9\n"),
+    ]);
+    let made = all[..depth].iter().map(|path| mkdir(path)).collect();
+    (Scene::new(mode, &base), place, made)
+}
+
+fn is_parted(scene: &Scene, place: &str, what: &str) {
+    for (name, wanted) in [("main", "user"), ("mine", "user"), (".envrc", "user")] {
+        assert_eq!(text(&scene.ws().join(place).join(name)), wanted, "{what}: {name}");
+    }
+}
+
+#[test]
+fn accepts_in_parts_write_over_no_file_that_came() {
+    for mode in MODES {
+        for depth in 1..=3 {
+            for part in ["new", "sub/new", "above", "d/other"] {
+                let what = format!("{mode:?} {depth} {part}");
+                let (scene, place, mut run) = parts_scene(mode, depth);
+                let file = |name: &str| write(&format!("{place}/{name}"), "run");
+                run.extend([file("main"), file("new"), mkdir(&format!("{place}/sub")), file("sub/new")]);
+                run.extend([write("dist/above", "run"), write("d/other", "run")]);
+                let layer = scene.layer(&run);
+                host(&scene, &[common::rename("other", "dist")]);
+                let part = match part {
+                    "above" => "dist/above".to_owned(),
+                    "d/other" => part.to_owned(),
+                    _ => format!("{place}/{part}"),
+                };
+                let done = commit(&scene, &layer, Some(&[&part]));
+                assert!(done.conflicts.is_empty(), "{what}: {done:?}");
+                assert_eq!(text(&scene.ws().join(&part)), "run", "{what}");
+                drop(layer);
+                wait_for_tick(scene.dir.path());
+                let main = format!("{place}/main");
+                for only in [None, Some(&[&*main][..])] {
+                    let done = commit(&scene, &common::reopen(&scene.path("layers")), only);
+                    assert_eq!(conflicts(&done), [&*main], "{what}: {done:?}");
+                    is_parted(&scene, &place, &what);
+                }
+                // The twin: what the run alone has comes, in one part and then in another.
+                let (new, sub) = (format!("{place}/new"), format!("{place}/sub"));
+                for rest in [vec![&*new], vec![&*sub, "dist/above", "d/other"]] {
+                    let done = commit(&scene, &common::reopen(&scene.path("layers")), Some(&rest));
+                    assert!(done.conflicts.is_empty(), "{what}: {done:?}");
+                }
+                for name in [&new, &format!("{sub}/new"), "dist/above"] {
+                    assert_eq!(text(&scene.ws().join(name)), "run", "{what}: {name}");
+                }
+                let done = commit(&scene, &common::reopen(&scene.path("layers")), None);
+                assert_eq!(conflicts(&done), [&*main], "{what}: {done:?}");
+                is_parted(&scene, &place, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_protected_file_that_came_stays_when_the_rest_is_accepted() {
+    for mode in MODES {
+        for depth in 1..=3 {
+            let what = format!("{mode:?} {depth}");
+            let (scene, place, mut run) = parts_scene(mode, depth);
+            run.extend([write(&format!("{place}/new"), "run"), write(&format!("{place}/.envrc"), "run")]);
+            let layer = scene.layer(&run);
+            host(&scene, &[common::rename("other", "dist")]);
+            let done = commit(&scene, &layer, None);
+            assert!(done.conflicts.is_empty() && done.parked.len() == 1, "{what}: {done:?}");
+            assert_eq!(text(&scene.ws().join(&place).join("new")), "run", "{what}");
+            drop(layer);
+            let layer = common::reopen(&scene.path("layers"));
+            let rules = Rules { accept_protected: true, ..Rules::default() };
+            let done = layer.commit(&leased(&scene), &rules).unwrap();
+            assert_eq!(conflicts(&done), [format!("{place}/.envrc")], "{what}: {done:?}");
+            is_parted(&scene, &place, &what);
+        }
+    }
+}
+
+#[test]
+fn hunks_of_another_file_bring_no_file_over_one_that_came() {
+    for mode in MODES {
+        for depth in 1..=3 {
+            let what = format!("{mode:?} {depth}");
+            let (scene, place, mut run) = parts_scene(mode, depth);
+            let main = format!("{place}/main");
+            run.extend([write(&main, "run"), write("d/text", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n")]);
+            let layer = scene.layer(&run);
+            layer.park(&scene.workspace(), &Rules::default()).unwrap();
+            drop(layer);
+            host(&scene, &[common::rename("other", "dist")]);
+            let options = DiffOptions { context: 1, ..DiffOptions::default() };
+            let accept = |path: &str| {
+                let choice = Choice { path: &path.into(), hunks: &[0], seen: None, options: &options };
+                common::reopen(&scene.path("layers")).accept_hunks(&leased(&scene), &Rules::default(), &choice).unwrap()
+            };
+            assert_eq!(conflicts(&accept(&main)), [&*main], "{what}");
+            let done = accept("d/text");
+            assert!(done.conflicts.is_empty(), "{what}: {done:?}");
+            assert_eq!(text(&scene.ws().join("d/text")), "one\n2\n3\n4\n5\n6\n7\n8\n9\n", "{what}");
+            assert_eq!(conflicts(&accept(&main)), [&*main], "{what}");
+            let done = commit(&scene, &common::reopen(&scene.path("layers")), None);
+            assert_eq!(conflicts(&done), [&*main], "{what}: {done:?}");
+            is_parted(&scene, &place, &what);
+        }
+    }
+}
+
+/// The marks of an ordinary user's layer are others after an accept of a part; the first answer counts.
+#[test]
+fn a_directory_in_an_exchanged_one_stays_in_parts_too() {
+    for part in ["d/lib/in/new", "d/lib/new", "d/new", "e/new"] {
+        let other = [mkdir("other"), mkdir("other/lib"), mkdir("other/lib/in"), write("other/lib/in/f1", "user")];
+        let base = [&[mkdir("d"), write("d/old", "old"), mkdir("e")][..], &other].concat();
+        let scene = Scene::new(LayerMode::User, &base);
+        let run = [mkdir("d/lib"), mkdir("d/lib/in"), write("d/lib/in/f1", "run"), write("d/lib/in/new", "run")];
+        let further = [write("d/lib/new", "run"), write("d/new", "run"), write("e/new", "run")];
+        let layer = scene.layer(&[&run[..], &further].concat());
+        host(&scene, &[common::rename("d", "away"), common::rename("other", "d"), write("d/more", "user")]);
+        let done = commit(&scene, &layer, Some(&[part]));
+        assert!(done.conflicts.is_empty(), "{part}: {done:?}");
+        drop(layer);
+        let done = commit(&scene, &common::reopen(&scene.path("layers")), None);
+        assert_eq!(conflicts(&done), ["d/lib/in/f1"], "{part}: {done:?}");
+        assert_eq!(text(&scene.ws().join("d/lib/in/f1")), "user", "{part}");
+    }
+}
+
+/// The harmless twin: nothing came, and the parts of what the run made come one after the other.
+#[test]
+fn the_parts_of_a_directory_of_the_run_alone_come_one_by_one() {
+    for mode in MODES {
+        for (base, made) in [
+            (vec![], vec![mkdir("dist"), mkdir("dist/js")]),
+            (vec![mkdir("dist")], vec![mkdir("dist/js")]),
+            (vec![mkdir("dist"), mkdir("dist/js"), write("dist/js/a", "old")], vec![]),
+        ] {
+            let what = format!("{mode:?} {base:?}");
+            let scene = Scene::new(mode, &base);
+            let files = ["dist/js/a", "dist/js/b", "dist/c"].map(|path| write(path, "run"));
+            let layer = scene.layer(&[&made[..], &files].concat());
+            let done = commit(&scene, &layer, Some(&["dist/js/b"]));
+            assert!(done.conflicts.is_empty(), "{what}: {done:?}");
+            drop(layer);
+            for only in [Some(&["dist/c"][..]), None] {
+                wait_for_tick(scene.dir.path());
+                let done = commit(&scene, &common::reopen(&scene.path("layers")), only);
+                assert!(done.conflicts.is_empty(), "{what}: {done:?}");
+            }
+            assert_eq!(scene.found(), scene.wanted(), "{what}");
         }
     }
 }

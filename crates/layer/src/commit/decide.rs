@@ -23,6 +23,7 @@ use crate::layer::index_notes::write_notes;
 use crate::meta::FileId;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
+use crate::rest::with_arrivals;
 use crate::tree::LayerTree;
 use crate::upper::open_upper;
 use nexus_model::ByteText;
@@ -180,7 +181,7 @@ impl Layer {
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),
-            ours: self.ours.clone(),
+            ours: with_arrivals(&tree, &self.ours),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;

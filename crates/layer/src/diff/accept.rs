@@ -19,7 +19,7 @@ use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::report::Report;
 use crate::sources::is_edit_of_its_file;
-use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::verdict::{change, hold};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
@@ -241,9 +241,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;
     while up != 0 {
-        if let Lower::Merged(found) = &tree.nodes[up].rare.lower
-            && !tree.is_fresh(found)
-        {
+        if tree.is_unchanged_directory(&tree.nodes[up]) {
             plan.rewritten.push(tree.nodes[up].path.text());
         }
         up = tree.nodes[up].parent;
