@@ -306,10 +306,14 @@ pub(crate) fn has(base: &Workspace, directory: &[u8], name: &[u8]) -> Result<boo
     }
 }
 
-/// Tells whether a git directory of the workspace has objects, or an entry in the place of their directory that cannot
-/// be listed.
+/// Tells whether a git directory of the workspace has objects, borrows some, or has an entry in the place of their
+/// directory that cannot be listed.
 pub(crate) fn has_objects(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
     let place = join(git_dir, b"objects");
+    // All objects of a fresh `git clone -s` are those of another repository.
+    if has(base, &place, b"info/alternates")? {
+        return Ok(true);
+    }
     for (at, except) in [(place.clone(), &[&b"info"[..], b"pack"][..]), (join(&place, b"pack"), &[])] {
         let dir = match base.readable_dir(&at) {
             Ok(dir) => dir,

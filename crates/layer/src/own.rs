@@ -66,6 +66,12 @@ impl Own {
         Self { path, ctime, id: None, size: None, mtime: None, arrival: Some(arrival) }
     }
 
+    /// Adds answers about directories to the notes of earlier commits: what a commit writes changes their times.
+    pub(crate) fn with_arrivals(ours: &[Self], arrivals: Vec<(ByteText, Arrival)>) -> Vec<Self> {
+        let new = arrivals.into_iter().map(|(path, arrival)| Self::of_arrival(path, arrival));
+        Self::sorted(ours.iter().cloned().chain(new).collect())
+    }
+
     /// Sorts them by path; of several for one path the last counts, of entries and of arrivals each.
     pub(crate) fn sorted(mut all: Vec<Self>) -> Vec<Self> {
         // The sort is stable: of several for one path, the later ones come later.

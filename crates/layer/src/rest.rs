@@ -1,10 +1,11 @@
 //! Settles what a partial commit owes to the rest of the layer, so that its own work is not a change from outside when
 //! the rest is decided. Pure.
 
+use crate::arrival::Arrival;
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
 use crate::plan::{State, is_new_dir};
-use crate::tree::{LayerTree, Lower, Own, Verdict};
+use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
@@ -69,16 +70,16 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
     paths
 }
 
-/// Adds the directories of the workspace that may have come to their places after the run began to the notes of earlier
-/// commits: what this commit writes changes their times. The answer about a directory holds for all in it.
-pub(crate) fn with_arrivals(tree: &LayerTree, ours: &[Own]) -> Vec<Own> {
-    let mut notes = ours.to_vec();
+/// Lists the directories of the workspace that may have come to their places after the run began, with the answer about
+/// each, which holds for all in it.
+pub(crate) fn arrivals(tree: &LayerTree) -> Vec<(ByteText, Arrival)> {
+    let mut found = Vec::new();
     for node in tree.nodes.iter().skip(1) {
-        let (Lower::Merged(found) | Lower::Moved(found)) = &node.rare.lower else { continue };
+        let (Lower::Merged(directory) | Lower::Moved(directory)) = &node.rare.lower else { continue };
         let arrival = node.rare.arrival;
         if arrival.is_possible() && !tree.nodes[node.parent].rare.arrival.is_possible() {
-            notes.push(Own::of_arrival(found.at.text(), arrival));
+            found.push((directory.at.text(), arrival));
         }
     }
-    Own::sorted(notes)
+    found
 }

@@ -423,6 +423,35 @@ fn entries_of_the_log_that_alone_lead_to_commits_do_not_go_unasked() {
     assert_comes(&amended(Logs::Young), "git commit -q --amend -m 5; git gc -q; git reflog delete --rewrite HEAD@{0}");
 }
 
+/// A clone that borrows all its objects has branches and logs like every other one.
+#[test]
+fn a_fresh_clone_that_borrows_objects_keeps_its_branches() {
+    let borrower = || {
+        let scene = cloned_scene();
+        let (ws, lender) = (scene.ws(), scene.path("lender"));
+        fs::rename(&ws, &lender).unwrap();
+        git(scene.dir.path(), &["clone", "-q", "-s", lender.to_str().unwrap(), ws.to_str().unwrap()]);
+        sh(&ws, "git branch mine");
+        let stores = fs::read_dir(ws.join(".git/objects")).unwrap().count();
+        assert_eq!(stores, 2, "it has the directories info and pack alone");
+        scene
+    };
+    for work in ["rm -rf .git/refs/heads/* .git/logs", "rm -rf .git/refs/heads .git/logs; mkdir .git/refs/heads"] {
+        let scene = borrower();
+        let before = known(&scene.ws());
+        let layer = run_with(&scene, |upper| sh(upper, work));
+        let result = commit_by(&scene, &layer, &Rules::default());
+        assert!(!result.parked.is_empty() && result.conflicts.is_empty(), "{work}: {result:?}");
+        assert_eq!(known(&scene.ws()), before, "{work}: {result:?}");
+    }
+    let scene = borrower();
+    let layer = run_with(&scene, |upper| sh(upper, "rm -rf .git"));
+    let result = commit_by(&scene, &layer, &Rules::default());
+    assert!(scene.ws().join(".git/HEAD").exists(), "{result:?}");
+    // The twin: work in it comes.
+    assert_comes(&borrower(), "echo 2 > f; git commit -qam 2; git branch -m mine yours; git checkout -qb new");
+}
+
 /// git replaces an index, and never removes it.
 #[test]
 fn an_index_of_the_user_does_not_go_unasked() {

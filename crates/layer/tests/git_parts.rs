@@ -153,3 +153,57 @@ fn tables_of_refs_wait_for_the_objects_of_the_run() {
     assert!(result.conflicts.is_empty(), "{result:?}");
     assert_eq!(git(&ws, &["log", "--format=%s"]), "new\n1\n");
 }
+
+/// A clone of `lender` that has no object of its own yet.
+fn borrower() -> Scene {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let lender = scene.path("lender");
+    fs::create_dir(&lender).unwrap();
+    git(&lender, &["init", "-q", "-b", "main"]);
+    fs::write(lender.join("f"), "1").unwrap();
+    git(&lender, &["add", "."]);
+    git(&lender, &["commit", "-q", "-m", "1"]);
+    let told = git(scene.dir.path(), &["clone", "-q", "-s", lender.to_str().unwrap(), scene.ws().to_str().unwrap()]);
+    assert!(!told.contains("fatal"), "{told}");
+    assert!(scene.ws().join(".git/objects/info/alternates").exists());
+    scene
+}
+
+#[test]
+fn a_fresh_clone_that_borrows_all_objects_is_a_repository() {
+    for (work, path) in WORKS.iter().chain([&BRANCH]) {
+        let scene = borrower();
+        let ws = scene.ws();
+        let (paths, result) = accept_alone(&scene, &git_ops(work), &[path]);
+        let why = format!("{:?}", result.conflicts);
+        assert!(why.contains("git objects of the run wait"), "{path}: {result:?}");
+        assert!(!ws.join(path).exists(), "{path}");
+        assert_sound(&ws, path);
+        // The twin: with its objects it comes.
+        let result = accept_all(&scene, &paths, &[".git/objects"]);
+        assert!(result.conflicts.is_empty() && ws.join(path).exists(), "{path}: {result:?}");
+        assert_sound(&ws, path);
+    }
+}
+
+/// No object is there yet, and what is staged needs those of the run.
+#[test]
+fn a_repository_without_objects_gets_no_index_alone() {
+    let scene = Scene::new(LayerMode::Root, &[]);
+    let ws = scene.ws();
+    git(&ws, &["init", "-q", "-b", "main"]);
+    let ops = [&[write("new", "new")][..], &git_ops("add new")].concat();
+    let (paths, result) = accept_alone(&scene, &ops, &[".git/index"]);
+    assert!(format!("{:?}", result.conflicts).contains("git objects of the run wait"), "{result:?}");
+    assert!(!ws.join(".git/index").exists());
+    // The twin: with its objects it comes, and so does a first commit.
+    let result = accept_all(&scene, &paths, &[".git/objects"]);
+    assert!(result.conflicts.is_empty() && ws.join(".git/index").exists(), "{result:?}");
+    assert_sound(&ws, "with its objects");
+    let scene = Scene::new(LayerMode::Root, &[]);
+    git(&scene.ws(), &["init", "-q", "-b", "main"]);
+    let layer = scene.layer(&[&ops[..], &git_ops("commit -q -m new")].concat());
+    let result = commit_by(&scene, &layer, &nexus_layer::Rules::default());
+    assert!(result.conflicts.is_empty() && result.parked.is_empty(), "{result:?}");
+    assert_eq!(git(&scene.ws(), &["log", "--format=%s"]), "new\n");
+}

@@ -23,7 +23,7 @@ use crate::layer::index_notes::write_notes;
 use crate::meta::FileId;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
-use crate::rest::with_arrivals;
+use crate::rest::arrivals;
 use crate::tree::LayerTree;
 use crate::upper::open_upper;
 use nexus_model::ByteText;
@@ -181,7 +181,7 @@ impl Layer {
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),
-            ours: with_arrivals(&tree, &self.ours),
+            ours: crate::tree::Own::with_arrivals(&self.ours, arrivals(&tree)),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;

@@ -17,6 +17,7 @@
 //! That the user accepts a git directory as a whole makes no difference: its refs would lead to nothing all the same.
 
 use super::Apply;
+use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, split};
 use crate::changes::Outside;
 use crate::commit::journal::{JOURNAL, KeptBack};
@@ -76,7 +77,8 @@ impl Apply<'_> {
     /// Returns the first step of a git unit that leads to an object which is not there.
     pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
         let files = self.naming_files(members);
-        if files.is_empty() || !has_objects(self.base, git_dir)? {
+        // A repository that was only made has no objects, and git wants those that its names and its index name.
+        if files.is_empty() || !(has_objects(self.base, git_dir)? || bare::is_one(self.base, git_dir)?) {
             return Ok(None);
         }
         let brought = self.brought_objects(git_dir)?;
