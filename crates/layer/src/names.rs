@@ -111,28 +111,28 @@ impl Pattern {
 #[derive(Clone, Copy)]
 enum Candidate<'a> {
     Standard(Standard),
-    Own(&'a Pattern),
+    Added(&'a Pattern),
 }
 
 impl<'a> Candidate<'a> {
     fn text(self) -> &'a str {
         match self {
             Self::Standard(one) => one.text(),
-            Self::Own(one) => &one.text,
+            Self::Added(one) => &one.text,
         }
     }
 
     fn agreement(self, names: &[Cow<'_, [u8]>]) -> Agreement {
         match self {
             Self::Standard(one) => one.agreement(names),
-            Self::Own(one) => one.agreement(names),
+            Self::Added(one) => one.agreement(names),
         }
     }
 
     fn counts(self, is_at_top: bool, is_in_packages: bool) -> bool {
         match self {
             Self::Standard(one) => !is_in_packages || !one.is_of_repository(),
-            Self::Own(one) => (is_at_top || !one.anchored) && !(is_in_packages && one.not_in_packages),
+            Self::Added(one) => (is_at_top || !one.anchored) && !(is_in_packages && one.not_in_packages),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Names {
     fn candidates<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
         let is = self.has_standard;
         let own = |found: Option<&'a Vec<usize>>| {
-            found.into_iter().flatten().map(move |at| Candidate::Own(&self.patterns[*at]))
+            found.into_iter().flatten().map(move |at| Candidate::Added(&self.patterns[*at]))
         };
         let first_byte = name.first();
         let listed = is.then(|| Standard::listed(name)).into_iter().flatten().map(Candidate::Standard);

@@ -80,7 +80,10 @@ fn child_commits_on_a_full_disk() {
             let count = AtomicU64::new(0);
             let objects = layer.upper().join(".git/objects");
             layer.set_faults(Faults::default().between(Arc::new(move |_| {
-                let is_copying = done.exists() && fs::read_dir(&objects).is_ok_and(|mut all| all.next().is_some());
+                // A commit leaves the directory of an object whose neighbours the workspace has: a copy is a file in one.
+                let mut all = fs::read_dir(&objects).into_iter().flatten().flatten();
+                let is_copying = done.exists()
+                    && all.any(|one| fs::read_dir(one.path()).is_ok_and(|mut inside| inside.next().is_some()));
                 if is_copying && count.fetch_add(1, Ordering::SeqCst) == 0 {
                     fill(&at, 0);
                 }
