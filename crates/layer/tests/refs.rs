@@ -103,7 +103,6 @@ fn a_head_that_names_no_branch_and_no_commit_waits() {
         let path = format!("{place}/HEAD");
         for (text, waits) in [
             ("ref: refs/heads/topic\n", false),
-            (hash, false),
             ("ref: refs/heads/../../config\n", true),
             ("ref: refs/remotes/origin/main\n", true),
             ("ref: refs/heads/.invalid\n", true),
@@ -114,6 +113,11 @@ fn a_head_that_names_no_branch_and_no_commit_waits() {
         }
         let padded = Op::Padded(path.clone().into(), "ref: refs/heads/main".into(), 3_000_000);
         assert_eq!(parked(&base, &[padded]), [path.as_str()]);
+        // The id of a commit is a good one, and no object of it is there.
+        let scene = Scene::one_of_many(LayerMode::Root, &base);
+        wait_for_tick(scene.dir.path());
+        let result = scene.layer(&[write(&path, hash)]).commit(&scene.workspace(), &Rules::default()).unwrap();
+        assert_eq!(result.conflicts.len(), 1, "{path}: {result:?}");
     }
     assert_eq!(parked(&[], &repository("new.git")), [""; 0]);
     let new = |head: &str| [vec![dir("new")], repository("new/.git"), vec![write("new/.git/HEAD", head)]].concat();
