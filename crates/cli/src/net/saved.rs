@@ -25,25 +25,26 @@ const HEAD: &str = "# What nexus run --ask was told to save. It counts with --as
 
 /// Adds a destination and returns the file.
 pub fn add(target: &str) -> Result<PathBuf, String> {
-    let folder = configuration_directory().ok_or("there is no configuration folder; set NEXUS_CONFIG_DIR")?;
-    add_in(&folder.join("profiles"), target)
+    let directory =
+        configuration_directory().ok_or("there is no directory for the configuration; set NEXUS_CONFIG_DIR")?;
+    add_in(&directory.join("profiles"), target)
 }
 
-fn add_in(folder: &Path, target: &str) -> Result<PathBuf, String> {
-    let path = folder.join(format!("{NAME}.yaml"));
+fn add_in(directory: &Path, target: &str) -> Result<PathBuf, String> {
+    let path = directory.join(format!("{NAME}.yaml"));
     // Two runs may save at one time: each reads what the other has added.
-    let lock = lock(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let lock = lock(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let old = read_owned(&path, None).map_err(|failure| failure.text())?;
     let Some(new) = with(old.as_deref(), target)? else { return Ok(path) };
-    put(folder, &path, &new).map_err(|error| format!("{}: {error}", path.display()))?;
+    put(directory, &path, &new).map_err(|error| format!("{}: {error}", path.display()))?;
     drop(lock);
     Ok(path)
 }
 
 /// Locks the directory against other answers until the file is dropped.
-fn lock(folder: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let file = File::open(folder)?;
+fn lock(directory: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let file = File::open(directory)?;
     let end = Instant::now() + LOCK_TIME;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -79,8 +80,8 @@ fn allowed(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// A new file takes the place of the old one, so that no half of one is ever read.
-fn put(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let fresh = folder.join(format!(".{NAME}-{}", RunId::new()));
+fn put(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let fresh = directory.join(format!(".{NAME}-{}", RunId::new()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let renamed = written.and_then(|()| std::fs::rename(&fresh, path));
@@ -107,14 +108,14 @@ mod tests {
     #[test]
     fn answers_of_many_runs_at_one_time_are_all_saved() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("profiles");
+        let directory = dir.path().join("profiles");
         std::thread::scope(|scope| {
             for number in 0..16 {
-                let folder = &folder;
-                scope.spawn(move || add_in(folder, &format!("n{number}.test:443")).unwrap());
+                let directory = &directory;
+                scope.spawn(move || add_in(directory, &format!("n{number}.test:443")).unwrap());
             }
         });
-        let text = std::fs::read_to_string(folder.join("asked.yaml")).unwrap();
+        let text = std::fs::read_to_string(directory.join("asked.yaml")).unwrap();
         assert_eq!(allowed(&text).unwrap().len(), 16, "{text}");
     }
 
