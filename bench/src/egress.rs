@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!  sandbox: client ─▶ listeners of the sandbox ─▶ egress ──┐
-//!     host: client ─▶ nexus net proxy, tinyproxy, squid ───┼─▶ server on the host's loopback
+//!     host: client ─▶ nexus net proxy, tinyproxy, squid ───┼─▶ server in a network namespace of its own
 //!     host: client ────────────────────────────────────────┘
 //! ```
 //! Client and server are the example `egress_bench` of the egress crate, the same in each way.
 
 use crate::failure::Failure;
+use crate::far_server::{FIRST, FarServer, RANGE};
 use crate::options::P;
 use crate::place::Place;
-use crate::proxies::{PEERS, Proxy, RANGE};
+use crate::proxies::{PEERS, Proxy};
 use crate::report::{Bound, Report};
 use crate::runner::Runner;
 use crate::stats::Sample;
 use crate::{announce, failed};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const ROUNDS: usize = 5;
 const SECONDS: &str = "1";
@@ -54,7 +54,11 @@ pub fn measure(place: &Place, report: &mut Report) -> Result<(), Failure> {
     announce("the egress from inside, beside other proxies");
     // The last runner is the ordinary user, if there is one: a proxy needs no more.
     let Some(host) = place.runners.last() else { return Err(failed("there is no identity to measure as")) };
-    let server = Server::start(host, &place.egress_bench)?;
+    if !place.runners.iter().any(|runner| runner.uid.is_none()) {
+        report.note("P8 needs root: its server lives in a network namespace of its own");
+        return Ok(());
+    }
+    let server = FarServer::start(&place.egress_bench)?;
     let mut ways = vec![Setup::new("direct", How::Direct)];
     for (number, runner) in place.runners.iter().enumerate() {
         ways.push(Setup::new(format!("nexus run, inside, as {}", runner.who), How::InSandbox(number)));
@@ -102,7 +106,7 @@ fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Setup, server: 
         How::Direct | How::Through(_) => {
             let mut command = host.command(&place.egress_bench);
             let proxy = if let How::Through(proxy) = &way.how { proxy.address.to_string() } else { "direct".into() };
-            command.args(["load", &port, &proxy]).env("NEXUS_BENCH_SECONDS", SECONDS);
+            command.args(["load", &port, &proxy]).env("NEXUS_BENCH_SECONDS", SECONDS).env("NEXUS_BENCH_SERVER", FIRST);
             command
         }
         How::InSandbox(number) => {
@@ -110,7 +114,8 @@ fn load(place: &Place, host: &Runner, clients: &[PathBuf], way: &Setup, server: 
                 return Err(failed("no such runner"));
             };
             let mut command = runner.command(place.nexus.as_ref());
-            command.args(["run", "--env", &seconds, "--net", "allowlist", "--allow-private"]);
+            let first = format!("NEXUS_BENCH_SERVER={FIRST}");
+            command.args(["run", "--env", &seconds, "--env", &first, "--net", "allowlist", "--allow-private"]);
             command.arg(format!("{RANGE}:{server}")).arg("--").arg(client).args(["load", &port, "env"]);
             command
         }
@@ -142,7 +147,8 @@ fn table(report: &mut Report, ways: &[Setup]) {
             format!("{} GB/s", cell(NAMES[3], 2)),
         ]
     });
-    let title = format!("16 connections to a server on loopback, {ROUNDS} rounds in turn, medians");
+    let title =
+        format!("16 connections to a server in a network namespace of its own, {ROUNDS} rounds in turn, medians");
     report.table(&title, &["", "new CONNECT/s", "p99 of it", "requests/s, kept", "bulk"], rows.collect());
 }
 
@@ -169,34 +175,4 @@ fn evaluate(report: &mut Report, way: &Setup, ways: &[Setup]) {
     }
     let found = way.figure(NAMES[1]).map(|ms| (format!("{ms:.2} ms"), ms)).ok_or("nothing was measured".to_owned());
     report.hold(P::Egress, &format!("p99 of new CONNECT: {}", way.name), found, "ms", P99_MS);
-}
-
-/// The server; it ends with its input, and so with us.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(runner: &Runner, program: &Path) -> Result<Self, Failure> {
-        let reported = |error: &dyn std::fmt::Display| failed(&format!("the server: {error}"));
-        let mut command = runner.command(program);
-        command.arg("target").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| reported(&error))?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|error| reported(&error))?;
-        }
-        let port = line.trim().parse().map_err(|error| reported(&error))?;
-        Ok(Self { child, port })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        if let Err(error) = self.child.wait() {
-            announce(&format!("the server could not be waited for: {error}"));
-        }
-    }
 }

@@ -23,6 +23,7 @@ mod drain;
 mod egress;
 #[path = "../../tests/support/failure.rs"]
 mod failure;
+mod far_server;
 #[path = "../../tests/support/free_user.rs"]
 mod free_user;
 mod idle;

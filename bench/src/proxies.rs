@@ -4,6 +4,7 @@
 
 use crate::failed;
 use crate::failure::Failure;
+use crate::far_server::RANGE;
 use crate::runner::Runner;
 use crate::tools::find;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Time that a proxy may take until it listens.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Addresses of the server; it serves each of them.
-pub const RANGE: &str = "127.0.0.0/29";
 
 /// One proxy that can be installed.
 pub struct Peer {
@@ -113,6 +112,15 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        // Squid removes its shared memory only when it is asked to end; without that the next start of another user fails.
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
+        let start = Instant::now();
+        while asked.as_ref().is_ok_and(|status| status.success()) && start.elapsed() < TIMEOUT {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         // It fails only on a process that has ended; waiting takes what is left of it in either case.
         if let Err(error) = self.child.kill().and_then(|()| self.child.wait().map(drop)) {
             crate::announce(&format!("a proxy could not be ended: {error}"));

@@ -11,7 +11,8 @@
 //! The three parts are processes of their own, so that another proxy can stand in the middle and so that `load` can run
 //! inside of a sandbox. Client and server have one thread each and wait for many connections at once: with a thread for
 //! each connection they, and not the proxy, would be measured. `NEXUS_BENCH_SECONDS` (default 2) is the time for each
-//! measurement in seconds, `NEXUS_BENCH_WORKERS` (default 1) the number of threads of the egress.
+//! measurement in seconds, `NEXUS_BENCH_WORKERS` (default 1) the number of threads of the egress, and `NEXUS_BENCH_SERVER`
+//! (default 127.0.0.1) the first address of the server.
 #![allow(clippy::unwrap_used, reason = "a measurement that goes wrong must end")]
 #![allow(clippy::disallowed_methods, reason = "it is the client, and clients connect")]
 
@@ -19,8 +20,8 @@ use nexus_egress::{Clock, Config, Egress, FileSink, Listeners};
 use nexus_policy::net::{Policy, PolicyInput, Source, parse_allow_private};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +29,8 @@ use tokio::net::{TcpListener, TcpStream};
 const CONNECTIONS: usize = 16;
 const BULK: usize = 1 << 30;
 const BLOCK: usize = 256 * 1024;
-/// 127.0.0.1 to 127.0.0.7: one address alone would run out of local ports, which stay taken for a while after a close.
+/// Addresses of the server, one after the other: one alone would run out of local ports, which stay taken for a while
+/// after a close.
 const ADDRESSES: u8 = 7;
 
 static NEXT: AtomicU8 = AtomicU8::new(0);
@@ -77,7 +79,9 @@ fn until_input_ends() {
 }
 
 fn address(number: u8, port: u16) -> SocketAddr {
-    (Ipv4Addr::new(127, 0, 0, 1 + number % ADDRESSES), port).into()
+    static FIRST: LazyLock<Ipv4Addr> =
+        LazyLock::new(|| std::env::var("NEXUS_BENCH_SERVER").map_or(Ipv4Addr::LOCALHOST, |text| text.parse().unwrap()));
+    (Ipv4Addr::from_bits(FIRST.to_bits() + u32::from(number % ADDRESSES)), port).into()
 }
 
 async fn target() {
