@@ -296,6 +296,12 @@ fn flags_that_look_like_it_name_the_right_one() {
         let other = check("localhost:5433");
         assert_eq!(other.status.code(), Some(1), "{}", bench.who());
         assert!(stdout(&other).contains("allow it with: --allow-host-port 5433"), "{}", stdout(&other));
+        // What the program would refuse, or what would lead back into the sandbox, is not offered.
+        for target in ["127.0.0.1:3128", "localhost:15001", "192.0.0.8:80"] {
+            let none = check(target);
+            assert_eq!(none.status.code(), Some(1), "{}: {target}", bench.who());
+            assert!(!stdout(&none).contains("allow it with"), "{}: {}", bench.who(), stdout(&none));
+        }
     }
 }
 

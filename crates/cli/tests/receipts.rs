@@ -616,6 +616,51 @@ fn the_record_of_the_network_is_bound_to_the_receipt() {
     }
 }
 
+#[test]
+fn a_pipe_or_a_device_is_no_file_to_compare_with() {
+    for bench in benches() {
+        let (report, _) = run(&bench, &["--allow", "a.test", "--shell", "echo out"]);
+        let run = report["run_id"].as_str().unwrap();
+        let fifo = bench.base.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        bench.give(&fifo);
+        let fifo = fifo.to_str().unwrap();
+        for named in [fifo, "/dev/zero"] {
+            for arguments in
+                [&["--net-record", named, run][..], &["--stdout", named, run], &["--report", named, run], &[named]]
+            {
+                let mut command = bench.nexus([&["receipt", "verify"], arguments].concat());
+                let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+                let start = std::time::Instant::now();
+                while child.try_wait().unwrap().is_none() && start.elapsed().as_secs() < 20 {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                let ended = child.try_wait().unwrap().is_some();
+                child.kill().unwrap();
+                let output = child.wait_with_output().unwrap();
+                assert!(ended, "{}: {arguments:?} waits", bench.who());
+                assert_ne!(output.status.code(), Some(0), "{}: {arguments:?}", bench.who());
+                assert!(
+                    stderr(&output).contains("not a regular file"),
+                    "{}: {arguments:?}: {}",
+                    bench.who(),
+                    stderr(&output)
+                );
+            }
+        }
+        // A pipe that the caller connected is the caller's to wait for. This one is root's.
+        if bench.who() != "root" {
+            continue;
+        }
+        let mut command = bench.nexus(["receipt", "verify", "--stdout", "/dev/stdin", run]);
+        let (read, mut write) = std::io::pipe().unwrap();
+        let child = command.stdin(read).spawn().unwrap();
+        std::io::Write::write_all(&mut write, b"out\n").unwrap();
+        drop((write, command));
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0), "{}", bench.who());
+    }
+}
+
 /// Made by the program before receipts named the network.
 const OLD: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/receipts/v1.json"),

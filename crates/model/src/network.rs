@@ -1,6 +1,7 @@
 //! Network of a sandbox, and the addresses inside at which it meets the egress.
 
 use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 
 /// The network of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -34,5 +35,7 @@ pub const DNS_PORT: u16 = 53;
 pub const TRANSPARENT_PORT: u16 = 15_001;
 /// The ports inside on which the egress listens for itself, so that no port of the host can be reached there.
 pub const INSIDE_PORTS: [u16; 4] = [HTTP_PORT, SOCKS_PORT, DNS_PORT, TRANSPARENT_PORT];
+/// The address of every sandbox beside its loopback: the dummy address of RFC 7600, which no machine has.
+pub const INSIDE_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// The most ports of the host's loopback that one sandbox may reach.
 pub const MAX_HOST_PORTS: usize = 16;

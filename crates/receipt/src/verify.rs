@@ -44,10 +44,15 @@ impl Source {
     }
 }
 
+/// Opens a file that the caller named: a regular one, or what a descriptor of the caller's own leads to.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    files::open_named(path)
+}
+
 /// Reads a file that may be a receipt, up to a byte more than a receipt can have.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut content = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut content));
+    let read = files::open_named(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut content));
     read.map_err(|source| ReadError::of(path, source))?;
     Ok(content)
 }

@@ -7,7 +7,8 @@ use crate::args::VerifyArgs;
 use crate::failure::{Failure, one_line};
 use crate::run;
 use nexus_receipt::verify::{
-    ReadError, Stream, check_net_record, check_output, check_report, compared_by_length, follow_links, read_file,
+    ReadError, Stream, check_net_record, check_output, check_report, compared_by_length, follow_links, open_named,
+    read_file,
 };
 use nexus_receipt::{
     AllValid, ChainProblem, Collected, Invalid, KeyDirectory, Keyring, Known, Opened, PublicKey, Source, Store,
@@ -185,7 +186,8 @@ fn against(args: &VerifyArgs, opened: &Opened) -> Result<Option<Invalid>, Failur
 }
 
 fn report(path: &Path) -> Result<Value, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| nothing(&ReadError::of(path, error)))?;
+    let text = open_named(path).and_then(std::io::read_to_string);
+    let text = text.map_err(|error| nothing(&ReadError::of(path, error)))?;
     serde_json::from_str(&text).map_err(|error| {
         let message = format!("--report {}: {error}", path.display());
         Failure::usage("report", message, "give the document that nexus run --json printed")

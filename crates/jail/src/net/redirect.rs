@@ -23,9 +23,9 @@ const SCOPE_HOST: u8 = 254;
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// The dummy address of RFC 7600, which no machine has. Resolvers that are asked for what this machine can use
-/// (AI_ADDRCONFIG, getaddrinfo(3)) find no IPv4 address for a machine that has 127.0.0.1 alone.
-const DUMMY: [u8; 4] = [192, 0, 0, 8];
+/// Resolvers that are asked for what this machine can use (AI_ADDRCONFIG, getaddrinfo(3)) find no IPv4 address for a
+/// machine that has 127.0.0.1 alone.
+const DUMMY: [u8; 4] = nexus_model::network::INSIDE_ADDRESS.octets();
 
 /// Writes the routes and the rules of this network namespace; `ipv6` where it has that protocol.
 pub fn redirect(ipv6: bool) -> io::Result<()> {

@@ -10,7 +10,7 @@
 
 use crate::net::rules::rule::Source;
 use crate::net::rules::target::{Host, Port, Target, TargetError};
-use nexus_model::network::INSIDE_PORTS;
+use nexus_model::network::{INSIDE_ADDRESS, INSIDE_PORTS};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -70,11 +70,13 @@ impl fmt::Display for HostPort {
 }
 
 /// Returns the flag of `nexus run` that would open a private target. No flag opens another loopback address than
-/// 127.0.0.1 and `::1`.
+/// 127.0.0.1 and `::1`, a port there on which the egress itself listens, or the address of the sandbox's own device.
 pub fn private_flag(target: &Target) -> Option<String> {
     match &target.host {
+        host if is_reached(host) && INSIDE_PORTS.contains(&target.port.number()) => None,
         host if is_reached(host) => Some(format!("--allow-host-port {}", target.port)),
         host if is_loopback(host) => None,
+        Host::Address(address) if *address == INSIDE_ADDRESS => None,
         Host::Name(_) | Host::Address(_) => Some(format!("--allow-private {target}")),
     }
 }
