@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use support::screen::Screen;
-use support::{Bench, on_each_bench, report, stderr, stdout};
+use support::{Bench, on_each_bench, report, skip, stderr, stdout};
 
 /// Runs a script of the caller, in which `nexus` is the bench's program, with these bytes in a pipe.
 fn script(bench: &Bench, text: &str, input: &[u8]) -> Output {
@@ -210,5 +210,39 @@ fn a_command_that_wants_a_terminal_names_the_flag() {
         assert!(!silent.shown().contains("perhaps"), "{}", silent.shown());
         let piped = with_pipe(&mut bench.nexus(["run", "--", "python3"]), b"print(6 * 7)");
         assert_eq!(text(&piped), "42\n");
+    });
+}
+
+#[test]
+fn a_read_of_the_input_that_waits_holds_up_no_time_limit() {
+    let what = "a file whose reads are never answered";
+    if File::options().read(true).write(true).open("/dev/fuse").is_err() || !rustix::process::geteuid().is_root() {
+        return skip::skipped(&format!("{what} takes root and /dev/fuse"));
+    }
+    on_each_bench(|bench| {
+        let file = bench.base.path().join("silent");
+        std::fs::write(&file, "").unwrap();
+        let mut server = std::process::Command::new("python3")
+            .args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/silent_fuse.py"), file.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        server.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+        let receipts = || std::fs::read_dir(bench.state.join("receipts")).map_or(0, Iterator::count);
+        let mut command = bench.nexus(["run", "--stdin", "--timeout", "2s", "--grace", "1s", "--", "sleep", "60"]);
+        command.stdin(File::open(&file).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+        let (before, began) = (receipts(), Instant::now());
+        let mut child = command.spawn().unwrap();
+        while receipts() == before && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ended = receipts() > before;
+        // The kernel keeps a process until a read that its file system has taken is answered, or that one has gone.
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(124), "{}", bench.who());
+        assert!(ended, "{}: the end waited for the read", bench.who());
+        rustix::mount::unmount(&file, rustix::mount::UnmountFlags::DETACH).unwrap();
     });
 }

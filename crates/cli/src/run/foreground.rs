@@ -1,5 +1,6 @@
 //! `nexus run` in the foreground: the caller's own stdin, stdout, stderr and terminal.
 
+use super::feeder::Feeder;
 use super::input::Input;
 use super::sink::Sink;
 use crate::terminal::raw::{self, Raw};
@@ -12,6 +13,7 @@ use nexus_runner::live::output::Stream;
 use nexus_runner::live::ports::{PortToken, Ports};
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
 use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io;
@@ -22,6 +24,10 @@ pub struct Foreground {
     sink: Sink,
     /// Set while this process reads standard input ahead of the command, and it has not ended.
     input: bool,
+    /// Set when a thread reads what is read ahead: it is no terminal.
+    is_fed: bool,
+    /// That thread, once the sandbox has started: a process with two threads cannot make one.
+    feeder: Option<Feeder>,
     /// Set when standard input is passed on as the command reads it.
     is_left: bool,
     raw: Option<Raw>,
@@ -54,17 +60,27 @@ impl Foreground {
     /// own.
     pub fn new(sink: Sink, input: Input, raw: Option<Raw>, ports: Ports) -> Self {
         let (ahead, is_left) = (input == Input::Ahead, input == Input::AsRead);
-        Self { sink, input: ahead, is_left, raw, hang_up: HangUp::default(), ports }
+        let is_fed = ahead && !rustix::termios::isatty(rustix::stdio::stdin());
+        Self { sink, input: ahead, is_fed, feeder: None, is_left, raw, hang_up: HangUp::default(), ports }
+    }
+
+    /// The descriptor from which the command's input is read ahead.
+    fn ahead(&self) -> BorrowedFd<'_> {
+        if let Some(feeder) = &self.feeder { feeder.as_fd() } else { rustix::stdio::stdin() }
     }
 
     fn read_input(&mut self, inside: &mut SandboxControl) -> io::Result<()> {
         let mut buffer = [0u8; 16384];
-        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+        match rustix::io::read(self.ahead(), &mut buffer) {
             // A terminal that went away is an end, too.
             Ok(0) | Err(Errno::IO) if self.raw.is_some() => self.terminal_is_gone(inside),
             Ok(0) | Err(Errno::IO) => {
                 self.input = false;
                 inside.end_input();
+                match self.feeder.as_ref().and_then(Feeder::error) {
+                    None | Some(Errno::IO) => {}
+                    Some(error) => return Err(error.into()),
+                }
             }
             Ok(count) => inside.input(&buffer[..count]),
             Err(Errno::INTR | Errno::AGAIN) => {}
@@ -119,8 +135,9 @@ impl Attendant for Foreground {
                 watched.push((Token::Output(stream), fd, PollFlags::OUT));
             }
         }
-        if self.input && inside.takes_input() {
-            watched.push((Token::Input, rustix::stdio::stdin(), PollFlags::IN));
+        let is_ready = !self.is_fed || self.feeder.is_some();
+        if self.input && is_ready && inside.takes_input() {
+            watched.push((Token::Input, self.ahead(), PollFlags::IN));
         }
         if let Some(hold) = self.sink.hold() {
             watched.push((Token::Question, hold.pump_fd(), PollFlags::IN));
@@ -182,6 +199,9 @@ impl Attendant for Foreground {
     }
 
     fn event(&mut self, event: SandboxEvent, inside: &mut SandboxControl) -> io::Result<()> {
+        if matches!(event, SandboxEvent::Started) && self.is_fed {
+            self.feeder = Some(Feeder::start(rustix::stdio::stdin())?);
+        }
         match event {
             // It may have changed while the sandbox was being made.
             SandboxEvent::Started if self.raw.is_some() => inside.resize(None, raw::size()),

@@ -10,6 +10,7 @@
 mod advice;
 mod ask;
 mod direct;
+mod feeder;
 mod foreground;
 mod frontend;
 mod full_output;
