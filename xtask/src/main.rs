@@ -19,6 +19,7 @@
 //! | `fuzz` | the readers of hostile bytes under a coverage-guided fuzzer |
 //! | `powerloss` | the power goes in the middle of commits, on disks whose writes are logged |
 //! | `faults` | system calls of commits fail, or are the last ones of the process |
+//! | `order` | the script by which the linker places what a run executes |
 //! | `demo` | an untrusted script in a sandbox, and what the host sees of it |
 //!
 //! To add a command: write a module with `pub fn run(&Workspace) -> Result<(), Failure>` and name it in [`COMMANDS`].
@@ -41,6 +42,7 @@ mod free_user_tests;
 mod fuzz;
 mod lanes;
 mod log_rule;
+mod order;
 mod packages;
 mod plans;
 mod powerloss;
@@ -99,6 +101,7 @@ const COMMANDS: &[Command] = &[
     ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
     ("powerloss", "cut the power in the middle of commits: [--images N] [--seed N] …", Does::WithWords(powerloss::run)),
     ("faults", "let system calls of commits fail: [--seed N] [--runs N] [--all] …", Does::WithWords(faults::run)),
+    ("order", "write the order of the functions for the linker: MAP NAMES", Does::WithWords(order::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 

@@ -117,8 +117,9 @@ impl Channel {
     }
 }
 
-/// Number of bytes that one read asks for.
-const CHUNK: usize = 16384;
+/// Number of bytes that one read asks for: a page, which holds all frames of an ordinary run. The buffer lies on the stack,
+/// and the guest shares its pages with each command that it starts until one of the two writes to them.
+const CHUNK: usize = 4096;
 
 /// A frame of which a part has come.
 #[derive(Debug, Default)]

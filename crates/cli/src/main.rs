@@ -22,6 +22,7 @@ mod diagnostics;
 mod doctor;
 mod failure;
 mod fleet;
+mod frequent;
 mod host;
 mod log;
 mod manual;
@@ -35,7 +36,6 @@ mod session;
 mod terminal;
 mod used_up;
 
-use clap::Parser;
 use nexus_runner::change_text;
 use std::process::ExitCode;
 
@@ -44,9 +44,10 @@ fn main() -> ExitCode {
         let message = format!("the signals of this process cannot be set: {error}");
         return ExitCode::from(run::print_failure(&failure::Failure::refused("signals", message, ""), false));
     }
-    let parsed = match args::Cli::try_parse() {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let parsed = match frequent::parse(&arguments) {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, &arguments),
     };
     if let Err(failure) = diagnostics::start() {
         return ExitCode::from(run::print_failure(&failure, false));
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
 
 /// Prints help and version as they are, which are not errors; reports everything else as wrong use, in one line like
 /// every other failure.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     use clap::error::ErrorKind;
     let help = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
     if help.contains(&error.kind()) {
@@ -103,6 +104,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let failure =
         failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    ExitCode::from(run::print_failure(&failure, args::wanted_json(&arguments)))
+    let words = arguments.get(1..).unwrap_or_default();
+    ExitCode::from(run::print_failure(&failure, args::wanted_json(words)))
 }

@@ -167,6 +167,30 @@ fn a_run_without_changes_makes_few_calls() {
     }
 }
 
+/// Bytes by which the heap may have grown when a run begins: a third more than the description of `nexus run` takes, and half
+/// of what that of all commands takes. Each process of a sandbox copies what it uses of them.
+const HEAP: u64 = 300 << 10;
+
+#[test]
+fn a_run_begins_with_the_description_of_its_own_command_alone() {
+    for bench in benches() {
+        let log = bench.home.join("heap");
+        let nexus = bench.nexus([] as [&str; 0]).get_program().to_owned();
+        let mut strace = bench.command("strace");
+        strace.args(["-qq", "-e", "trace=brk,socketpair", "-o"]).arg(&log).arg(nexus).args(["run", "--", "/bin/true"]);
+        let output = strace.output().unwrap();
+        assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+        let text = fs::read_to_string(&log).unwrap();
+        // The first socket is that on which signals arrive, made after the command line was parsed.
+        let parsing = text.lines().take_while(|line| !line.starts_with("socketpair"));
+        let ends = parsing.filter_map(|line| u64::from_str_radix(line.split_once("= 0x")?.1.trim(), 16).ok());
+        let ends: Vec<u64> = ends.collect();
+        let (begin, end) = (ends[0], *ends.last().unwrap());
+        println!("{}: {} KiB", bench.who(), (end - begin) >> 10);
+        assert!(end > begin && end - begin <= HEAP, "{}: {} KiB\n{text}", bench.who(), (end - begin) >> 10);
+    }
+}
+
 #[test]
 fn a_direct_run_asks_the_kernel_nothing_about_a_plain_file() {
     const DIRECTORIES: usize = 60;

@@ -11,6 +11,7 @@ use crate::{leave_out, proof, signals};
 use nexus_channel::codec::{self, HEADER};
 use nexus_channel::frames::{ExecRequest, ExecStage};
 use nexus_model::proof::ProofItem;
+use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -46,10 +47,14 @@ enum Message {
 /// The guest's end of a child's pipe.
 #[derive(Debug)]
 pub struct Report {
-    /// Becomes readable when the child has reported, and when it has executed or ended.
+    /// Is closed by the child when it has executed or ended.
     pub pipe: OwnedFd,
     bytes: Vec<u8>,
 }
+
+/// Event of a [`Report::pipe`] that the guest waits for: only its end, which poll(2) always reports. To wake up for the
+/// proof too would stop the child on its way to the exec where processors are few. The pipe holds more than a child writes.
+pub const END: PollFlags = PollFlags::empty();
 
 impl Report {
     /// Reads what has come. Returns the outcome once the child has closed the pipe.
@@ -317,6 +322,20 @@ mod tests {
         }
         assert_eq!(outcome(&said(&[Message::Proof(Vec::new())])), killed);
         assert_eq!(outcome(&whole), Outcome::Running(vec![item("EPERM")]));
+    }
+
+    #[test]
+    fn the_guest_wakes_up_at_the_end_of_a_report_and_not_before() {
+        use rustix::event::{PollFd, Timespec, poll};
+        let (pipe, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let mut report = Report { pipe, bytes: Vec::new() };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_ready = |report: &Report| poll(&mut [PollFd::new(&report.pipe, END)], Some(&now)).unwrap() == 1;
+        send(&writer, &Message::Proof(vec![item("EPERM")])).unwrap();
+        assert!(!is_ready(&report), "the proof alone");
+        drop(writer);
+        assert!(is_ready(&report), "the end");
+        assert_eq!(report.advance(), Some(Outcome::Running(vec![item("EPERM")])));
     }
 
     #[test]

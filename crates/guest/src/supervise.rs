@@ -123,7 +123,7 @@ impl Guest {
         interest.set(PollFlags::IN, self.outbox.has_room());
         interest.set(PollFlags::OUT, !self.outbox.is_empty());
         let mut wait = vec![PollFd::new(&self.channel, interest), PollFd::new(child_ends, PollFlags::IN)];
-        wait.extend(self.starting.iter().map(|starting| PollFd::new(&starting.report.pipe, PollFlags::IN)));
+        wait.extend(self.starting.iter().map(|starting| PollFd::new(&starting.report.pipe, spawn::END)));
         let deadline = self.starting.iter().map(|starting| starting.deadline).min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
@@ -132,7 +132,7 @@ impl Guest {
             Err(_) => return Err(End::Failed),
         }
         let (from_host, from_child) = (wait[0].revents(), wait[1].revents());
-        let has_reported = wait[2..].iter().any(|report| !report.revents().is_empty());
+        let has_ended = wait[2..].iter().any(|report| !report.revents().is_empty());
         if !from_child.is_empty() {
             // The record only wakes us: signals of the same number merge, so all ended children are asked for.
             let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
@@ -142,7 +142,7 @@ impl Guest {
             }
             self.reap()?;
         }
-        if has_reported || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if has_ended || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.look_at_starting()?;
         }
         if from_host.contains(PollFlags::OUT) {

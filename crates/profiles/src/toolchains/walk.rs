@@ -5,6 +5,7 @@ use super::places;
 use crate::host::Host;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -48,8 +49,8 @@ pub(super) struct Walk {
     /// True if owners and known places count.
     is_strict: bool,
     groups: PrivateGroups,
-    /// Directories that are not links, and that were evaluated.
-    real: RefCell<BTreeSet<PathBuf>>,
+    /// Directories that are not links, and that were evaluated. Each is spelled in one way, so that bytes are compared.
+    real: RefCell<BTreeSet<OsString>>,
 }
 
 impl Walk {
@@ -95,9 +96,9 @@ impl Walk {
         // The directories of links that an earlier run may have made.
         let mut by_content: Vec<PathBuf> = Vec::new();
         let mut evaluated = PathBuf::new();
-        if !self.real.borrow().contains(&at) {
+        if !self.real.borrow().contains(at.as_os_str()) {
             self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, false)?;
-            self.real.borrow_mut().insert(at.clone());
+            self.real.borrow_mut().insert(at.clone().into());
         }
         while let Some(part) = rest.pop() {
             match Path::new(&part).components().next().ok_or(Refused::Missing)? {
@@ -111,7 +112,7 @@ impl Walk {
                     if next.starts_with(&self.workspace) {
                         return Err(Refused::InWorkspace);
                     }
-                    if !rest.is_empty() && self.real.borrow().contains(&next) {
+                    if !rest.is_empty() && self.real.borrow().contains(next.as_os_str()) {
                         at = next;
                         continue;
                     }
@@ -121,7 +122,7 @@ impl Walk {
                         evaluated = if rest.is_empty() { next.clone() } else { PathBuf::new() };
                         // If something lies below it, it is a directory.
                         if !rest.is_empty() {
-                            self.real.borrow_mut().insert(next.clone());
+                            self.real.borrow_mut().insert(next.clone().into());
                         }
                         at = next;
                         continue;

@@ -76,13 +76,15 @@ const SOCKETS: &[&str] = &[
     "/var/snap/lxd/common/lxd/unix.socket",
     "/tmp/.X11-unix",
 ];
+/// Directory of most of these, of which most do not exist.
+const RUN: &str = "/run";
 
 /// Holds the guarded places of one machine.
 #[derive(Debug, Default)]
 pub struct Guarded {
-    /// Home directories, with real paths.
+    /// Home directories, with real paths. Each holds what [`CREDENTIALS`] names.
     homes: Vec<PathBuf>,
-    /// Credentials, with their paths and where these lead.
+    /// Where credentials of these homes lead that are there.
     credentials: Vec<PathBuf>,
     /// Sockets of agents, engines and buses.
     sockets: Vec<PathBuf>,
@@ -104,13 +106,19 @@ impl Guarded {
         homes.dedup();
         let mut credentials: Vec<PathBuf> = Vec::new();
         for home in &homes {
-            let all: Vec<PathBuf> = CREDENTIALS.iter().map(|name| home.join(name)).collect();
-            credentials.extend(existing(home, &all).iter().filter_map(|path| real(path)));
-            credentials.extend(all);
+            let names = Names::of(home);
+            let may_exist = CREDENTIALS.iter().filter(|name| names.may_hold(Path::new(name)));
+            credentials.extend(
+                may_exist.map(|name| home.join(name)).filter(|path| is_there(path)).filter_map(|path| real(&path)),
+            );
         }
         let mut sockets: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
         sockets.extend(of_environment(|name| host.variable(name)));
-        sockets.extend(existing(Path::new("/run"), &sockets).iter().filter_map(|path| real(path)).collect::<Vec<_>>());
+        let names = Names::of(Path::new(RUN));
+        let may_exist =
+            |path: &&PathBuf| path.strip_prefix(RUN).map_or_else(|_| is_there(path), |name| names.may_hold(name));
+        let led_to: Vec<PathBuf> = sockets.iter().filter(may_exist).filter_map(|path| real(path)).collect();
+        sockets.extend(led_to);
         Self { homes, credentials, sockets }
     }
 
@@ -132,7 +140,10 @@ impl Guarded {
             return Some("it holds a home directory with all its keys and settings".to_owned());
         }
         let meets = |place: &PathBuf| path.starts_with(place) || (place.starts_with(path) && exists(place));
-        if let Some(place) = self.credentials.iter().find(|place| meets(place)) {
+        // What holds a home was refused above, so that only a path in a home meets what lies in that home.
+        let homes = self.homes.iter().filter(|home| path.starts_with(home));
+        let of_homes = homes.flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
+        if let Some(place) = of_homes.chain(self.credentials.iter().cloned()).find(|place| meets(place)) {
             return Some(format!("it holds credentials ({})", place.display()));
         }
         let socket = self.sockets.iter().find(|place| meets(place))?;
@@ -145,20 +156,29 @@ impl Guarded {
     }
 }
 
-/// Returns the paths that may exist: those in the directory whose first name it has, and all elsewhere. Most do not exist,
-/// and to resolve a path costs a call for each of its parts.
-fn existing<'p>(directory: &Path, paths: &'p [PathBuf]) -> Vec<&'p PathBuf> {
-    let names: Option<BTreeSet<OsString>> = match std::fs::read_dir(directory) {
-        Ok(entries) => Some(entries.flatten().map(|entry| entry.file_name()).collect()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
-        // It may be searched all the same.
-        Err(_) => None,
-    };
-    let may_exist = |path: &&PathBuf| match (path.strip_prefix(directory).ok(), &names) {
-        (Some(below), Some(names)) => below.components().next().is_none_or(|name| names.contains(name.as_os_str())),
-        _ => true,
-    };
-    paths.iter().filter(may_exist).collect()
+/// Names in a directory, for a look at many paths of which most do not exist: to resolve a path costs a call for each
+/// of its parts.
+struct Names(Option<BTreeSet<OsString>>);
+
+impl Names {
+    fn of(directory: &Path) -> Self {
+        Self(match std::fs::read_dir(directory) {
+            Ok(entries) => Some(entries.flatten().map(|entry| entry.file_name()).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(BTreeSet::new()),
+            // It may be searched all the same.
+            Err(_) => None,
+        })
+    }
+
+    /// Reports whether a path below the directory may exist.
+    fn may_hold(&self, below: &Path) -> bool {
+        let Some(names) = &self.0 else { return true };
+        below.components().next().is_none_or(|name| names.contains(name.as_os_str()))
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn of_etc(path: &Path) -> Option<String> {
@@ -192,9 +212,8 @@ mod tests {
 
     fn machine() -> Guarded {
         let homes = vec![PathBuf::from("/root"), "/home/you".into()];
-        let credentials = homes.iter().flat_map(|home| CREDENTIALS.iter().map(|name| home.join(name))).collect();
         let sockets = SOCKETS.iter().map(PathBuf::from).chain(["/tmp/ssh-x/agent.1".into()]).collect();
-        Guarded { homes, credentials, sockets }
+        Guarded { homes, credentials: vec!["/srv/keys/ssh".into()], sockets }
     }
 
     fn refused(path: &str, access: Access) -> bool {
@@ -233,6 +252,9 @@ mod tests {
             "/home/you/.config",
             "/home/you/.config/gh/hosts.yml",
             "/home/you/.cargo",
+            // Where a link of a home leads.
+            "/srv/keys",
+            "/srv/keys/ssh/id_rsa",
             "/run/docker.sock",
             "/run/user/1000",
             "/run/dbus/system_bus_socket",
