@@ -250,6 +250,8 @@ pub struct Group {
     pub same: bool,
     /// The decision whether the names may stay one file.
     pub tie: Tie,
+    /// The layer has no name of it any more, and the user did not choose it: overlay's index keeps it.
+    pub waits: bool,
 }
 
 /// Files of the workspace by their inodes.

@@ -227,3 +227,4 @@ impl Layer {
         writing.publish(&self.root, header, &self.faults)
     }
 }
+            keep_in_index: std::mem::take(&mut plan.keep_in_index),

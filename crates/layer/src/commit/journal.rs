@@ -96,6 +96,9 @@ pub struct Header<L = Vec<Change>> {
     pub parked: L,
     /// The changes that the commit brings, for the report.
     pub committed: L,
+    /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_in_index: Vec<ByteText>,
     /// Paths that the commit leaves behind in another form than in the layer, and the directories that it works in
     /// while their own change stays parked.
     pub rewritten: Vec<ByteText>,
@@ -114,7 +117,22 @@ pub struct Header<L = Vec<Change>> {
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, .. } = self;
+        let Self {
+            version,
+            run,
+            home,
+            mode,
+            slots,
+            parents,
+            keep,
+            keep_in_index,
+            rewritten,
+            started,
+            clock,
+            top,
+            ours,
+            ..
+        } = self;
         Header {
             version,
             run,
@@ -127,6 +145,7 @@ impl<L> Header<L> {
             committed,
             rewritten,
             started,
+            keep_in_index,
             clock,
             top,
             ours,
