@@ -10,7 +10,7 @@
 use crate::beneath::{Doing as _, chmod};
 use crate::commit::prune::INDEX_IN_PART;
 use crate::marks::LayerMode;
-use crate::meta::{EntryType, stat};
+use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::Notes;
 use crate::scan::Scanner;
 use crate::tree::{Inodes, LayerTree, Lower, origin_inode};
@@ -53,6 +53,7 @@ impl Walk<'_> {
             indexes: Vec::new(),
             inodes: Inodes::default(),
             started: self.started,
+            first_other: FsTime::MIN,
             ours: self.ours.to_vec(),
             same_mount,
             mode: self.mode,

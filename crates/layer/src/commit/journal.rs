@@ -73,6 +73,10 @@ pub struct Parent {
     pub path: ByteText,
     /// Its identity: another directory in its place takes no part of the commit.
     pub id: FileId,
+    /// Only the layer changed it since the run began, so that a change by the steps does not come from outside; missing in
+    /// journals of older versions.
+    #[serde(default)]
+    pub is_unchanged: bool,
 }
 
 /// The first line of a journal.
@@ -92,13 +96,13 @@ pub struct Header<L = Vec<Change>> {
     pub parents: Vec<Parent>,
     /// The paths that stay in the layer.
     pub keep: Vec<Keep>,
+    /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_in_index: Vec<ByteText>,
     /// The changes that stay in the layer, for the report.
     pub parked: L,
     /// The changes that the commit brings, for the report.
     pub committed: L,
-    /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keep_in_index: Vec<ByteText>,
     /// Paths that the commit leaves behind in another form than in the layer, and the directories that it works in
     /// while their own change stays parked.
     pub rewritten: Vec<ByteText>,
@@ -141,11 +145,11 @@ impl<L> Header<L> {
             slots,
             parents,
             keep,
+            keep_in_index,
             parked,
             committed,
             rewritten,
             started,
-            keep_in_index,
             clock,
             top,
             ours,
