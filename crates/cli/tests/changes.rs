@@ -156,6 +156,24 @@ fn a_conflict_is_marked_and_the_rest_is_accepted() {
 }
 
 #[test]
+fn the_rest_is_accepted_around_a_directory_with_a_conflict() {
+    for script in ["rm -r d", "rm -r d; echo file > d", "mv d e || cp -r d e"] {
+        for bench in benches() {
+            bench.write("d/f", "old");
+            bench.write("numbers", OLD);
+            let script = format!("{script}; echo new > added; echo run > numbers");
+            let output = bench.run(["run", "--changes", "review", "--shell", &script]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            fs::write(bench.workspace.join("d/f"), "mine").unwrap();
+            let rest = bench.run(["changes", "accept", "--rest"]);
+            assert_eq!(rest.status.code(), Some(0), "{} {script}: {}", bench.who(), stderr(&rest));
+            let text = |name: &str| fs::read_to_string(bench.workspace.join(name)).unwrap();
+            assert_eq!(["d/f", "added", "numbers"].map(text), ["mine", "new\n", "run\n"], "{} {script}", bench.who());
+        }
+    }
+}
+
+#[test]
 fn the_own_version_is_kept_when_asked_for() {
     for bench in waiting() {
         fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();

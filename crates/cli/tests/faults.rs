@@ -140,6 +140,39 @@ fn no_command_runs_where_core_files_go_to_a_socket() {
     }
 }
 
+/// A caller with the right raises the limit to the one with which the kernel starts no program. Others run commands where the
+/// pattern names none.
+#[test]
+fn a_caller_without_core_files_runs_commands() {
+    for bench in lone_benches() {
+        let pattern = bench.base.path().join("core_pattern");
+        let run = |text: &str| {
+            fs::write(&pattern, text).unwrap();
+            let words = ["run", "--", "/bin/grep", "core file", "/proc/self/limits"];
+            let nexus = bench.nexus(words);
+            let mut command = bench.command("prlimit");
+            command.arg("--core=0:0").arg(nexus.get_program()).args(nexus.get_args());
+            command.env("NEXUS_INJECT_CORE_PATTERN", &pattern).output().unwrap()
+        };
+        // Root of a container may lack the right.
+        let raise = ["--core=0:0", "prlimit", "--core=1:1", "true"];
+        let has_raised = bench.command("prlimit").args(raise).output().unwrap().status.success();
+        let output = run("core\n");
+        let said = stdout(&output);
+        let limits: Vec<&str> = said.split_whitespace().skip(4).take(2).collect();
+        assert_eq!(limits, if has_raised { ["1", "1"] } else { ["0", "0"] }, "{}: {}", bench.who(), stderr(&output));
+        let output = run("|/usr/bin/handler\n");
+        assert_eq!(
+            output.status.code(),
+            Some(if has_raised { 0 } else { 125 }),
+            "{}: {}",
+            bench.who(),
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output).contains("ulimit -Hc"), !has_raised, "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
 /// Walls that are left out, and checks of the proof that must see it.
 const UNPROVED: &[(&str, &[&str])] = &[
     ("read_only_root", &["root_flags"]),

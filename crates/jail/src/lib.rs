@@ -38,6 +38,7 @@ pub use launcher::launch::{Launched, host_namespaces, launch};
 pub use launcher::netpool::{Network, PoolConfig};
 pub use launcher::state::LauncherState;
 pub use leave_out::Wall;
+pub use quotas::core_limit;
 pub use request::{Request, Setup};
 pub use steps::{Faults, Step, StepError};
 

@@ -37,6 +37,7 @@ const INOTIFY: [(&str, &str); 2] =
 /// Shares that sandboxes of this launcher may take.
 #[derive(Debug)]
 pub struct Quotas {
+    core: u64,
     limits: Vec<(Resource, Rlimit)>,
     inotify: Vec<(&'static str, u64)>,
     /// Reports that the kernel exempts the caller when it kills for want of memory: a service may have protected
@@ -78,7 +79,7 @@ impl Quotas {
         let is_spared = score.trim_start().starts_with('-');
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc", flags, Mode::empty()).at(Step::ResourceLimits, "/proc")?;
-        Ok(Arc::new(Self { limits, inotify, is_spared, proc }))
+        Ok(Arc::new(Self { core: core_limit(), limits, inotify, is_spared, proc }))
     }
 
     /// Makes the kernel kill this process, and what it starts, for want of memory like every other. For a child that has the
@@ -101,11 +102,12 @@ impl Quotas {
     ///
     /// The limit on core files is 1 and not 0: where `core_pattern` names a program, the kernel starts it on the host as
     /// root whatever the limit, but for exactly this value (core(5); `do_coredump` of fs/coredump.c). The filter keeps it.
+    /// See [`core_limit`] for a caller who may have no core file at all.
     pub fn limit_resources(&self, faults: Faults, pids: u32) -> Result<(), StepError> {
         faults.check(Step::ResourceLimits)?;
         let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
         if stands(Wall::CoreLimit) {
-            setrlimit(Resource::Core, fixed(1)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
+            setrlimit(Resource::Core, fixed(self.core)).at(Step::ResourceLimits, "RLIMIT_CORE")?;
         }
         if stands(Wall::ProcessLimit) {
             // One more for PID 1, which the user did not ask for.
@@ -134,6 +136,15 @@ impl Quotas {
         let file = rustix::fs::openat(&self.proc, format!("sys/user/{name}"), flags, Mode::empty())?;
         rustix::io::write(&file, value.to_string().as_bytes()).map(drop)
     }
+}
+
+/// Returns the limit on core files that a sandbox of this process gets. It is 1, and 0 where the hard limit of this process
+/// is 0 (`ulimit -Hc 0`) and it may not raise it: no core file is written then either, but a program that `core_pattern`
+/// names would be started, so that the driver launches nothing where it names one.
+#[must_use]
+pub fn core_limit() -> u64 {
+    let raise = || setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) });
+    u64::from(getrlimit(Resource::Core).maximum != Some(0) || raise().is_ok())
 }
 
 /// Reads the number in a file; `None` where there is no such file.

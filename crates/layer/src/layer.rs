@@ -10,11 +10,12 @@
 pub(crate) mod index_notes;
 mod locked;
 mod reading;
+mod taken_back;
 
 pub(crate) use self::locked::Locked;
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_other_mount};
 use crate::changes::{Change, ChangeSet, Conflict};
-use crate::commit::decide::{Needs, survey};
+use crate::commit::decide::Needs;
 use crate::commit::finish::{Folders, remove_layer};
 use crate::commit::journal::{
     DONE, JOURNAL, NEW, PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write,
@@ -84,7 +85,7 @@ pub struct Committed {
 }
 
 impl Committed {
-    fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self {
             state: CommitState::Nothing,
             changes: ChangeSet::default(),
@@ -333,8 +334,8 @@ impl Layer {
         Ok(ChangeSet { changes: report(&tree, rules) })
     }
 
-    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere. Changes
-    /// nothing.
+    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere and what the
+    /// file system will not move. Changes nothing.
     pub fn conflicts(&self, workspace: &Workspace, rules: &Rules) -> Result<Vec<Conflict>, ReadLayerError> {
         let Some(tree) = self.read(workspace, rules)? else { return Ok(Vec::new()) };
         Ok(plan(&tree, rules).conflicts)
@@ -349,7 +350,7 @@ impl Layer {
         self.make_own().map_err(prepare)?;
         // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
         self.sync_upper().map_err(prepare)?;
-        let Some(tree) = self.read_folder(workspace, rules)? else {
+        let Some(mut tree) = self.read_folder(workspace, rules)? else {
             let left = remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
             return Ok(Committed { left: left.into_iter().collect(), ..Committed::nothing() });
         };
@@ -358,14 +359,14 @@ impl Layer {
         let mut plan = plan(&tree, rules);
         self.note_copies(workspace, &tree, &mut plan).map_err(prepare)?;
         let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(prepare)?;
-        let watched = self.faults.compares(Comparison::OpenElsewhere).then_some(workspace);
-        let needs = survey(&tree, rules, &plan, watched).map_err(prepare)?;
-        if needs.open.is_empty() {
+        let asks_for_writers = self.faults.compares(Comparison::OpenElsewhere);
+        let needs = self.survey(workspace, &mut tree, (rules, &plan), asks_for_writers).map_err(prepare)?;
+        if needs.in_the_way.is_empty() {
             let done = self.carry_out(workspace, tree, rules, plan, &needs)?;
             return Ok(done.naming(stashes));
         }
-        let open = park_all(&tree, needs.open);
-        self.carry_out(workspace, tree, rules, open, &Needs::default())
+        let nothing = park_all(&tree, needs.in_the_way);
+        self.carry_out(workspace, tree, rules, nothing, &Needs::default())
     }
 
     /// Refuses a damaged layer. A parked layer whose files have other sizes than when it was parked was damaged, by a
@@ -417,6 +418,9 @@ impl Layer {
         let folders = Folders { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
         let outcome = match roll_forward(&folders, &journal, &self.faults, false) {
             Ok(outcome) => outcome,
+            Err(failure) if is_other_mount(&failure.source) && self.is_half_way().map_err(interrupted)? => {
+                return self.take_back(workspace, rules, &journal, failure);
+            }
             // Every step may be repeated, and most errors do not come twice.
             Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
         };

@@ -15,6 +15,13 @@ pub struct FsTime {
     pub nsec: u32,
 }
 
+impl FsTime {
+    /// Earlier than all others.
+    pub(crate) const MIN: Self = Self { sec: i64::MIN, nsec: 0 };
+    /// Later than all others.
+    pub(crate) const MAX: Self = Self { sec: i64::MAX, nsec: 999_999_999 };
+}
+
 impl From<StatxTimestamp> for FsTime {
     fn from(stamp: StatxTimestamp) -> Self {
         Self { sec: stamp.tv_sec, nsec: stamp.tv_nsec }

@@ -5,8 +5,9 @@
 //! not, since the kernel does not let that user decode file handles; there the directory's own time stamps tell: a
 //! directory that was moved has a ctime later than the run's start and an earlier mtime, one that was only filled has a
 //! later mtime. A directory in a directory whose own ctime is older was not moved, whatever its times are: a process
-//! set its mode. A directory that was moved and then filled is not distinguished from one that was only filled; a
-//! directory into which another run committed what it had written before this run started is taken for a moved one.
+//! set its mode. A directory that was moved and then filled is not distinguished from one that was only filled, and one
+//! whose mode or times a process set is taken for a moved one. A commit therefore sets no time back that another run could
+//! take for that ([`crate::commit::dir_times`]).
 
 use crate::changes::Outside;
 use crate::marks::{LayerMode, Origin};

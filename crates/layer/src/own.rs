@@ -62,7 +62,7 @@ impl Own {
     /// Notes the answer about a directory that may have come to its place after the run began. Such a note confirms no
     /// entry: an older program finds no entry with its time either.
     pub(crate) fn of_arrival(path: ByteText, arrival: Arrival) -> Self {
-        let ctime = FsTime { sec: i64::MIN, nsec: 0 };
+        let ctime = FsTime::MIN;
         Self { path, ctime, id: None, size: None, mtime: None, arrival: Some(arrival) }
     }
 

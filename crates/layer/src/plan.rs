@@ -16,7 +16,7 @@ use crate::outside;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
 use crate::rest;
-use crate::tree::{Group, LayerTree, Lower, Node, Role, SharedPath, Verdict};
+use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
@@ -55,6 +55,8 @@ pub(crate) struct CommitPlan {
     pub(crate) parked: Report,
     /// The entries that stay in the layer, by path.
     pub(crate) keep: Vec<Keep>,
+    /// The names in overlay's index of the files that stay in the layer without a name there.
+    pub(crate) keep_in_index: Vec<ByteText>,
     /// Changes outside; with any of them nothing is committed.
     pub(crate) conflicts: Vec<Conflict>,
     /// The entries that the commit leaves behind in another form than in the layer, and the directories that it works
@@ -78,16 +80,18 @@ pub fn report(tree: &LayerTree, rules: &Rules) -> Vec<Change> {
 /// Plans a commit.
 #[must_use]
 pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
-    // What only the index holds cannot stay behind, since the index goes: then nothing is committed rather than more
-    // than was chosen.
+    // A change without a name in the layer: who accepts the rest would not see what stays behind.
     let is_held = |change: &Change| change.protected.is_some() && !rules.accept_protected;
-    if index_only(tree).any(|(_, change)| is_held(&change) || !rules.is_chosen(&change.path.0)) {
+    if index_only(tree).any(|(number, change)| is_held(&change) && !tree.groups[number].waits) {
         return park_all(tree, Vec::new());
     }
     let mut states = states(tree, rules);
     rest::keep_readable(tree, &mut states);
     let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, Vec::new()) };
     if rest::keep_readable(tree, &mut states) {
+        return park_all(tree, Vec::new());
+    }
+    if tree.groups.iter().any(|group| group.waits && !group.same && loses_its_name(tree, &states, group)) {
         return park_all(tree, Vec::new());
     }
     let conflicts = conflicts(tree, &states);
@@ -114,7 +118,15 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     if !parked.is_empty() {
         plan.rewritten.extend(rest::touched(tree, &states));
     }
-    committed.extend(index_only(tree).map(|(group, _)| Row::AcceptedGroup(number(group))));
+    for (at, _) in index_only(tree) {
+        match &tree.groups[at].source {
+            Source::Index(name) if tree.groups[at].waits => {
+                plan.keep_in_index.push(name.clone());
+                parked.push(Row::Group(number(at)));
+            }
+            _ => committed.push(Row::AcceptedGroup(number(at))),
+        }
+    }
     (plan.committed, plan.parked) = (Report::ordered(tree, committed), Report::ordered(tree, parked));
     (plan.states, plan.tail) = (Some(states), orphans);
     plan
@@ -260,8 +272,15 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         }
     }
     for group in tree.groups.iter().filter(|group| writes_shared(tree, states, group)) {
-        for name in group.anchor.iter().chain(&group.others).filter(|name| tree.is_fresh(name)) {
+        let fresh = group.anchor.iter().chain(&group.others).filter(|name| tree.is_fresh(name));
+        let fresh: Vec<&Found> = fresh.collect();
+        for name in &fresh {
             add(&name.at.0, Outside::Changed);
+        }
+        // Where the layer has none of these names, the change is known by those that the run gave to the file.
+        let has_name = |at: &usize| fresh.iter().any(|name| name.at == tree.nodes[*at].path);
+        if !fresh.is_empty() && !group.members.iter().any(has_name) {
+            group.members.iter().for_each(|at| add(&tree.nodes[*at].path.0, Outside::Changed));
         }
     }
     // What lies below a mount cannot be looked at, and the mount says it all.
@@ -278,11 +297,20 @@ pub(crate) fn is_whole_object(node: &Node) -> bool {
     node.covers.is_none() && is_shaped(&node.path.0)
 }
 
+/// Reports whether a name is taken away by which a later commit knows the file of a group that waits without any name in
+/// the layer.
+fn loses_its_name(tree: &LayerTree, states: &[State], group: &Group) -> bool {
+    let Some(anchor) = &group.anchor else { return false };
+    let takes = |node: &Node| node.covers.as_ref().is_some_and(|found| is_beneath(&anchor.at.0, &found.at.0));
+    tree.nodes.iter().zip(states).skip(1).any(|(node, state)| *state == State::Commit && takes(node))
+}
+
 /// Reports whether a group becomes the new version of a file with several names. When one of its names is held back it
 /// does not: the file may be a protected one, and a link made in an earlier run must not be a way to write it.
 pub(crate) fn writes_shared(tree: &LayerTree, states: &[State], group: &Group) -> bool {
     let own = |at: &usize| group.anchor.as_ref().map(|anchor| anchor.meta.id) == tree.covered_id(*at);
     group.anchor.is_some()
+        && !group.waits
         && hardlinks::may_stay_one(group)
         && group.members.iter().all(|at| states[*at] == State::Commit || (states[*at] == State::Nothing && own(at)))
         && (!group.same || group.members.iter().any(|at| states[*at] == State::Commit))

@@ -8,8 +8,9 @@
 //! The order matters: a verdict looks at those before it.
 
 use crate::beneath::{Doing as _, chmod};
+use crate::commit::prune::INDEX_IN_PART;
 use crate::marks::LayerMode;
-use crate::meta::{EntryType, stat};
+use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::Notes;
 use crate::scan::Scanner;
 use crate::tree::{Inodes, LayerTree, Lower, origin_inode};
@@ -41,6 +42,8 @@ impl Walk<'_> {
         }
         let base_root = stat(self.base.fd(), b"").doing("look at", b"")?;
         let same_mount = base_root.dev == nodes[0].meta.dev && base_root.mount == nodes[0].meta.mount;
+        let in_part = self.root.map(|root| root.stat(INDEX_IN_PART.as_bytes())).transpose();
+        let is_index_in_part = in_part.doing("look at", INDEX_IN_PART.as_bytes())?.flatten().is_some();
         let top_conflict = self.own_attrs(&mut nodes[0])?;
         let mut tree = LayerTree {
             nodes,
@@ -50,11 +53,12 @@ impl Walk<'_> {
             indexes: Vec::new(),
             inodes: Inodes::default(),
             started: self.started,
+            first_other: FsTime::MIN,
             ours: self.ours.to_vec(),
             same_mount,
             mode: self.mode,
             mount: Some(base_root.mount),
-            is_each_copy_marked: self.mode == LayerMode::Root && self.index.is_some(),
+            is_each_copy_marked: self.mode == LayerMode::Root && self.index.is_some() && !is_index_in_part,
             takes_last_name: false,
         };
         self.scan(&mut tree, &claimed)?;

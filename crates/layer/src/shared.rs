@@ -83,6 +83,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
                 others: Vec::new(),
                 same: false,
                 tie: Tie::default(),
+                waits: false,
             });
         }
     }
@@ -92,6 +93,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
         }
         if let Some(anchor) = anchor(Some(one.origin), one.meta.kind) {
             let source = Source::Index(one.name);
+            let waits = !walk.rules.is_chosen(&anchor.at.0);
             groups.push(Group {
                 members: Vec::new(),
                 anchor: Some(anchor),
@@ -100,6 +102,7 @@ pub(crate) fn group(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkErr
                 others: Vec::new(),
                 same: false,
                 tie: Tie::default(),
+                waits,
             });
         }
     }

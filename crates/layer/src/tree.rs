@@ -250,6 +250,8 @@ pub struct Group {
     pub same: bool,
     /// The decision whether the names may stay one file.
     pub tie: Tie,
+    /// The layer has no name of it any more, and the user did not choose it: overlay's index keeps it.
+    pub waits: bool,
 }
 
 /// Files of the workspace by their inodes.
@@ -322,6 +324,8 @@ pub struct LayerTree {
     pub indexes: Vec<IndexNote>,
     /// When the layer was made.
     pub started: FsTime,
+    /// No other layer that may be of this workspace is older, as far as a commit asked for it.
+    pub first_other: FsTime,
     /// Entries that an earlier commit of this layer wrote itself, sorted by path: not a conflict.
     pub ours: Vec<Own>,
     /// Layer and workspace are on one mount, so that a rename can move entries.

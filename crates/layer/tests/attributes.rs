@@ -120,8 +120,9 @@ fn an_owner_that_a_user_sets_during_a_commit_stays() {
 }
 
 #[test]
-fn the_time_of_a_directory_is_the_runs_unless_another_process_changed_it() {
+fn the_time_that_a_run_gives_to_a_directory_comes_unless_another_process_changed_it() {
     let made = |scene: &Scene| fs::metadata(scene.ws().join("d")).unwrap().modified().unwrap();
+    let edits = || [edits(), vec![Op::Date(b("d"), 1_300_000_000)]].concat();
     for crash in [false, true] {
         let scene = Scene::new(LayerMode::Root, &base());
         let layer = scene.layer(&edits());

@@ -44,7 +44,7 @@ pub fn happened(conflict: &Conflict) -> String {
     let what = match conflict.outside {
         Outside::Changed => "changed outside",
         Outside::Vanished => "was removed outside",
-        Outside::Replaced => "was replaced outside by another directory",
+        Outside::Replaced => "was replaced outside by another directory, or its mode or times were set",
         Outside::Open => "is open for writing in another program",
         Outside::Blocked => "cannot be changed",
     };

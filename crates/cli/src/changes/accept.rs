@@ -9,7 +9,8 @@ use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Direction, Interrupted};
-use nexus_layer::{Change, CommitError, Committed, Conflict, Rules};
+use nexus_layer::meta::EntryType;
+use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
@@ -152,10 +153,24 @@ fn commit_around(pending: &Pending, rules: &Rules, around: bool) -> Result<(Comm
             return Ok((done, left_out));
         }
         rules.except.extend(done.conflicts.iter().map(|conflict| conflict.path.clone()));
+        rules.except.extend(around_them(&done));
         left_out.extend(done.conflicts);
     }
     let done = pending.layer.commit(&pending.workspace, &rules).map_err(|error| failed(&error, pending))?;
     Ok((done, left_out))
+}
+
+/// Lists the changes that take a directory away in which something is in conflict.
+fn around_them(done: &Committed) -> impl Iterator<Item = ByteText> + use<'_> {
+    let takes = |change: &&Change| {
+        let from = match &change.kind {
+            ChangeKind::Renamed { from } => from,
+            ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => &change.path,
+            ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => return false,
+        };
+        done.conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
+    };
+    done.parked.iter().filter(takes).map(|change| change.path.clone())
 }
 
 fn commit(pending: &Pending, rules: &Rules, around: bool) -> Result<(String, Vec<Conflict>), Failure> {
@@ -261,7 +276,8 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
     let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
     let names = names.join(", ");
     let message = if accepted.is_empty() {
-        format!("nothing was accepted: since the run {names}")
+        let is_event = committed.conflicts.iter().any(|one| one.outside != Outside::Blocked);
+        format!("nothing was accepted: {}{names}", if is_event { "since the run " } else { "" })
     } else {
         // The answer is a failure, which is one line; what was accepted all the same is told before it.
         accepted.lines().for_each(crate::notices::tell);

@@ -237,7 +237,8 @@ impl Driver for Namespace {
             return Err(PrepareError::Profile { driver: NAME.to_owned(), profile: plan.profile.name().to_owned() });
         }
         // For each run: an operator may have set another since the last one.
-        core_pattern::check(&self.core_pattern).map_err(|reason| PrepareError::CoreHandler { reason })?;
+        core_pattern::check(&self.core_pattern, nexus_jail::core_limit())
+            .map_err(|reason| PrepareError::CoreHandler { reason })?;
         if !plan.required.is_empty() {
             let report = self.probe();
             for guarantee in &plan.required {

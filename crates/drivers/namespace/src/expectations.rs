@@ -28,7 +28,7 @@ pub fn of(plan: &Plan, uid_map: &str, host_namespaces: &[(String, u64)]) -> Vec<
         Expectation::new("capabilities", "none"),
         Expectation::new("no_new_privs", "true"),
         Expectation::new("seccomp", "filter"),
-        Expectation::new("core_limit", "1"),
+        Expectation::new("core_limit", &nexus_jail::core_limit().to_string()),
         Expectation::new("uid_map", uid_map),
         Expectation::new("root_flags", "ro,nosuid,nodev"),
         Expectation::new("workspace_flags", "rw,nosuid,nodev").about(plan.workspace.target.clone()),

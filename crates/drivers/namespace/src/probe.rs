@@ -72,7 +72,7 @@ fn missing(uid: u32, landlock_abi: i32, pattern: &Path) -> Vec<Missing> {
         let reason = format!("Landlock version {landlock_abi}, at least {MIN_ABI} is needed");
         add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list");
     }
-    if let Err(reason) = core_pattern::check(pattern) {
+    if let Err(reason) = core_pattern::check(pattern, nexus_jail::core_limit()) {
         add("core files that stay inside", reason, core_pattern::FIX);
     }
     if read("/proc/sys/user/max_user_namespaces").is_ok_and(|text| text == "0") {

@@ -274,6 +274,19 @@ impl<'a> Apply<'a> {
             let Some(ctime) = ctime else { continue };
             stamps.push(Own { ctime, ..Own::new(path, &meta) });
         }
+        if !self.kept.is_empty() {
+            let header = &self.journal.header;
+            let planned: HashSet<&ByteText> = header.rewritten.iter().collect();
+            let others = header
+                .parents
+                .iter()
+                .filter(|one| one.is_unchanged && !one.path.0.is_empty() && !planned.contains(&one.path));
+            for one in others {
+                // What is kept back is to be accepted later, when the directory has the time of this commit.
+                let now = self.base.stat(&one.path.0).ok().flatten().filter(|now| now.id == one.id);
+                stamps.extend(now.map(|now| Own::new(&one.path, &now)));
+            }
+        }
         Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() }
     }
 
@@ -383,12 +396,12 @@ impl<'a> Apply<'a> {
             Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => return self.one(op),
         };
         let parent = split(&path.0).0;
-        let look = |apply: &mut Self| apply.parents.get(parent).ok().and_then(|dir| stat(dir, b"").ok());
-        if let Some(dir) = look(self) {
+        let inspect = |apply: &mut Self| apply.parents.get(parent).ok().and_then(|dir| stat(dir, b"").ok());
+        if let Some(dir) = inspect(self) {
             self.traces.before(dir.id, dir.mtime);
         }
         let done = self.one(op);
-        if let Some(dir) = look(self) {
+        if let Some(dir) = inspect(self) {
             self.traces.after(dir.id, dir.mtime);
         }
         if let Op::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = op {

@@ -1,10 +1,11 @@
 //! From a plan to its journal: one pass over the steps looks what they need, a second one stages it and writes them.
 //! Neither has all steps in memory.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
 use crate::changes::Conflict;
 use crate::commit::beside::BESIDE;
 use crate::commit::emit::{Sink, emit, parents};
+use crate::commit::immovable::{self, Trial};
 use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::commit::marks_back;
 use crate::commit::ops::{Op, Origin, Slot, Staged};
@@ -18,16 +19,17 @@ use crate::commit::steps::IN_MEMORY;
 use crate::commit::writers::OpenElsewhere;
 use crate::faults::Step;
 use crate::identity::Home;
-use crate::layer::Layer;
 use crate::layer::index_notes::write_notes;
-use crate::meta::FileId;
+use crate::layer::{Layer, is_run_id};
+use crate::meta::{FileId, FsTime, stat, stat_if_there};
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::rest::arrivals;
-use crate::tree::LayerTree;
+use crate::tree::{LayerTree, Lower, Node};
 use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashMap;
+use std::os::fd::AsFd as _;
 
 /// Requirements of the steps of a plan.
 #[derive(Default)]
@@ -40,13 +42,14 @@ pub(crate) struct Needs {
     slots: bool,
     /// Files with this content, by the path of the layer that it stands for.
     pub(crate) written: Vec<ByteText>,
-    /// Files that a process has open for writing.
-    pub(crate) open: Vec<Conflict>,
+    /// Conflicts of the workspace as it is: files that a process has open for writing, and what the file system will not move.
+    pub(crate) in_the_way: Vec<Conflict>,
 }
 
 struct Survey<'a> {
     needs: Needs,
     open: Option<OpenElsewhere<'a>>,
+    trial: Trial<'a>,
 }
 
 impl Sink for Survey<'_> {
@@ -66,21 +69,9 @@ impl Sink for Survey<'_> {
         if let Some(open) = &mut self.open {
             open.look(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
         }
+        self.needs.in_the_way.extend(self.trial.refuses(&op)?);
         Ok(())
     }
-}
-
-/// Looks what the steps need, and which of the files that they displace a process of `watched` has open for writing.
-pub(crate) fn survey(
-    tree: &LayerTree,
-    rules: &Rules,
-    plan: &CommitPlan,
-    watched: Option<&Workspace>,
-) -> Result<Needs, IoFailure> {
-    let mut survey = Survey { needs: Needs::default(), open: watched.map(OpenElsewhere::new) };
-    emit(tree, rules, plan, &mut survey)?;
-    let open = survey.open.map(OpenElsewhere::found).unwrap_or_default();
-    Ok(Needs { open, ..survey.needs })
 }
 
 /// Stages what each step needs and writes it down.
@@ -134,18 +125,79 @@ impl Sink for Record<'_, '_> {
     }
 }
 
+/// The place of a commit's staging directory.
+fn place(tree: &LayerTree) -> SlotPlace {
+    if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace }
+}
+
 impl Layer {
+    /// Looks what the steps of a plan need, and what is in their way: what the file system will not move, and, if
+    /// asked for, the files which they displace and a process has open for writing. Afterwards the tree says if the commit
+    /// can move entries of the layer.
+    pub(crate) fn survey(
+        &self,
+        workspace: &Workspace,
+        tree: &mut LayerTree,
+        (rules, plan): (&Rules, &CommitPlan),
+        asks_for_writers: bool,
+    ) -> Result<Needs, IoFailure> {
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+        let trial = |place| {
+            let (root, base, run) = (&*self.root, workspace, &*self.run);
+            let stage = Stage { root, upper: &upper, index: None, base, run, mode: self.mode, faults: &self.faults };
+            Trial::new(stage, &self.layers, place)
+        };
+        let apart = immovable::inspect(tree, plan, trial)?;
+        if !apart.is_empty() {
+            return Ok(Needs { in_the_way: apart, ..Needs::default() });
+        }
+        let looks_moved = |node: &Node| match &node.rare.lower {
+            Lower::Merged(found) | Lower::Moved(found) => found.meta.mtime < found.meta.ctime,
+            Lower::None | Lower::Missing => false,
+        };
+        if tree.nodes.iter().skip(1).any(looks_moved) {
+            tree.first_other = self.first_other(workspace)?;
+        }
+        let open = asks_for_writers.then(|| OpenElsewhere::new(workspace));
+        let mut survey = Survey { needs: Needs::default(), open, trial: trial(place(tree)) };
+        let emitted = emit(tree, rules, plan, &mut survey);
+        let Survey { needs, open, trial } = survey;
+        emitted.and(trial.end())?;
+        let mut in_the_way = open.map(OpenElsewhere::found).unwrap_or_default();
+        in_the_way.extend(needs.in_the_way);
+        Ok(Needs { in_the_way, ..needs })
+    }
+
+    /// Returns when the oldest of the other layers began that this user has. Where another user may have layers of the
+    /// workspace, that is never known.
+    fn first_other(&self, workspace: &Workspace) -> Result<FsTime, IoFailure> {
+        let top = stat(workspace.fd(), b"").doing("look at", b"")?;
+        if top.uid != rustix::process::geteuid().as_raw() {
+            return Ok(FsTime::MIN);
+        }
+        let listed = self.layers.readable_dir(b"").doing("open", b"")?;
+        let mut first = FsTime::MAX;
+        for name in names(listed.as_fd()).doing("list", b"")? {
+            let is_other = std::str::from_utf8(&name).is_ok_and(|name| is_run_id(name) && name != self.run);
+            if is_other && let Some(layer) = stat_if_there(self.layers.fd(), &name).doing("look at", &name)? {
+                first = first.min(layer.id.born.unwrap_or(FsTime::MIN));
+            }
+        }
+        Ok(first)
+    }
+
     /// Writes the journal of a plan. The tree is needed no more afterwards.
     pub(crate) fn decide(
         &self,
         workspace: &Workspace,
-        tree: LayerTree,
+        mut tree: LayerTree,
         rules: &Rules,
         mut plan: CommitPlan,
         needs: &Needs,
     ) -> Result<Journal, IoFailure> {
         self.faults.check(Step::Stage).doing("stage", b"")?;
-        let slots = if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
+        let copied_up = self.copy_up(workspace, &mut tree, &plan)?;
+        let slots = place(&tree);
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         let index = open_index(&self.root)?;
         let stage = Stage {
@@ -175,13 +227,14 @@ impl Layer {
             slots,
             parents,
             keep: std::mem::take(&mut plan.keep),
+            keep_in_index: std::mem::take(&mut plan.keep_in_index),
             parked: (),
             committed: (),
             rewritten: std::mem::take(&mut plan.rewritten),
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),
-            ours: crate::tree::Own::with_arrivals(&self.ours, arrivals(&tree)),
+            ours: crate::tree::Own::with_arrivals(&[&self.ours[..], &copied_up].concat(), arrivals(&tree)),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;

@@ -57,7 +57,7 @@ enum Look {
 
 /// Reads the attributes of an entry. Those of a file are read after the lease, so that none of its writes is missed.
 /// `between` runs before the lease.
-fn look(leases: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], between: &dyn Fn()) -> io::Result<Look> {
+fn inspect(leases: Option<LeaseCall>, dir: BorrowedFd<'_>, name: &[u8], between: &dyn Fn()) -> io::Result<Look> {
     let Some(first) = stat_if_there(dir, name)? else { return Ok(Look::Gone) };
     between();
     if first.kind != EntryType::File {
@@ -82,7 +82,7 @@ pub(crate) fn quiet_inside(
     changed: &dyn Fn(&[u8], &Meta) -> bool,
 ) -> io::Result<Quiet> {
     let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
-    let result = look_inside(tree, top, leases, changed, &mut opened);
+    let result = inspect_all(tree, top, leases, changed, &mut opened);
     for (path, mode) in opened.iter().rev() {
         let dir = tree.dir(path)?;
         chmod(dir.as_fd(), *mode)?;
@@ -90,7 +90,7 @@ pub(crate) fn quiet_inside(
     result
 }
 
-fn look_inside(
+fn inspect_all(
     tree: &Workspace,
     top: &[u8],
     leases: Option<LeaseCall>,
@@ -113,7 +113,7 @@ fn look_inside(
         };
         let mount = stat(dir.as_fd(), b"")?.mount;
         for name in names(dir.as_fd())? {
-            let (meta, lease) = match look(leases, dir.as_fd(), &name, &|| ())? {
+            let (meta, lease) = match inspect(leases, dir.as_fd(), &name, &|| ())? {
                 Look::At(meta, lease) => (meta, lease),
                 Look::Written => return Ok(Quiet::Written),
                 Look::Gone => return Ok(Quiet::No),
@@ -363,7 +363,7 @@ impl Displaced<'_> {
         leases: Option<LeaseCall>,
         faults: &Faults,
     ) -> io::Result<Left> {
-        let (meta, _lease) = match look(leases, dir, name, &|| faults.action())? {
+        let (meta, _lease) = match inspect(leases, dir, name, &|| faults.action())? {
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
             Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
                 return Ok(Left::Entry(Quiet::No));

@@ -10,6 +10,7 @@
 //! ```
 
 use crate::beneath::{IoFailure, is_beneath, join};
+use crate::commit::dir_times::DirTimes;
 use crate::commit::inside::Inside;
 use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
@@ -20,7 +21,7 @@ use crate::object_steps::{self, Turn, order_of_database};
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
 use crate::sources::{MadeFrom, Sources};
-use crate::tree::{Found, LayerTree, Lower, Node, Role, Source, Verdict};
+use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use nexus_model::ByteText;
 use std::collections::{BTreeMap, HashMap};
 
@@ -60,6 +61,7 @@ struct Emitter<'a, 's> {
     sources: Sources<'a>,
     /// The same for all that is in a directory that moves as a whole.
     sources_inside: HashMap<usize, MadeFrom>,
+    times: DirTimes,
     slots: Slot,
     sink: &'s mut dyn Sink,
 }
@@ -69,7 +71,8 @@ impl<'a, 's> Emitter<'a, 's> {
         let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
         let (inside, sources_inside) = (HashMap::new(), HashMap::new());
         let sources = Sources::new(tree, states);
-        Self { tree, rules, states, taken, copied, made, held, inside, sources, sources_inside, slots: 0, sink }
+        let times = DirTimes { started: tree.started, first_other: tree.first_other };
+        Self { tree, rules, states, taken, copied, made, held, inside, sources, sources_inside, times, slots: 0, sink }
     }
 
     fn slot(&mut self) -> Slot {
@@ -398,7 +401,10 @@ impl<'a, 's> Emitter<'a, 's> {
                 self.sink.step(Op::SetDir(self.set_dir(at, Some(old))))?;
             } else if is_tidied || (passed[at] && tight) {
                 // Its own attributes stay as they were in the workspace.
-                let mtime = is_tidied.then_some(node.meta.mtime);
+                let mtime = is_tidied.then(|| self.times.of(&old.meta, &node.meta)).flatten();
+                if mtime.is_none() && !tight {
+                    continue;
+                }
                 let (mode, uid, gid) = (old.meta.mode, old.meta.uid, old.meta.gid);
                 let (path, id) = (node.path.text(), Some(old.meta.id));
                 let mtime_was = Some(old.meta.mtime);
@@ -412,7 +418,7 @@ impl<'a, 's> Emitter<'a, 's> {
     fn set_dir(&self, at: usize, old: Option<&Found>) -> SetDir {
         let node = &self.tree.nodes[at];
         // The time of the workspace's own directory is the commit's business.
-        let mtime = (at != 0).then_some(node.meta.mtime);
+        let mtime = old.map_or(Some(node.meta.mtime), |old| self.times.of(&old.meta, &node.meta)).filter(|_| at != 0);
         let (mode, uid, gid) = (node.meta.mode, node.meta.uid, node.meta.gid);
         let was = old.map(|old| DirState {
             mode: old.meta.mode,
@@ -441,10 +447,11 @@ pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
     for (at, _) in plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit) {
         let parent = &tree.nodes[tree.nodes[at].parent];
         if let Lower::Merged(found) | Lower::Moved(found) = &parent.rare.lower {
-            parents.insert(&parent.path, found.meta.id);
+            parents.insert(&parent.path, (found.meta.id, tree.is_unchanged_directory(parent)));
         }
     }
-    parents.into_iter().map(|(path, id)| Parent { path: path.text(), id }).collect()
+    let parent = |(path, (id, is_unchanged)): (&SharedPath, _)| Parent { path: path.text(), id, is_unchanged };
+    parents.into_iter().map(parent).collect()
 }
 
 fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {

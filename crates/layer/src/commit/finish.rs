@@ -107,7 +107,8 @@ pub(crate) fn finish(
     }
     marks_back::of_kept(rooms, journal, outcome, faults)?;
     let mut left = Vec::new();
-    let pruned = if stays { Ok(()) } else { prune_layer(folders, rooms, &keep, &mut left, faults) };
+    let pruned =
+        if stays { Ok(()) } else { prune_layer(folders, rooms, (&keep, &header.keep_in_index), &mut left, faults) };
     outcome.left.extend(left);
     if stays || pruned.is_err() {
         // What stays would pass for a change of the run.

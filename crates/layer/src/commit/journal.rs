@@ -73,6 +73,10 @@ pub struct Parent {
     pub path: ByteText,
     /// Its identity: another directory in its place takes no part of the commit.
     pub id: FileId,
+    /// Only the layer changed it since the run began, so that a change by the steps does not come from outside; missing in
+    /// journals of older versions.
+    #[serde(default)]
+    pub is_unchanged: bool,
 }
 
 /// The first line of a journal.
@@ -92,6 +96,9 @@ pub struct Header<L = Vec<Change>> {
     pub parents: Vec<Parent>,
     /// The paths that stay in the layer.
     pub keep: Vec<Keep>,
+    /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep_in_index: Vec<ByteText>,
     /// The changes that stay in the layer, for the report.
     pub parked: L,
     /// The changes that the commit brings, for the report.
@@ -114,7 +121,22 @@ pub struct Header<L = Vec<Change>> {
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self { version, run, home, mode, slots, parents, keep, rewritten, started, clock, top, ours, .. } = self;
+        let Self {
+            version,
+            run,
+            home,
+            mode,
+            slots,
+            parents,
+            keep,
+            keep_in_index,
+            rewritten,
+            started,
+            clock,
+            top,
+            ours,
+            ..
+        } = self;
         Header {
             version,
             run,
@@ -123,6 +145,7 @@ impl<L> Header<L> {
             slots,
             parents,
             keep,
+            keep_in_index,
             parked,
             committed,
             rewritten,

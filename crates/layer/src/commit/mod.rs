@@ -6,19 +6,24 @@
 //!            │         │         └─ an error that stays: roll_back, or left for recover
 //!            └─────────┴─ any error: nothing of the workspace changed
 //! ```
-//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps).
+//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps), `dir_times`.
 //! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
+//!   `immovable` (what the file system will not move),
 //!   [`roll_back`], [`recover`], [`abandon`].
 
 pub mod abandon;
+
 pub(crate) mod apply;
 mod as_put;
 pub mod beside;
 pub(crate) mod calls;
+pub(crate) mod copied_up;
 pub(crate) mod decide;
+pub(crate) mod dir_times;
 pub(crate) mod displaced;
 pub(crate) mod emit;
 pub(crate) mod finish;
+pub(crate) mod immovable;
 pub mod inside;
 pub mod journal;
 pub(crate) mod kept_objects;

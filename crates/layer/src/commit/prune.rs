@@ -4,6 +4,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, names, split
 use crate::commit::apply::Rooms;
 use crate::commit::calls::Spot;
 use crate::commit::finish::Folders;
+use crate::commit::journal::sync_directory;
 use crate::commit::leftover::{Leftover, set_aside};
 use crate::commit::withdrawn::{WHY, is_marked};
 use crate::copy::make_whiteout;
@@ -13,28 +14,56 @@ use crate::plan::Keep;
 use crate::remove::{readable_by_force, remove_tree};
 use crate::xattr;
 use nexus_model::ByteText;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
+
+/// Says that the index of a layer has only the files that a commit of a part left in it.
+pub(crate) const INDEX_IN_PART: &str = "work/part";
 
 /// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set
 /// aside.
 pub(crate) fn prune_layer(
     folders: &Folders<'_>,
     rooms: &Rooms<'_>,
-    keep: &[Keep],
+    (keep, keep_in_index): (&[Keep], &[ByteText]),
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let mut once = || {
         prune(folders, rooms, keep, left, faults)?;
         faults.action();
-        remove_tree(folders.root, b"work").doing("remove", b"work")
+        if keep_in_index.is_empty() {
+            return remove_tree(folders.root, b"work").doing("remove", b"work");
+        }
+        prune_index(rooms.root, keep_in_index, faults)
     };
     // Most errors do not come twice.
     once().or_else(|_| once())
+}
+
+/// Removes everything from overlay's own directory but these files of its index, and notes that it lacks the
+/// others.
+fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(), IoFailure> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(root.fd(), INDEX_IN_PART, flags, Mode::from_raw_mode(0o600))
+        .doing("make", INDEX_IN_PART.as_bytes())?;
+    let work = root.readable_dir(b"work").doing("open", b"work")?;
+    sync_directory(&Workspace::from_fd(work), faults)?;
+    for (path, keeps) in [
+        (&b"work"[..], &(|name: &[u8]| name == b"index" || name == b"part") as &dyn Fn(&[u8]) -> bool),
+        (b"work/index", &|name: &[u8]| keep.iter().any(|one| one.0 == name)),
+    ] {
+        let dir = readable_by_force(root, path).doing("open", path)?;
+        for name in names(dir.as_fd()).doing("list", path)?.into_iter().filter(|name| !keeps(name)) {
+            faults.action();
+            let entry = join(path, &name);
+            remove_tree(root, &entry).doing("remove", &entry)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes everything from the upper directory but `keep` and the directories on the way to it.

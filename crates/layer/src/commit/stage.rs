@@ -23,7 +23,7 @@ use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Files that are synced one by one; with more of them the whole file system is.
 pub(crate) const SYNCED_ONE_BY_ONE: usize = 1000;
@@ -143,28 +143,34 @@ pub(crate) fn keep_slots(
 impl<'a> Stage<'a> {
     /// Makes the staging directory for `count` entries.
     pub(crate) fn begin(self, place: SlotPlace, count: usize) -> Result<Staging<'a>, IoFailure> {
+        let slots = Workspace::from_fd(self.make_directory(place)?);
+        let (tree, _) = slots_at(self.root, self.base, self.run, place);
+        Ok(Staging { notes: Notes::new(Some(self.root)), stage: self, tree, slots, count, opened: Vec::new() })
+    }
+
+    /// Makes the staging directory, and returns it.
+    pub(crate) fn make_directory(&self, place: SlotPlace) -> Result<OwnedFd, IoFailure> {
         // What an earlier try left behind.
         remove_slots(self.root, self.base, self.run, place, self.faults)?;
         let (tree, name) = slots_at(self.root, self.base, self.run, place);
         rustix::fs::mkdirat(tree.fd(), &*name, Mode::from_raw_mode(0o700)).doing("make", name.as_bytes())?;
-        let dir = tree.readable_dir(name.as_bytes()).doing("open", name.as_bytes())?;
-        let slots = Workspace::from_fd(dir);
+        let slots = tree.readable_dir(name.as_bytes()).doing("open", name.as_bytes())?;
         // The workspace's default access list must not become that of the copies.
         for one in [&b"system.posix_acl_default"[..], b"system.posix_acl_access"] {
-            match xattr::remove(slots.fd(), b"", one) {
+            match xattr::remove(slots.as_fd(), b"", one) {
                 Err(error) if is_no_attr(&error) => {}
                 other => other.doing("clean", name.as_bytes())?,
             }
         }
-        chmod(slots.fd(), 0o700).doing("set the mode of", name.as_bytes())?;
+        chmod(slots.as_fd(), 0o700).doing("set the mode of", name.as_bytes())?;
         if place == SlotPlace::Workspace {
             // A git clean or git add of the user passes it by.
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(slots.fd(), ".gitignore", flags, Mode::from_raw_mode(0o600));
+            let file = rustix::fs::openat(&slots, ".gitignore", flags, Mode::from_raw_mode(0o600));
             let file = file.doing("make", b".gitignore")?;
             std::fs::File::from(file).write_all(IGNORE).doing("write", b".gitignore")?;
         }
-        Ok(Staging { notes: Notes::new(Some(self.root)), stage: self, tree, slots, count, opened: Vec::new() })
+        Ok(slots)
     }
 
     /// Opens the directories of the layer on the way to `path` up for their owner, and notes their modes.
@@ -232,7 +238,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn source(&self, source: &Source) -> io::Result<(std::os::fd::OwnedFd, Vec<u8>)> {
+    fn source(&self, source: &Source) -> io::Result<(OwnedFd, Vec<u8>)> {
         match source {
             Source::Upper(path) => {
                 let (parent, name) = split(&path.0);

@@ -6,8 +6,7 @@
 //! new time stamp is noted as our own write and no conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split};
-use crate::changes::Change;
-use crate::commit::decide::{Needs, survey};
+use crate::changes::{Change, Conflict};
 use crate::commit::ops::Op;
 use crate::diff::hunks::{ApplyError, apply_hunks};
 use crate::diff::model::{Content, DiffKind, FileDiff};
@@ -134,23 +133,18 @@ impl Layer {
         // Read after the content: what changes outside from here on is seen as a conflict or as another time stamp.
         let Some(tree) = self.read(workspace, rules)? else { return Err(AcceptError::Stale { path: path.clone() }) };
         self.check_whole(&tree)?;
-        let Partial { tree, part, mut plan } = partial(tree, rules, path, content)?;
+        let Partial { mut tree, part, mut plan } = partial(tree, rules, path, content)?;
         if !plan.conflicts.is_empty() || choice.hunks.is_empty() {
-            let parked = plan.parked.lines(&tree, &part).collect();
-            let conflicts = plan.conflicts;
-            return Ok(Committed {
-                state: CommitState::Parked,
-                changes: crate::ChangeSet::default(),
-                parked,
-                conflicts,
-                unwatched: 0,
-                left: Vec::new(),
-                stashes: Vec::new(),
-            });
+            let conflicts = std::mem::take(&mut plan.conflicts);
+            return Ok(refused(&tree, &part, &plan, conflicts));
         }
         self.note_copies(workspace, &tree, &mut plan).map_err(|source| AcceptError::Io { source })?;
         let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(|source| AcceptError::Io { source })?;
-        let needs = needs_of(&tree, &part, &plan)?;
+        let needs = self.survey(workspace, &mut tree, (&part, &plan), false);
+        let needs = needs.map_err(|source| AcceptError::Io { source })?;
+        if !needs.in_the_way.is_empty() {
+            return Ok(refused(&tree, &part, &plan, needs.in_the_way));
+        }
         if !needs.written.contains(path) {
             let why = "directories were renamed in a way that only the whole layer can repeat";
             return Err(AcceptError::Entangled { why });
@@ -189,9 +183,17 @@ fn read_old(workspace: &Workspace, path: &ByteText, max: u64) -> Result<Vec<u8>,
     read().doing("read", &path.0)
 }
 
-/// Counts what the steps of a partial commit need, without looking for processes that have files open.
-fn needs_of(tree: &LayerTree, rules: &Rules, plan: &CommitPlan) -> Result<Needs, AcceptError> {
-    survey(tree, rules, plan, None).map_err(|source| AcceptError::Io { source })
+/// The result of an accept with which nothing was changed.
+fn refused(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, conflicts: Vec<Conflict>) -> Committed {
+    Committed {
+        state: CommitState::Parked,
+        changes: crate::ChangeSet::default(),
+        parked: plan.parked.lines(tree, rules).collect(),
+        conflicts,
+        unwatched: 0,
+        left: Vec::new(),
+        stashes: Vec::new(),
+    }
 }
 
 /// A plan for a part of one file, with what it was made from.

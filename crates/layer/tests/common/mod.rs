@@ -278,7 +278,8 @@ impl Scene {
         )
     }
 
-    fn new_in(place: &Path, mode: LayerMode, base: &[Op]) -> Self {
+    /// Makes the scene in another directory than the usual one.
+    pub fn new_in(place: &Path, mode: LayerMode, base: &[Op]) -> Self {
         let scene = Self { dir: tempfile::Builder::new().prefix("nexus-layer").tempdir_in(place).unwrap(), mode };
         std::fs::set_permissions(scene.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["ws", "layers", "merged"] {

@@ -17,7 +17,7 @@ use crate::state::record::Record;
 use crate::state::{commit_lock, note};
 use nexus_driver::SandboxProcess;
 use nexus_layer::layer::CommitError;
-use nexus_layer::{CommitState, Committed, Layer, Rules};
+use nexus_layer::{CommitState, Committed, Conflict, Layer, Outside, Rules};
 use nexus_model::{ByteText, ExitReason};
 use rustix::fd::OwnedFd;
 use std::time::Duration;
@@ -161,6 +161,16 @@ fn may_commit(over: &Over<'_>) -> Result<(), String> {
     note::sync(&layer).map_err(|error| format!("the run's note cannot be brought to the disk: {error}"))
 }
 
+fn happened(conflict: &Conflict, partly: bool) -> String {
+    let what = change_text::happened(conflict);
+    match conflict.outside {
+        // No event: it was so before.
+        Outside::Blocked => what,
+        _ if partly => format!("{what} during the commit"),
+        _ => format!("{what} while the command ran"),
+    }
+}
+
 fn concluded(
     committed: Committed,
     layer: &Layer,
@@ -180,7 +190,7 @@ fn concluded(
     let problem = committed.conflicts.first().map(|first| SettleProblem::Conflict {
         run: layer.run().to_string(),
         path: first.path.as_path().to_owned(),
-        happened: change_text::happened(first),
+        happened: happened(first, !committed.changes.is_empty()),
         partly: !committed.changes.is_empty(),
         more: committed.conflicts.len() - 1,
         waits: !committed.parked.is_empty(),

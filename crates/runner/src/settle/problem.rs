@@ -45,13 +45,13 @@ pub enum SettleProblem {
         upper: PathBuf,
     },
     /// A process of the host changed a path that the run changed, too.
-    #[error("{}: {} {happened} {}{}", committed(*.partly), path.display(), when(*.partly), and_more(*.more))]
+    #[error("{}: {} {happened}{}", committed(*.partly), path.display(), and_more(*.more))]
     Conflict {
         /// The id of the run.
         run: String,
         /// The first path.
         path: PathBuf,
-        /// The change of the path.
+        /// The change of the path, and when it happened.
         happened: String,
         /// Other changes were committed.
         partly: bool,
@@ -118,10 +118,6 @@ pub enum SettleProblem {
 
 fn committed(partly: bool) -> &'static str {
     if partly { "not everything was committed" } else { "nothing was committed" }
-}
-
-fn when(partly: bool) -> &'static str {
-    if partly { "during the commit" } else { "while the command ran" }
 }
 
 fn and_more(more: usize) -> String {

@@ -102,7 +102,7 @@ impl Apply<'_> {
             match move_to_free(source, target, self.faults) {
                 Ok(Moved::Yes) => {}
                 Ok(Moved::Occupied) => return Err(self.keep_staged(put, source, Stop::keep(Outside::Changed))?),
-                Err(error) => return Err(self.keep_staged(put, source, Stop::blocked(error))?),
+                Err(error) => return Err(self.keep_staged(put, source, Stop::moving(error))?),
             }
         } else if let Some(old) = &put.old {
             match self.check(parent, name, old, now) {

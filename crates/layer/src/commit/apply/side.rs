@@ -60,7 +60,7 @@ impl<'a> Apply<'a> {
     }
 
     pub(super) fn swap(&self, put: &Put, source: Spot<'_>, target: Spot<'_>, old: &Seen) -> Done {
-        match exchange(source, target, self.faults).map_err(Stop::blocked)? {
+        match exchange(source, target, self.faults).map_err(Stop::moving)? {
             Exchanged::Yes => Ok(()),
             Exchanged::Gone => Err(Stop::keep(Outside::Vanished)),
             Exchanged::Unsupported => self.swap_by_side(put, source, target, old),
@@ -73,7 +73,7 @@ impl<'a> Apply<'a> {
         let side = self.side(put)?;
         let side = side.spot();
         if stat_if_there(side.dir, side.name)?.is_none_or(|meta| meta.id != old.id) {
-            match move_out(target, side, self.faults).map_err(Stop::blocked)? {
+            match move_out(target, side, self.faults).map_err(Stop::moving)? {
                 Moved::Yes => {}
                 Moved::Occupied => return Err(io::Error::other("a side name is taken").into()),
             }

@@ -1,5 +1,6 @@
 //! The reasons for which a step of a commit is not carried out.
 
+use crate::beneath::is_other_mount;
 use crate::changes::Outside;
 use crate::commit::units::Cause;
 use nexus_model::ByteText;
@@ -40,7 +41,13 @@ impl Stop {
         Self::Keep(Keeping { outside, beside: None, detail, in_layer: true })
     }
 
-    /// Returns the reason for a failed call that moves or opens one path and has changed nothing.
+    /// Returns the reason for a failed call that moves one path and has changed nothing. Where the file system moves nothing
+    /// between the two places, the path could never come: the commit is taken back as a whole.
+    pub(super) fn moving(error: io::Error) -> Self {
+        if is_other_mount(&error) { Self::Io(error) } else { Self::blocked(error) }
+    }
+
+    /// Returns the reason for a failed call that opens or changes one path and has changed nothing.
     pub(super) fn blocked(error: io::Error) -> Self {
         use rustix::io::Errno;
         let of_path = [

@@ -36,7 +36,7 @@ impl Apply<'_> {
             return Err(Stop::keep(Outside::Changed));
         }
         self.faults.action();
-        rustix::fs::linkat(dir, file, slots.fd(), &*name, AtFlags::empty()).map_err(|e| Stop::blocked(e.into()))?;
+        rustix::fs::linkat(dir, file, slots.fd(), &*name, AtFlags::empty()).map_err(|e| Stop::moving(e.into()))?;
         self.faults.action();
         let linked = stat(slots.fd(), &name)?;
         if linked.id != old.id {
@@ -98,7 +98,7 @@ impl Apply<'_> {
             }
             let dir = self.parents.get(parent)?;
             make_movable(dir, name, &now).map_err(Stop::blocked)?;
-            match move_out(Spot { dir, name }, there, self.faults).map_err(Stop::blocked)? {
+            match move_out(Spot { dir, name }, there, self.faults).map_err(Stop::moving)? {
                 Moved::Yes => {}
                 Moved::Occupied => return Err(io::Error::other("a slot of the staging directory is taken").into()),
             }
