@@ -60,7 +60,7 @@ impl Apply<'_> {
         let packed: HashMap<&[u8], &[u8]> = lines.collect();
         for (step, put) in new_refs {
             // What cannot be listed may be any ref.
-            let Ok(files) = self.files_of(put) else { return Some(cause(step)) };
+            let Ok(files) = self.files_of(put, git_dir) else { return Some(cause(step)) };
             for file in files {
                 let Some(name) = place(&file).map(|place| place.inside) else { continue };
                 let Some(old) = packed.get(name) else { continue };
