@@ -130,13 +130,6 @@ pub(crate) fn is_index(path: &[u8]) -> bool {
     fold(split(path).1).as_ref() == b"index" && place(path).is_none()
 }
 
-/// Reports whether a path is that of the file which says from where a repository borrows objects.
-pub(crate) fn is_alternates(path: &[u8]) -> bool {
-    const NAMES: [&[u8]; 3] = [b"alternates", b"info", b"objects"];
-    let last: Vec<_> = path.rsplit(|byte| *byte == b'/').take(NAMES.len()).map(fold).collect();
-    last.iter().map(AsRef::as_ref).eq(NAMES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

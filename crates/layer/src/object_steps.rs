@@ -9,7 +9,7 @@
 
 use crate::beneath::split;
 use crate::fold::fold;
-use crate::git_paths::{git_dir_of_names, git_dir_of_object, is_alternates, is_index};
+use crate::git_paths::{git_dir_of_names, git_dir_of_object, is_index};
 use crate::plan::State;
 use crate::tied::{databases_of, is_beside};
 use crate::tree::{LayerTree, Role};
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 /// The turn in which the step of an entry comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
-    /// Objects that are committed, the file that says where further ones lie, and the directories above them.
+    /// Objects that are committed, and the directories above them.
     Objects,
     /// An index, and the directories above it. Where the refs are still old, it shows the work of the run as staged; the other
     /// way round, the next commit of the user would take that work back.
@@ -59,7 +59,7 @@ pub(crate) fn turns(tree: &LayerTree, states: &[State]) -> Vec<Turn> {
         let node = &tree.nodes[at];
         if states[at] == State::Commit {
             let path = &node.path.0;
-            let own = if git_dir_of_object(path).is_some() || is_alternates(path) {
+            let own = if git_dir_of_object(path).is_some() {
                 Turn::Objects
             } else if node.role != Role::Entry && git_dir_of_names(path).is_some() {
                 Turn::OldRef

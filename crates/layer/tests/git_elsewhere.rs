@@ -298,14 +298,7 @@ fn a_new_clone_comes_where_nothing_that_it_needs_waits() {
             assert!(scene.ws().join("B/.git/HEAD").exists(), "{way} {accepts:?}");
         }
     }
-    // The clone comes before the objects of the other repository do.
     let scene = scene();
-    let layer = scene.layer(&[&commit_new()[..], &git_ops("clone -q -s A 0")].concat());
-    borrow(&layer.upper().join("0/.git"), "../../../A/.git/objects");
-    let result = commit_by(&scene, &layer, &named(&["A", "0", "0/.git/objects/info/alternates", "0/.git/config"]));
-    assert_eq!(details(&result), "[]");
-    assert_work(&scene.ws(), "0/.git", "HEAD:new", "before");
-    let scene = self::scene();
     let from = scene.path("lender").display().to_string();
     let layer = scene.layer(&git_ops(&format!("clone -q -s {from} B,-C A commit -q --allow-empty -m later")));
     let result = accept_alone(&scene, layer, "B", &[ALTERNATES]);
@@ -313,13 +306,41 @@ fn a_new_clone_comes_where_nothing_that_it_needs_waits() {
     assert_eq!(git(&scene.ws().join("B"), &["log", "--format=%s"]), "1\n");
 }
 
-/// The commit is killed at each point, and the recovery takes the clone back as well.
+/// Makes a repository in a run that borrows from `A`, which has a new commit, and that comes as one directory.
+fn run_with_whole(scene: &Scene, name: &str) -> Layer {
+    let layer = scene.layer(&[&commit_new()[..], &git_ops(&format!("init -q -b main --template= {name}"))].concat());
+    let git_dir = layer.upper().join(name).join(".git");
+    fs::create_dir_all(git_dir.join("objects/info")).unwrap();
+    borrow(&git_dir, "../../../A/.git/objects");
+    let commit = fs::read_to_string(layer.upper().join("A/.git/refs/heads/main")).unwrap();
+    fs::write(git_dir.join("refs/heads/main"), commit).unwrap();
+    layer
+}
+
+/// A directory may come before the objects of the other repository, or after them.
 #[test]
-fn a_new_clone_waits_also_after_a_kill() {
+fn a_whole_new_repository_waits_for_the_objects_that_it_borrows() {
+    for name in ["0", "B"] {
+        let scene = scene();
+        let layer = run_with_whole(&scene, name);
+        let alternates = format!("{name}/.git/objects/info/alternates");
+        let result = accept_alone(&scene, layer, name, &[&alternates]);
+        assert!(details(&result).contains(WAITS), "{name}: {result:?}");
+        assert!(!scene.ws().join(name).exists(), "{name}");
+        // The twin: with the objects it comes.
+        let result = accept(&scene, &named(&[name, "A/.git/objects", &alternates]));
+        assert!(result.conflicts.is_empty(), "{name}: {result:?}");
+        assert_work(&scene.ws(), &format!("{name}/.git"), "HEAD:new", name);
+    }
+}
+
+/// The commit is killed at each point, and the recovery takes the repository back as well.
+#[test]
+fn a_new_repository_waits_also_after_a_kill() {
     let mut nth = 1;
     loop {
         let scene = scene();
-        let mut layer = run_with_clone(&scene, &[], "absolute");
+        let mut layer = run_with_whole(&scene, "B");
         commit_by(&scene, &layer, &named(&["nothing"]));
         layer = {
             drop(layer);
@@ -338,7 +359,7 @@ fn a_new_clone_waits_also_after_a_kill() {
         if done {
             break;
         }
-        nth += 4;
+        nth += 2;
     }
     assert!(nth > 5, "{nth}");
 }

@@ -207,7 +207,7 @@ mod tests {
             for (objects, text) in files {
                 std::fs::create_dir_all(place(tree, objects).join("info")).unwrap();
                 let text = text.replace("TOP", top.path().to_str().unwrap());
-                std::fs::write(place(tree, objects).join(ALTERNATES), text).unwrap();
+                std::fs::write(place(tree, objects).join(OsStr::from_bytes(ALTERNATES)), text).unwrap();
             }
         }
         for other in others {
@@ -257,7 +257,7 @@ mod tests {
             (&*many, true),
         ] {
             let (_, top) = found(&[("b", line)], &[], &["ws/a/x", "outside", "borrows/info"]);
-            std::fs::write(top.path().join("borrows").join(ALTERNATES), "").unwrap();
+            std::fs::write(top.path().join("borrows").join(OsStr::from_bytes(ALTERNATES)), "").unwrap();
             std::os::unix::fs::symlink("a", top.path().join("ws/link")).unwrap();
             let base = Workspace::open(&top.path().join("ws")).unwrap();
             let found = lenders(&[(&base, b"b".to_vec())]);
