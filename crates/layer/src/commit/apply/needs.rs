@@ -128,17 +128,21 @@ impl Apply<'_> {
         let mut both = History::of(&[(self.base, git_dir), (self.upper, git_dir)], id_lengths, true).ok().flatten();
         let is_unclear = |history: &Option<History<'_>>| history.as_ref().is_none_or(History::is_unclear);
         let mut directories = both.as_ref().map_or_else(|| own.clone(), History::directories);
+        // Objects may wait in directories that are too many to be found.
+        let mut are_too_many = false;
         if is_unclear(&both) || is_unclear(&history) {
             let all = self.directories_with_objects();
             let trees = [self.base, self.upper];
             let is_added = |all: &Vec<Vec<u8>>| both.as_mut().is_some_and(|both| both.add(&trees, all).is_ok());
             let is_whole = all.as_ref().is_some_and(is_added);
+            are_too_many = all.is_none();
             directories.extend(all.unwrap_or_default());
             both = both.filter(|_| is_whole);
         }
         let of_layer = self.objects_of_layer(&directories)?;
         let is_any_gone = |paths: &[Vec<u8>]| self.is_any_gone(paths, history.as_ref());
-        let (waits, is_lost) = (is_any_gone(&of_layer.waiting), is_any_gone(&of_layer.copies));
+        let waits = are_too_many || is_any_gone(&of_layer.waiting);
+        let is_lost = is_any_gone(&of_layer.copies);
         if missing.is_none() && is_lost {
             missing = unknown.iter().find(|file| file.naming.is_strict()).map(|file| file.step);
         }
