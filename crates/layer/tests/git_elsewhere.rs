@@ -192,7 +192,7 @@ fn a_reject_of_the_rest_leaves_a_borrower_whole() {
     }
 }
 
-/// What comes together, and what needs nothing that waits, is not held up.
+/// An accept of both repositories brings both, and one of a branch that needs no waiting object brings it.
 #[test]
 fn a_borrower_comes_where_nothing_that_it_needs_waits() {
     for (way, git_dir) in WAYS {
@@ -364,7 +364,7 @@ fn a_new_repository_waits_also_after_a_kill() {
     assert!(nth > 5, "{nth}");
 }
 
-/// What was rejected in the lender is missed before the names that lead to it come.
+/// A user rejected the objects of the lender: the branch that leads to them does not come.
 #[test]
 fn a_branch_does_not_come_after_a_reject_of_the_objects_that_it_borrows() {
     let scene = scene();

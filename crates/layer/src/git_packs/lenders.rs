@@ -41,7 +41,7 @@ pub(super) struct Lenders {
 /// The place to which a line leads.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
-    Inside(Vec<u8>),
+    Ours(Vec<u8>),
     Outside,
     Unclear,
 }
@@ -65,7 +65,7 @@ pub(super) fn lenders(trees: &[(&Workspace, Vec<u8>)]) -> Lenders {
         };
         for place in places {
             let lender = match place {
-                Place::Inside(lender) => lender,
+                Place::Ours(lender) => lender,
                 Place::Outside => {
                     found.has_others |= is_of_workspace;
                     continue;
@@ -149,11 +149,11 @@ impl Roots {
         let whole = if line.starts_with(b"/") { line.to_vec() } else { join(&join(&self.real, beside), line) };
         let path = normal(&whole);
         if let Some(inside) = self.inside(&path) {
-            return Place::Inside(inside);
+            return Place::Ours(inside);
         }
         match Path::new(OsStr::from_bytes(&path)).canonicalize() {
             Ok(real) => match self.inside(real.as_os_str().as_bytes()) {
-                Some(inside) => Place::Inside(inside),
+                Some(inside) => Place::Ours(inside),
                 None if real.join(OsStr::from_bytes(ALTERNATES)).symlink_metadata().is_ok() => Place::Unclear,
                 None => Place::Outside,
             },
@@ -168,7 +168,7 @@ impl Roots {
     }
 }
 
-/// Reads a file with lenders; `Ok(None)` where it is no file that can be read.
+/// Reads a file with lenders; `Ok(None)` where no file can be read.
 fn read(tree: &Workspace, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
     match tree.stat(path)? {
         // A mark of overlay says that it is gone.

@@ -85,11 +85,11 @@ impl Apply<'_> {
         &mut self,
         git_dir: &[u8],
         members: &[Member],
-        look: Look,
+        when: Look,
     ) -> Result<Option<Cause>, IoFailure> {
         let is_new_borrower = self.is_new_borrower(git_dir);
         // It may come before what it borrows does.
-        if is_new_borrower && look == Look::First && members.iter().any(|(_, op)| brings_around(op, git_dir)) {
+        if is_new_borrower && when == Look::First && members.iter().any(|(_, op)| brings_around(op, git_dir)) {
             return Ok(None);
         }
         let files = self.naming_files(git_dir, members);
