@@ -21,11 +21,13 @@ pub(crate) mod history;
 pub(crate) mod index_file;
 pub(crate) mod inflate;
 mod known;
+mod lenders;
 pub(crate) mod loose;
 pub(crate) mod object_id;
 pub(crate) mod pack;
 pub(crate) mod pack_index;
 pub(crate) mod problem;
+mod promisors;
 mod reader;
 mod store;
 

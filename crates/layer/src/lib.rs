@@ -33,6 +33,7 @@ mod bare;
 mod bare_links;
 mod beneath;
 mod between;
+mod borrowers;
 mod branches;
 mod by_content;
 pub mod changes;

@@ -14,7 +14,7 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
+//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
 
 mod attrs;
 mod files;
@@ -30,6 +30,7 @@ mod stop;
 mod take;
 mod together;
 mod trace;
+mod waiting;
 
 pub(crate) use attrs::{AttrState, apply_dir_state, found, make_movable, strip_marks};
 pub(crate) use side::{SIDE, Side};
@@ -188,7 +189,8 @@ impl<'a> Apply<'a> {
         if self.again && !self.shared.is_empty() {
             self.find_moved().doing("read", JOURNAL.as_bytes())?;
         }
-        self.units = Units::find(&journal.steps, self.base, true).doing("read", JOURNAL.as_bytes())?;
+        self.units = Units::find(&journal.steps, self.base, &journal.header.borrowers, true)
+            .doing("read", JOURNAL.as_bytes())?;
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;

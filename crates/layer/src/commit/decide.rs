@@ -231,6 +231,7 @@ impl Layer {
             parked: (),
             committed: (),
             rewritten: std::mem::take(&mut plan.rewritten),
+            borrowers: crate::borrowers::new_ones(&tree, &upper, workspace),
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),

@@ -106,6 +106,9 @@ pub struct Header<L = Vec<Change>> {
     /// Paths that the commit leaves behind in another form than in the layer, and the directories that it works in
     /// while their own change stays parked.
     pub rewritten: Vec<ByteText>,
+    /// Git directories that the layer makes and that borrow objects; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub borrowers: Vec<ByteText>,
     /// When the layer was made.
     pub started: FsTime,
     /// By which clock that was; missing for layers of older versions.
@@ -121,22 +124,8 @@ pub struct Header<L = Vec<Change>> {
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self {
-            version,
-            run,
-            home,
-            mode,
-            slots,
-            parents,
-            keep,
-            keep_in_index,
-            rewritten,
-            started,
-            clock,
-            top,
-            ours,
-            ..
-        } = self;
+        let Self { version, run, home, mode, slots, parents, keep, keep_in_index, .. } = self;
+        let Self { rewritten, borrowers, started, clock, top, ours, .. } = self;
         Header {
             version,
             run,
@@ -149,6 +138,7 @@ impl<L> Header<L> {
             parked,
             committed,
             rewritten,
+            borrowers,
             started,
             clock,
             top,

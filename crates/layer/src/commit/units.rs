@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a database of SQLite | `NAME`, `NAME-wal`, `NAME-journal`, `NAME-shm`; logs without a step are to be as at the start |
 //! | a git directory of the workspace | what names its objects: `HEAD`, `index`, `packed-refs`, `refs`, `logs`, … |
+//! | a new git directory that borrows objects | the same, or the whole directory that it comes with |
 //!
 //! An old log beside a new database damages it, and a ref that is deleted while the new `packed-refs` is kept back takes its
 //! branch along. Another process, or the user between a killed commit and its recovery, may change one member:
@@ -15,7 +16,7 @@
 //! ```
 //! A database and its logs are compared again before each step.
 
-use crate::beneath::{Workspace, join};
+use crate::beneath::{Workspace, is_beneath, join};
 use crate::changes::Outside;
 use crate::commit::ops::Op;
 use crate::commit::seen::Seen;
@@ -23,6 +24,7 @@ use crate::commit::steps::Steps;
 use crate::git_paths::{git_dir_of_names, is_index};
 use crate::meta::EntryType;
 use crate::tied::{databases_of, is_beside, is_log, may_be_database, siblings};
+use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
@@ -117,9 +119,10 @@ enum Key {
 }
 
 impl Units {
-    /// Finds the units among the steps of a journal. One step alone is a unit only of a git directory, and with `alone`.
-    pub(crate) fn find(steps: &Steps, base: &Workspace, alone: bool) -> io::Result<Self> {
-        if !steps.has_units() {
+    /// Finds the units among the steps of a journal. `borrowers` are git directories that are new. One step alone is a unit only of a
+    /// git directory, and with `alone`.
+    pub(crate) fn find(steps: &Steps, base: &Workspace, borrowers: &[ByteText], alone: bool) -> io::Result<Self> {
+        if !steps.has_units() && borrowers.is_empty() {
             return Ok(Self::default());
         }
         let mut databases: HashSet<Vec<u8>> = HashSet::new();
@@ -134,8 +137,14 @@ impl Units {
         for (at, op) in steps.each().enumerate() {
             let op = op?;
             let Some(path) = member(&op) else { continue };
+            if matches!(&op, Op::Put(put) if put.whole) {
+                for borrower in borrowers.iter().filter(|one| is_beneath(&one.0, path)) {
+                    found.entry(Key::Git(borrower.0.clone())).or_default().push((at, op.clone()));
+                }
+            }
             let key = if let Some(git_dir) = git_dir_of_names(path) {
-                if !*repositories.entry(git_dir.to_vec()).or_insert_with(|| is_repository(base, git_dir)) {
+                let is_one = || borrowers.iter().any(|one| one.0 == git_dir) || is_repository(base, git_dir);
+                if !*repositories.entry(git_dir.to_vec()).or_insert_with(is_one) {
                     continue;
                 }
                 Key::Git(git_dir.to_vec())
@@ -207,7 +216,7 @@ pub(crate) fn is_repository(base: &Workspace, git_dir: &[u8]) -> bool {
         let found = base.stat(&join(git_dir, name));
         found.map_or(Some(EntryType::Directory), |found| found.map(|meta| meta.kind))
     };
-    kind(b"HEAD").is_some() && kind(b"objects") == Some(EntryType::Directory)
+    kind(b"HEAD").is_some() && matches!(kind(b"objects"), Some(EntryType::Directory | EntryType::Symlink))
 }
 
 /// Reports whether a step of a git directory brings an index.

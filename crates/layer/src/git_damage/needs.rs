@@ -54,7 +54,7 @@ pub(super) fn wrong(trees: Trees<'_>, named: &Named) -> Result<Option<Wrong>, Io
     ends.extend(shallow(layer)?);
     let ends: HashSet<&[u8]> = words(&ends).collect();
     let starts: Vec<&[u8]> = named.all.iter().map(Vec::as_slice).collect();
-    let is_of_layer = |store: usize, _: &[u8]| store == 1;
+    let is_of_layer = |is_of_layer: bool, _: &[u8]| is_of_layer;
     if history.needs(&starts, &ends, &is_of_layer, Missing::Nowhere) == Reach::Broken {
         return Ok(Some(Wrong::Commit));
     }

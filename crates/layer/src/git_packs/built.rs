@@ -31,7 +31,7 @@ pub(crate) fn is_built_on(
 /// Returns the parents of a new commit, or the object of a new tag.
 fn before(reader: &mut Reader<'_>, id: &Id, is_new: &dyn Fn(&[u8]) -> bool) -> Vec<Id> {
     let places = reader.places(id).unwrap_or_default();
-    if !places.iter().all(|place| is_new(&reader.path(place, id).1)) {
+    if !places.iter().all(|place| is_new(&reader.path(place, id))) {
         return Vec::new();
     }
     match places.first().map(|place| reader.links(*place, id)) {

@@ -6,6 +6,7 @@
 //! | is a commit an ancestor? | parents | at that commit |
 //! | does a commit of a layer have all that it needs? | trees, files and parents of new objects | at objects that are not new |
 
+use super::index_file::OpenFiles;
 use super::problem::{Bound, Problem};
 use super::reader::{Id, Links, Place, Reader};
 use crate::beneath::{IoFailure, Workspace, split};
@@ -33,17 +34,8 @@ pub(crate) enum Reach {
 pub(crate) enum Missing {
     /// Those that are in no store. Also what is malformed is missing.
     Nowhere,
-    /// Those that are not in the first store, which is that of the workspace, and that another one has.
+    /// Those that the workspace does not have, and the layer has.
     InLayer,
-}
-
-impl Missing {
-    fn counts(self, places: &[Place]) -> bool {
-        match self {
-            Self::Nowhere => places.is_empty(),
-            Self::InLayer => !places.is_empty() && places.iter().all(|place| place.store() > 0),
-        }
-    }
 }
 
 /// The objects of a repository that commits are read from.
@@ -173,12 +165,12 @@ impl<'a> History<'a> {
     }
 
     /// Reports whether objects, whose ids are hexadecimal, or something that they lead to are missing. Those that are not new have what
-    /// they need. `is_new` gets the number of a store and the path of an object, or of the index of its pack, there.
+    /// they need. `is_new` gets whether an object is in the layer, and its path or that of the index of its pack.
     pub(crate) fn needs(
         &mut self,
         starts: &[&[u8]],
         ends: &HashSet<&[u8]>,
-        is_new: &dyn Fn(usize, &[u8]) -> bool,
+        is_new: &dyn Fn(bool, &[u8]) -> bool,
         missing: Missing,
     ) -> Reach {
         let is_whole = self.has_all(starts, ends, is_new, missing);
@@ -190,11 +182,19 @@ impl<'a> History<'a> {
         missing == Missing::InLayer || self.0.is_whole()
     }
 
+    /// Reports whether an object with these places counts as missing.
+    fn counts(&self, missing: Missing, places: &[Place]) -> bool {
+        match missing {
+            Missing::Nowhere => places.is_empty(),
+            Missing::InLayer => !places.is_empty() && places.iter().all(|place| self.0.is_of_layer(place)),
+        }
+    }
+
     fn has_all(
         &mut self,
         starts: &[&[u8]],
         ends: &HashSet<&[u8]>,
-        is_new: &dyn Fn(usize, &[u8]) -> bool,
+        is_new: &dyn Fn(bool, &[u8]) -> bool,
         missing: Missing,
     ) -> Result<bool, Problem> {
         let all: HashSet<Id> = starts.iter().filter_map(|text| self.0.id(text)).collect();
@@ -204,15 +204,15 @@ impl<'a> History<'a> {
         let mut read = 0;
         while let Some((id, wanted)) = left.pop() {
             let mut places = self.0.places(&id)?;
-            if missing.counts(&places) && !self.0.is_empty_tree(&id) {
+            if self.counts(missing, &places) && !self.0.is_empty_tree(&id) {
                 return Ok(false);
             }
             if missing == Missing::InLayer {
-                places.retain(|place| place.store() == 0);
+                places.retain(|place| !self.0.is_of_layer(place));
             }
             let Some(place) = places.first().copied() else { continue };
-            let is_old = |(store, path): (usize, Vec<u8>)| !is_new(store, &path);
-            if places.iter().any(|place| is_old(self.0.path(place, &id))) {
+            let is_old = |place: &Place| !is_new(self.0.is_of_layer(place), &self.0.path(place, &id));
+            if places.iter().any(is_old) {
                 if missing == Missing::Nowhere
                     && wanted.is_direct()
                     && self.0.links(place, &id).is_ok_and(|links| !wanted.is(&links))
@@ -239,7 +239,7 @@ impl<'a> History<'a> {
                 Links::Tag(object) => vec![(object, Wanted::Any)],
                 Links::Tree(entries) => {
                     for file in entries.files {
-                        if seen.insert(file.clone()) && missing.counts(&self.0.places(&file)?) {
+                        if seen.insert(file.clone()) && self.counts(missing, &self.0.places(&file)?) {
                             return Ok(false);
                         }
                     }
@@ -255,6 +255,27 @@ impl<'a> History<'a> {
         Ok(true)
     }
 
+    /// Reports whether objects may lie in any repository of the workspace, since it is not clear where they lie.
+    pub(crate) fn is_unclear(&self) -> bool {
+        self.0.is_unclear()
+    }
+
+    /// Returns the directories of objects that are searched: those of the repository, and those that it borrows from.
+    pub(crate) fn directories(&self) -> HashSet<Vec<u8>> {
+        self.0.directories().map(<[u8]>::to_vec).collect()
+    }
+
+    /// Searches the objects in further directories, too.
+    pub(crate) fn add(&mut self, trees: &[&'a Workspace], directories: &[Vec<u8>]) -> Result<(), IoFailure> {
+        let known = self.directories();
+        for objects in directories.iter().filter(|objects| !known.contains(*objects)) {
+            for (at, tree) in trees.iter().enumerate() {
+                self.0.add((tree, at > 0), objects.clone(), &OpenFiles::default())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the bytes of an object id.
     pub(crate) fn id_length(&self) -> usize {
         self.0.id_length()
@@ -262,7 +283,7 @@ impl<'a> History<'a> {
 
     /// Reports whether one of these objects is missing.
     pub(crate) fn has_each(&self, ids: &HashSet<Id>, missing: Missing) -> Reach {
-        let has = |id: &Id| Ok(!missing.counts(&self.0.places(id)?));
+        let has = |id: &Id| Ok(!self.counts(missing, &self.0.places(id)?));
         let mut all: Result<bool, Problem> = Ok(true);
         for id in ids {
             all = has(id);

@@ -4,9 +4,11 @@ use super::delta;
 use super::index_file::{IndexFile, OpenFiles};
 use super::inflate::Source as _;
 use super::known::{format_of, loose_name, open};
+use super::lenders::lenders;
 use super::object_id::{Format, Hasher, Kind};
 use super::pack::{Header, MAX_OBJECT_HEADER};
 use super::problem::{Bound, Budget, Problem};
+use super::promisors::may_fetch_here;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_no_way, join, names};
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit as inflate;
 use std::fs::File;
@@ -53,15 +55,6 @@ pub(crate) enum Place {
     Loose { store: usize },
 }
 
-impl Place {
-    /// Returns the number of the store.
-    pub(crate) fn store(self) -> usize {
-        match self {
-            Self::Packed { store, .. } | Self::Loose { store } => store,
-        }
-    }
-}
-
 /// The objects of a repository.
 pub(crate) struct Reader<'a> {
     format: Format,
@@ -72,18 +65,24 @@ pub(crate) struct Reader<'a> {
     /// The pack that was read last, by its store and its place there.
     last: Option<(usize, usize, File)>,
     is_whole: bool,
+    /// The repository, or one that it borrows from, fetches objects when it needs them.
+    is_partial: bool,
+    /// Objects may lie in any repository of the workspace.
+    is_unclear: bool,
 }
 
 /// A directory of objects.
 struct Store<'a> {
     tree: &'a Workspace,
+    /// The tree is not that of the workspace.
+    is_of_layer: bool,
     objects: Vec<u8>,
     packs: Vec<IndexFile>,
 }
 
 impl<'a> Reader<'a> {
-    /// Opens the objects of a repository: `trees` has the tree with its git directory, first that of the workspace. `None` where
-    /// the configuration leaves the object format open.
+    /// Opens the objects of a repository and those that it borrows from others in the same trees: `trees` has the tree with its git
+    /// directory, first that of the workspace. `None` where the configuration leaves the object format open.
     pub(crate) fn of(
         trees: &[(&'a Workspace, &[u8])],
         id_lengths: fn(&[u8]) -> Vec<usize>,
@@ -92,16 +91,35 @@ impl<'a> Reader<'a> {
         let Some((base, git_dir)) = trees.first() else { return Ok(None) };
         let Some(format) = format_of(base, git_dir, id_lengths)? else { return Ok(None) };
         let (stores, budget) = (Vec::new(), Budget::default());
-        let mut reader = Self { format, stores, with_trees, budget, last: None, is_whole: true };
+        let (is_partial, is_unclear) = (false, false);
+        let mut reader =
+            Self { format, stores, with_trees, budget, last: None, is_whole: true, is_partial, is_unclear };
+        let own: Vec<(&Workspace, Vec<u8>)> =
+            trees.iter().map(|(tree, git_dir)| (*tree, join(git_dir, b"objects"))).collect();
+        let lenders = lenders(&own);
+        reader.is_whole = !lenders.has_others;
+        reader.is_unclear = lenders.is_unclear;
         let files = OpenFiles::default();
-        for (tree, git_dir) in trees {
-            reader.add(tree, join(git_dir, b"objects"), &files)?;
+        for (at, (tree, objects)) in own.into_iter().enumerate() {
+            reader.add((tree, at > 0), objects, &files)?;
         }
+        for lender in lenders.inside {
+            for (at, (tree, _)) in trees.iter().enumerate() {
+                reader.add((tree, at > 0), lender.clone(), &files)?;
+            }
+        }
+        reader.is_unclear |= reader.is_partial && may_fetch_here(trees);
         reader.budget.begin();
         Ok(Some(reader))
     }
 
-    fn add(&mut self, tree: &'a Workspace, objects: Vec<u8>, files: &OpenFiles) -> Result<(), IoFailure> {
+    /// Adds a directory of objects of the workspace, or of a layer.
+    pub(super) fn add(
+        &mut self,
+        (tree, is_of_layer): (&'a Workspace, bool),
+        objects: Vec<u8>,
+        files: &OpenFiles,
+    ) -> Result<(), IoFailure> {
         let place = join(&objects, b"pack");
         let listed = match tree.readable_dir(&place) {
             Ok(dir) => names(dir.as_fd()).doing("list", &place)?,
@@ -109,11 +127,11 @@ impl<'a> Reader<'a> {
             Err(error) => return Err(error).doing("open", &place),
         };
         let mut packs = Vec::new();
-        // Of a layer these files wait or are left out.
-        let is_of_workspace = self.stores.is_empty();
         for name in listed {
-            // The repository fetches objects when it needs them.
-            self.is_whole &= !(is_of_workspace && name.ends_with(b".promisor"));
+            let is_partial = name.ends_with(b".promisor");
+            self.is_partial |= is_partial;
+            // Of a layer these files wait or are left out.
+            self.is_whole &= is_of_layer || !is_partial;
             if !name.ends_with(b".idx") {
                 continue;
             }
@@ -124,16 +142,29 @@ impl<'a> Reader<'a> {
                 Some(Err(_)) | None => self.is_whole = false,
             }
         }
-        let alternates = tree.stat(&join(&objects, b"info/alternates"));
-        let is_alone = matches!(alternates, Ok(None)) || alternates.is_err_and(|error| is_no_way(&error));
-        self.is_whole &= is_alone || !is_of_workspace;
-        self.stores.push(Store { tree, objects, packs });
+        self.stores.push(Store { tree, is_of_layer, objects, packs });
         Ok(())
     }
 
     /// Reports whether an object that is not found is missing: no index of a pack was passed over, and no object lies elsewhere.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Reports whether objects may lie in any repository of the workspace, since it is not clear where they lie.
+    pub(crate) fn is_unclear(&self) -> bool {
+        self.is_unclear
+    }
+
+    /// Returns the directories of objects that are searched, by their paths in the workspace or in the layer.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
+        self.stores.iter().map(|store| &*store.objects)
+    }
+
+    /// Reports whether a place is not in the workspace.
+    pub(crate) fn is_of_layer(&self, place: &Place) -> bool {
+        let (Place::Packed { store, .. } | Place::Loose { store }) = place;
+        self.stores[*store].is_of_layer
     }
 
     /// Returns the bytes of an object id.
@@ -171,11 +202,11 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// Returns the store of a place, and the path of the object or of its index there.
-    pub(crate) fn path(&self, place: &Place, id: &[u8]) -> (usize, Vec<u8>) {
+    /// Returns the path of the object at a place, or of the index of its pack.
+    pub(crate) fn path(&self, place: &Place, id: &[u8]) -> Vec<u8> {
         match place {
-            Place::Packed { store, pack, .. } => (*store, self.stores[*store].packs[*pack].path().to_vec()),
-            Place::Loose { store } => (*store, join(&self.stores[*store].objects, &loose_name(id))),
+            Place::Packed { store, pack, .. } => self.stores[*store].packs[*pack].path().to_vec(),
+            Place::Loose { store } => join(&self.stores[*store].objects, &loose_name(id)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reads the files that a step brings, or brought: one of its own, or all of a directory that comes as a whole.
 
 use super::Apply;
-use crate::beneath::{Workspace, join, names, split};
+use crate::beneath::{Workspace, is_beneath, join, names, split};
 use crate::commit::ops::{Origin, Put};
 use crate::facts::Version;
 use crate::git_names::PACKED;
@@ -12,13 +12,19 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 impl Apply<'_> {
-    /// Returns the paths of the files that a step brings.
-    pub(super) fn files_of(&self, put: &Put) -> io::Result<Vec<Vec<u8>>> {
+    /// Returns the paths of the files that a step brings to a git directory.
+    pub(super) fn files_of(&self, put: &Put, git_dir: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         if !put.whole {
             return Ok(vec![put.path.0.clone()]);
         }
         let Some((tree, top)) = self.source_of(put) else { return Ok(Vec::new()) };
-        let (mut found, mut left) = (Vec::new(), vec![(top, put.path.0.clone())]);
+        let first = if is_beneath(git_dir, &put.path.0) {
+            let inside = &git_dir[put.path.0.len()..];
+            (join(&top, inside.strip_prefix(b"/").unwrap_or(inside)), git_dir.to_vec())
+        } else {
+            (top, put.path.0.clone())
+        };
+        let (mut found, mut left) = (Vec::new(), vec![first]);
         while let Some((at, path)) = left.pop() {
             let dir = tree.readable_dir(&at)?;
             for name in names(dir.as_fd())? {

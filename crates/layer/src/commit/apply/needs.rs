@@ -12,27 +12,31 @@
 //!       │                     accept brings both
 //!       └─ not known ──▶ the same where the layer alone has one of them, or has a copy of an object that the workspace lost
 //! ```
-//! A step may bring a directory with many of these files ([`super::files`]). Nothing is known of a repository that borrows or fetches
-//! objects, of too many new ones, and of files that are not read (tables of refs): there each object counts that waits in the layer.
+//! A step may bring a directory with many of these files ([`super::files`]). Nothing is known of a repository that borrows objects
+//! from outside of the workspace or fetches them, of too many new ones, and of files that are not read (tables of refs): there each
+//! object counts that waits in the layer, also in the repositories of the workspace that it borrows from. Where it is not clear which
+//! these are, all repositories count.
+//!
+//! A repository that is new and borrows objects is looked at once it is there as a whole: what it borrows may come in the same commit.
 //! That the user accepts a git directory as a whole makes no difference: its refs would lead to nothing all the same.
 
 use super::Apply;
+use super::waiting::OfLayer;
 use crate::bare;
-use crate::beneath::{Doing as _, IoFailure, split};
+use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::changes::Outside;
-use crate::commit::journal::{JOURNAL, KeptBack};
-use crate::commit::kept_objects::copies_of;
+use crate::commit::journal::KeptBack;
 use crate::commit::ops::Op;
 use crate::commit::units::{Cause, Member, State};
 use crate::facts::read_small;
 use crate::git_index::id_lengths;
 use crate::git_index::ids::new_ids;
 use crate::git_packs::history::{History, Missing, Reach};
-use crate::git_paths::{Naming, git_dir_of_object, naming};
+use crate::git_paths::{Naming, naming};
 use crate::nested::has_objects;
 use crate::shallow::words;
 use nexus_model::ByteText;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 
 /// Says why a ref is kept back.
@@ -40,9 +44,20 @@ const GONE: &str = "git objects that it leads to are gone from the workspace";
 const HAS_COPIES: &str =
     "git objects that it leads to are gone from the workspace, and the run has copies of its own: accept them with it";
 const WAITS: &str = "git objects of the run wait, and the workspace has not all that it leads to: accept them with it";
+const WAITS_ELSEWHERE: &str = "git objects of the run wait in another repository of the workspace, from which it borrows what it leads \
+                               to: accept them with it";
 
-/// Reports whether an object is new. It gets the number of a store and the path of an object, or of the index of its pack, there.
-type IsNew<'a> = dyn Fn(usize, &[u8]) -> bool + 'a;
+/// Reports whether an object is new. It gets whether the object is in the layer, and its path or that of the index of its pack.
+type IsNew<'a> = dyn Fn(bool, &[u8]) -> bool + 'a;
+
+/// The time at which the members of a git unit are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Before the first of them comes.
+    First,
+    /// When all steps were carried out.
+    Last,
+}
 
 /// A file that a step brings, and that leads to objects.
 struct NamingFile {
@@ -52,22 +67,13 @@ struct NamingFile {
     texts: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The objects that a layer has while a commit of it is carried out.
-#[derive(Default)]
-struct OfLayer {
-    /// Those that the commit leaves there.
-    waiting: Vec<Vec<u8>>,
-    /// Those that the workspace had when the commit was decided.
-    copies: Vec<Vec<u8>>,
-}
-
 impl Apply<'_> {
     /// Breaks the git units whose objects went while their steps were carried out.
     pub(super) fn find_lost_objects(&mut self) -> Result<(), IoFailure> {
         let whole = self.units.all().iter().filter(|unit| unit.state == State::Whole);
         let with_git = whole.filter_map(|unit| Some((unit.git_dir.clone()?, unit.members.clone())));
         for (git_dir, members) in with_git.collect::<Vec<_>>() {
-            if let Some(cause) = self.lost_objects(&git_dir, &members)? {
+            if let Some(cause) = self.lost_objects(&git_dir, &members, Look::Last)? {
                 self.units.set(cause.step, State::Broken(cause));
             }
         }
@@ -75,24 +81,42 @@ impl Apply<'_> {
     }
 
     /// Returns the first step of a git unit that leads to an object which is not there.
-    pub(super) fn lost_objects(&mut self, git_dir: &[u8], members: &[Member]) -> Result<Option<Cause>, IoFailure> {
-        let files = self.naming_files(members);
-        // A repository that was only made has no objects, and git wants those that its names and its index name.
-        if files.is_empty() || !(has_objects(self.base, git_dir)? || bare::is_one(self.base, git_dir)?) {
+    pub(super) fn lost_objects(
+        &mut self,
+        git_dir: &[u8],
+        members: &[Member],
+        when: Look,
+    ) -> Result<Option<Cause>, IoFailure> {
+        let is_new_borrower = self.is_new_borrower(git_dir);
+        // It may come before what it borrows does.
+        if is_new_borrower && when == Look::First && members.iter().any(|(_, op)| brings_around(op, git_dir)) {
             return Ok(None);
         }
-        let brought = self.brought_objects(git_dir)?;
+        let files = self.naming_files(git_dir, members);
+        // A repository that was only made has no objects, and git wants those that its names and its index name.
+        let is_one = || -> Result<bool, IoFailure> {
+            Ok(is_new_borrower || has_objects(self.base, git_dir)? || bare::is_one(self.base, git_dir)?)
+        };
+        if files.is_empty() || !is_one()? {
+            return Ok(None);
+        }
+        let own = HashSet::from([join(git_dir, b"objects")]);
+        let mut history = History::of(&[(self.base, git_dir)], id_lengths, true).ok().flatten();
+        let directories = history.as_ref().map_or_else(|| own.clone(), History::directories);
+        let brought = self.brought_objects(&directories)?;
         // An earlier accept may have brought some of the objects of the run without those that they need.
-        let is_partial = !self.journal.header.keep.is_empty() && !self.objects_of_layer(git_dir)?.waiting.is_empty();
+        let is_partial =
+            !self.journal.header.keep.is_empty() && !self.objects_of_layer(&directories)?.waiting.is_empty();
         let is_new =
-            |_: usize, path: &[u8]| is_at_or_below(path, &brought) || (is_partial && self.is_later_than_start(path));
+            |_: bool, path: &[u8]| is_at_or_below(path, &brought) || (is_partial && self.is_later_than_start(path));
         let shallow = self.base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow"));
         let shallow = shallow.ok().flatten().unwrap_or_default();
         let ends: HashSet<&[u8]> = words(&shallow).collect();
-        let mut history = History::of(&[(self.base, git_dir)], id_lengths, true).ok().flatten();
         let (mut unknown, mut missing) = (Vec::new(), None);
         for file in &files {
-            match history.as_mut().map_or(Reach::Unknown, |history| file.reach(history, &ends, &is_new)) {
+            // The file that says where a new repository borrows may wait: what it borrows is not known then.
+            let known = history.as_mut().filter(|_| !is_new_borrower);
+            match known.map_or(Reach::Unknown, |history| file.reach(history, &ends, &is_new)) {
                 Reach::Whole => {}
                 Reach::Unknown => unknown.push(file),
                 Reach::Broken => missing = missing.or(Some(file.step)),
@@ -101,14 +125,31 @@ impl Apply<'_> {
         if missing.is_none() && unknown.is_empty() {
             return Ok(None);
         }
-        let of_layer = self.objects_of_layer(git_dir)?;
+        let mut both = History::of(&[(self.base, git_dir), (self.upper, git_dir)], id_lengths, true).ok().flatten();
+        let is_unclear = |history: &Option<History<'_>>| history.as_ref().is_none_or(History::is_unclear);
+        let mut directories = both.as_ref().map_or_else(|| own.clone(), History::directories);
+        // Objects may wait in directories that are too many to be found.
+        let mut are_too_many = false;
+        if is_unclear(&both) || is_unclear(&history) {
+            let all = self.directories_with_objects();
+            let trees = [self.base, self.upper];
+            let is_added = |all: &Vec<Vec<u8>>| both.as_mut().is_some_and(|both| both.add(&trees, all).is_ok());
+            let is_whole = all.as_ref().is_some_and(is_added);
+            are_too_many = all.is_none();
+            directories.extend(all.unwrap_or_default());
+            both = both.filter(|_| is_whole);
+        }
+        let of_layer = self.objects_of_layer(&directories)?;
         let is_any_gone = |paths: &[Vec<u8>]| self.is_any_gone(paths, history.as_ref());
-        let (waits, is_lost) = (is_any_gone(&of_layer.waiting), is_any_gone(&of_layer.copies));
+        let waits = are_too_many || is_any_gone(&of_layer.waiting);
+        let is_lost = is_any_gone(&of_layer.copies);
         if missing.is_none() && is_lost {
             missing = unknown.iter().find(|file| file.naming.is_strict()).map(|file| file.step);
         }
         if missing.is_none() && (is_lost || waits) {
-            let mut both = History::of(&[(self.base, git_dir), (self.upper, git_dir)], id_lengths, true).ok().flatten();
+            let brought = self.brought_objects(&directories)?;
+            let is_new =
+                |_: bool, path: &[u8]| is_at_or_below(path, &brought) || (is_partial && self.is_later_than_start(path));
             let mut reach = |file: &NamingFile| {
                 both.as_mut().map_or(Reach::Unknown, |both| file.reach_in_layer(both, &ends, &is_new))
             };
@@ -116,20 +157,27 @@ impl Apply<'_> {
         }
         let Some(step) = missing else { return Ok(None) };
         let detail = match (waits, of_layer.copies.is_empty()) {
-            (true, _) => WAITS,
+            (true, _) if is_any_gone(&self.objects_of_layer(&own)?.waiting) => WAITS,
+            (true, _) => WAITS_ELSEWHERE,
             (false, true) => GONE,
             (false, false) => HAS_COPIES,
         };
-        self.keep_copies(of_layer.copies);
+        let OfLayer { copies, .. } = of_layer;
+        self.keep_copies(copies);
         Ok(Some(Cause { step, outside: Outside::Blocked, detail: Some(detail) }))
     }
 
+    /// Reports whether the layer makes a repository that borrows objects.
+    pub(super) fn is_new_borrower(&self, git_dir: &[u8]) -> bool {
+        self.journal.header.borrowers.iter().any(|one| one.0 == git_dir)
+    }
+
     /// Reads the files that the steps of a git unit bring, as far as they lead to objects.
-    fn naming_files(&self, members: &[Member]) -> Vec<NamingFile> {
+    fn naming_files(&self, git_dir: &[u8], members: &[Member]) -> Vec<NamingFile> {
         let mut found = Vec::new();
         for (step, op) in members {
             let Op::Put(put) = op else { continue };
-            let Ok(files) = self.files_of(put) else {
+            let Ok(files) = self.files_of(put, git_dir) else {
                 found.push(NamingFile { step: *step, naming: Naming::Tables, texts: None });
                 continue;
             };
@@ -159,40 +207,15 @@ impl Apply<'_> {
         !paths.iter().all(is_there)
     }
 
-    /// Returns the paths of the objects, packs and directories of them that the commit brings to a git directory.
-    fn brought_objects(&self, git_dir: &[u8]) -> Result<HashSet<Vec<u8>>, IoFailure> {
-        let mut found = HashSet::new();
-        for op in self.journal.steps.each() {
-            if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
-                && git_dir_of_object(&put.path.0) == Some(git_dir)
-            {
-                found.insert(put.path.0);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns the objects that the layer still has.
-    fn objects_of_layer(&self, git_dir: &[u8]) -> Result<OfLayer, IoFailure> {
-        let waiting: HashMap<&[u8], bool> =
-            self.journal.header.keep.iter().map(|one| (one.path.0.as_slice(), one.subtree)).collect();
-        let waits = |path: &Vec<u8>| {
-            let mut at = path.as_slice();
-            let mut waits = waiting.contains_key(at);
-            while !waits && !at.is_empty() {
-                at = split(at).0;
-                waits = waiting.get(at).copied().unwrap_or_default();
-            }
-            waits
-        };
-        let (waiting, copies) = copies_of(self.upper, git_dir)?.into_iter().partition(waits);
-        Ok(OfLayer { waiting, copies })
-    }
-
     fn keep_copies(&mut self, copies: Vec<Vec<u8>>) {
         let kept = |path| KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: true };
         self.kept.extend(copies.into_iter().map(|path| kept(ByteText(path))));
     }
+}
+
+/// Reports whether a step brings a whole directory that a git directory lies in, or is.
+pub(super) fn brings_around(op: &Op, git_dir: &[u8]) -> bool {
+    matches!(op, Op::Put(put) if put.whole && is_beneath(git_dir, &put.path.0))
 }
 
 impl NamingFile {

@@ -6,11 +6,13 @@
 //!
 //! ```text
 //!  packed-refs changed since the start, and has the ref ──▶ is the packed value the one that the run began with?
+//!       ├─ the workspace's log of the ref ends with it, and the log of the run goes on from there ──▶ comes
 //!       ├─ the log of the ref has it as the first one of the run, and the new commit has it among its ancestors ──▶ comes
 //!       ├─ there is no such log, and the commits of the run were made on it ──▶ comes
 //!       └─ else ──▶ the unit is kept back: another process moved the ref, and nothing would show it any more
 //! ```
-//! That the new commit has the packed one among its ancestors is not enough: the user may have set a branch back.
+//! That the new commit has the packed one among its ancestors is not enough: the user may have set a branch back. Nor is it needed
+//! where the log keeps the packed one: a commit that was amended, or an older stash.
 
 use super::Apply;
 use super::files::read;
@@ -60,7 +62,7 @@ impl Apply<'_> {
         let packed: HashMap<&[u8], &[u8]> = lines.collect();
         for (step, put) in new_refs {
             // What cannot be listed may be any ref.
-            let Ok(files) = self.files_of(put) else { return Some(cause(step)) };
+            let Ok(files) = self.files_of(put, git_dir) else { return Some(cause(step)) };
             for file in files {
                 let Some(name) = place(&file).map(|place| place.inside) else { continue };
                 let Some(old) = packed.get(name) else { continue };
@@ -78,6 +80,9 @@ impl Apply<'_> {
 
     /// Reports whether a run began with the `old` value of a ref and moved it on to the `new` one.
     fn moves_on(&self, git_dir: &[u8], members: &[Member], name: &[u8], (old, new): (&[u8], &[u8])) -> bool {
+        if self.goes_on_from(members, &join(&join(git_dir, b"logs"), name), old) {
+            return true;
+        }
         if let Some(began) = self.first_of_run(members, &join(&join(git_dir, b"logs"), name)) {
             let history = History::of(&[(self.base, git_dir)], id_lengths, false);
             return began == old && history.ok().flatten().is_some_and(|mut history| history.leads_to(new, old));
@@ -93,12 +98,18 @@ impl Apply<'_> {
         is_built_on((self.base, git_dir), id_lengths, (new, old), &is_new)
     }
 
+    /// Reports whether the log of a ref in the workspace ends with this value of the ref, and the one of the run adds entries to it.
+    fn goes_on_from(&self, members: &[Member], log: &[u8], value: &[u8]) -> bool {
+        let text = brings(members, log).filter(|put| put.old.is_some()).and_then(|put| self.text_at(put, log));
+        let present = read(self.base, log).unwrap_or_default();
+        let last = present.strip_suffix(b"\n").and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next());
+        last.and_then(|line| words(line).nth(1)) == Some(value)
+            && text.is_some_and(|text| text.len() > present.len() && text.starts_with(&present))
+    }
+
     /// Returns the value that a ref had before the first new entry of its log.
     fn first_of_run(&self, members: &[Member], log: &[u8]) -> Option<Vec<u8>> {
-        let put = members.iter().find_map(|(_, op)| match op {
-            Op::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
-            _ => None,
-        })?;
+        let put = brings(members, log)?;
         let text = self.text_at(put, log)?;
         let present = if put.old.is_some() { read(self.base, log).unwrap_or_default() } else { Vec::new() };
         let known: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
@@ -123,6 +134,14 @@ impl Apply<'_> {
             is_deleted.then(|| Cause::new(*step, Outside::Vanished))
         })
     }
+}
+
+/// Returns the step that brings a log.
+fn brings<'b>(members: &'b [Member], log: &[u8]) -> Option<&'b Put> {
+    members.iter().find_map(|(_, op)| match op {
+        Op::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
+        _ => None,
+    })
 }
 
 /// Returns a step that brings a ref, or a directory of refs, where nothing stood.

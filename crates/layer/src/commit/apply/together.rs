@@ -3,6 +3,7 @@
 use super::{Apply, own_fd, strip_marks};
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::changes::{Conflict, Outside};
+use crate::commit::apply::needs::{Look, brings_around};
 use crate::commit::apply::side::Taken;
 use crate::commit::as_put::is_as_put;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
@@ -34,7 +35,9 @@ impl Apply<'_> {
             let (members, others, git_dir) = (unit.members.clone(), unit.others(), unit.git_dir.clone());
             let is_fresh = self.is_any_fresh(&others);
             let mut state = if is_fresh { State::Broken(Cause::new(at, Outside::Changed)) } else { State::Whole };
-            for (number, op) in &members {
+            // What is in a whole new repository is compared as without a unit.
+            let is_around = |op: &Op| git_dir.as_ref().is_some_and(|git_dir| brings_around(op, git_dir));
+            for (number, op) in members.iter().filter(|(_, op)| !is_around(op)) {
                 let path = op.path().map_or(&b""[..], |path| &path.0);
                 if let Some(outside) = self.changed(*number, op).doing("look at", path)? {
                     // A step that was carried out is not named any more.
@@ -44,7 +47,7 @@ impl Apply<'_> {
             }
             if let (State::Whole, Some(git_dir)) = (state, git_dir) {
                 let hidden = self.hides_packed(&git_dir, &members).or_else(|| self.deleted_meanwhile(&members));
-                let cause = if hidden.is_some() { hidden } else { self.lost_objects(&git_dir, &members)? };
+                let cause = if hidden.is_some() { hidden } else { self.lost_objects(&git_dir, &members, Look::First)? };
                 state = cause.map_or(state, State::Broken);
             }
             let compares = self.faults.compares(Comparison::Unit);

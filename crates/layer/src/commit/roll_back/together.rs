@@ -18,7 +18,7 @@ impl Back<'_> {
         if !self.faults.compares(Comparison::Unit) {
             return Ok(());
         }
-        let units = Units::find(self.steps, self.base, false).doing("read", JOURNAL.as_bytes())?;
+        let units = Units::find(self.steps, self.base, &[], false).doing("read", JOURNAL.as_bytes())?;
         let is_fresh = |paths: Vec<Vec<u8>>| {
             paths.iter().any(|path| {
                 let found = self.base.stat(path).ok().flatten();
