@@ -301,7 +301,7 @@ fn explain_and_the_receipt_name_the_reason_of_each_path() {
         for line in [
             format!("{home}/.rustup (the toolchains of rustup)  ← toolchain rust, auto, {home}/.cargo/bin on PATH"),
             format!(
-                "{home}/envs/app (the active virtual environment)  ← toolchain python, auto, the variable VIRTUAL_ENV"
+                "{home}/envs/app/pyvenv.cfg (the active virtual environment)  ← toolchain python, auto, the variable VIRTUAL_ENV"
             ),
             "← toolchain git, auto, your settings of git".to_owned(),
         ] {

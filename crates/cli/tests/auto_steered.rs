@@ -116,11 +116,11 @@ fn a_link_that_a_run_left_shows_no_directory_of_the_home() {
         link_at_home(&bench, "../../../.pyenv/versions/3.12/bin/python3", "one/.venv/bin/python3");
         let path = on_path(&bench, &["one/.venv/bin"]);
         let (paths, _) = shown(&bench, &path, &[("VIRTUAL_ENV", &venv)]);
-        assert_eq!(paths, ["one/.venv", ".pyenv/versions"], "{}", bench.who());
+        assert_eq!(paths, ["one/.venv/bin", "one/.venv/pyvenv.cfg", ".pyenv/versions"], "{}", bench.who());
         let output = bench.nexus(["run", "--", "python3"]).env("PATH", &path).output().unwrap();
         assert_eq!(stdout(&output), "outside-program\n", "{}", stderr(&output));
         link_at_home(&bench, "/usr/bin/env", "one/.venv/bin/python3");
-        assert_eq!(shown(&bench, &path, &[("VIRTUAL_ENV", &venv)]).0, ["one/.venv"]);
+        assert_eq!(shown(&bench, &path, &[("VIRTUAL_ENV", &venv)]).0, ["one/.venv/bin", "one/.venv/pyvenv.cfg"]);
     });
 }
 
@@ -210,7 +210,7 @@ fn layouts_of_managers_are_shown_as_before() {
             ),
             ("java", ".sdkman/candidates/java/21/bin", ".sdkman/candidates/java/21"),
             ("go", "sdk/go1.25/bin", "sdk/go1.25"),
-            ("python3", "miniconda3/envs/a/bin", "miniconda3/envs/a"),
+            ("python3", "miniconda3/envs/a/bin", "miniconda3/envs/a/bin"),
             ("python3", ".local/share/uv/python/cpython-3.12/bin", ".local/share/uv/python/cpython-3.12"),
             ("node", ".asdf/installs/nodejs/22/bin", ".asdf/installs/nodejs/22"),
             ("node", ".local/share/mise/installs/node/22/bin", ".local/share/mise/installs/node/22"),
@@ -290,7 +290,8 @@ fn another_user_decides_nothing_of_what_is_shown() {
         let mut chown = bench.command_as_root("chown");
         chown.arg("-Rh").arg(format!("--reference={}", bench.home.display())).arg(&own);
         assert!(chown.status().unwrap().success());
-        assert_eq!(shown(&bench, SYSTEM_PATH, &[("VIRTUAL_ENV", &own)]).0, ["own"], "{}", bench.who());
+        let (paths, _) = shown(&bench, SYSTEM_PATH, &[("VIRTUAL_ENV", &own)]);
+        assert_eq!(paths, ["own/bin", "own/pyvenv.cfg"], "{}", bench.who());
     });
 }
 

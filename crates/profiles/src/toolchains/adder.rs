@@ -3,7 +3,8 @@
 use super::found::{Found, FoundBind, FoundSource};
 use super::host::{self, Tool, ToolHost};
 use super::layout;
-use super::logins;
+use super::logins::{self, Libraries};
+use super::places;
 use nexus_policy::profile::{Origin, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -58,8 +59,27 @@ impl Adder<'_> {
         self.show_at(path, path, why);
     }
 
+    /// Shows the directory of an installation: as a whole, or with `auto` the parts of an environment.
+    pub(super) fn show_installation(&mut self, directory: &Path, why: &'static str) {
+        match self.auto.and_then(|_| layout::parts(directory, self.host)) {
+            None => self.show(directory, why),
+            Some(_) if self.holds_own(directory) => {}
+            Some(parts) => {
+                let is_known = places::is_known(directory, self.host.home.as_deref());
+                let libraries = if is_known { Libraries::Skipped } else { Libraries::ForSockets };
+                for part in parts {
+                    self.show_searched(&part, &part, why, libraries);
+                }
+            }
+        }
+    }
+
     /// Shows a path at another place, with a file of Nexus's own over each login file.
     pub(super) fn show_at(&mut self, source: &Path, target: &Path, why: &'static str) {
+        self.show_searched(source, target, why, Libraries::Skipped);
+    }
+
+    fn show_searched(&mut self, source: &Path, target: &Path, why: &'static str, libraries: Libraries) {
         if host::is_system(target) || target.starts_with(&self.host.workspace) {
             return;
         }
@@ -76,7 +96,7 @@ impl Adder<'_> {
         if self.auto.is_some() && !is_directory && logins::is_login_file(source) {
             return;
         }
-        let covered = if is_directory { logins::find(source, self.host.until) } else { Ok(BTreeMap::new()) };
+        let covered = if is_directory { logins::find(source, self.host.until, libraries) } else { Ok(BTreeMap::new()) };
         match covered {
             Ok(covered) => {
                 let known: BTreeSet<PathBuf> = self.found.binds.iter().map(|bind| bind.target.clone()).collect();
@@ -205,7 +225,7 @@ impl Adder<'_> {
             return;
         }
         if let Some(prefix) = layout::prefix(&tool.real, self.host) {
-            self.show(&prefix, why);
+            self.show_installation(&prefix, why);
             if let Some(directory) = tool.real.parent() {
                 self.path(directory);
             }

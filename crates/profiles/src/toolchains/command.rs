@@ -83,7 +83,8 @@ mod tests {
         std::os::unix::fs::symlink(program, scene.home().join(".local/bin/black")).unwrap();
         scene.on_path(".local/bin");
         scene.host = scene.host.for_auto();
-        assert_eq!(targets(&scene, "black"), [scene.home().join(".local/share/pipx/venvs/black")]);
+        let parts = ["bin", "pyvenv.cfg"].map(|part| scene.home().join(".local/share/pipx/venvs/black").join(part));
+        assert_eq!(targets(&scene, "black"), parts);
     }
 
     #[test]

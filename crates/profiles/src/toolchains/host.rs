@@ -140,8 +140,14 @@ impl ToolHost {
     /// Returns the real path of an existing, readable directory that neither lies in the workspace nor is reached
     /// through it.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
-        let real = self.outside(path, Links::Below)?;
+        let real = self.outside(path, Links::OfManager)?;
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+    }
+
+    /// Reports whether a file or directory can be read, is no link, and lies where no one else decides.
+    pub(super) fn part(&self, path: &Path) -> bool {
+        let is_there = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() || meta.is_file());
+        is_there && self.outside(path, Links::OfManager).is_some_and(|real| real == path) && can(path, Access::READ_OK)
     }
 
     /// Returns the real path of an existing, readable file, under the same condition.
@@ -169,11 +175,19 @@ impl ToolHost {
     fn outside(&self, path: &Path, links: Links) -> Option<PathBuf> {
         match self.walk.resolve(&self.caller, path, links) {
             Ok(real) => Some(real),
+            Err(Refused::Elsewhere(real)) if matches!(links, Links::Known) && self.is_of_active(&real) => Some(real),
             Err(refused) => {
                 self.leave_out(path, &refused);
                 None
             }
         }
+    }
+
+    /// Reports whether a path lies in the environment of conda that the caller's own variable names: the base of a virtual
+    /// environment may lie there.
+    fn is_of_active(&self, real: &Path) -> bool {
+        let active = self.directory_of("CONDA_PREFIX");
+        active.is_some_and(|active| real.starts_with(&active) && places::is_tool(&active, self.home.as_deref()))
     }
 
     /// Reports whether a directory is the workspace or holds it or the home.

@@ -58,14 +58,15 @@ pub fn find(to: &mut Adder<'_>) {
 
 /// Shows the Java that the caller's JAVA_HOME names.
 fn java_home(to: &mut Adder<'_>) -> Option<PathBuf> {
-    let named = to.directory_of("JAVA_HOME", layout::is_marked)?;
-    let java = to.host.file_in(&named.join("bin"), "java")?;
-    if !host::is_system(&java) {
-        let home = layout::prefix(&java, to.host)?;
-        to.show(&home, "the directory of Java");
-    }
-    to.set("JAVA_HOME", named.as_os_str());
-    Some(named)
+    let named = to.directory_of("JAVA_HOME", layout::is_marked);
+    let value = PathBuf::from(to.host.text_of("JAVA_HOME")?);
+    // The variable may name a link beside the versions (`/opt/java/current`): the place of the program decides.
+    let java = to.host.file_in(&value.join("bin"), "java")?;
+    let home = if host::is_system(&java) { named? } else { layout::prefix(&java, to.host)? };
+    to.because(|| "the variable JAVA_HOME".to_owned());
+    to.show_installation(&home, "the directory of Java");
+    to.set("JAVA_HOME", home.as_os_str());
+    Some(home)
 }
 
 /// Returns the settings in `/etc` that Debian's Java or Maven links to from `/usr`, without Maven's `settings.xml`.

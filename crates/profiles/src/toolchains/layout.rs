@@ -42,15 +42,43 @@ pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
     let shared = shared || (directory.parent() == home && !hidden && !is_marked(directory));
     let is_own = host.caller.variable("CARGO_HOME").is_none_or(|own| directory != Path::new(own));
     let allowed = depth >= 2 && !shared && !other_home && !keys && is_own && !is_system(directory);
-    let allowed = allowed && !host.holds_workspace(directory) && (!host.is_auto() || is_whole(directory, bin, home));
+    let allowed = allowed && !host.holds_workspace(directory) && (!host.is_auto() || is_whole(directory, bin, host));
     (allowed && can(directory, Access::READ_OK | Access::EXEC_OK)).then(|| directory.to_owned())
 }
 
 /// Reports whether a directory with these programs is a tool as a whole. Its layout says so only where an administrator made
 /// it: an earlier run may have put a program and what looks like an installation beside private files.
-fn is_whole(directory: &Path, bin: &Path, home: Option<&Path>) -> bool {
+fn is_whole(directory: &Path, bin: &Path, host: &ToolHost) -> bool {
     let is_installed = || places::is_of_machine(directory) && is_marked(directory) && !is_project(directory);
-    bin.ends_with("bin") && (places::is_tool(directory, home) || is_installed())
+    bin.ends_with("bin") && (is_accepted(directory, host) || is_installed())
+}
+
+/// Reports whether a directory is that of a tool or an environment for a reason that no run can give: it is the known place
+/// of a manager, or the caller's own variable names it as the active environment.
+pub(super) fn is_accepted(directory: &Path, host: &ToolHost) -> bool {
+    const ACTIVE: &[(&str, &str)] = &[("VIRTUAL_ENV", "pyvenv.cfg"), ("CONDA_PREFIX", "conda-meta")];
+    let is_named = |(variable, mark): &(&str, &str)| {
+        host.directory_of(variable).is_some_and(|named| named == directory) && directory.join(mark).exists()
+    };
+    places::is_tool(directory, host.home.as_deref()) || (ACTIVE.iter().any(is_named) && !is_project(directory))
+}
+
+/// Returns the parts of an environment that hold its packages, and `None` for a directory that is no environment. A
+/// project may keep anything beside them, and conda keeps the environments of other projects there.
+pub(super) fn parts(directory: &Path, host: &ToolHost) -> Option<Vec<PathBuf>> {
+    const PARTS: &[&str] = &["bin", "lib", "lib32", "lib64", "include", "share", "pyvenv.cfg"];
+    // Programs that packages of conda bring, their settings, and conda itself.
+    const OF_CONDA: &[&str] = &["sbin", "libexec", "etc", "ssl", "conda-meta", "condabin", "compiler_compat"];
+    let is_virtual = directory.join("pyvenv.cfg").exists();
+    let is_conda = !is_virtual && directory.join("conda-meta").is_dir();
+    if !is_virtual && !is_conda && !places::is_environment(directory, host.home.as_deref()) {
+        return None;
+    }
+    let system_root = format!("{}-conda-linux-gnu", std::env::consts::ARCH);
+    let of_conda = OF_CONDA.iter().copied().chain([system_root.as_str()]).filter(|_| is_conda);
+    let all = PARTS.iter().copied().chain(of_conda).map(|part| directory.join(part));
+    // A part that is a link, such as `lib64`, is one that a run may have made.
+    Some(all.filter(|part| host.part(part)).collect())
 }
 
 /// Reports whether a directory is the top of a repository or of a project.

@@ -4,7 +4,8 @@
 //!
 //! A file of Nexus's own is shown over such a file: an empty one, or the smallest that its client accepts. Names
 //! decide, not content: a token in the path of an address looks like any other word. Downloads of a package manager are
-//! not searched (`Adder::show_unsearched`); neither are the directories of installed libraries.
+//! not searched (`Adder::show_unsearched`). Directories of installed libraries are searched for sockets alone, and only where they
+//! belong to an environment outside of the known places.
 
 use super::reading;
 use rustix::fs::{Access, AtFlags, CWD};
@@ -83,10 +84,12 @@ const IN_DIRECTORY: &[(&str, &str)] = &[
     (".bundle", "config"),
     (".git", "config"),
     (".docker", "config.json"),
+    // Variables of an environment of conda.
+    ("conda-meta", "state"),
 ];
 
 /// Directory names in which every plain file is covered.
-const WHOLE: &[&str] = &["init.d", "condarc.d", ".condarc.d"];
+const WHOLE: &[&str] = &["init.d", "condarc.d", ".condarc.d", "activate.d", "deactivate.d", "env_vars.d"];
 
 /// Names of directories of installed libraries and of texts, which may be very large and hold no settings of a client.
 const LIBRARIES: &[&str] = &[
@@ -118,6 +121,8 @@ const LIBRARIES: &[&str] = &[
 const MAX_DEPTH: usize = 7;
 /// Maximum number of entries that are searched below one shown directory.
 const MAX_ENTRIES: usize = 200_000;
+/// Maximum number of entries of libraries that are searched for sockets, beside the limit of time.
+const MAX_LIBRARY_ENTRIES: usize = 2_000_000;
 /// Maximum number of files that are covered below one shown directory: each costs a mount and a watch.
 const MAX_COVERS: usize = 200;
 
@@ -143,12 +148,22 @@ pub enum SearchError {
     },
 }
 
+/// What is searched in directories of libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Libraries {
+    /// Nothing: they belong to a tool in a known place.
+    Skipped,
+    /// Sockets and named pipes at any depth.
+    ForSockets,
+}
+
 /// Finds the files, sockets and named pipes to cover below `shown`, relative to it, each with the content that covers it. Directories that are not
 /// searched are not opened either: this is done at the start of each run.
-pub fn find(shown: &Path, until: Instant) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
+pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
     let mut found = BTreeMap::new();
+    // Depth 0 stands for libraries and what is too deep for settings.
     let mut waiting = vec![(shown.to_owned(), 1)];
-    let mut entries = 0;
+    let (mut entries, mut of_libraries) = (0, 0);
     while let Some((directory, depth)) = waiting.pop() {
         if Instant::now() > until {
             return Err(SearchError::TooSlow(shown.to_owned()));
@@ -162,8 +177,8 @@ pub fn find(shown: &Path, until: Instant) -> Result<BTreeMap<PathBuf, Vec<u8>>, 
         };
         let Some(listed) = unless_harmless(listed, shown)? else { continue };
         for entry in listed {
-            entries += 1;
-            if entries > MAX_ENTRIES {
+            *(if depth == 0 { &mut of_libraries } else { &mut entries }) += 1;
+            if entries > MAX_ENTRIES || of_libraries > MAX_LIBRARY_ENTRIES {
                 return Err(SearchError::TooLarge(shown.to_owned()));
             }
             let Some(entry) = unless_harmless(entry, shown)? else { continue };
@@ -174,16 +189,19 @@ pub fn find(shown: &Path, until: Instant) -> Result<BTreeMap<PathBuf, Vec<u8>>, 
                     // A mount that cannot be written keeps no command from connecting.
                     let path = entry.path();
                     found.extend(path.strip_prefix(shown).map(|relative| (relative.to_owned(), Vec::new())));
-                } else if is_login(&directory, &name) {
+                } else if depth > 0 && is_login(&directory, &name) {
                     add(&mut found, shown, &entry.path());
                 }
                 if found.len() > MAX_COVERS {
                     return Err(SearchError::TooManyCovers(shown.to_owned()));
                 }
-            } else if is_one_of(&name, LIBRARIES) || is_standard_library(&directory, &name) {
+            } else if depth > 0 && (is_one_of(&name, LIBRARIES) || is_standard_library(&directory, &name)) {
                 add_of_library(&mut found, shown, &entry.path());
-            } else if depth < MAX_DEPTH {
+                waiting.extend((libraries == Libraries::ForSockets).then(|| (entry.path(), 0)));
+            } else if depth > 0 && depth < MAX_DEPTH {
                 waiting.push((entry.path(), depth + 1));
+            } else if libraries == Libraries::ForSockets {
+                waiting.push((entry.path(), 0));
             }
         }
     }
@@ -231,10 +249,16 @@ fn add(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, path: &Path) {
     }
 }
 
-/// Reports whether a file may hold a login by its name.
+/// Reports whether a file in the place of a program may hold a login or a key by its name.
 pub(super) fn is_login_file(path: &Path) -> bool {
+    let is_key = |name: &OsStr| {
+        let name = name.as_encoded_bytes();
+        [&b".pem"[..], b".key"].iter().any(|end| name.ends_with(end))
+            || name.starts_with(b".env")
+            || name.starts_with(b"id_")
+    };
     match (path.parent(), path.file_name()) {
-        (Some(directory), Some(name)) => is_login(directory, name),
+        (Some(directory), Some(name)) => is_login(directory, name) || is_key(name),
         _ => false,
     }
 }
@@ -264,7 +288,7 @@ fn cover(path: &Path) -> Vec<u8> {
         "<settingsSecurity/>\n"
     } else if name == "nuget.config" {
         "<configuration/>\n"
-    } else if extension == "json" {
+    } else if extension == "json" || name == "state" {
         "{}\n"
     } else {
         ""
@@ -312,7 +336,7 @@ mod tests {
             std::fs::write(path, "GOPROXY=https://me:SECRET@proxy.test\nGOSUMDB=sum.golang.org\n").unwrap();
         }
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        find(&root, soon())
+        find(&root, soon(), Libraries::Skipped)
             .unwrap()
             .into_iter()
             .map(|(path, cover)| (path.to_str().unwrap().to_owned(), text(cover)))
@@ -327,6 +351,9 @@ mod tests {
             ("versions/3.12/pip.conf", ""),
             ("versions/3.12/lib/python3.12/distutils/distutils.cfg", ""),
             ("envs/a/.condarc", ""),
+            ("envs/a/conda-meta/state", "{}\n"),
+            ("envs/a/etc/conda/activate.d/env.sh", ""),
+            ("envs/a/etc/conda/env_vars.d/x.json", "{}\n"),
             ("condarc.d/mirror.yml", ""),
             ("conf/settings.xml", "<settings/>\n"),
             ("conf/settings-security.xml", "<settingsSecurity/>\n"),
@@ -364,7 +391,7 @@ mod tests {
         std::os::unix::fs::symlink("../mine", root.join("tool/etc/npmrc")).unwrap();
         std::os::unix::fs::symlink("../outside", root.join("tool/pip.conf")).unwrap();
         std::os::unix::fs::symlink("nowhere", root.join("tool/.netrc")).unwrap();
-        let found: Vec<_> = find(&root.join("tool"), soon()).unwrap().into_keys().collect();
+        let found: Vec<_> = find(&root.join("tool"), soon(), Libraries::Skipped).unwrap().into_keys().collect();
         assert_eq!(found, [PathBuf::from("mine")]);
     }
 

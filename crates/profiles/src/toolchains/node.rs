@@ -24,8 +24,8 @@ pub fn find(to: &mut Adder<'_>) {
     }
     if is_shim(&tool) {
         match volta(to, &tool) {
-            Some(bin) => {
-                let node = Tool { real: bin.join("node"), file: bin.join("node"), entry: bin, ..tool };
+            Some((bin, real)) => {
+                let node = Tool { real, file: bin.join("node"), entry: bin, ..tool };
                 to.show_program(&node, "the version of Node that volta chooses");
             }
             None => to.note("volta has no default version of Node: volta install node"),
@@ -47,8 +47,8 @@ fn offline(to: &mut Adder<'_>) {
     }
 }
 
-/// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`.
-fn volta(to: &Adder<'_>, tool: &Tool) -> Option<PathBuf> {
+/// Returns the `bin` directory of volta's default version for a shim `VOLTA_HOME/bin/node`, and the program in it.
+fn volta(to: &Adder<'_>, tool: &Tool) -> Option<(PathBuf, PathBuf)> {
     let home = to.host.directory(tool.entry.parent()?)?;
     let text = reading::small(&to.host.file(&home.join("tools/user/platform.json"))?)?;
     let platform: serde_json::Value = serde_json::from_slice(&text).ok()?;
@@ -56,8 +56,8 @@ fn volta(to: &Adder<'_>, tool: &Tool) -> Option<PathBuf> {
     let plain = Path::new(version).components().count() == 1 && !version.contains("..");
     let bin = home.join("tools/image/node").join(version).join("bin");
     // An earlier run may have put a link in the place of a version.
-    let is_own = plain && to.host.file_in(&bin, "node").is_some_and(|node| node.starts_with(&bin));
-    is_own.then_some(bin)
+    let node = to.host.file_in(&bin, "node").filter(|node| plain && node.starts_with(&bin))?;
+    Some((bin, node))
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ const TOOLS: &[&str] = &[
     ".local/share/uv/tools/*",
     ".local/share/pipx/venvs/*",
     ".local/pipx/venvs/*",
-    ".conda/envs/*",
     "anaconda3",
     "mambaforge",
     "miniconda3",
@@ -61,7 +60,21 @@ const TOOLS: &[&str] = &[
 
 /// Directories of a home that each hold the environment of one project. No link leads there: a project may keep what is
 /// private beside its environment's packages.
-const ENVIRONMENTS: &[&str] = &[".local/share/virtualenvs/*", ".cache/pypoetry/virtualenvs/*", ".virtualenvs/*"];
+const ENVIRONMENTS: &[&str] = &[
+    ".local/share/virtualenvs/*",
+    ".cache/pypoetry/virtualenvs/*",
+    ".virtualenvs/*",
+    ".pyenv/versions/*/envs/*",
+    ".conda/envs/*",
+    "anaconda3/envs/*",
+    "mambaforge/envs/*",
+    "miniconda3/envs/*",
+    "miniforge3/envs/*",
+    "micromamba/envs/*",
+];
+
+/// Directories of a home in each of which conda keeps its own environment, and those of projects in `envs`.
+const CONDA: &[&str] = &["anaconda3", "mambaforge", "miniconda3", "miniforge3", "micromamba"];
 
 /// Directories in a home of which a single program may be shown, or from which a flag shows one.
 const PROGRAMS: &[&str] = &[".cargo/bin", ".linuxbrew/Cellar"];
@@ -72,9 +85,17 @@ pub fn is_system(path: &Path) -> bool {
 }
 
 /// Reports whether a link that an earlier run may have made can lead to a path: a tool of a manager in the home, or what
-/// every sandbox shows. Directories such as `/opt` hold more than tools.
+/// every sandbox shows. Directories such as `/opt` hold more than tools, and an environment is that of one project.
 pub(super) fn is_target(real: &Path, home: Option<&Path>) -> bool {
-    is_system(real) || TOOLS.iter().chain(PROGRAMS).any(|pattern| matches(real, home, pattern, false))
+    let is_in = |place: &&str| matches(real, home, place, false);
+    is_system(real)
+        || (TOOLS.iter().chain(PROGRAMS).any(|place| is_in(place)) && !ENVIRONMENTS.iter().any(|place| is_in(place)))
+}
+
+/// Reports whether a link belongs to the layout of a manager: it lies in a known place and leads to one (`current` → `21`).
+pub(super) fn is_of_manager(link: &Path, real: &Path, home: Option<&Path>) -> bool {
+    let is_in = |path: &Path| TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false));
+    is_in(link) && is_in(real)
 }
 
 /// Reports whether a path lies where an administrator installs tools for all users of the machine.
@@ -84,13 +105,17 @@ pub(super) fn is_of_machine(real: &Path) -> bool {
 
 /// Reports whether a directory is the whole of one tool in a known place of the home.
 pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
-    const BASES: &[&str] = &["anaconda3", "mambaforge", "miniconda3", "miniforge3", "micromamba"];
-    let is_environment = || {
-        let base = directory.parent().filter(|parent| parent.ends_with("envs")).and_then(Path::parent);
-        base.is_some_and(|base| BASES.iter().any(|name| matches(base, home, name, true)))
-    };
-    let mut whole = TOOLS.iter().chain(ENVIRONMENTS);
-    whole.any(|pattern| matches(directory, home, pattern, true)) || is_environment()
+    TOOLS.iter().chain(ENVIRONMENTS).any(|pattern| matches(directory, home, pattern, true))
+}
+
+/// Reports whether a path lies in a known place of the home, or where an administrator installs.
+pub(super) fn is_known(path: &Path, home: Option<&Path>) -> bool {
+    is_of_machine(path) || TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false))
+}
+
+/// Reports whether a directory of a known place is an environment, or conda's own one, beside which those of projects lie.
+pub(super) fn is_environment(directory: &Path, home: Option<&Path>) -> bool {
+    ENVIRONMENTS.iter().chain(CONDA).any(|pattern| matches(directory, home, pattern, true))
 }
 
 /// Returns the directory without which a program of a package manager finds none of its libraries.
@@ -134,7 +159,7 @@ mod tests {
             "/usr/bin/python3",
             "/home/a/.pyenv/versions/3.12/bin/python3",
             "/home/a/.nvm/versions/node/v22/bin/node",
-            "/home/a/miniconda3/envs/x/bin/python",
+            "/home/a/miniconda3/bin/python",
             "/home/a/.cargo/bin/rustup",
         ] {
             assert!(is_target(Path::new(known), home), "{known}");
@@ -149,6 +174,9 @@ mod tests {
             "/home/a/work/.pyenv/versions/3.12",
             "/opt/node/bin/node",
             "/home/a/.virtualenvs/app",
+            "/home/a/miniconda3/envs/x/bin/python",
+            "/home/a/.conda/envs/x/bin/python",
+            "/home/a/.pyenv/versions/3.12/envs/x/bin/python",
             "/home/a/sdk/android/bin/x",
             "/home/a/.linuxbrew/etc/my.cnf",
             "/root/.nvm/versions/node/v22",

@@ -37,10 +37,23 @@ pub fn find(to: &mut Adder<'_>) {
     let Some(tool) = tool.program() else { return };
     to.because(|| format!("{} on PATH", tool.entry.display()));
     let directory = tool.entry.parent().filter(|directory| is_environment(directory));
-    if let Some(directory) = directory.and_then(|directory| to.host.directory(directory)) {
-        environment(to, &directory);
-        to.path(&directory.join("bin"));
-        return;
+    let directory = directory.and_then(|directory| to.host.directory(directory));
+    match directory {
+        Some(directory) if to.auto.is_none() || layout::is_accepted(&directory, to.host) => {
+            environment(to, &directory);
+            to.path(&directory.join("bin"));
+            return;
+        }
+        // Any run can write a `pyvenv.cfg`.
+        Some(other) => {
+            let text = format!(
+                "{0} is a virtual environment that VIRTUAL_ENV does not name, so it is not shown. Set VIRTUAL_ENV={0}, \
+                 or show it with --ro {0}",
+                other.display()
+            );
+            to.host.note(&other, text);
+        }
+        None => {}
     }
     to.show_program(tool, "the directory of Python");
     if let Some(conda) = to.host.directory_of("CONDA_PREFIX").filter(|conda| tool.real.starts_with(conda)) {
@@ -56,10 +69,10 @@ fn environment(to: &mut Adder<'_>, directory: &Path) {
 
 /// Shows the directory of a virtual environment and the Python that it leads to.
 pub(super) fn interpreter(to: &mut Adder<'_>, directory: &Path, why: &'static str) {
-    to.show(directory, why);
+    to.show_installation(directory, why);
     let python = ["python3", "python"].iter().find_map(|name| to.host.file_in(&directory.join("bin"), name));
     if let Some(base) = python.and_then(|real| layout::prefix(&real, to.host)) {
-        to.show(&base, "the Python of the virtual environment");
+        to.show_installation(&base, "the Python of the virtual environment");
     }
 }
 

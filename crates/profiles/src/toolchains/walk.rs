@@ -26,12 +26,12 @@ pub(super) enum Refused {
     Elsewhere(PathBuf),
 }
 
-/// Places to which links may lead, beside what lies below the directory of the link itself.
+/// Places to which links may lead.
 #[derive(Clone, Copy)]
 pub(super) enum Links {
-    /// No further place: for a directory that is shown as a whole.
-    Below,
-    /// The known places of tools in the home: for an entry of PATH and for a program.
+    /// None of them, and below its own directory only the links of a manager: for a directory that is shown.
+    OfManager,
+    /// What lies below the directory of the link, and the known places of tools: for an entry of PATH and for a program.
     Known,
     /// Any place, for a file of which only harmless settings are taken.
     Anywhere,
@@ -93,7 +93,7 @@ impl Walk {
         let mut rest = parts(path);
         let mut at = PathBuf::from("/");
         let mut links = 0;
-        // The directories of links that an earlier run may have made.
+        // Links that an earlier run may have made.
         let mut by_content: Vec<PathBuf> = Vec::new();
         let mut evaluated = PathBuf::new();
         if !self.real.borrow().contains(at.as_os_str()) {
@@ -132,7 +132,7 @@ impl Walk {
                         return Err(Refused::Missing);
                     }
                     if !(meta.uid() == 0 && places::is_of_system(&next)) {
-                        by_content.push(at.clone());
+                        by_content.push(next.clone());
                     }
                     rest.extend(parts(&std::fs::read_link(&next).map_err(|_| Refused::Missing)?));
                 }
@@ -142,12 +142,13 @@ impl Walk {
         if evaluated != at {
             self.evaluate(caller, &at, &at.symlink_metadata().map_err(|_| Refused::Missing)?, true)?;
         }
-        // A run that made the link could see what lies below its directory.
-        let is_own = || by_content.iter().all(|directory| at.starts_with(directory) && at != *directory);
+        let is_below = |link: &PathBuf| link.parent().is_some_and(|parent| at.starts_with(parent) && at != parent);
+        let home = self.home.as_deref();
         let is_allowed = match allowed {
             Links::Anywhere => true,
-            Links::Below => is_own(),
-            Links::Known => is_own() || places::is_target(&at, self.home.as_deref()),
+            // Files below the directory of a link may be hidden from the run that made it.
+            Links::OfManager => by_content.iter().all(|link| is_below(link) && places::is_of_manager(link, &at, home)),
+            Links::Known => by_content.iter().all(is_below) || places::is_target(&at, home),
         };
         if self.is_strict && !is_allowed { Err(Refused::Elsewhere(at)) } else { Ok(at) }
     }
@@ -220,8 +221,15 @@ mod tests {
         assert_eq!(of(&strict, "elsewhere", Links::Anywhere), Ok(secret.clone()));
         assert_eq!(of(&walk, "elsewhere", Links::Known), Ok(secret));
         assert_eq!(of(&strict, "neighbour", Links::Known), Ok(at.join("node")));
-        assert!(of(&strict, "known", Links::Below).is_err());
-        assert_eq!(of(&strict, "neighbour", Links::Below), Ok(at.join("node")));
+        for link in ["known", "neighbour"] {
+            assert!(of(&strict, link, Links::OfManager).is_err(), "{link}");
+        }
+        let versions = root.join("home/.nvm/versions/node");
+        symlink("v22", versions.join("current")).unwrap();
+        symlink("../../../secret", versions.join("odd")).unwrap();
+        let of_manager = |name: &str| strict.resolve(&host(), &versions.join(name), Links::OfManager);
+        assert_eq!(of_manager("current"), Ok(versions.join("v22")));
+        assert!(of_manager("odd").is_err());
         symlink(".", root.join("home/bin/itself")).unwrap();
         assert!(of(&strict, "itself", Links::Known).is_err());
         assert_eq!(of(&strict, "loop", Links::Anywhere), Err(Refused::Missing));
