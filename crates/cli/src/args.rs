@@ -425,6 +425,9 @@ pub struct AcceptArgs {
     /// Keep your version where both changed: reject what is in conflict, and accept the rest
     #[arg(long, conflicts_with_all = ["patch", "rest"])]
     pub ours: bool,
+    /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
+    pub theirs: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }
