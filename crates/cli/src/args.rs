@@ -148,6 +148,9 @@ pub struct RunArgs {
     /// Give the command a terminal of its own, with the caller's as its screen and keys
     #[arg(short, long, conflicts_with = "json")]
     pub tty: bool,
+    /// Leave the prompt of a shell on a terminal as it is, without the mark that it is inside
+    #[arg(long)]
+    pub no_prompt: bool,
     /// Show control sequences of the command on a terminal as they come
     #[arg(long)]
     pub raw: bool,
