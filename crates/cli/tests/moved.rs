@@ -18,6 +18,8 @@ fn with_repository(bench: &Bench) {
     fs::set_permissions(bench.workspace.join("d/sub/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::hard_link(bench.workspace.join("d/a"), bench.workspace.join("d/twin")).unwrap();
     symlink("../nowhere", bench.workspace.join("d/link")).unwrap();
+    let attribute = "import os; os.setxattr('d/sub', 'user.kept', b'value')";
+    assert!(bench.command("python3").args(["-c", attribute]).status().unwrap().success());
     bench.give(&bench.workspace.join("d/link"));
     let set_up = "git init -q -b main . && git config user.name A && git config user.email a@b.example && git add -A \
                   && git commit -qm one";
@@ -53,6 +55,9 @@ fn git_moves_a_directory_and_the_move_is_committed() {
         assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("../nowhere"));
         assert_eq!(fs::metadata(at("sub/run.sh")).unwrap().mode() & 0o777, 0o755);
         assert_eq!(fs::metadata(at("a")).unwrap().ino(), fs::metadata(at("twin")).unwrap().ino());
+        let kept = "import os; print(os.getxattr('e/sub', 'user.kept'))";
+        let kept = bench.command("python3").args(["-c", kept]).output().unwrap();
+        assert_eq!(stdout(&kept), "b'value'\n", "{}", bench.who());
         assert_eq!(fs::metadata(at("sub")).unwrap().modified().unwrap(), old.modified().unwrap());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
     });
@@ -182,6 +187,7 @@ fn a_move_that_is_killed_loses_nothing_and_leaves_nothing_behind() {
             let top = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().file_name());
             let odd: Vec<_> = top.filter(|name| name.to_string_lossy().starts_with(".nexus")).collect();
             assert!(odd.is_empty(), "{}: {odd:?}", bench.who());
+            assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
             if !bench.workspace.join("big").exists() {
                 fs::rename(bench.workspace.join("moved"), bench.workspace.join("big")).unwrap();
             } else if bench.workspace.join("moved").exists() {

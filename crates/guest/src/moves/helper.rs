@@ -17,7 +17,7 @@ const NAME: &std::ffi::CStr = c"nexus-rename";
 /// Serves until PID 1 has closed the socket.
 pub(super) fn serve(listener: &Listener, socket: &OwnedFd) {
     // A process list shows another name then; nothing depends on it.
-    let _ = rustix::thread::set_name(NAME);
+    rustix::thread::set_name(NAME).ok();
     if !keep_only([listener.as_fd().as_raw_fd(), socket.as_raw_fd()]) {
         return;
     }

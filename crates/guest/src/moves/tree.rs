@@ -101,7 +101,7 @@ impl Carried {
                     (Ok(from_here), Ok(to_here)) => {
                         self.empty_below(&from_here, &to_here, &path, depth + 1);
                         // One that is not empty is looked at again.
-                        let _ = rustix::fs::unlinkat(from, text, AtFlags::REMOVEDIR);
+                        rustix::fs::unlinkat(from, text, AtFlags::REMOVEDIR).ok();
                     }
                     _ => rename(from, to, &name),
                 }
@@ -109,7 +109,7 @@ impl Carried {
                 || at_new.is_some_and(|at_new| is_same_file(&found, &at_new))
             {
                 // Whatever hinders it, the file is at its new place.
-                let _ = rustix::fs::unlinkat(from, text, AtFlags::empty());
+                rustix::fs::unlinkat(from, text, AtFlags::empty()).ok();
             } else {
                 rename(from, to, &name);
             }
@@ -128,7 +128,7 @@ pub(super) fn remove(above: &OwnedFd, name: &OsStr) {
         }
     }
     // What stays is left out of the changes by its name.
-    let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
+    rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR).ok();
 }
 
 /// Names of the entries of a directory.
@@ -197,7 +197,7 @@ fn link(from: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> Result<(), Err
 /// Takes what came meanwhile along. What cannot go stays where it is.
 fn rename(from: &OwnedFd, to: &OwnedFd, name: &[u8]) {
     if let (Ok(from), Ok(to)) = (place(from, name), place(to, name)) {
-        let _ = filter::rename(&from, &to, 0);
+        filter::rename(&from, &to, 0).ok();
     }
 }
 
@@ -206,7 +206,7 @@ fn open_up(directory: &OwnedFd) {
     if let Ok(found) = rustix::fs::fstat(directory)
         && found.st_mode & 0o300 != 0o300
     {
-        let _ = rustix::fs::fchmod(directory, Mode::from_raw_mode((found.st_mode & 0o7777) | 0o300));
+        rustix::fs::fchmod(directory, Mode::from_raw_mode((found.st_mode & 0o7777) | 0o300)).ok();
     }
 }
 
@@ -227,20 +227,28 @@ fn copy_metadata(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
     rustix::fs::futimens(to, &Timestamps { last_access, last_modification })
 }
 
-fn attributes(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
+/// Attributes that move along. Those of the kernel's other parts come without help.
+fn attribute_names(directory: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut list = vec![0u8; 64 * 1024];
-    let length = match rustix::fs::flistxattr(from, &mut list[..]) {
+    let length = match rustix::fs::flistxattr(directory, &mut list[..]) {
         Ok(length) => length,
         Err(Errno::OPNOTSUPP) => 0,
         Err(errno) => return Err(errno),
     };
-    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        // Those of the kernel's other parts come by themselves.
-        if name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_") {
-            let mut value = vec![0u8; 64 * 1024];
-            let length = rustix::fs::fgetxattr(from, OsStr::from_bytes(name), &mut value[..])?;
-            rustix::fs::fsetxattr(to, OsStr::from_bytes(name), &value[..length], XattrFlags::empty())?;
-        }
+    let moves = |name: &&[u8]| name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_");
+    Ok(list[..length].split(|byte| *byte == 0).filter(moves).map(<[u8]>::to_vec).collect())
+}
+
+fn attributes(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
+    let wanted = attribute_names(from)?;
+    // The new directory may have inherited an access list.
+    for name in attribute_names(to)?.iter().filter(|name| !wanted.contains(name)) {
+        rustix::fs::fremovexattr(to, OsStr::from_bytes(name))?;
+    }
+    for name in wanted.iter().map(|name| OsStr::from_bytes(name)) {
+        let mut value = vec![0u8; 64 * 1024];
+        let length = rustix::fs::fgetxattr(from, name, &mut value[..])?;
+        rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
     }
     Ok(())
 }
@@ -266,6 +274,12 @@ mod tests {
         (old, new)
     }
 
+    /// Removes both directories, closed ones too.
+    fn discard(new: &Path) {
+        let removed = std::process::Command::new("rm").arg("-rf").arg(new.parent().unwrap()).status();
+        assert!(removed.unwrap().success());
+    }
+
     fn open(path: &Path) -> OwnedFd {
         fs::File::open(path).unwrap().into()
     }
@@ -289,7 +303,7 @@ mod tests {
         assert!(fs::read_dir(&old).unwrap().next().is_none());
         assert_eq!(fs::metadata(new.join("a")).unwrap().nlink(), 2);
         remove(&open(new.parent().unwrap()), OsStr::new("old"));
-        let _ = std::process::Command::new("rm").arg("-rf").arg(new.parent().unwrap()).status();
+        discard(&new);
     }
 
     #[test]
@@ -307,7 +321,7 @@ mod tests {
         assert!(new.join("sub/later").is_dir());
         assert_eq!(fs::read(new.join("a")).unwrap(), b"other");
         assert_eq!(fs::read(new.join("sub/twin")).unwrap(), b"a");
-        let _ = std::process::Command::new("rm").arg("-rf").arg(new.parent().unwrap()).status();
+        discard(&new);
     }
 
     #[test]
@@ -315,6 +329,6 @@ mod tests {
         let (old, new) = places("mount");
         let (from, to) = (open(&old), open(&new));
         assert_eq!(Carried::make(&from, &to, mount_of(&from) + 1).err(), Some(Errno::XDEV));
-        let _ = std::process::Command::new("rm").arg("-rf").arg(new.parent().unwrap()).status();
+        discard(&new);
     }
 }
