@@ -1,6 +1,7 @@
 //! Says what was blocked in the network of a run that has ended.
 
 use nexus_egress::Denied;
+use nexus_model::ByteText;
 use nexus_policy::net::{DenyCode, Name, Pattern, Policy, Port, Rule, builtin_groups};
 use nexus_policy::profile::closest;
 use nexus_runner::net::ended::NetworkEnd;
@@ -10,6 +11,24 @@ const MOST_SHOWN: usize = 20;
 
 /// Flags that one line has.
 const MAX_FLAGS: usize = 20;
+
+/// Returns the group of the package client that a command is, read from the caller's own settings when a run asks for it.
+pub fn client_group(argv: &[ByteText]) -> Option<&'static str> {
+    let name = |word: &ByteText| word.as_path().file_name().map(|name| name.to_string_lossy().into_owned());
+    let words: Vec<String> = argv.iter().filter_map(name).take(3).collect();
+    let client = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [python, "-m", module] if python.starts_with("python") => module,
+        [first, ..] => first,
+        [] => return None,
+    };
+    match client {
+        "pip" | "pip3" | "uv" => Some("pkg:pip"),
+        "npm" | "npx" | "yarn" | "pnpm" => Some("pkg:npm"),
+        "cargo" => Some("pkg:cargo"),
+        "apt" | "apt-get" => Some("pkg:apt"),
+        _ => None,
+    }
+}
 
 /// Lists the single names that rules allow.
 pub fn named(policy: &Policy) -> Vec<String> {
@@ -21,8 +40,9 @@ pub fn named(policy: &Policy) -> Vec<String> {
 }
 
 /// Lines for a person: what was blocked, each with the flag that would allow it, and then the flags for all of it. `named` are
-/// the names that rules allow: a blocked host that is nearly one of them was perhaps meant.
-pub fn lines(ended: &NetworkEnd, named: &[String]) -> Vec<String> {
+/// the names that rules allow: a blocked host that is nearly one of them was perhaps meant. `client` is the group of the
+/// command, if it is a package client.
+pub fn lines(ended: &NetworkEnd, named: &[String], client: Option<&str>) -> Vec<String> {
     let mut lines: Vec<String> = ended.problem.iter().chain(&ended.notes).cloned().collect();
     let blocked = blocked(&ended.summary.denied);
     lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied, named)));
@@ -39,7 +59,7 @@ pub fn lines(ended: &NetworkEnd, named: &[String]) -> Vec<String> {
         };
         lines.push(format!("blocked: … and {more} (nexus net log)"));
     }
-    lines.extend(all_at_once(&blocked));
+    lines.extend(all_at_once(&blocked, client));
     if ended.summary.audit_lost > 0 {
         let lost = ended.summary.audit_lost;
         lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
@@ -68,11 +88,18 @@ fn blocked(denied: &[Denied]) -> Vec<&Denied> {
 }
 
 /// Returns the line with which one more run is enough: the flags for all that was blocked, and the group that holds it.
-fn all_at_once(blocked: &[&Denied]) -> Option<String> {
+fn all_at_once(blocked: &[&Denied], client: Option<&str>) -> Option<String> {
     let flags: Vec<&str> = blocked.iter().filter_map(|denied| denied.allow_with.as_deref()).collect();
-    let group = group_of(blocked);
+    let by_name = flags.iter().any(|flag| flag.starts_with("--allow "));
+    let group = group_of(blocked).or_else(|| client.filter(|_| by_name).map(str::to_owned));
     let all = (2..=MAX_FLAGS).contains(&flags.len()).then(|| flags.join(" "));
     match (all, group) {
+        (Some(all), Some(group)) if Some(&*group) == client => {
+            Some(format!("to allow all of that: {all}; --allow-group {group} has the hosts of your own settings"))
+        }
+        (None, Some(group)) if Some(&*group) == client => {
+            Some(format!("--allow-group {group} has the hosts of your own settings"))
+        }
         (Some(all), Some(group)) => Some(format!("to allow all of that: --allow-group {group}, or {all}")),
         (Some(all), None) => Some(format!("to allow all of that: {all}")),
         (None, Some(group)) => Some(format!("--allow-group {group} allows that, too")),
@@ -133,7 +160,7 @@ mod tests {
     }
 
     fn told(denied: Vec<Denied>) -> Vec<String> {
-        lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() }, &[])
+        lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() }, &[], None)
     }
 
     #[test]
@@ -158,11 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn the_group_of_a_package_client_is_named() {
+        let of = |line: &str| client_group(&line.split(' ').map(ByteText::from).collect::<Vec<_>>());
+        assert_eq!((of("npm i"), of("/usr/bin/pip3 install x")), (Some("pkg:npm"), Some("pkg:pip")));
+        assert_eq!((of("python3 -m pip install x"), of("cargo build")), (Some("pkg:pip"), Some("pkg:cargo")));
+        assert_eq!((of("python3 -m pytest"), of("make npm"), of("sh")), (None, None, None));
+        let denied = vec![denied("a.test", 443, DenyCode::NotInAllowlist, Some("--allow a.test:443"))];
+        let ended = NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() };
+        let line = |client| lines(&ended, &[], client).pop().unwrap();
+        assert_eq!(line(Some("pkg:npm")), "--allow-group pkg:npm has the hosts of your own settings");
+        assert!(!line(None).contains("--allow-group"));
+    }
+
+    #[test]
     fn a_slip_in_a_host_is_named() {
         let end = |code| {
             let denied = vec![denied("exmaple.test", 443, code, None)];
             let ended = NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() };
-            lines(&ended, &["example.test".to_owned(), "other.test".to_owned(), "exmaple.tset".to_owned()]).remove(0)
+            lines(&ended, &["example.test".to_owned(), "other.test".to_owned(), "exmaple.tset".to_owned()], None)
+                .remove(0)
         };
         assert!(end(DenyCode::NotInAllowlist).ends_with("(a rule allows example.test: is one of them a slip?)"));
         assert!(!end(DenyCode::SniMismatch).contains("slip"));
@@ -192,7 +233,7 @@ mod tests {
     fn a_summary_that_is_cut_counts_no_block_that_is_not_known() {
         let cut = |denied: Vec<Denied>| {
             let summary = Summary { denied, truncated: true, ..Summary::default() };
-            lines(&NetworkEnd { summary, ..NetworkEnd::default() }, &[])
+            lines(&NetworkEnd { summary, ..NetworkEnd::default() }, &[], None)
         };
         assert_eq!(cut(Vec::new()), [""; 0], "many allowed destinations, and nothing blocked");
         let one = cut(vec![denied("a.test", 443, DenyCode::NotInAllowlist, None)]);

@@ -83,7 +83,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         Err(error) => NetworkEnd { problem: Some(error.to_string()), ..NetworkEnd::default() },
     };
     record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
-    for line in ended::lines(&ended, &named) {
+    for line in ended::lines(&ended, &named, None) {
         say(&line);
     }
     if record::place(&places, id).exists() {

@@ -35,6 +35,8 @@ pub struct Report {
     notes: Vec<String>,
     /// The hosts that the rules of the run allow by name.
     named_hosts: Vec<String>,
+    /// The group of the command, if it is a package client.
+    client_group: Option<&'static str>,
     problem: Option<Failure>,
     receipt: Option<Result<Issued, Failure>>,
     /// Advice about limits of the sandbox that the command met.
@@ -59,6 +61,7 @@ impl Report {
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             changes_by_file: order.changes_by_file.clone(),
             notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
+            client_group: crate::net::client_group(argv),
             named_hosts: asked.network.as_ref().map(|net| crate::net::named_hosts(&net.policy)).unwrap_or_default(),
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
@@ -135,7 +138,12 @@ impl Report {
         for index in &self.run.left.held {
             lines.add(&held_line(index));
         }
-        for line in self.run.network.iter().flat_map(|ended| crate::net::ended_lines(ended, &self.named_hosts)) {
+        for line in self
+            .run
+            .network
+            .iter()
+            .flat_map(|ended| crate::net::ended_lines(ended, &self.named_hosts, self.client_group))
+        {
             lines.add(&line);
         }
         for hint in self.hints.iter().filter(|_| advises) {
