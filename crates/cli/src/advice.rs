@@ -322,15 +322,22 @@ impl From<CreateError> for Failure {
     }
 }
 
+/// Returns the group that a name was meant to be: one with these letters behind its colon, else the closest.
+fn meant_group<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let same = known.iter().find(|group| group.split_once(':').is_some_and(|(_, short)| short == name));
+    same.copied().or_else(|| nexus_policy::profile::closest(name, known.iter().copied()))
+}
+
 impl From<RulesError> for Failure {
     fn from(error: RulesError) -> Self {
         let hint = match &error {
             RulesError::Rule { .. } => {
                 "write HOST, HOST:PORT or *.HOST:PORT, with /tcp behind the port for a host without TLS, each with @/PATH for one program alone; --allow-private takes addresses too".to_owned()
             }
-            RulesError::Group { known, .. } => {
+            RulesError::Group { known, name, .. } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();
-                format!("known are {}", known.join(", "))
+                let meant = meant_group(name, &known).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+                format!("{meant}known are {}", known.join(", "))
             }
             RulesError::HostPort { .. } => "write one port".to_owned(),
             RulesError::Range { .. } => "write the range as NETWORK/BITS in config.toml".to_owned(),

@@ -148,6 +148,9 @@ pub struct RunArgs {
     /// Give the command a terminal of its own, with the caller's as its screen and keys
     #[arg(short, long, conflicts_with = "json")]
     pub tty: bool,
+    /// Leave the prompt of a shell on a terminal as it is, without the mark that it is inside
+    #[arg(long)]
+    pub no_prompt: bool,
     /// Show control sequences of the command on a terminal as they come
     #[arg(long)]
     pub raw: bool,
@@ -329,6 +332,9 @@ pub struct DoctorArgs {
     /// Attack sandboxes on this machine with the hostile probes of the escape suite and say what held
     #[arg(long)]
     pub attack: bool,
+    /// Print the commands that fix what was found, and run none of them
+    #[arg(long, conflicts_with_all = ["attack", "json"])]
+    pub commands: bool,
     /// Only this attack, for example A05
     #[arg(long, value_name = "ID", requires = "attack")]
     pub only: Option<String>,
@@ -425,6 +431,9 @@ pub struct AcceptArgs {
     /// Keep your version where both changed: reject what is in conflict, and accept the rest
     #[arg(long, conflicts_with_all = ["patch", "rest"])]
     pub ours: bool,
+    /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
+    pub theirs: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }

@@ -37,6 +37,7 @@ mod terminal;
 mod used_up;
 
 use nexus_runner::change_text;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         let message = format!("the signals of this process cannot be set: {error}");
         return ExitCode::from(run::print_failure(&failure::Failure::refused("signals", message, ""), false));
     }
-    let arguments: Vec<_> = std::env::args_os().collect();
+    let arguments = help_as_flag(std::env::args_os().collect());
     let parsed = match frequent::parse(&arguments) {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error, &arguments),
@@ -71,6 +72,24 @@ fn main() -> ExitCode {
         args::Command::Completions { shell } => completions::command(shell),
     };
     ExitCode::from(code)
+}
+
+/// Returns the arguments with `help COMMAND` written as `COMMAND --help`.
+fn help_as_flag(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|first| first == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
+}
+
+/// Returns what a person needs to know about the value of a flag beyond the values that it may have.
+fn about_value(error: &clap::Error) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    argument.starts_with("--net <").then_some(
+        "none has the sandbox's own loopback alone, allowlist what --allow and --allow-group name, unrestricted every public host",
+    )
 }
 
 /// Prints help and version as they are, which are not errors; reports everything else as wrong use, in one line like
@@ -102,8 +121,8 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
         };
         message = message + between + line.trim();
     }
-    let failure =
-        failure::Failure::usage("usage", message, "nexus --help and nexus run --help show what can be written");
+    let hint = about_value(error).unwrap_or("nexus --help and nexus run --help show what can be written");
+    let failure = failure::Failure::usage("usage", message, hint);
     let words = arguments.get(1..).unwrap_or_default();
     ExitCode::from(run::print_failure(&failure, args::wanted_json(words)))
 }

@@ -194,6 +194,32 @@ fn the_own_version_is_kept_when_asked_for() {
 }
 
 #[test]
+fn the_runs_version_is_taken_and_the_own_one_kept_beside() {
+    for bench in waiting() {
+        fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
+        let taken = bench.run(["changes", "accept", "--theirs"]);
+        assert_eq!(taken.status.code(), Some(0), "{}", stderr(&taken));
+        let told = stdout(&taken);
+        let copy = told.split("took the run's version of numbers; yours is ").nth(1).unwrap().lines().next().unwrap();
+        assert!(copy.starts_with("numbers.yours-"), "{told}");
+        assert_eq!(fs::read_to_string(bench.workspace.join(copy)).unwrap(), "mine\n");
+        assert_ne!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
+        assert!(bench.workspace.join("sub/added").exists());
+    }
+    // Without a conflict nothing is kept beside.
+    for bench in waiting() {
+        let all = bench.run(["changes", "accept", "--theirs"]);
+        assert_eq!(all.status.code(), Some(0), "{}", stderr(&all));
+        let names = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(
+            !names.map(|name| name.into_string().unwrap()).any(|name| name.contains(".yours-")),
+            "{}",
+            stdout(&all)
+        );
+    }
+}
+
+#[test]
 fn a_misspelt_path_is_no_decision() {
     for bench in waiting() {
         for action in ["accept", "reject", "diff"] {

@@ -153,8 +153,8 @@ const ORDINARY: &[&str] = &[
 ];
 /// Pages about tools that are found from PATH.
 const TOOLS: &[&str] = &["python.md", "node.md", "rust.md", "java.md", "git.md"];
-/// Pages with a test of their own below.
-const SPECIAL: &[&str] = &["changes.md", "go.md", "network.md"];
+/// Pages with a test of their own, below or in `messages.rs`.
+const SPECIAL: &[&str] = &["changes.md", "go.md", "network.md", "messages.md"];
 
 #[test]
 fn every_page_of_the_guide_is_replayed_and_listed() {

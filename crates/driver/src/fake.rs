@@ -75,6 +75,7 @@ impl Driver for Fake {
             given: self.claims.contains(guarantee),
             reason: "as the test says".to_owned(),
             fix: None,
+            commands: Vec::new(),
         };
         ProbeReport { driver: NAME, missing: Vec::new(), findings: Guarantee::ALL.iter().map(finding).collect() }
     }

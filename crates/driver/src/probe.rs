@@ -15,6 +15,9 @@ pub struct Finding {
     /// Command or setting with which a person can make the guarantee available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// The commands that do so on this machine, for root; empty where no command does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 /// All findings of one driver.
@@ -37,6 +40,9 @@ pub struct Missing {
     pub reason: String,
     /// Command or setting with which a person can meet it.
     pub fix: String,
+    /// The commands that do so on this machine, for root; empty where no command does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 impl ProbeReport {

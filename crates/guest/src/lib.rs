@@ -5,6 +5,7 @@
 
 mod forward;
 pub mod leave_out;
+mod moves;
 mod outbox;
 mod proof;
 mod signals;

@@ -12,9 +12,12 @@
 //! A command with a terminal: its master goes to the host in a frame of its own before its process is made; the copy kept
 //! here serves `Resize` and is closed when the command has ended, so that nothing but the host and what still runs holds it.
 //!
+//! In a layer of an ordinary user the kernel also tells of renames ([`crate::moves`]), which a helper looks at.
+//!
 //! Nothing here waits for a process inside (`··▶`): a child on its way to its exec is polled, and killed when it takes long.
 
 use crate::forward;
+use crate::moves::Moves;
 use crate::outbox::Outbox;
 use crate::signals;
 use crate::spawn::{self, Outcome, Report, Stdio};
@@ -42,12 +45,15 @@ enum End {
 }
 
 /// Serves the host until the main command ends. Returns PID 1's exit code, which only says whether the guest was sound.
+/// `moves_directories`: the kernel does not rename directories of this workspace, so the guest has it done.
 #[must_use]
-pub fn run(socket: OwnedFd) -> i32 {
+pub fn run(socket: OwnedFd, moves_directories: bool) -> i32 {
     let channel = Channel::new(socket);
     let Ok(child_ends) = signals::take_over() else { return 3 };
     let outbox = Outbox::new(channel.clone());
-    let mut guest = Guest { channel, partial: Partial::default(), outbox, starting: Vec::new(), running: Vec::new() };
+    let moves = if moves_directories { Moves::begin() } else { None };
+    let mut guest =
+        Guest { channel, partial: Partial::default(), outbox, starting: Vec::new(), running: Vec::new(), moves };
     match guest.serve(&child_ends).and_then_last_words(&mut guest.outbox) {
         End::Done => 0,
         End::Failed => 3,
@@ -91,6 +97,7 @@ struct Guest {
     outbox: Outbox,
     starting: Vec<Starting>,
     running: Vec<Running>,
+    moves: Option<Moves>,
 }
 
 impl From<ChannelError> for End {
@@ -124,6 +131,8 @@ impl Guest {
         interest.set(PollFlags::OUT, !self.outbox.is_empty());
         let mut wait = vec![PollFd::new(&self.channel, interest), PollFd::new(child_ends, PollFlags::IN)];
         wait.extend(self.starting.iter().map(|starting| PollFd::new(&starting.report.pipe, spawn::END)));
+        let reports = 2..wait.len();
+        wait.extend(self.moves.iter().map(|moves| PollFd::from_borrowed_fd(moves.descriptor(), PollFlags::IN)));
         let deadline = self.starting.iter().map(|starting| starting.deadline).min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
@@ -132,7 +141,8 @@ impl Guest {
             Err(_) => return Err(End::Failed),
         }
         let (from_host, from_child) = (wait[0].revents(), wait[1].revents());
-        let has_ended = wait[2..].iter().any(|report| !report.revents().is_empty());
+        let has_ended = wait[reports.clone()].iter().any(|report| !report.revents().is_empty());
+        let has_call = wait[reports.end..].iter().any(|listener| listener.revents().contains(PollFlags::IN));
         if !from_child.is_empty() {
             // The record only wakes us: signals of the same number merge, so all ended children are asked for.
             let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
@@ -144,6 +154,9 @@ impl Guest {
         }
         if has_ended || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.look_at_starting()?;
+        }
+        if has_call && let Some(moves) = self.moves.as_mut() {
+            moves.take();
         }
         if from_host.contains(PollFlags::OUT) {
             self.outbox.flush()?;
@@ -325,6 +338,9 @@ impl Guest {
     }
 
     fn ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) -> Result<(), End> {
+        if let Some(moves) = self.moves.as_mut() {
+            moves.ended(pid);
+        }
         // One that ended before its pipe was looked at: all that it reported is in there.
         if let Some(at) = self.starting.iter().position(|starting| starting.running.pid == pid) {
             let outcome = self.starting[at].report.advance();

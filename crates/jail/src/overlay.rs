@@ -2,7 +2,7 @@
 //!
 //! Two modes, because the kernel has two (seen by experiment, see docs/decisions):
 //! * **User**: mounted inside the sandbox's user namespace with `userxattr`. Renaming a directory that existed before the
-//!   run gives EXDEV, and hard links break when one name is written.
+//!   run gives EXDEV, so that the guest has it moved; hard links break when one name is written.
 //! * **Root**: mounted by the launcher in its own user namespace with `redirect_dir=on,index=on`, over idmapped
 //!   layers; both work. The mounter's fsuid must be in the id map while it mounts, or the overlay silently comes up
 //!   read-only; that is why the result is checked.

@@ -21,8 +21,9 @@ pub struct Setup {
     pub landlock_abi: i32,
     /// Step that a test makes fail.
     pub faults: Faults,
-    /// Runs PID 1 with the channel once the sandbox stands; its result is the exit code.
-    pub guest: fn(OwnedFd) -> i32,
+    /// Runs PID 1 with the channel once the sandbox stands, and with whether it has to move directories itself because the
+    /// overlay of the workspace does not; its result is the exit code.
+    pub guest: fn(OwnedFd, bool) -> i32,
     /// Sends a frame, and descriptors with it, to the host.
     pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
 }

@@ -72,6 +72,7 @@ mod in_the_way;
 mod incomplete;
 mod index_at_start;
 mod index_notes;
+mod keep_yours;
 pub mod layer;
 mod leads;
 mod led_to;
@@ -129,6 +130,7 @@ mod waiting_refs;
 mod walk;
 mod with_index;
 mod xattr;
+mod yours;
 
 pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
@@ -142,6 +144,7 @@ pub use commit::writers::open_for_reading;
 pub use faults::{Comparison, Faults, Step};
 pub use git_index::in_place::{HeldIndex, hold_bad_index};
 pub use identity::{FolderId, Home, journals_of};
+pub use keep_yours::YoursError;
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
     ReadLayerError,
@@ -158,3 +161,4 @@ pub use refs_by_content::stands_for_another;
 pub use spare::Spares;
 pub use started::Started;
 pub use stash::{Holds, Stash};
+pub use yours::Yours;

@@ -19,6 +19,7 @@ use crate::rest;
 use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
+use crate::yours::Yours;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -94,7 +95,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     if tree.groups.iter().any(|group| group.waits && !group.same && loses_its_name(tree, &states, group)) {
         return park_all(tree, Vec::new());
     }
-    let conflicts = conflicts(tree, &states);
+    let conflicts = conflicts(tree, &states, &rules.theirs);
     if !conflicts.is_empty() {
         return park_all(tree, conflicts);
     }
@@ -218,7 +219,8 @@ fn has_moved_ancestor(tree: &LayerTree, at: usize) -> bool {
     false
 }
 
-fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
+/// Lists what changed outside. `kept` are conflicts that the user decided, as long as the workspace has what was kept beside.
+fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict> {
     let mut found: BTreeMap<ByteText, Outside> = BTreeMap::new();
     let mut add = |path: &[u8], outside: Outside| {
         found.entry(path.to_vec().into()).or_insert(outside);
@@ -232,7 +234,9 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
     }
     if tree.mode == LayerMode::User {
         for (path, outside) in outside::vanished(tree, states) {
-            add(&path.0, outside);
+            if !Yours::is_kept(kept, &SharedPath::from(path.0.clone()), None) {
+                add(&path.0, outside);
+            }
         }
     }
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -242,11 +246,16 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         if states[at] != State::Commit {
             continue;
         }
+        let is_kept = !node.rare.in_unit && {
+            let covered = node.covers.as_ref().filter(|_| !node.claimed);
+            covered.is_none_or(|covered| covered.at == node.path)
+                && Yours::is_kept(kept, &node.path, covered.map(|covered| &covered.meta))
+        };
         if let Some(covered) = node.covers.as_ref().filter(|_| !node.claimed) {
             if !own_mount(&covered.meta) {
                 add(&covered.at.0, Outside::Blocked);
             }
-            if tree.is_new_outside(node, covered) && !node.rare.refreshed {
+            if tree.is_new_outside(node, covered) && !node.rare.refreshed && !is_kept {
                 add(&covered.at.0, Outside::Changed);
             }
         }
@@ -267,7 +276,7 @@ fn conflicts(tree: &LayerTree, states: &[State]) -> Vec<Conflict> {
         }
         // Copied up from a file that is neither at a place that the layer touches nor in a directory that goes away.
         let is_elsewhere = origin_inode(node).is_some() && tree.origin_of(node).is_none();
-        if is_elsewhere && !is_whole_object(node) && !node.rare.refreshed {
+        if is_elsewhere && !is_whole_object(node) && !node.rare.refreshed && !is_kept {
             add(&node.path.0, if node.covers.is_none() { Outside::Vanished } else { Outside::Changed });
         }
     }

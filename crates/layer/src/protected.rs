@@ -4,6 +4,7 @@ use crate::beneath::is_beneath;
 use crate::fold::fold;
 use crate::git_names::git_class;
 use crate::names::Match;
+use crate::yours::Yours;
 use nexus_model::ByteText;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ pub struct Rules {
     /// Paths that the user named. They accept the protected entry that they name, or in which they lie, and nothing
     /// protected below another directory.
     pub named: Vec<ByteText>,
+    /// Conflicts that the user decided for the run, with the workspace's versions kept beside.
+    pub theirs: Vec<Yours>,
 }
 
 impl Default for Rules {
@@ -45,6 +48,7 @@ impl Default for Rules {
             // Until the configurations are read.
             pushes_to_upstream: true,
             named: Vec::new(),
+            theirs: Vec::new(),
         }
     }
 }

@@ -147,6 +147,9 @@ impl Walk<'_> {
             let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
             let names = names(dir.as_fd()).doing("list", &path.0)?;
             for (entry, name) in SharedPath::of_entries(&path.0, &names).into_iter().zip(names) {
+                if is_unfinished(self.base, &entry.0, &name).doing("look at", &entry.0)? {
+                    continue;
+                }
                 check_named(self.base.path(), &entry.0).doing("read", b"upper")?;
                 let meta = stat(dir.as_fd(), &name).doing("look at", &entry.0)?;
                 let (marks, attrs) = self.marks(dir.as_fd(), &name, &entry.0, meta.kind == EntryType::Directory)?;
@@ -329,6 +332,18 @@ impl Walk<'_> {
             nodes[at].covers = Some(Box::new(Found { at: place, meta }));
         }
         Ok(())
+    }
+}
+
+/// Returns whether an entry is a directory that was being moved when the run was killed. Its content is still at the old place.
+fn is_unfinished(base: &Workspace, path: &[u8], name: &[u8]) -> io::Result<bool> {
+    if !nexus_model::moving::is_unfinished(name) {
+        return Ok(false);
+    }
+    match base.stat(path) {
+        Ok(found) => Ok(found.is_none()),
+        Err(error) if is_gone(&error) || is_other_mount(&error) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -23,6 +23,7 @@ pub mod exit;
 pub mod guarantee;
 pub mod ids;
 pub mod limits;
+pub mod moving;
 pub mod name_pattern;
 pub mod network;
 pub mod plan;

@@ -10,7 +10,7 @@ use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Direction, Interrupted};
 use nexus_layer::meta::EntryType;
-use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules};
+use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Rules, Yours};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
@@ -45,7 +45,12 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let rules = Rules { accept_protected: args.protected, named, only, ..pending.rules.clone() };
     // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
-    let how = How { patch: args.patch, around: args.rest || args.ours, keeps_ours: args.ours };
+    let how = How {
+        patch: args.patch,
+        around: args.rest || args.ours || args.theirs,
+        keeps_ours: args.ours,
+        takes_theirs: args.theirs,
+    };
     let done = decide(pending, &rules, &how, &taken_back);
     // Before the record goes, by which the next command finds what a killed one did not say.
     let done = done.and_then(|text| super::say(&text).map(|()| String::new()));
@@ -93,11 +98,13 @@ struct How {
     around: bool,
     /// Changes in conflict are rejected.
     keeps_ours: bool,
+    /// Files in conflict come, and the workspace's versions are kept beside.
+    takes_theirs: bool,
 }
 
 fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText]) -> Result<String, Failure> {
     let (mut text, left_out) =
-        if how.patch { (patch::command(&pending, rules)?, Vec::new()) } else { commit(&pending, rules, how.around)? };
+        if how.patch { (patch::command(&pending, rules)?, Vec::new()) } else { commit(&pending, rules, how)? };
     for conflict in &left_out {
         let what = if how.keeps_ours { "kept yours of" } else { "left waiting" };
         let path = conflict.path.as_path().display();
@@ -143,43 +150,105 @@ pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
 /// Tries of an accept that leaves conflicts out: each names all that it found, and later ones what came meanwhile.
 const MAX_TRIES: usize = 5;
 
-/// Commits what the rules choose; with `around`, without what is in conflict. Returns the conflicts that were left out.
-fn commit_around(pending: &Pending, rules: &Rules, around: bool) -> Result<(Committed, Vec<Conflict>), Failure> {
+/// The outcome of an accept that goes around conflicts, or decides them.
+struct Around {
+    done: Committed,
+    left_out: Vec<Conflict>,
+    /// Conflicts that were decided for the run.
+    theirs: Vec<Yours>,
+}
+
+/// Commits what the rules choose. Conflicts are left out or decided, as the user wants it.
+fn commit_around(pending: &Pending, rules: &Rules, how: &How) -> Result<Around, Failure> {
     let mut rules = rules.clone();
     let mut left_out = Vec::new();
-    for _ in 1..MAX_TRIES {
-        let done = pending.layer.commit(&pending.workspace, &rules).map_err(|error| failed(&error, pending))?;
-        if !around || done.conflicts.is_empty() || !done.changes.changes.is_empty() {
-            return Ok((done, left_out));
+    let mut tries = 1;
+    let done = loop {
+        let done = pending.layer.commit(&pending.workspace, &rules);
+        let is_over = |done: &Committed| !how.around || done.conflicts.is_empty() || !done.changes.changes.is_empty();
+        match done {
+            Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
+                tries += 1;
+                // What is kept of versions that changed again is none to decide by.
+                forget(pending, rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect())?;
+                let mut left = Vec::new();
+                for conflict in done.conflicts {
+                    match how.takes_theirs.then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path)) {
+                        Some(Ok(yours)) => rules.theirs.push(yours),
+                        Some(Err(error)) => {
+                            crate::notices::tell(&one_line(&format!("{error}: it waits")));
+                            left.push(conflict);
+                        }
+                        None => left.push(conflict),
+                    }
+                }
+                rules.except.extend(left.iter().map(|conflict| conflict.path.clone()));
+                rules.except.extend(around_them(&done.parked, &left));
+                left_out.extend(left);
+            }
+            other => break other,
         }
-        rules.except.extend(done.conflicts.iter().map(|conflict| conflict.path.clone()));
-        rules.except.extend(around_them(&done));
-        left_out.extend(done.conflicts);
+    };
+    match done {
+        Ok(done) => {
+            let came = |one: &Yours| done.changes.changes.iter().any(|change| change.path == one.path);
+            let (theirs, unused) = rules.theirs.into_iter().partition(came);
+            forget(pending, unused)?;
+            Ok(Around { done, left_out, theirs })
+        }
+        Err(error) => {
+            // After an interruption the commit may still go on: then the copies are what is left of the workspace's versions.
+            if !matches!(error, CommitError::Interrupted { .. }) {
+                forget(pending, rules.theirs)?;
+            }
+            Err(failed(&error, pending))
+        }
     }
-    let done = pending.layer.commit(&pending.workspace, &rules).map_err(|error| failed(&error, pending))?;
-    Ok((done, left_out))
 }
 
 /// Lists the changes that take a directory away in which something is in conflict.
-fn around_them(done: &Committed) -> impl Iterator<Item = ByteText> + use<'_> {
+fn around_them<'a>(parked: &'a [Change], conflicts: &'a [Conflict]) -> impl Iterator<Item = ByteText> + 'a {
     let takes = |change: &&Change| {
         let from = match &change.kind {
             ChangeKind::Renamed { from } => from,
             ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => &change.path,
             ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => return false,
         };
-        done.conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
+        conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
     };
-    done.parked.iter().filter(takes).map(|change| change.path.clone())
+    parked.iter().filter(takes).map(|change| change.path.clone())
 }
 
-fn commit(pending: &Pending, rules: &Rules, around: bool) -> Result<(String, Vec<Conflict>), Failure> {
-    let (committed, left_out) = {
+fn is_in(conflicts: &[Conflict], one: &Yours) -> bool {
+    conflicts.iter().any(|conflict| conflict.path == one.path)
+}
+
+/// Removes copies of versions that stayed at their places.
+fn forget(pending: &Pending, all: Vec<Yours>) -> Result<(), Failure> {
+    all.iter().try_for_each(|yours| {
+        pending.layer.forget_yours(&pending.workspace, yours).map_err(|error| {
+            let copy = yours.copy.as_ref().map(|copy| copy.as_path().display().to_string()).unwrap_or_default();
+            let hint = format!("{copy} is a copy of a file that is still at its place: remove it");
+            Failure::refused("commit", nexus_runner::causes::chain(&error), one_line(&hint))
+        })
+    })
+}
+
+fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Conflict>), Failure> {
+    let Around { done: committed, left_out, theirs } = {
         let _alone = pending.alone()?;
         let _held = run::hold_signals()?;
-        commit_around(pending, rules, around)?
+        commit_around(pending, rules, how)?
     };
-    let text = told(&committed)?;
+    let kept = theirs.iter().map(|one| {
+        let path = one.path.as_path().display();
+        let yours = match &one.copy {
+            Some(copy) => format!("yours is {}", copy.as_path().display()),
+            None => "you had removed it".to_owned(),
+        };
+        one_line(&format!("took the run's version of {path}; {yours}")) + "\n"
+    });
+    let text = told(&committed)? + &kept.collect::<String>();
     if committed.changes.changes.is_empty() && !left_out.is_empty() {
         return Ok((text, left_out));
     }
@@ -253,8 +322,8 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
 }
 
 /// The way out of a conflict.
-pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, and --ours also keeps your \
-    version of what is; the version of the run is in nexus changes diff";
+pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, --ours also keeps your \
+    version of what is, and --theirs takes the run's version and keeps yours beside it; the version of the run is in nexus changes diff";
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {

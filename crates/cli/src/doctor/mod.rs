@@ -1,6 +1,7 @@
 //! `nexus doctor`: what works here, which guarantees can be given, and the exact command for the rest.
 
 pub mod attack;
+mod commands;
 mod verdict;
 
 use crate::args::DoctorArgs;
@@ -16,6 +17,12 @@ pub fn command(args: &DoctorArgs) -> u8 {
         return attack::command(args);
     }
     let report = run::driver().probe();
+    if args.commands {
+        return match run::write_unless_closed(&mut std::io::stdout(), commands::script(&report).as_bytes()) {
+            Ok(()) => 0,
+            Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
+        };
+    }
     let trial = trial();
     let works = report.missing.is_empty() && trial.is_ok();
     let text = if args.json { machine(&report, &trial, works) } else { people(&report, &trial) };
@@ -122,6 +129,11 @@ fn people(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
         if let Some(fix) = &finding.fix {
             lines.push(format!("       to get it: {fix}"));
         }
+    }
+    let has_commands = report.missing.iter().any(|one| !one.commands.is_empty())
+        || report.findings.iter().any(|one| !one.commands.is_empty());
+    if has_commands {
+        lines.push("nexus doctor --commands prints the commands for this machine, and runs none of them".to_owned());
     }
     lines.iter().map(|line| crate::failure::one_line(line) + "\n").collect()
 }

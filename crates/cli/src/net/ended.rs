@@ -1,17 +1,51 @@
 //! Says what was blocked in the network of a run that has ended.
 
 use nexus_egress::Denied;
-use nexus_policy::net::DenyCode;
+use nexus_model::ByteText;
+use nexus_policy::net::{DenyCode, Name, Pattern, Policy, Port, Rule, builtin_groups};
+use nexus_policy::profile::closest;
 use nexus_runner::net::ended::NetworkEnd;
 
 /// Blocked destinations that are listed.
 const MOST_SHOWN: usize = 20;
 
-/// Lines for a person: what was blocked, each with the flag that would allow it.
-pub fn lines(ended: &NetworkEnd) -> Vec<String> {
+/// Flags that one line has.
+const MAX_FLAGS: usize = 20;
+
+/// Returns the group of the package client that a command is, read from the caller's own settings when a run asks for it.
+pub fn client_group(argv: &[ByteText]) -> Option<&'static str> {
+    let name = |word: &ByteText| word.as_path().file_name().map(|name| name.to_string_lossy().into_owned());
+    let words: Vec<String> = argv.iter().filter_map(name).take(3).collect();
+    let client = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [python, "-m", module] if python.starts_with("python") => module,
+        [first, ..] => first,
+        [] => return None,
+    };
+    match client {
+        "pip" | "pip3" | "uv" => Some("pkg:pip"),
+        "npm" | "npx" | "yarn" | "pnpm" => Some("pkg:npm"),
+        "cargo" => Some("pkg:cargo"),
+        "apt" | "apt-get" => Some("pkg:apt"),
+        _ => None,
+    }
+}
+
+/// Lists the single names that rules allow.
+pub fn named(policy: &Policy) -> Vec<String> {
+    let name = |rule: &Rule| match &rule.pattern {
+        Pattern::Exact(name) => Some(name.as_str().to_owned()),
+        Pattern::Below(_) => None,
+    };
+    policy.allowed_names().iter().filter_map(name).collect()
+}
+
+/// Lines for a person: what was blocked, each with the flag that would allow it, and then the flags for all of it. `named` are
+/// the names that rules allow: a blocked host that is nearly one of them was perhaps meant. `client` is the group of the
+/// command, if it is a package client.
+pub fn lines(ended: &NetworkEnd, named: &[String], client: Option<&str>) -> Vec<String> {
     let mut lines: Vec<String> = ended.problem.iter().chain(&ended.notes).cloned().collect();
     let blocked = blocked(&ended.summary.denied);
-    lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied)));
+    lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied, named)));
     // The summary is cut for allowed destinations, too; then nothing blocked is missing.
     let is_cut = ended.summary.truncated && !blocked.is_empty();
     if blocked.len() > MOST_SHOWN || is_cut {
@@ -25,6 +59,7 @@ pub fn lines(ended: &NetworkEnd) -> Vec<String> {
         };
         lines.push(format!("blocked: … and {more} (nexus net log)"));
     }
+    lines.extend(all_at_once(&blocked, client));
     if ended.summary.audit_lost > 0 {
         let lost = ended.summary.audit_lost;
         lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
@@ -52,8 +87,60 @@ fn blocked(denied: &[Denied]) -> Vec<&Denied> {
     kept
 }
 
-fn line(denied: &Denied) -> String {
-    let Denied { host, port, count, explanation, allow_with, .. } = denied;
+/// Returns the line with which one more run is enough: the flags for all that was blocked, and the group that holds it.
+fn all_at_once(blocked: &[&Denied], client: Option<&str>) -> Option<String> {
+    let flags: Vec<&str> = blocked.iter().filter_map(|denied| denied.allow_with.as_deref()).collect();
+    let by_name = flags.iter().any(|flag| flag.starts_with("--allow "));
+    let group = group_of(blocked).or_else(|| client.filter(|_| by_name).map(str::to_owned));
+    let all = (2..=MAX_FLAGS).contains(&flags.len()).then(|| flags.join(" "));
+    match (all, group) {
+        (Some(all), Some(group)) if Some(&*group) == client => {
+            Some(format!("to allow all of that: {all}; --allow-group {group} has the hosts of your own settings"))
+        }
+        (None, Some(group)) if Some(&*group) == client => {
+            Some(format!("--allow-group {group} has the hosts of your own settings"))
+        }
+        (Some(all), Some(group)) => Some(format!("to allow all of that: --allow-group {group}, or {all}")),
+        (Some(all), None) => Some(format!("to allow all of that: {all}")),
+        (None, Some(group)) => Some(format!("--allow-group {group} allows that, too")),
+        (None, None) => None,
+    }
+}
+
+/// Returns the group of code hosts that allows everything that was blocked and that a flag opens. Groups of package clients are
+/// read from the clients' own settings, when they are asked for.
+fn group_of(blocked: &[&Denied]) -> Option<String> {
+    let wanted: Vec<(Name, Port)> = blocked
+        .iter()
+        .filter(|denied| denied.allow_with.as_deref().is_some_and(|flag| flag.starts_with("--allow ")))
+        .map(|denied| Some((Name::parse(&denied.host).ok()?, Port::new(denied.port).ok()?)))
+        .collect::<Option<_>>()?;
+    let allows = |rule: &Rule, (name, port): &(Name, Port)| {
+        let is_named = match &rule.pattern {
+            Pattern::Exact(exact) => exact == name,
+            Pattern::Below(base) => name.parents().any(|parent| parent == base.as_str()),
+        };
+        is_named && rule.ports.contains(*port)
+    };
+    let groups = builtin_groups().ok()?;
+    let holds_all = |rules: &Vec<Rule>| wanted.iter().all(|one| rules.iter().any(|rule| allows(rule, one)));
+    groups.into_iter().find(|(_, rules)| !wanted.is_empty() && holds_all(rules)).map(|(name, _)| name)
+}
+
+/// Reports whether two hosts differ in one part alone, which is long enough that a few letters of difference are a slip: api and
+/// raw are two hosts.
+fn is_slip(host: &str, name: &str) -> bool {
+    const MIN_PART: usize = 5;
+    let (left, right): (Vec<&str>, Vec<&str>) = (host.split('.').collect(), name.split('.').collect());
+    let mut other = left.iter().zip(&right).filter(|(one, two)| one != two);
+    match (left.len() == right.len(), other.next(), other.next()) {
+        (true, Some((one, two)), None) => one.len() >= MIN_PART && closest(one, [*two]).is_some(),
+        _ => false,
+    }
+}
+
+fn line(denied: &Denied, named: &[String]) -> String {
+    let Denied { host, port, count, explanation, allow_with, code } = denied;
     let what = match (host.as_str(), port) {
         ("", _) => "a request".to_owned(),
         (host, 0) => host.to_owned(),
@@ -65,7 +152,10 @@ fn line(denied: &Denied) -> String {
         Some(flag) => format!("allow it with {flag}"),
         None => "no flag opens it".to_owned(),
     };
-    format!("blocked: {what}{times}: {explanation}; {how}")
+    let is_unknown = matches!(code, DenyCode::NotInAllowlist | DenyCode::DnsDenied);
+    let meant = named.iter().find(|name| is_unknown && is_slip(host, name));
+    let meant = meant.map(|meant| format!(" (a rule allows {meant}: is one of them a slip?)")).unwrap_or_default();
+    format!("blocked: {what}{times}: {explanation}{meant}; {how}")
 }
 
 #[cfg(test)]
@@ -79,7 +169,58 @@ mod tests {
     }
 
     fn told(denied: Vec<Denied>) -> Vec<String> {
-        lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() })
+        lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() }, &[], None)
+    }
+
+    #[test]
+    fn one_line_allows_all_that_was_blocked() {
+        let two = |hosts: [&str; 2]| {
+            let one = |host: &str| denied(host, 443, DenyCode::NotInAllowlist, Some(&format!("--allow {host}:443")));
+            told(hosts.map(one).into()).pop().unwrap()
+        };
+        assert_eq!(two(["a.test", "b.test"]), "to allow all of that: --allow a.test:443 --allow b.test:443");
+        let groups = builtin_groups().unwrap();
+        let exact = |rule: &Rule| matches!(rule.pattern, Pattern::Exact(_)).then(|| rule.pattern.to_string());
+        let (group, hosts) = groups
+            .iter()
+            .map(|(group, rules)| (group, rules.iter().filter_map(exact).collect::<Vec<_>>()))
+            .find(|(_, hosts)| hosts.len() >= 2)
+            .unwrap();
+        let line = two([&hosts[0], &hosts[1]]);
+        assert!(line.starts_with(&format!("to allow all of that: --allow-group {group}, or --allow ")), "{line}");
+        assert!(!two([&hosts[0], "b.test"]).contains("--allow-group"));
+        let alone = told(vec![denied("a.test", 443, DenyCode::NotInAllowlist, Some("--allow a.test:443"))]);
+        assert_eq!(alone.len(), 1, "one flag is said once");
+    }
+
+    #[test]
+    fn the_group_of_a_package_client_is_named() {
+        let of = |line: &str| client_group(&line.split(' ').map(ByteText::from).collect::<Vec<_>>());
+        assert_eq!((of("npm i"), of("/usr/bin/pip3 install x")), (Some("pkg:npm"), Some("pkg:pip")));
+        assert_eq!((of("python3 -m pip install x"), of("cargo build")), (Some("pkg:pip"), Some("pkg:cargo")));
+        assert_eq!((of("python3 -m pytest"), of("make npm"), of("sh")), (None, None, None));
+        let denied = vec![denied("a.test", 443, DenyCode::NotInAllowlist, Some("--allow a.test:443"))];
+        let ended = NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() };
+        let line = |client| lines(&ended, &[], client).pop().unwrap();
+        assert_eq!(line(Some("pkg:npm")), "--allow-group pkg:npm has the hosts of your own settings");
+        assert!(!line(None).contains("--allow-group"));
+    }
+
+    #[test]
+    fn a_slip_in_a_host_is_named() {
+        let end = |code| {
+            let denied = vec![denied("exmaple.test", 443, code, None)];
+            let ended = NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() };
+            lines(&ended, &["example.test".to_owned(), "other.test".to_owned(), "exmaple.tset".to_owned()], None)
+                .remove(0)
+        };
+        let text = end(DenyCode::NotInAllowlist);
+        assert!(text.contains(": no (a rule allows example.test: is one of them a slip?); no flag opens it"), "{text}");
+        assert!(!end(DenyCode::SniMismatch).contains("slip"));
+        assert!(!is_slip("raw.code.test", "api.code.test") && !is_slip("example.test", "example.test"));
+        assert!(is_slip("api.exmaple.test", "api.example.test") && !is_slip("example.test", "www.example.test"));
+        let short = line(&denied("db.test", 0, DenyCode::DnsDenied, None), &["web.test".to_owned()]);
+        assert!(!short.contains("slip"), "{short}");
     }
 
     #[test]
@@ -97,6 +238,7 @@ mod tests {
                 "blocked: a.test:443: no; allow it with --allow a.test:443",
                 "blocked: a.test:443: no; no flag opens it",
                 "blocked: b.test: no; allow it with --allow b.test:443",
+                "to allow all of that: --allow a.test:443 --allow b.test:443",
             ]
         );
     }
@@ -105,7 +247,7 @@ mod tests {
     fn a_summary_that_is_cut_counts_no_block_that_is_not_known() {
         let cut = |denied: Vec<Denied>| {
             let summary = Summary { denied, truncated: true, ..Summary::default() };
-            lines(&NetworkEnd { summary, ..NetworkEnd::default() })
+            lines(&NetworkEnd { summary, ..NetworkEnd::default() }, &[], None)
         };
         assert_eq!(cut(Vec::new()), [""; 0], "many allowed destinations, and nothing blocked");
         let one = cut(vec![denied("a.test", 443, DenyCode::NotInAllowlist, None)]);

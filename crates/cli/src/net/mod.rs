@@ -23,7 +23,7 @@ mod saved;
 pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
 pub use ask::{QUIET, hold as question_hold, is_possible as can_ask, raise_descriptors, side as caller_side};
 pub use command::command;
-pub use ended::lines as ended_lines;
+pub use ended::{client_group, lines as ended_lines, named as named_hosts};
 pub use host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
 pub use network::{of as network, told as network_rules};
 pub use saved::NAME as ASKED;

@@ -50,6 +50,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     let places = crate::host::ready_state_dir()?;
     let id = RunId::new();
     let sink = Arc::new(FileSink::new(record::create(&places, id)?, record::MAX_BYTES));
+    let named = ended::named(&network.policy);
     let mut config = Config::new(Arc::new(network.policy), Clock::start(), sink);
     config.upstream_proxy = network.upstream;
     // Rules that are read again may be for one program, too.
@@ -82,7 +83,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         Err(error) => NetworkEnd { problem: Some(error.to_string()), ..NetworkEnd::default() },
     };
     record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
-    for line in ended::lines(&ended) {
+    for line in ended::lines(&ended, &named, None) {
         say(&line);
     }
     if record::place(&places, id).exists() {

@@ -51,6 +51,7 @@ use nexus_runner::run::running::Running;
 use nexus_runner::run::surroundings::Surroundings;
 pub use nexus_runner::settle::problem::INTERRUPTED;
 use nexus_terminal::Mode;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -147,8 +148,28 @@ pub fn with_term(args: &RunArgs) -> RunArgs {
     let mut args = args.clone();
     if args.tty {
         args.env.insert(0, "TERM".into());
+        if !args.no_prompt {
+            args.env.splice(1..1, prompt(&args.command));
+        }
     }
     args
+}
+
+/// Returns the variable with which a shell on a terminal says that it is inside; `None` for another command. Its own settings, if a profile
+/// shows any, win over it, and so does --env PS1.
+fn prompt(command: &[OsString]) -> Option<OsString> {
+    let [shell, words @ ..] = command else { return None };
+    // One that runs a script or a text has no prompt.
+    let is_plain =
+        words.iter().all(|word| ["-i", "-l", "--norc", "--noprofile", "--login"].iter().any(|known| word == known));
+    let name = std::path::Path::new(shell).file_name()?.to_str()?;
+    let prompt = match name {
+        "bash" => r"(nexus) \w\$ ",
+        "zsh" => "(nexus) %~%# ",
+        "sh" | "dash" | "ksh" => "(nexus) $ ",
+        _ => return None,
+    };
+    is_plain.then(|| format!("PS1={prompt}").into())
 }
 
 /// Returns the driver for this process's user with the standard ids.
@@ -266,3 +287,19 @@ fn internal(what: &str, error: &io::Error) -> Failure {
 
 /// Advises what to do about an error that should not come.
 pub const INTERNAL_ADVICE: &str = "this should not happen; run nexus doctor";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_no_shell_has_no_prompt() {
+        let of = |words: &[&str]| prompt(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        for shell in [&["bash"][..], &["/bin/bash", "-i"], &["/usr/bin/zsh"], &["sh"]] {
+            assert!(of(shell).is_some_and(|set| set.to_string_lossy().starts_with("PS1=(nexus) ")), "{shell:?}");
+        }
+        for other in [&["make"][..], &["bash", "-c", "ls"], &["sh", "script.sh"], &["bashful"], &[]] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
+    }
+}

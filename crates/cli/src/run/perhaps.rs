@@ -40,6 +40,22 @@ const MOUNTING: &[&str] = &["mount: only root can", "must be superuser to use mo
 /// Printed by sudo where no process can gain rights.
 const PRIVILEGES: &[&str] = &["\"no new privileges\" flag is set", "sudo must be owned by uid 0"];
 
+/// Printed by clients of container engines, whose sockets are not shown.
+const ENGINES: &[&str] = &[
+    "Cannot connect to the Docker daemon",
+    "failed to connect to the docker API",
+    "trying to connect to the Docker daemon socket",
+    "Cannot connect to Podman",
+];
+
+/// Printed by package managers of the system, which is read-only.
+const SYSTEM_PACKAGES: &[&str] = &[
+    "Unable to acquire the dpkg frontend lock",
+    "Could not open lock file /var/lib/",
+    "dpkg: error: requested operation requires superuser privilege",
+    "This command has to be run with superuser privileges",
+];
+
 /// Printed by programs that could start no further process or thread.
 const PROCESSES: &[&str] = &[
     "fork: retry: Resource temporarily unavailable",
@@ -88,6 +104,20 @@ pub fn advice(words: &LastWords, traces: bool, opens_git: Option<bool>) -> Optio
             "perhaps: sudo cannot work, since no process inside gains rights. Call the command without sudo.",
         ));
     }
+    if words.has(ENGINES) {
+        return Some((
+            "engine",
+            "perhaps: the socket of a container engine is never shown inside, and no flag shows it, since a process that reaches it has the \
+             whole machine. Call the engine outside of the sandbox.",
+        ));
+    }
+    if words.has(SYSTEM_PACKAGES) {
+        return Some((
+            "system_packages",
+            "perhaps: the system is read-only inside, so that nothing can be installed in it, also as root. Install it outside, or \
+             into the workspace or $HOME.",
+        ));
+    }
     match opens_git {
         Some(false) if words.has(LOCKING) || words.has(CONFIGURING) => Some((
             "direct_git",
@@ -126,6 +156,9 @@ mod tests {
         assert_eq!(code("unshare: unshare failed: Operation not permitted\n"), Some("namespaces"));
         assert_eq!(code("mount: only root can use \"--types\" option\n"), Some("namespaces"));
         assert_eq!(code("sudo: The \"no new privileges\" flag is set\n"), Some("privileges"));
+        assert_eq!(code("Cannot connect to the Docker daemon at unix:///x. Is it running?\n"), Some("engine"));
+        let dpkg = "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?\n";
+        assert_eq!(code(dpkg), Some("system_packages"));
         assert_eq!(code("chmod: Operation not permitted\n"), None);
     }
 

@@ -33,6 +33,10 @@ pub struct Report {
     unprotected: Vec<ByteText>,
     changes_by_file: Option<String>,
     notes: Vec<String>,
+    /// The hosts that the rules of the run allow by name.
+    named_hosts: Vec<String>,
+    /// The group of the command, if it is a package client.
+    client_group: Option<&'static str>,
     problem: Option<Failure>,
     receipt: Option<Result<Issued, Failure>>,
     /// Advice about limits of the sandbox that the command met.
@@ -43,12 +47,13 @@ impl Report {
     /// Adds advice and what the caller asked for to the report of the engine. `copy` takes a copy of the receipt.
     pub fn new(order: &Order, mut run: RunReport, copy: Option<FullOutput>) -> Self {
         let hints = hints::for_run(order, &run);
-        let argv = &order.run.plan.argv;
+        let asked = &order.run;
+        let argv = &asked.plan.argv;
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let receipt = run.receipt.take().map(|issued| copied(issued?, copy));
         // As with changes: what was asked for includes the receipt.
         let exit = if run.exit == 0 && matches!(receipt, Some(Err(_))) { REFUSED } else { run.exit };
-        let direct = order.run.direct.as_ref();
+        let direct = asked.direct.as_ref();
         Self {
             exit,
             not_started: run.not_started.as_ref().map(|reason| format!("{command}: {reason}")),
@@ -56,6 +61,8 @@ impl Report {
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             changes_by_file: order.changes_by_file.clone(),
             notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
+            client_group: crate::net::client_group(argv),
+            named_hosts: asked.network.as_ref().map(|net| crate::net::named_hosts(&net.policy)).unwrap_or_default(),
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
             hints,
@@ -97,7 +104,7 @@ impl Report {
             lines.add(reason);
         }
         match self.run.reason {
-            ExitReason::Timeout => lines.add("the time limit ended the command"),
+            ExitReason::Timeout => lines.add("the time limit ended the command; raise it with --timeout"),
             ExitReason::Oom => lines.add("the memory limit killed the command; raise it with --memory"),
             ExitReason::DiskQuota => lines
                 .add("the command used more disk than it may and nothing was committed; raise the limit with --disk"),
@@ -131,7 +138,12 @@ impl Report {
         for index in &self.run.left.held {
             lines.add(&held_line(index));
         }
-        for line in self.run.network.iter().flat_map(crate::net::ended_lines) {
+        for line in self
+            .run
+            .network
+            .iter()
+            .flat_map(|ended| crate::net::ended_lines(ended, &self.named_hosts, self.client_group))
+        {
             lines.add(&line);
         }
         for hint in self.hints.iter().filter(|_| advises) {

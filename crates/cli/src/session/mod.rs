@@ -19,6 +19,7 @@ mod hub;
 mod link;
 mod logs;
 mod name;
+mod outside;
 mod over;
 mod process;
 mod ps;

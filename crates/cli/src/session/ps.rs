@@ -1,6 +1,7 @@
 //! The command `nexus ps`.
 
 use super::args::PsArgs;
+use super::outside::Outside;
 use super::store::{Condition, Entry, now_ms};
 use crate::failure::{Failure, one_line};
 use crate::run::{not_written, write_unless_closed};
@@ -16,7 +17,22 @@ pub fn command(args: &PsArgs) -> Result<u8, Failure> {
     entries.retain(|entry| args.all || entry.condition.is_live());
     let text = if args.json { document(&entries) } else { table(&entries) };
     write_unless_closed(&mut io::stdout(), text.as_bytes()).map_err(|error| not_written("the list", &error))?;
+    if !args.json {
+        for (entry, outside) in entries.iter().filter_map(|entry| Some((entry, outside(entry)?))) {
+            let name = entry.about.name.as_ref().map_or_else(|| entry.about.id.to_string(), ToString::to_string);
+            if let Some(line) = outside.line(&name) {
+                crate::notices::tell(&one_line(&line));
+            }
+        }
+    }
     Ok(0)
+}
+
+/// Looks for what changed outside of a sandbox that lives and has a layer.
+fn outside(entry: &Entry) -> Option<Outside> {
+    let about = &entry.about;
+    let started = about.started_ms.filter(|_| about.layered && entry.condition.is_live())?;
+    Some(Outside::find(about.workspace.as_path(), started))
 }
 
 fn document(entries: &[Entry]) -> String {
@@ -39,6 +55,7 @@ fn document(entries: &[Entry]) -> String {
                 "pid": entry.condition.is_live().then_some(about.pid),
                 "created_ms": about.created_ms,
                 "started_ms": about.started_ms,
+                "made_outside": outside(entry).map(|outside| outside.count),
                 "ended_ms": ending.map(|ending| ending.ended_ms),
                 "exit_code": ending.map(|ending| ending.exit),
                 "reason": ending.and_then(|ending| ending.reason),

@@ -57,6 +57,9 @@ pub struct About {
     pub created_ms: u64,
     /// The same; none before the command has started.
     pub started_ms: Option<u64>,
+    /// True if the workspace has a layer, which does not follow the files outside; not said by older versions.
+    #[serde(default)]
+    pub layered: bool,
 }
 
 /// The form of [`About`] and [`ExitRecord`] that this code writes.
@@ -192,6 +195,7 @@ impl Store {
     /// Finds the sandbox with this id, this name or this start of an id.
     pub fn find(&self, text: &str) -> Result<Entry, Failure> {
         let mut all = self.list()?;
+        let names: Vec<String> = all.iter().filter_map(|entry| Some(entry.about.name.as_ref()?.to_string())).collect();
         let exact = |entry: &Entry| {
             entry.about.id.to_string() == text || entry.about.name.as_ref().is_some_and(|name| name.as_ref() == text)
         };
@@ -205,7 +209,9 @@ impl Store {
             return Err(Failure::refused("ambiguous", message, "write more of the id; nexus ps --all shows them"));
         }
         all.pop().ok_or_else(|| {
-            let message = format!("there is no sandbox {text}");
+            let meant = nexus_policy::profile::closest(text, names.iter().map(String::as_str));
+            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let message = format!("there is no sandbox {text}{meant}");
             Failure::refused("no_session", message, "nexus ps --all shows those that there are")
         })
     }

@@ -164,17 +164,19 @@ fn open(
     launcher: &mut Option<UnixStream>,
 ) -> Result<Hub, Failure> {
     let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
+    let asked = &order.run;
     let about = About {
         version: FORM,
-        id: order.run.plan.run_id,
+        id: asked.plan.run_id,
         name: args.name.clone(),
-        command: order.run.plan.argv.clone(),
-        workspace: order.run.plan.workspace.source.clone(),
+        command: asked.plan.argv.clone(),
+        workspace: asked.plan.workspace.source.clone(),
         terminal: args.tty,
         published: ports.published(),
         pid: std::process::id(),
         created_ms: now_ms(),
         started_ms: None,
+        layered: asked.direct.is_none(),
     };
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; here, no folder of the caller's is held.

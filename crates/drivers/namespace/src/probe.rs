@@ -23,7 +23,8 @@ pub fn report(uid: u32, landlock_abi: i32, pattern: &Path) -> ProbeReport {
                 Ok(how) => (true, how.to_owned()),
                 Err(why) => (false, why),
             };
-            Finding { guarantee: *guarantee, given, reason, fix: if given { None } else { fix } }
+            let commands = if given { Vec::new() } else { commands(*guarantee, &hierarchies, uid) };
+            Finding { guarantee: *guarantee, given, reason, fix: if given { None } else { fix }, commands }
         })
         .collect();
     ProbeReport { driver: NAME, missing: missing(uid, landlock_abi, pattern), findings }
@@ -53,6 +54,17 @@ fn finding(guarantee: Guarantee, uid: u32, limit: &dyn Fn(bool, bool) -> Result<
     }
 }
 
+/// Returns the commands that give a guarantee on this machine.
+fn commands(guarantee: Guarantee, hierarchies: &Hierarchies, uid: u32) -> Vec<String> {
+    let wanted = match guarantee {
+        Guarantee::LimitsMemory => Wanted { memory: true, cpu: false },
+        Guarantee::LimitsCpu => Wanted { memory: false, cpu: true },
+        _ => return Vec::new(),
+    };
+    // Root makes its own groups, and where it cannot no command of ours helps.
+    if uid == 0 { Vec::new() } else { nexus_jail::cgroup::hand_over(hierarchies, wanted, uid) }
+}
+
 fn hand_over(uid: u32, controller: &str) -> String {
     let directory = format!("/sys/fs/cgroup/{controller}/nexus/{uid}");
     format!(
@@ -64,32 +76,40 @@ fn hand_over(uid: u32, controller: &str) -> String {
 /// Returns the requirements for running anything at all that this machine does not meet.
 fn missing(uid: u32, landlock_abi: i32, pattern: &Path) -> Vec<Missing> {
     let mut missing = Vec::new();
-    let mut add = |what: &str, reason: String, fix: &str| {
-        missing.push(Missing { what: what.to_owned(), reason, fix: fix.to_owned() });
+    let mut add = |what: &str, reason: String, fix: &str, commands: &[&str]| {
+        let commands = commands.iter().map(|&command| command.to_owned()).collect();
+        missing.push(Missing { what: what.to_owned(), reason, fix: fix.to_owned(), commands });
     };
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
     if landlock_abi < MIN_ABI {
         let reason = format!("Landlock version {landlock_abi}, at least {MIN_ABI} is needed");
-        add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list");
+        add("Landlock", reason, "boot Linux 5.19 or newer with landlock in the lsm= list", &[]);
     }
     if let Err(reason) = core_pattern::check(pattern, nexus_jail::core_limit()) {
-        add("core files that stay inside", reason, core_pattern::FIX);
+        add("core files that stay inside", reason, core_pattern::FIX, &["sysctl -w kernel.core_pattern=core"]);
     }
     if read("/proc/sys/user/max_user_namespaces").is_ok_and(|text| text == "0") {
-        add("user namespaces", "user.max_user_namespaces is 0".to_owned(), "sysctl -w user.max_user_namespaces=10000");
+        let fix = "sysctl -w user.max_user_namespaces=10000";
+        add("user namespaces", "user.max_user_namespaces is 0".to_owned(), fix, &[fix]);
     }
     if uid != 0 && read("/proc/sys/kernel/unprivileged_userns_clone").is_ok_and(|text| text == "0") {
         let reason = "kernel.unprivileged_userns_clone is 0".to_owned();
-        add("user namespaces", reason, "sysctl -w kernel.unprivileged_userns_clone=1");
+        let fix = "sysctl -w kernel.unprivileged_userns_clone=1";
+        add("user namespaces", reason, fix, &[fix]);
     }
     if uid != 0 && read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_ok_and(|text| text == "1") {
         let reason = "AppArmor lets only listed programs make user namespaces".to_owned();
         let fix = "install an AppArmor profile for nexus that has the rule `userns,`, or \
                    sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
-        add("user namespaces", reason, fix);
+        add("user namespaces", reason, fix, &["sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"]);
     }
     if !std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("overlay")) {
-        add("overlayfs", "not in /proc/filesystems".to_owned(), "modprobe overlay (or use --direct)");
+        add(
+            "overlayfs",
+            "not in /proc/filesystems".to_owned(),
+            "modprobe overlay (or use --direct)",
+            &["modprobe overlay"],
+        );
     }
     missing
 }

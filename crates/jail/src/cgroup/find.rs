@@ -48,7 +48,7 @@ impl Hierarchies {
         found
     }
 
-    fn v1_mount(&self, controller: &str) -> Option<&Path> {
+    pub(super) fn v1_mount(&self, controller: &str) -> Option<&Path> {
         self.v1.iter().find(|(name, _)| name == controller).map(|(_, path)| path.as_path())
     }
 }

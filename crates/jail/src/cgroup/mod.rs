@@ -9,6 +9,8 @@
 
 mod find;
 mod group;
+mod hand_over;
 
 pub use find::{Hierarchies, OwnGroups, Wanted, find};
 pub use group::Group;
+pub use hand_over::hand_over;

@@ -39,12 +39,12 @@ pub fn run_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: OwnedFd
     become_guest(setup, channel, done)
 }
 
-fn become_guest(setup: &Setup, channel: OwnedFd, done: Result<OwnedFd, StepError>) -> i32 {
+fn become_guest(setup: &Setup, channel: OwnedFd, done: Result<Sealed, StepError>) -> i32 {
     match done {
-        Ok(channel_now) => {
+        Ok(Sealed { channel: channel_now, moves_directories }) => {
             // The descriptor has moved to its place; the old number is closed already.
             std::mem::forget(channel);
-            (setup.guest)(channel_now)
+            (setup.guest)(channel_now, moves_directories)
         }
         Err(error) => {
             let frame = GuestFrame::SetupFailed {
@@ -64,7 +64,7 @@ fn set_up(
     prepared: Prepared,
     watch: Option<OwnedFd>,
     channel: &OwnedFd,
-) -> Result<OwnedFd, StepError> {
+) -> Result<Sealed, StepError> {
     let setup = &request.setup;
     let faults = setup.faults;
     let plan = request.plan;
@@ -107,7 +107,7 @@ fn set_up(
     seal(request, root, mask, channel, &here.quotas)
 }
 
-fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<OwnedFd, StepError> {
+fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<Sealed, StepError> {
     let faults = setup.faults;
     let mask = rustix::process::umask(Mode::empty());
     let named = names_and_devices(setup, here);
@@ -142,6 +142,13 @@ fn check_count(mounts: usize, binds: usize) -> Result<(), StepError> {
     Err(StepError::new(Step::OpenBinds, "the order has another number of mounts than its plan"))
 }
 
+/// A sandbox that stands.
+struct Sealed {
+    channel: OwnedFd,
+    /// The overlay of an ordinary user renames no directory of the layer below.
+    moves_directories: bool,
+}
+
 /// From here on nothing is added, and everything given up. The bounding set is empty already.
 fn seal(
     request: &Request<'_>,
@@ -149,8 +156,8 @@ fn seal(
     mask: Mode,
     channel: &OwnedFd,
     quotas: &Quotas,
-) -> Result<OwnedFd, StepError> {
-    let Setup { faults, landlock_abi, report, .. } = request.setup;
+) -> Result<Sealed, StepError> {
+    let Setup { faults, landlock_abi, report, identity, .. } = request.setup;
     let filter = seccomp::Program::builtin(permissions(request.plan));
     root.enter(faults)?;
     rustix::process::umask(mask);
@@ -169,7 +176,10 @@ fn seal(
         if stands(Wall::NoNewPrivileges) { Ok(()) } else { creds::drop_rights(faults) }
     };
     match finish() {
-        Ok(()) => Ok(channel),
+        Ok(()) => {
+            let moves_directories = !identity.by_root && is_layered(request.plan) && stands(Wall::Seccomp);
+            Ok(Sealed { channel, moves_directories })
+        }
         Err(error) => {
             // `run` reports on the old descriptor number, which is closed by now: report here, on the new one.
             let frame = GuestFrame::SetupFailed {
@@ -188,8 +198,11 @@ fn seal(
 /// Returns what the system-call filter of this sandbox allows beyond the default.
 fn permissions(plan: &Plan) -> seccomp::Permissions {
     let written = plan.binds.iter().any(|bind| bind.access == Access::ReadWrite);
-    let layered = !matches!(plan.workspace.writes, Writes::Direct { .. }) && !written;
-    seccomp::Permissions { debug: plan.allow_ptrace, layered }
+    seccomp::Permissions { debug: plan.allow_ptrace, layered: is_layered(plan) && !written }
+}
+
+fn is_layered(plan: &Plan) -> bool {
+    !matches!(plan.workspace.writes, Writes::Direct { .. })
 }
 
 /// Everything of this sandbox alone, in a root that has the system.

@@ -10,7 +10,7 @@ fn setup() -> Setup {
         identity: Identity { outer_uid: 1, outer_gid: 1, by_root: true },
         landlock_abi: 0,
         faults: Faults::default(),
-        guest: |_| 0,
+        guest: |_, _| 0,
         report: |_, _, _| Ok(()),
     }
 }

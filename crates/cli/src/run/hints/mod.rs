@@ -6,8 +6,10 @@
 mod another;
 mod denied;
 mod not_found;
+mod script;
 mod terminal;
 mod unread_input;
+mod worktree;
 
 use super::input::Input;
 use super::order::Order;
@@ -44,7 +46,9 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     let (words, exit) = (&report.last_words, report.command_exit);
     let Order { run, input, .. } = order;
     let mut hints = Vec::new();
-    if exit == NOT_FOUND {
+    if let Some(message) = script::advice(&run.plan, report.not_started.as_ref()) {
+        hints.push(Hint::new("script", message));
+    } else if exit == NOT_FOUND {
         let message = not_found::advice(order, report.not_started.as_ref(), words);
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     } else if report.not_started.is_none() {
@@ -54,7 +58,10 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     hints.extend(standard_input(*input, &run.plan.argv, words));
     let opens_git = run.direct.as_ref().map(Direct::opens_git);
     if exit != 0 {
-        hints.extend(of_words(&run.plan, words, opens_git));
+        match worktree::advice(&run.plan, words) {
+            Some(message) => hints.push(Hint::new("worktree", message)),
+            None => hints.extend(of_words(&run.plan, words, opens_git)),
+        }
     }
     hints
 }

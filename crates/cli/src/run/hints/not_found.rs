@@ -25,6 +25,7 @@ pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords
                 None if is_a_line(&order.run.plan.argv) => {
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
+                None if raises_rights(&order.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
                 None => None,
             }
         }
@@ -36,6 +37,14 @@ pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords
             Some(format!("perhaps: {advice}"))
         }
     }
+}
+
+const NO_RIGHTS: &str =
+    "no process inside gains rights, so that sudo and su cannot work. Call the command without them.";
+
+/// Reports whether a command would gain rights, if it were there.
+fn raises_rights(argv: &[nexus_model::ByteText]) -> bool {
+    argv.first().is_some_and(|name| [&b"sudo"[..], b"su", b"doas"].contains(&&name.0[..]))
 }
 
 /// Reports whether the user wrote a line for a shell as one word.

@@ -1,0 +1,230 @@
+//! Renames of directories and hard links in a layer, as root and as an ordinary user, whose overlay knows neither.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Output;
+use support::{Bench, on_each_bench, report, stderr, stdout};
+
+/// A workspace with a repository and a directory of several kinds of entries in it.
+fn with_repository(bench: &Bench) {
+    bench.write("d/a", "a\n");
+    bench.write("d/sub/b", "b\n");
+    bench.write("d/sub/run.sh", "#!/bin/sh\necho ran\n");
+    fs::set_permissions(bench.workspace.join("d/sub/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::hard_link(bench.workspace.join("d/a"), bench.workspace.join("d/twin")).unwrap();
+    symlink("../nowhere", bench.workspace.join("d/link")).unwrap();
+    let attribute = "import os; os.setxattr('d/sub', 'user.kept', b'value')";
+    assert!(bench.command("python3").args(["-c", attribute]).status().unwrap().success());
+    bench.give(&bench.workspace.join("d/link"));
+    let set_up = "git init -q -b main . && git config user.name A && git config user.email a@b.example && git add -A \
+                  && git commit -qm one";
+    assert!(bench.command("sh").args(["-c", set_up]).status().unwrap().success());
+}
+
+fn ran(bench: &Bench, text: &str) -> Output {
+    let output = bench.run(["run", "--shell", text]);
+    assert_eq!(output.status.code(), Some(0), "{}: {text}: {}{}", bench.who(), stdout(&output), stderr(&output));
+    output
+}
+
+/// The paths and sizes of the workspace.
+fn listed(bench: &Bench) -> String {
+    let text = "find . -path ./.git -prune -o -printf '%p %s %n %m\\n' | sort";
+    stdout(&bench.command("sh").args(["-c", text]).output().unwrap())
+}
+
+/// The status of the workspace as git on the host reports it.
+fn status(bench: &Bench) -> String {
+    stdout(&bench.command("git").args(["status", "--short"]).output().unwrap())
+}
+
+#[test]
+fn git_moves_a_directory_and_the_move_is_committed() {
+    on_each_bench(|bench| {
+        with_repository(&bench);
+        let old = fs::metadata(bench.workspace.join("d/sub")).unwrap();
+        ran(&bench, "git mv d e && test ! -e d && ./e/sub/run.sh && git commit -qm moved && git status --short");
+        assert_eq!(status(&bench), "", "{}", bench.who());
+        assert!(!bench.workspace.join("d").exists());
+        let at = |name: &str| bench.workspace.join("e").join(name);
+        assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("../nowhere"));
+        assert_eq!(fs::metadata(at("sub/run.sh")).unwrap().mode() & 0o777, 0o755);
+        assert_eq!(fs::metadata(at("a")).unwrap().ino(), fs::metadata(at("twin")).unwrap().ino());
+        let kept = "import os; print(os.getxattr('e/sub', 'user.kept'))";
+        let kept = bench.command("python3").args(["-c", kept]).output().unwrap();
+        assert_eq!(stdout(&kept), "b'value'\n", "{}", bench.who());
+        assert_eq!(fs::metadata(at("sub")).unwrap().modified().unwrap(), old.modified().unwrap());
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    });
+}
+
+/// Renames as programs call them; each row: the call, and what must be there.
+const CALLS: &[(&str, &[&str])] = &[
+    ("os.rename('d', 'e')", &["e/a", "e/sub/b"]),
+    ("os.rename('d', 'other/deep')", &["other/deep/a"]),
+    ("os.rename('d/sub', 'sub')", &["sub/b", "d/a"]),
+    ("os.rename('d', 'empty')", &["empty/sub/b"]),
+    ("os.rename(os.getcwd() + '/d/', 'e/')", &["e/a"]),
+    ("os.chdir('d'); os.rename('sub', '../sub')", &["sub/b"]),
+    (
+        "f = os.open('d', os.O_RDONLY); g = os.open('other', os.O_RDONLY); os.rename('sub', 's', src_dir_fd=f, dst_dir_fd=g)",
+        &["other/s/b"],
+    ),
+    (
+        "open('d/sub/b', 'a').write('more'); os.rename('d', 'e'); open('e/sub/b').read() == 'b\\nmore' or sys.exit(3)",
+        &["e/sub/b"],
+    ),
+    ("os.rename('d', 'e'); os.rename('e', 'd')", &["d/a", "d/sub/b"]),
+    (
+        "f = open('d/sub/b', 'r+'); os.rename('d', 'e'); f.write('x'); f.close(); open('e/sub/b').read() == 'x\\n' or sys.exit(3)",
+        &["e/sub/b"],
+    ),
+];
+
+#[test]
+fn every_form_of_the_call_moves_a_directory() {
+    for (call, there) in CALLS {
+        on_each_bench(|bench| {
+            with_repository(&bench);
+            for directory in ["other", "empty"] {
+                fs::create_dir(bench.workspace.join(directory)).unwrap();
+                bench.give(&bench.workspace.join(directory));
+            }
+            let output = bench.run(["run", "--", "python3", "-c", &format!("import os, sys\n{call}")]);
+            assert_eq!(output.status.code(), Some(0), "{}: {call}: {}", bench.who(), stderr(&output));
+            for path in *there {
+                assert!(bench.workspace.join(path).exists(), "{}: {call}: {path}", bench.who());
+            }
+        });
+    }
+}
+
+/// Renames that fail, and with which error.
+const REFUSED: &[(&str, &str)] = &[
+    ("os.rename('d', 'full')", "ENOTEMPTY"),
+    ("os.rename('d', 'file')", "ENOTDIR"),
+    ("os.rename('d', 'd/sub/x')", "EINVAL"),
+    ("os.rename('no', 'e')", "ENOENT"),
+    ("os.rename('d', 'no/e')", "ENOENT"),
+    ("os.rename('d', '/tmp/e')", "EXDEV"),
+    ("os.rename('d', '/usr/e')", "EROFS|EXDEV"),
+];
+
+#[test]
+fn a_rename_that_cannot_be_is_refused_and_changes_nothing() {
+    on_each_bench(|bench| {
+        with_repository(&bench);
+        bench.write("full/x", "x");
+        bench.write("file", "x");
+        let before = listed(&bench);
+        for (call, wanted) in REFUSED {
+            let text = format!(
+                "import os, sys, errno\ntry: {call}\nexcept OSError as e: print(errno.errorcode[e.errno])\nelse: print('done')"
+            );
+            let output = bench.run(["run", "--", "python3", "-c", &text]);
+            let seen = stdout(&output).trim().to_owned();
+            assert!(wanted.split('|').any(|one| one == seen), "{}: {call}: {seen} {}", bench.who(), stderr(&output));
+        }
+        assert_eq!(listed(&bench), before, "{}", bench.who());
+    });
+}
+
+#[test]
+fn git_clones_a_local_repository_and_plain_links_work() {
+    on_each_bench(|bench| {
+        let set_up = "git init -q -b main up && cd up && echo b > b && git add -A && git -c user.name=A -c \
+                      user.email=a@b.example commit -qm one";
+        assert!(bench.command("sh").args(["-c", set_up]).status().unwrap().success());
+        bench.write("plain", "x");
+        ran(&bench, "git clone -q up c2 && git -C c2 status --short && test -f c2/b");
+        let head =
+            |place: &str| stdout(&bench.command("git").args(["-C", place, "log", "--format=%H %s"]).output().unwrap());
+        assert!(head("up").ends_with(" one\n"), "{}", head("up"));
+        assert_eq!(head("c2"), head("up"), "{}", bench.who());
+        assert_eq!(stdout(&bench.command("git").args(["-C", "up", "fsck"]).output().unwrap()), "");
+        ran(&bench, "ln plain other && echo more >> other && cat plain | grep more");
+        assert_eq!(fs::read_to_string(bench.workspace.join("plain")).unwrap(), "xmore\n");
+    });
+}
+
+#[test]
+fn a_large_tree_moves_in_seconds() {
+    on_each_bench(|bench| {
+        let make = "import os\nfor d in range(200):\n  os.makedirs(f'big/{d}')\n  for f in range(200): open(f'big/{d}/{f}', 'w').write(str(f))";
+        assert!(bench.command("python3").args(["-c", make]).status().unwrap().success());
+        let text = "import os, time\nt = time.time()\nos.rename('big', 'moved')\nprint(time.time() - t)";
+        let output = bench.run(["run", "--", "python3", "-c", text]);
+        let seconds: f64 = stdout(&output).trim().parse().unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        eprintln!("{}: 40,000 files moved in {seconds:.1} s", bench.who());
+        assert!(seconds < 60.0, "{}: {seconds}", bench.who());
+        assert!(!bench.workspace.join("big").exists());
+        let count = bench.command("sh").args(["-c", "find moved -type f | wc -l"]).output().unwrap();
+        assert_eq!(stdout(&count).trim(), "40000", "{}", bench.who());
+    });
+}
+
+#[test]
+fn a_move_that_is_killed_loses_nothing_and_leaves_nothing_behind() {
+    on_each_bench(|bench| {
+        for name in 0..3000 {
+            fs::create_dir_all(bench.workspace.join("big")).unwrap();
+            fs::write(bench.workspace.join(format!("big/{name}")), "x").unwrap();
+            bench.give(&bench.workspace.join(format!("big/{name}")));
+        }
+        bench.give(&bench.workspace.join("big"));
+        for ms in ["20ms", "60ms", "120ms"] {
+            let text = "import os, time\nos.rename('big', 'moved')\nos.rename('moved', 'big')\ntime.sleep(60)";
+            let limits = ["run", "--timeout", ms, "--grace", "1ms", "--json", "--", "python3", "-c", text];
+            let document = report(&bench.run(limits));
+            assert_eq!(document["reason"], "timeout", "{document}");
+            let names = |place: &str| fs::read_dir(bench.workspace.join(place)).map_or(0, Iterator::count);
+            assert_eq!(names("big").max(names("moved")), 3000, "{}: {document}", bench.who());
+            let top = fs::read_dir(&bench.workspace).unwrap().map(|entry| entry.unwrap().file_name());
+            let odd: Vec<_> = top.filter(|name| name.to_string_lossy().starts_with(".nexus")).collect();
+            assert!(odd.is_empty(), "{}: {odd:?}", bench.who());
+            assert!(bench.leftovers().is_empty(), "{}: {:?}", bench.who(), bench.leftovers());
+            if !bench.workspace.join("big").exists() {
+                fs::rename(bench.workspace.join("moved"), bench.workspace.join("big")).unwrap();
+            } else if bench.workspace.join("moved").exists() {
+                fs::remove_dir_all(bench.workspace.join("moved")).unwrap();
+            }
+            for name in 0..3000 {
+                fs::write(bench.workspace.join(format!("big/{name}")), "x").unwrap();
+                bench.give(&bench.workspace.join(format!("big/{name}")));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_helper_that_is_killed_is_started_again() {
+    on_each_bench(|bench| {
+        with_repository(&bench);
+        let text = "mv d e; for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = nexus-rename ] && kill -9 ${p#/proc/}; done; \
+                    python3 -c 'import os; os.rename(\"other\", \"last\")'; python3 -c 'import os; os.rename(\"e\", \"f\")'";
+        fs::create_dir(bench.workspace.join("other")).unwrap();
+        bench.give(&bench.workspace.join("other"));
+        ran(&bench, text);
+        assert!(bench.workspace.join("f/sub/b").exists() && bench.workspace.join("last").exists(), "{}", bench.who());
+    });
+}
+
+#[test]
+fn what_waits_in_a_directory_that_moves_waits() {
+    on_each_bench(|bench| {
+        bench.write("d/a", "a");
+        bench.write("d/.vscode/tasks.json", "{}");
+        let output = bench.run(["run", "--", "python3", "-c", "import os; os.rename('d', 'e')"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("waiting for a decision"), "{}: {}", bench.who(), stderr(&output));
+        assert!(!bench.workspace.join("e/.vscode").exists(), "{}", bench.who());
+        let accepted = bench.run(["changes", "accept", "--protected"]);
+        assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+        assert!(bench.workspace.join("e/.vscode/tasks.json").exists() && !bench.workspace.join("d").exists());
+    });
+}

@@ -1,0 +1,92 @@
+//! The rename of a directory that the overlay does not rename.
+//!
+//! ```text
+//!  old/ ──links, directories anew──▶ .nexus-moving-N/ ──rename──▶ new/      then old/ is emptied and removed
+//!        fails? what was made is removed, old/ is as it was          └─ from here on new/ is whole
+//! ```
+//! Links cost no second copy of the bytes beside the one that the overlay makes anyway, and a file that a process has open
+//! stays the same file. Other processes see the new name with all that is in it or not at all; between the rename and the end they
+//! see what is left of the old one too. A process that is killed in between loses nothing: before the rename `old` is whole, and what was
+//! made is left out of the changes by its name; after it `new` is whole.
+
+use super::filter;
+use super::listener::Answer;
+use super::place::Place;
+use super::tree::{self, Carried};
+use nexus_model::moving;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, statx};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Passes over the old directory while other processes write to it.
+const PASSES: usize = 3;
+
+/// Renames a directory, by its content where need be. Everything else is left to the kernel.
+pub(super) fn rename(old: &Place, new: &Place, flags: u32, id: u64) -> Answer {
+    match statx(&old.directory, old.name(), AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+        Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory => {}
+        Ok(_) | Err(_) => return Answer::GoOn,
+    }
+    let done = match filter::rename(old, new, flags) {
+        // Two directories that change places are left as they are: nothing uses it.
+        Err(Errno::XDEV) if flags & !libc::RENAME_NOREPLACE == 0 => carry(old, new, flags, id),
+        other => other,
+    };
+    done.map_or_else(|errno| Answer::Failed(errno.raw_os_error()), |()| Answer::Done)
+}
+
+fn carry(old: &Place, new: &Place, flags: u32, id: u64) -> Result<(), Errno> {
+    let mount = |directory: &OwnedFd, name: &OsStr| {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        statx(directory, name, flags, StatxFlags::MNT_ID).map(|found| found.stx_mnt_id)
+    };
+    let own = mount(&old.directory, old.name())?;
+    if own != mount(&old.directory, OsStr::new(""))? || own != mount(&new.directory, OsStr::new(""))? {
+        return Err(Errno::XDEV);
+    }
+    match open(new) {
+        Ok(target) if !tree::names(&target)?.is_empty() => return Err(Errno::NOTEMPTY),
+        Ok(_) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    let from = open(old).map_err(|_| Errno::XDEV)?;
+    let unfinished = Place { directory: new.directory.try_clone().map_err(|_| Errno::MFILE)?, name: moving::name(id) };
+    rustix::fs::mkdirat(&unfinished.directory, unfinished.name(), Mode::RWXU)?;
+    let made = open(&unfinished).and_then(|to| {
+        let carried = Carried::make(&from, &to, own)?;
+        filter::rename(&unfinished, new, flags)?;
+        Ok((carried, to))
+    });
+    match made {
+        Ok((carried, to)) => {
+            for _ in 0..PASSES {
+                carried.empty(&from, &to);
+                match rustix::fs::unlinkat(&old.directory, old.name(), AtFlags::REMOVEDIR) {
+                    // Others write to it without a pause. All that was there when the call came is at its new place.
+                    Err(Errno::NOTEMPTY) => {}
+                    Ok(()) | Err(_) => break,
+                }
+            }
+            Ok(())
+        }
+        Err(errno) => {
+            tree::remove(&unfinished.directory, OsStr::from_bytes(&unfinished.name));
+            Err(meant(errno))
+        }
+    }
+}
+
+fn open(place: &Place) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(&place.directory, place.name(), flags, Mode::empty())
+}
+
+/// The errno for a move that did not come about: what rename(2) may say about room and the target, else what the kernel said.
+fn meant(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::BUSY => errno,
+        _ => Errno::XDEV,
+    }
+}

@@ -1,0 +1,123 @@
+//! Renames of directories and hard links in a layer of an ordinary user.
+//!
+//! The overlay of an ordinary user cannot rename a directory of the layer below: rename(2) answers EXDEV. `git mv`,
+//! `os.rename` and most programs have no other way. So the calls are looked at, and a helper does what the kernel does not:
+//!
+//! ```text
+//!  command ── rename, link ──▶ filter ──notification──▶ PID 1: reads the names ──▶ helper: looks ─┬─▶ "go on": the kernel does it
+//!                                                        (waits for nothing)     (waits, may die) └─▶ does it, and answers
+//! ```
+//! The helper is a process like those of the command: same user, same Landlock rules, same filter of calls. It can do
+//! nothing that the command could not do itself, so a command that steers or kills it gains nothing. PID 1 starts it with
+//! the first such call, and again after it died. Where a call cannot be read or understood the kernel goes on with it: then
+//! it is as it was without all this.
+//!
+//! | file | content |
+//! |---|---|
+//! | `filter.rs` | the filter, and how the helper's own calls pass it |
+//! | `listener.rs` | the kernel's notifications |
+//! | `call.rs` | one call, read from the memory of its process |
+//! | `helper.rs` | the helper's loop, and what it decides |
+//! | `place.rs` | a path of a call as a directory and a name in it |
+//! | `directory.rs`, `tree.rs` | the move of a directory |
+//! | `link.rs` | hard links that git checks |
+
+mod call;
+mod directory;
+mod filter;
+mod helper;
+mod link;
+mod listener;
+mod place;
+mod tree;
+
+use call::Call;
+use listener::{Answer, Listener};
+use nexus_channel::codec;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use std::io;
+
+/// Calls that were handed to the helper and of which PID 1 does not know that they were answered.
+const REMEMBERED: usize = 64;
+
+/// PID 1's part: takes the notifications and hands them on.
+pub(crate) struct Moves {
+    listener: Listener,
+    helper: Option<Helper>,
+    /// Handed on, oldest first.
+    handed: Vec<u64>,
+}
+
+struct Helper {
+    pid: i32,
+    socket: OwnedFd,
+}
+
+impl Moves {
+    /// Puts this process, and all that it starts, under the filter. `None` where the kernel has no notification to give,
+    /// for example because a program around this sandbox takes them: renames of directories fail there, as before.
+    pub(crate) fn begin() -> Option<Self> {
+        let listener = filter::install().ok()?;
+        Some(Self { listener, helper: None, handed: Vec::new() })
+    }
+
+    /// Becomes readable when a call waits.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Takes one call that waits and sees to it that it is answered. Waits for no process.
+    pub(crate) fn take(&mut self) {
+        let Some(notice) = self.listener.next() else { return };
+        let id = notice.id;
+        let handed =
+            Call::read(&notice).is_some_and(|call| self.listener.is_waiting(id) && self.hand_on(&call).is_ok());
+        if !handed {
+            self.listener.answer(id, Answer::GoOn);
+        }
+    }
+
+    fn hand_on(&mut self, call: &Call) -> io::Result<()> {
+        if self.handed.len() >= REMEMBERED {
+            self.handed.retain(|id| self.listener.is_waiting(*id));
+        }
+        let helper = match self.helper.take() {
+            Some(helper) => helper,
+            None => self.start_helper()?,
+        };
+        let message = codec::encode(call).map_err(io::Error::other)?;
+        let sent = rustix::net::send(&helper.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        self.helper = Some(helper);
+        sent?;
+        self.handed.push(call.id);
+        Ok(())
+    }
+
+    fn start_helper(&self) -> io::Result<Helper> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // SAFETY: a clone without shared memory and without a stack of its own is a fork; all other arguments are unused.
+        // This process has one thread, so that its copy may go on with everything, the allocator too.
+        let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+        match pid {
+            0 => {
+                helper::serve(&self.listener, &theirs);
+                // SAFETY: ends this copy without running anything that belongs to the guest.
+                unsafe { libc::_exit(0) }
+            }
+            pid if pid > 0 => Ok(Helper { pid: pid as i32, socket: ours }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A process ended. If it was the helper, the kernel does the calls that the helper had not answered.
+    pub(crate) fn ended(&mut self, pid: i32) {
+        if self.helper.as_ref().is_some_and(|helper| helper.pid == pid) {
+            self.helper = None;
+            for id in std::mem::take(&mut self.handed) {
+                self.listener.answer(id, Answer::GoOn);
+            }
+        }
+    }
+}

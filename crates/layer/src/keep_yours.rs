@@ -1,0 +1,95 @@
+//! Keeps the workspace's version of a file beside it, so that a commit may bring the run's version to its place.
+//!
+//! ```text
+//!  keep_yours: look ─▶ copy to NAME.yours-RUN ─▶ look again: the same? ─▶ Yours { what was seen }
+//!  plan: the file is still what was seen? ─▶ no conflict           else a conflict, as without it
+//! ```
+//! The commit compares again before it exchanges anything, so that an edit after the copy is found and stays.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
+use crate::copy::{Attrs, copy_entry};
+use crate::fold::fold;
+use crate::layer::Layer;
+use crate::meta::{EntryType, stat_if_there};
+use crate::upper::open_upper;
+use crate::yours::{Yours, is_same};
+use nexus_model::ByteText;
+use rustix::fs::OFlags;
+use std::os::fd::AsFd as _;
+
+/// The error for which the workspace's version was not kept beside. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum YoursError {
+    /// A copy cannot stand for it.
+    #[error("{path:?} {why}")]
+    NotAFile {
+        /// The path in conflict.
+        path: ByteText,
+        /// The fact for which it is left alone.
+        why: &'static str,
+    },
+    /// It changed while it was copied.
+    #[error("{path:?} is being written")]
+    Written {
+        /// The path in conflict.
+        path: ByteText,
+    },
+    /// A call failed.
+    #[error(transparent)]
+    Io(#[from] IoFailure),
+}
+
+impl Layer {
+    /// Copies what the workspace has at a path in conflict to a name beside it.
+    pub fn keep_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
+        let no = |why| YoursError::NotAFile { path: path.clone(), why };
+        let (parent, name) = split(&path.0);
+        if path.0.split(|byte| *byte == b'/').any(|part| fold(part).as_ref() == b".git") {
+            return Err(no("belongs to git, whose files depend on each other"));
+        }
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+        match upper.stat(&path.0).doing("look at", &path.0)? {
+            Some(found) if found.kind == EntryType::File || found.is_whiteout() => {}
+            Some(_) | None => return Err(no("is not a file that the run changed itself")),
+        }
+        let now = workspace.stat(&path.0).doing("look at", &path.0)?;
+        let Some(before) = now else { return Ok(Yours { path: path.clone(), copy: None, seen: None }) };
+        if before.kind != EntryType::File || before.links > 1 {
+            return Err(no("is not a plain file with one name in the workspace"));
+        }
+        let beside = [name, b".yours-", &self.run.as_bytes()[..self.run.len().min(8)]].concat();
+        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        let directory = workspace.dir(parent).doing("open", parent)?;
+        let made = copy_entry(directory.as_fd(), name, directory.as_fd(), &beside, Attrs::Content(self.mode));
+        if made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists) {
+            return Err(no("has a version kept beside it already"));
+        }
+        let synced = made.and_then(|()| {
+            rustix::fs::fsync(open_file(directory.as_fd(), &beside, OFlags::RDONLY)?)?;
+            Ok(rustix::fs::fsync(open_dir(directory.as_fd(), b"", OFlags::RDONLY)?)?)
+        });
+        let after = synced.and_then(|()| stat_if_there(directory.as_fd(), name));
+        let remove = || unlink_if_there(directory.as_fd(), &beside).doing("remove", &copy.0);
+        match after {
+            Ok(Some(after)) if is_same(&before, &after) => {
+                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before) })
+            }
+            Ok(_) => {
+                remove()?;
+                Err(YoursError::Written { path: path.clone() })
+            }
+            Err(source) => {
+                remove()?;
+                Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }))
+            }
+        }
+    }
+
+    /// Removes a copy that was not followed by a commit.
+    pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
+        let Some(copy) = &yours.copy else { return Ok(()) };
+        let (parent, name) = split(&copy.0);
+        let directory = workspace.dir(parent).doing("open", parent)?;
+        unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)
+    }
+}
