@@ -10,7 +10,7 @@ use crate::failure::{Failure, one_line};
 use crate::run;
 use crate::run::recover::{Direction, Interrupted};
 use nexus_layer::meta::EntryType;
-use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Rules, Yours};
+use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules, Yours};
 use nexus_model::ByteText;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
