@@ -15,6 +15,11 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file of the user's configuration; a secret that the caller passes on standard input.",
     ),
     (
+        "crates/cli/src/fleet/serve.rs",
+        &[(".read_to_string(", 1)],
+        "A regular file that a flag names, with the secret of a proxy: at most 4 KiB.",
+    ),
+    (
         "crates/cli/src/fleet/services.rs",
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",

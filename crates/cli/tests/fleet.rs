@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod support;
+
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -39,8 +42,11 @@ impl Fleet {
 
     /// Starts `nexus up` and waits until it is ready.
     fn up(&mut self) -> Duration {
+        self.up_as(self.command())
+    }
+
+    fn up_as(&mut self, mut command: Command) -> Duration {
         let clock = Instant::now();
-        let mut command = self.command();
         command.args(["up", "--json", "--listen", "127.0.0.1:0", "--data-dir"]).arg(self.path("data"));
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -223,6 +229,228 @@ fn a_fleet_of_one_machine_listens_on_loopback_only() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
     }
     assert!(!fleet.path("data").exists());
+}
+
+/// A server of another user, which answers as a control plane without directives and prints what it was sent.
+struct Stranger {
+    process: Child,
+    heard: BufReader<std::process::ChildStdout>,
+    url: String,
+}
+
+impl Stranger {
+    const SCRIPT: &str = r#"
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+body = b'{"directives": [], "next_cursor": null}'
+head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+while True:
+    time.sleep(float(sys.argv[1]))
+    client, _ = server.accept()
+    client.settimeout(5)
+    print(client.recv(65536), flush=True)
+    try:
+        client.sendall(head + body)
+    except OSError:
+        pass
+    client.close()
+"#;
+
+    /// Starts it. It takes each connection after `delay` seconds.
+    fn start(user: &str, delay: &str) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", "/usr/bin/python3", "-c"]);
+        let mut process = command.args([Self::SCRIPT, delay]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut heard = BufReader::new(process.stdout.take().unwrap());
+        let mut port = String::new();
+        heard.read_line(&mut port).unwrap();
+        Self { process, heard, url: format!("http://127.0.0.1:{}", port.trim()) }
+    }
+
+    /// Returns what one connection brought.
+    fn heard(&mut self) -> String {
+        let mut line = String::new();
+        self.heard.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// Runs a command with a secret on its standard input.
+fn with_input(mut command: Command, input: &str) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_key_goes_to_no_server_of_another_user() {
+    if !support::needs_root() {
+        return;
+    }
+    let mut fleet = Fleet::new();
+    let user = support::user().to_string();
+    "nxk_secret".clone_into(&mut fleet.key);
+    // A connection that nobody has accepted has no owner yet.
+    for delay in ["0", "0.7"] {
+        let mut stranger = Stranger::start(&user, delay);
+        fleet.url.clone_from(&stranger.url);
+        for arguments in [&["directive", "ls"][..], &["facility", "create", "x"], &["territory", "token"]] {
+            let refused = fleet.nexus(arguments);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(
+                !refused.status.success() && said.contains("nothing was sent"),
+                "{delay} {arguments:?}: {refused:?}"
+            );
+            assert!(said.contains(&format!("the user {user} ")), "{said}");
+            assert_eq!(stranger.heard(), "b''", "{delay} {arguments:?}");
+        }
+        let mut login = fleet.command();
+        login.args(["login", &stranger.url]);
+        let mut join = fleet.command();
+        join.args(["territory", "join", &stranger.url, "--data-dir"]).arg(fleet.path("joined"));
+        for command in [login, join] {
+            let refused = with_input(command, "nxk_secret");
+            assert!(!refused.status.success(), "{refused:?}");
+            assert_eq!(stranger.heard(), "b''", "{delay} {refused:?}");
+        }
+        let named = fleet.nexus(&["directive", "ls", "--server-uid", &user]);
+        assert!(named.status.success() && stranger.heard().contains("Bearer nxk_secret"), "{named:?}");
+        let other = fleet.nexus(&["directive", "ls", "--server-uid", "4294967294"]);
+        assert!(!other.status.success() && stranger.heard() == "b''", "{other:?}");
+    }
+}
+
+#[test]
+fn a_proxy_on_this_machine_shows_a_secret_that_others_cannot_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let fleet = Fleet::new();
+    let file = fleet.path("secret");
+    let serve = |secret: &str, mode: Option<u32>| {
+        let mut command = fleet.command();
+        command.args(["mothership", "serve", "--json", "--listen", "127.0.0.1:0", "--trusted-proxy", "127.0.0.1"]);
+        command.arg("--data-dir").arg(fleet.path("data"));
+        if let Some(mode) = mode {
+            std::fs::write(&file, secret).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            command.arg("--proxy-secret-file").arg(&file);
+        }
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        if !ready.is_empty() {
+            process.kill().unwrap();
+        }
+        let said = process.wait_with_output().unwrap();
+        (!ready.is_empty(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    let good = "0123456789abcdef0123456789abcdef\n";
+    let (is_ready, said) = serve(good, None);
+    assert!(!is_ready && said.contains("--proxy-secret-file"), "{said}");
+    for (secret, mode) in [(good, 0o644), (good, 0o604), (good, 0o620), ("short", 0o600), ("", 0o600)] {
+        let (is_ready, said) = serve(secret, Some(mode));
+        assert!(!is_ready && said.contains("the proxy's secret"), "{secret} {mode:o}: {said}");
+    }
+    for mode in [0o600, 0o640, 0o400] {
+        std::fs::remove_file(&file).ok();
+        let (is_ready, said) = serve(good, Some(mode));
+        assert!(is_ready, "{mode:o}: {said}");
+    }
+}
+
+#[test]
+fn keys_leave_this_machine_under_tls_alone() {
+    let mut fleet = Fleet::new();
+    "nxk_secret".clone_into(&mut fleet.key);
+    // The kernel leads this address to loopback, and no rule of names or addresses calls it that.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fleet.url = format!("http://0.0.0.0:{}", listener.local_addr().unwrap().port());
+    let identity = serde_json::json!({
+        "version": 1, "territory_id": "00000000-0000-7000-8000-000000000000", "server": fleet.url });
+    let joined = fleet.path("joined");
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&joined).unwrap();
+    std::fs::write(joined.join("identity.json"), identity.to_string()).unwrap();
+    let with = |arguments: &[&str]| {
+        let mut command = fleet.command();
+        command.env("NEXUS_SERVER", &fleet.url).args(arguments);
+        command
+    };
+    let other = fleet.path("other");
+    let calls = [
+        vec!["login", &fleet.url],
+        vec!["territory", "join", &fleet.url, "--data-dir", other.to_str().unwrap()],
+        vec!["daemon", "run", "--data-dir", joined.to_str().unwrap()],
+    ];
+    listener.set_nonblocking(true).unwrap();
+    for call in &calls {
+        let refused = with_input(with(call), "nxk_secret");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            !refused.status.success() && said.contains("no TLS") && said.contains("--insecure-http"),
+            "{refused:?}"
+        );
+        assert!(listener.accept().is_err(), "{call:?} connected");
+    }
+    let refused = fleet.nexus(&["directive", "ls"]);
+    assert!(!refused.status.success() && listener.accept().is_err(), "{refused:?}");
+    listener.set_nonblocking(false).unwrap();
+    let server = std::thread::spawn(move || {
+        let body = r#"{"directives": [], "next_cursor": null}"#;
+        let heard = |_| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut heard = vec![0; 65536];
+            let count = stream.read(&mut heard).unwrap();
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
+            stream.write_all((head + body).as_bytes()).unwrap();
+            String::from_utf8_lossy(&heard[..count]).contains("Bearer nxk_secret")
+        };
+        (0..2).all(heard)
+    });
+    let login = with_input(with(&["login", &fleet.url, "--insecure-http"]), "nxk_secret");
+    assert!(login.status.success(), "{login:?}");
+    let remembered = with(&["directive", "ls"]).output().unwrap();
+    assert!(remembered.status.success() && server.join().unwrap(), "{remembered:?}");
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let mut fleet = Fleet::new();
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "ulimit -n 600; exec \"$0\" \"$@\""]).arg(program());
+    for (name, value) in fleet.command().get_envs() {
+        limited.env(name, value.unwrap());
+    }
+    fleet.up_as(limited);
+    let address = fleet.url.trim_start_matches("http://").to_owned();
+    let mut known = TcpStream::connect(&address).unwrap();
+    known.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let request = format!(
+        "GET /mothership/api/v1/territories HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\r\n",
+        fleet.key
+    );
+    let mut ask = || {
+        let mut answer = [0; 65536];
+        known.write_all(request.as_bytes()).unwrap();
+        let count = known.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "{count}");
+    };
+    ask();
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        silent.extend((0..400).map(|_| TcpStream::connect(&address).unwrap()));
+        let clock = Instant::now();
+        fleet.ok(&["directive", "ls"]);
+        assert!(clock.elapsed() < Duration::from_secs(4), "{:?}", clock.elapsed());
+        ask();
+    }
 }
 
 /// Prints the figures of docs/performance.md; run by hand.

@@ -1,6 +1,6 @@
 //! Settings of a server.
 
-use crate::identity::ProcessSecret;
+use crate::identity::{ProcessSecret, ProxySecret};
 use crate::store::types::LeaseTimes;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
@@ -17,6 +17,8 @@ pub enum TerritoryAuth {
     Proxy {
         /// Addresses of the proxies.
         trusted: Vec<IpAddr>,
+        /// Secret that the proxies show; required when one of them has an address of this machine.
+        secret: Option<ProxySecret>,
     },
     /// The id of the territory in a header, for development: refused unless the server listens on loopback alone.
     Header,

@@ -18,11 +18,12 @@ mod listen;
 mod lobby;
 mod metrics;
 mod serve;
+mod slots;
 mod store;
 mod tasks;
 
 pub use config::{Clock, Config, TerritoryAuth};
-pub use identity::ProcessSecret;
+pub use identity::{ProcessSecret, ProxySecret};
 pub use listen::{Listener, TlsError, TlsIdentity};
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;

@@ -3,6 +3,7 @@
 use crate::app::{Shared, stopped};
 use crate::http::Peer;
 use crate::identity::certificate_key;
+use crate::slots::{Slot, Slots};
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
@@ -10,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,15 +22,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 /// Time for the TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// Time for the head of a request. Connections without a request are kept longer than daemons pause.
+/// Time for the first head of a connection: a client has connected because it has a request.
+const FIRST_HEAD_TIME: Duration = Duration::from_secs(10);
+/// Time for the head of a later request. Connections without a request are kept longer than daemons pause.
 const HEAD_TIME: Duration = Duration::from_secs(150);
-/// Largest number of connections of one address.
+/// Largest number of connections of a listener.
 const MAX_CONNECTIONS: usize = 10_000;
 
 /// An address that the server listens on.
@@ -103,7 +106,7 @@ fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'st
 /// Accepts connections until the server stops, and then waits for those that are open.
 pub async fn accept(tcp: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, app: Shared) {
     let mut stopping = app.stopping.clone();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Slots::default());
     let mut open = JoinSet::new();
     loop {
         let connection = tokio::select! {
@@ -113,15 +116,21 @@ pub async fn accept(tcp: TcpListener, tls: Option<Arc<ServerConfig>>, router: Ro
         };
         let Ok((stream, address)) = connection else {
             // Descriptors are used up: those of connections that end become free.
+            slots.evict();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
+        let slot = tokio::select! {
+            slot = slots.enter(room()) => Arc::new(slot),
+            () = stopped(&mut stopping) => break,
+        };
         let (tls, router, app) = (tls.clone(), router.clone(), app.clone());
         open.spawn(async move {
             // The handshake runs in the connection's own task: a slow client delays no other.
-            speak(stream, address, tls, router, app).await;
-            drop(permit);
+            tokio::select! {
+                () = speak(stream, address, tls, router, app, Arc::clone(&slot)) => {}
+                () = slot.evicted() => {}
+            }
         });
     }
     drop(tcp);
@@ -131,26 +140,50 @@ pub async fn accept(tcp: TcpListener, tls: Option<Arc<ServerConfig>>, router: Ro
     }
 }
 
-async fn speak(stream: TcpStream, address: SocketAddr, tls: Option<Arc<ServerConfig>>, router: Router, app: Shared) {
+/// Returns the number of connections: the files of the server and of its daemon need descriptors too.
+fn room() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    limit.map_or(MAX_CONNECTIONS, |limit| (limit / 2).clamp(1, MAX_CONNECTIONS))
+}
+
+async fn speak(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    app: Shared,
+    slot: Arc<Slot>,
+) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let Some(config) = tls else {
-        return http(stream, Peer { address, key: None }, router, app).await;
+        return http(stream, Peer { address, key: None }, router, app, slot).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE_TIME, TlsAcceptor::from(config).accept(stream)).await;
     let Ok(Ok(stream)) = handshake else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let key = certificate.and_then(|certificate| certificate_key(certificate));
-    http(stream, Peer { address, key }, router, app).await;
+    http(stream, Peer { address, key }, router, app, slot).await;
 }
 
-async fn http<S>(stream: S, peer: Peer, router: Router, app: Shared)
+async fn http<S>(stream: S, peer: Peer, router: Router, app: Shared, slot: Arc<Slot>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let silent = {
+        let slot = Arc::clone(&slot);
+        async move {
+            tokio::time::sleep(FIRST_HEAD_TIME).await;
+            if slot.has_spoken() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        slot.spoke();
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(Arc::clone(&slot));
         let router = TowerToHyperService::new(router.clone());
         async move { hyper::service::Service::call(&router, request.map(Body::new)).await }
     });
@@ -163,6 +196,7 @@ where
     tokio::select! {
         // A broken connection concerns its client alone.
         ended = connection.as_mut() => return drop(ended),
+        () = silent => return,
         () = stopped(&mut stopping) => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use crate::tasks;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
@@ -37,6 +37,12 @@ pub enum ServeError {
         /// Address of the listener.
         address: SocketAddr,
     },
+    /// A proxy cannot be distinguished from the users of this machine.
+    #[error("every user of this machine can connect from {address}, the address of a trusted proxy: it needs a secret")]
+    ProxyWithoutSecret {
+        /// Address of the proxy.
+        address: IpAddr,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -57,6 +63,7 @@ impl ServeError {
             Self::Address(_) => "listener_address",
             Self::HeaderNotLocal { .. } => "header_not_local",
             Self::MtlsWithoutTls { .. } => "mtls_without_tls",
+            Self::ProxyWithoutSecret { .. } => "proxy_secret",
             Self::Store(error) => error.code(),
             Self::Tls(_) => "listener_certificate",
             Self::Authority(_) => "authority_failed",
@@ -140,6 +147,11 @@ pub async fn serve(
 }
 
 fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, ServeError> {
+    if let TerritoryAuth::Proxy { trusted, secret: None } = &config.territory_auth
+        && let Some(address) = trusted.iter().find(|address| is_here(address.to_canonical()))
+    {
+        return Err(ServeError::ProxyWithoutSecret { address: *address });
+    }
     let mut addresses = Vec::new();
     for listener in listeners {
         let address = listener.tcp.local_addr().map_err(ServeError::Address)?;
@@ -154,6 +166,14 @@ fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, Ser
         }
     }
     if addresses.is_empty() { Err(ServeError::NoListener) } else { Ok(addresses) }
+}
+
+/// Returns whether the users of this machine can connect from an address. What the kernel cannot say counts as such.
+fn is_here(address: IpAddr) -> bool {
+    match UdpSocket::bind((address, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != std::io::ErrorKind::AddrNotAvailable,
+    }
 }
 
 fn url_of(listeners: &[Listener], addresses: &[SocketAddr]) -> String {

@@ -2,6 +2,8 @@
 
 use super::error::ClientError;
 use super::origin::Origin;
+use super::peer;
+use super::plain::PlainHttp;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -15,13 +17,19 @@ use tokio_rustls::TlsConnector;
 /// One connection, ready for a request.
 pub type Connection = SendRequest<Full<Bytes>>;
 
-/// Opens a connection. The caller bounds the time.
-pub async fn connect(origin: &Origin, tls: Option<&Arc<rustls::ClientConfig>>) -> Result<Connection, ClientError> {
+/// Opens a connection, and knows to whom it leads before a byte is sent. The caller bounds the time.
+pub async fn connect(
+    origin: &Origin,
+    tls: Option<&Arc<rustls::ClientConfig>>,
+    plain: PlainHttp,
+) -> Result<Connection, ClientError> {
     let fault = |why: String| ClientError::Connect { server: origin.display(), why };
     let tcp =
         TcpStream::connect((origin.host.as_str(), origin.port)).await.map_err(|error| fault(error.to_string()))?;
     tcp.set_nodelay(true).map_err(|error| fault(error.to_string()))?;
     if !origin.tls {
+        let stranger = |why| ClientError::Stranger { server: origin.display(), why };
+        peer::check(&tcp, plain).await.map_err(stranger)?;
         return speak(origin, tcp).await;
     }
     let config = tls.ok_or_else(|| fault("the client has no certificates to check the server against".to_owned()))?;

@@ -15,6 +15,20 @@ pub enum ClientError {
         /// Cause of the failure, for people.
         why: &'static str,
     },
+    /// The address leads to other machines without TLS.
+    #[error("the server {server} has no TLS: other machines on the way can read what is sent")]
+    InClear {
+        /// Address of the server.
+        server: String,
+    },
+    /// The other side may be another one than the server; nothing was sent.
+    #[error("nothing was sent to {server}: {why}")]
+    Stranger {
+        /// Address of the server.
+        server: String,
+        /// Cause of the failure, for people.
+        why: String,
+    },
     /// No connection could be made.
     #[error("the server {server} cannot be reached: {why}")]
     Connect {
@@ -65,6 +79,8 @@ impl ClientError {
     pub fn code(&self) -> &str {
         match self {
             Self::Address { .. } => "server_address",
+            Self::InClear { .. } => "plain_http",
+            Self::Stranger { .. } => "server_owner",
             Self::Connect { .. } => "server_unreachable",
             Self::Timeout { .. } => "server_timeout",
             Self::Broken { .. } => "connection_broken",

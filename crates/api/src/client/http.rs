@@ -3,6 +3,7 @@
 use super::connect::{Connection, connect};
 use super::error::ClientError;
 use super::origin::Origin;
+use super::plain::PlainHttp;
 use crate::error::ErrorBody;
 use crate::routes::Method;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -24,6 +25,8 @@ pub struct ClientConfig {
     pub server: String,
     /// TLS settings, for an address with https.
     pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// Servers with which the client speaks without TLS.
+    pub plain: PlainHttp,
     /// Time for a connection.
     pub connect_timeout: Duration,
     /// Time from the request to the whole answer. A poll has its waiting time on top.
@@ -37,6 +40,7 @@ impl ClientConfig {
         Self {
             server: server.into(),
             tls: None,
+            plain: PlainHttp::Loopback { also: None },
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(30),
         }
@@ -69,6 +73,9 @@ impl Http {
     /// Returns a client. No connection is made yet.
     pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
         let origin = Origin::parse(&config.server)?;
+        if config.plain != PlainHttp::Anywhere && !origin.is_private() {
+            return Err(ClientError::InClear { server: origin.display() });
+        }
         let shared = Shared { origin, config, idle: Mutex::new(Vec::new()) };
         Ok(Self { shared: Arc::new(shared), headers: Vec::new() })
     }
@@ -179,7 +186,8 @@ impl Http {
 
     async fn connect(&self) -> Result<Connection, ClientError> {
         let config = &self.shared.config;
-        match tokio::time::timeout(config.connect_timeout, connect(&self.shared.origin, config.tls.as_ref())).await {
+        let connection = connect(&self.shared.origin, config.tls.as_ref(), config.plain);
+        match tokio::time::timeout(config.connect_timeout, connection).await {
             Ok(connection) => connection,
             Err(_) => Err(ClientError::Connect {
                 server: self.server(),

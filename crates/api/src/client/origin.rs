@@ -44,6 +44,13 @@ impl Origin {
         Ok(Self { tls, host, port, authority: authority.as_str().to_owned(), prefix })
     }
 
+    /// Returns whether a request leaves this machine only under TLS. A name other than `localhost` may lead anywhere.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        let local = || self.host.parse().map_or(self.host.eq_ignore_ascii_case("localhost"), super::plain::is_loopback);
+        self.tls || local()
+    }
+
     /// The address as people read it.
     #[must_use]
     pub fn display(&self) -> String {
@@ -64,6 +71,20 @@ mod tests {
         );
         let local = Origin::parse("http://[::1]:8080").unwrap();
         assert_eq!((local.tls, local.host.as_str(), local.port, local.prefix.as_str()), (false, "::1", 8080, ""));
+    }
+
+    #[test]
+    fn plain_http_is_private_on_loopback_alone() {
+        for text in
+            ["https://fleet.example", "http://127.0.0.1:1", "http://127.9.9.9", "http://[::1]", "http://LocalHost:1"]
+        {
+            assert!(Origin::parse(text).unwrap().is_private(), "{text}");
+        }
+        for text in
+            ["http://fleet.example", "http://10.0.0.1", "http://0.0.0.0", "http://[::]", "http://localhost.example"]
+        {
+            assert!(!Origin::parse(text).unwrap().is_private(), "{text}");
+        }
     }
 
     #[test]

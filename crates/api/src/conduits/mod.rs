@@ -33,6 +33,8 @@ pub const MAX_CLAIMS: u32 = 5;
 pub const MAX_CHUNK_BYTES: usize = 256 * 1024;
 /// Header with the fingerprint of the client certificate, which a trusted proxy sets.
 pub const FINGERPRINT_HEADER: &str = "x-nexus-client-cert-fingerprint";
+/// Header with the secret by which a server knows its proxy.
+pub const PROXY_SECRET_HEADER: &str = "x-nexus-proxy-secret";
 /// Header with the id of a territory, for development only.
 pub const TERRITORY_HEADER: &str = "x-nexus-territory-id";
 /// Header with the secret that a server shares with the daemon of its own process.

@@ -29,11 +29,16 @@ impl Access {
         // The key of another control plane goes nowhere.
         let known = known.filter(|known| known.server == server);
         let key = key.or_else(|| known.as_ref().map(|known| known.api_key.clone())).ok_or_else(no_key)?;
+        let mut plain = args.plain;
+        if let Some(known) = &known {
+            plain.server_uid = plain.server_uid.or(known.server_uid);
+            plain.insecure_http |= known.insecure_http;
+        }
         let ca = match &args.ca {
             Some(file) => Some(read_text(file, "ca")?),
             None => known.and_then(|known| known.ca_pem),
         };
-        let http = http(&server, ca.as_deref(), None)?;
+        let http = http(&server, ca.as_deref(), None, plain.rule())?;
         let client = MothershipClient::new(&http, &key).map_err(|error| failure(&error))?;
         Ok(Self { client, runtime: runtime()? })
     }

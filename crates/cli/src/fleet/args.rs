@@ -1,6 +1,7 @@
 //! The command line of a fleet.
 
 use clap::{Args, Subcommand};
+use nexus_api::client::PlainHttp;
 use nexus_model::units;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,6 +40,27 @@ pub struct ServerArgs {
     /// File with the certificates that may sign that of the server
     #[arg(long, value_name = "FILE", global = true)]
     pub ca: Option<PathBuf>,
+    /// Trust in a server without TLS.
+    #[command(flatten)]
+    pub plain: PlainArgs,
+}
+
+/// Trust in a server without TLS.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct PlainArgs {
+    /// Trust a server on loopback that this user runs; without it only your own processes and those of root
+    #[arg(long, value_name = "UID", global = true)]
+    pub server_uid: Option<u32>,
+    /// Send keys in clear to any http:// address, and to any process that answers there
+    #[arg(long, global = true)]
+    pub insecure_http: bool,
+}
+
+impl PlainArgs {
+    /// Returns the servers with which the client speaks without TLS.
+    pub fn rule(self) -> PlainHttp {
+        if self.insecure_http { PlainHttp::Anywhere } else { PlainHttp::Loopback { also: self.server_uid } }
+    }
 }
 
 /// The arguments of `nexus up`.
@@ -86,6 +108,9 @@ pub enum MothershipAction {
         /// Address of a proxy that ends TLS and names the client certificate in X-Nexus-Client-Cert-Fingerprint; may repeat
         #[arg(long, value_name = "ADDRESS")]
         trusted_proxy: Vec<std::net::IpAddr>,
+        /// File with a secret that the proxy sends in X-Nexus-Proxy-Secret; needed for a proxy on this machine
+        #[arg(long, value_name = "FILE", requires = "trusted_proxy")]
+        proxy_secret_file: Option<PathBuf>,
         /// Address under which users and daemons reach the server
         #[arg(long, value_name = "URL")]
         public_url: Option<String>,
@@ -117,6 +142,9 @@ pub enum DaemonAction {
         /// Label by which directives choose the territory; may repeat
         #[arg(long, value_name = "NAME=VALUE")]
         label: Vec<String>,
+        /// Trust in a server without TLS.
+        #[command(flatten)]
+        plain: PlainArgs,
         /// Print one line of JSON when ready
         #[arg(long)]
         json: bool,
@@ -138,6 +166,9 @@ pub struct LoginArgs {
     /// File with the certificates that may sign that of the server
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// Trust in a server without TLS.
+    #[command(flatten)]
+    pub plain: PlainArgs,
 }
 
 /// The arguments of `nexus territory`.

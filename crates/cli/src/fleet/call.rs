@@ -1,7 +1,7 @@
 //! Calls to a control plane: the client, and errors as a person sees them.
 
 use crate::failure::Failure;
-use nexus_api::client::{ClientConfig, ClientError, Http, TlsFiles, tls_config};
+use nexus_api::client::{ClientConfig, ClientError, Http, PlainHttp, TlsFiles, tls_config};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
@@ -14,8 +14,14 @@ pub fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// Makes a client of one server.
-pub fn http(server: &str, ca_pem: Option<&str>, identity: Option<(&str, &str)>) -> Result<Http, Failure> {
+pub fn http(
+    server: &str,
+    ca_pem: Option<&str>,
+    identity: Option<(&str, &str)>,
+    plain: PlainHttp,
+) -> Result<Http, Failure> {
     let mut config = ClientConfig::new(server);
+    config.plain = plain;
     if server.starts_with("https://") {
         let Some(ca_pem) = ca_pem else {
             let message = format!("The certificate of {server} cannot be checked: no authority is named");
@@ -40,6 +46,14 @@ pub fn read_text(path: &Path, code: &'static str) -> Result<String, Failure> {
 pub fn failure(error: &ClientError) -> Failure {
     let (code, hint): (&'static str, String) = match error {
         ClientError::Address { .. } => ("server_address", "an address looks like http://127.0.0.1:4780".to_owned()),
+        ClientError::InClear { .. } => (
+            "plain_http",
+            "use https with --ca, or http://127.0.0.1; --insecure-http sends keys in clear to anyone".to_owned(),
+        ),
+        ClientError::Stranger { .. } => (
+            "server_owner",
+            "is nexus up running? --server-uid UID names the user of a server that is not yours or root's".to_owned(),
+        ),
         ClientError::Connect { .. } => {
             ("server_unreachable", "is it running? nexus up starts one on this machine".to_owned())
         }

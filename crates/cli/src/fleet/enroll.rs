@@ -3,7 +3,7 @@
 use super::call::{failure, http};
 use super::services::of_territory;
 use crate::failure::Failure;
-use nexus_api::client::{ConduitsClient, TerritoryIdentity};
+use nexus_api::client::{ConduitsClient, PlainHttp, TerritoryIdentity};
 use nexus_api::conduits::{Capacity, EnrollMetadata, EnrollRequest};
 use nexusd::Territory;
 use nexusd::territory::{IDENTITY_FORM, Identity};
@@ -28,6 +28,7 @@ pub fn enroll(
     territory: &Territory,
     server: &str,
     ca_pem: Option<&str>,
+    plain: PlainHttp,
     token: &str,
     name: Option<String>,
     runtime: &Handle,
@@ -35,7 +36,7 @@ pub fn enroll(
     let over_tls = server.starts_with("https://");
     let key = if over_tls { Some(rcgen::KeyPair::generate().map_err(|error| made(&error))?) } else { None };
     let csr_pem = key.as_ref().map(request).transpose()?;
-    let http = http(server, ca_pem, None)?;
+    let http = http(server, ca_pem, None, plain)?;
     let client = ConduitsClient::new(&http, &TerritoryIdentity::Certificate).map_err(|error| failure(&error))?;
     let request = EnrollRequest {
         enroll_token: token.to_owned(),
@@ -65,9 +66,9 @@ pub fn enroll(
 }
 
 /// Makes the client of a territory that has joined.
-pub fn client(data_dir: &Path, identity: &Identity) -> Result<ConduitsClient, Failure> {
+pub fn client(data_dir: &Path, identity: &Identity, plain: PlainHttp) -> Result<ConduitsClient, Failure> {
     let Some(name) = &identity.certificate else {
-        let http = http(&identity.server, None, None)?;
+        let http = http(&identity.server, None, None, plain)?;
         let proof = TerritoryIdentity::Header(identity.territory_id);
         return ConduitsClient::new(&http, &proof).map_err(|error| failure(&error));
     };
@@ -78,7 +79,7 @@ pub fn client(data_dir: &Path, identity: &Identity) -> Result<ConduitsClient, Fa
     };
     let text = std::fs::read(&path).map_err(|error| refused(error.to_string()))?;
     let whole: Credentials = serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
-    let http = http(&identity.server, Some(&whole.authority), Some((&whole.certificate, &whole.key)))?;
+    let http = http(&identity.server, Some(&whole.authority), Some((&whole.certificate, &whole.key)), plain)?;
     ConduitsClient::new(&http, &TerritoryIdentity::Certificate).map_err(|error| failure(&error))
 }
 

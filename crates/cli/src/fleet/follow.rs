@@ -55,6 +55,8 @@ pub fn logs(access: &Access, id: DirectiveId, follow: bool, as_json: bool) -> Re
                 Err(error) if error.status().is_some_and(|status| status < 500 && status != 429) => {
                     return Err(failure(&error));
                 }
+                // Another user has the port: the server cannot come back to it.
+                Err(error @ ClientError::Stranger { .. }) => return Err(failure(&error)),
                 Err(error) => {
                     failures += 1;
                     if !follow || failures >= MAX_FAILURES {

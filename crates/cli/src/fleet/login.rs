@@ -1,6 +1,6 @@
 //! `nexus login`: remembers one control plane, in a file that only its user can read.
 
-use super::args::LoginArgs;
+use super::args::{LoginArgs, PlainArgs};
 use super::call::{failure, http, read_text, runtime};
 use super::print::print;
 use crate::failure::Failure;
@@ -21,6 +21,12 @@ pub struct Login {
     /// Certificates that may sign that of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_pem: Option<String>,
+    /// Another user whose server on loopback is trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_uid: Option<u32>,
+    /// The key goes in clear to any process that answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_http: bool,
 }
 
 /// Longest key and longest file, in bytes.
@@ -58,14 +64,15 @@ pub fn read() -> Result<Option<Login>, Failure> {
 pub fn command(args: &LoginArgs) -> Result<u8, Failure> {
     let key = read_secret("the API key")?;
     let ca_pem = args.ca.as_deref().map(|file| read_text(file, "ca")).transpose()?;
-    let http = http(&args.server, ca_pem.as_deref(), None)?;
+    let http = http(&args.server, ca_pem.as_deref(), None, args.plain.rule())?;
     let client = MothershipClient::new(&http, &key).map_err(|error| failure(&error))?;
     let page = ListQuery { cursor: None, limit: Some(1) };
     runtime()?.block_on(client.directives(None, &page)).map_err(|error| failure(&error))?;
     let Some(path) = place() else {
         return Err(Failure::refused("login", "There is no directory for the configuration", "Set NEXUS_CONFIG_DIR."));
     };
-    let login = Login { server: args.server.clone(), api_key: key, ca_pem };
+    let PlainArgs { server_uid, insecure_http } = args.plain;
+    let login = Login { server: args.server.clone(), api_key: key, ca_pem, server_uid, insecure_http };
     write(&path, &login).map_err(|error| {
         Failure::refused("login", format!("{} cannot be written: {error}", path.display()), "look at its directory")
     })?;

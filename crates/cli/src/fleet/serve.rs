@@ -8,10 +8,15 @@ use crate::failure::Failure;
 use crate::notices::tell;
 use crate::run::Signals;
 use nexus_api::Labels;
-use nexus_mothership::{Config, Listener, ServeError, TerritoryAuth};
+use nexus_mothership::{Config, Listener, ProxySecret, ServeError, TerritoryAuth};
 use nexusd::Settings;
+use rustix::fs::OFlags;
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 /// Opens an address.
 pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
@@ -24,16 +29,24 @@ pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
 
 /// Advises what to do about a server that did not start.
 pub fn of_serve(error: &ServeError) -> Failure {
-    Failure::refused(error.code(), error.to_string(), "look at the data directory and the address")
+    let hint = match error {
+        ServeError::ProxyWithoutSecret { .. } => "Pass --proxy-secret-file FILE, and let the proxy send its content.",
+        _ => "look at the data directory and the address",
+    };
+    Failure::refused(error.code(), error.to_string(), hint)
 }
 
 /// Serves until a signal ends it.
 pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
-    let MothershipAction::Serve { data_dir, listen: address, trusted_proxy, public_url, json } = &args.action;
+    let MothershipAction::Serve { data_dir, listen: address, trusted_proxy, proxy_secret_file, public_url, json } =
+        &args.action;
     if trusted_proxy.is_empty() && !address.ip().is_loopback() {
         let message = format!("{address} can be reached by other machines, and no proxy ends TLS in front of it");
         return Err(Failure::usage("listen", message, "Pass --trusted-proxy, or listen on loopback."));
     }
+    let secret = proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
+    // One connection for each client and each event stream.
+    crate::net::raise_descriptors();
     let signals = Signals::catch_all().map_err(|error| {
         Failure::refused("signals", format!("signals cannot be caught: {error}"), crate::run::INTERNAL_ADVICE)
     })?;
@@ -43,7 +56,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         config.territory_auth = if trusted_proxy.is_empty() {
             TerritoryAuth::Header
         } else {
-            TerritoryAuth::Proxy { trusted: trusted_proxy.clone() }
+            TerritoryAuth::Proxy { trusted: trusted_proxy.clone(), secret }
         };
         config.public_url.clone_from(public_url);
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
@@ -68,9 +81,28 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// Reads the secret of a proxy from a file that other users can neither read nor change.
+fn proxy_secret(path: &Path) -> Result<ProxySecret, Failure> {
+    let refused = |why: String| {
+        let message = format!("the proxy's secret in {} cannot be used: {why}", path.display());
+        Failure::usage("proxy_secret", message, "write 32 random letters into a file of your own with mode 600")
+    };
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    let file = file.map_err(|error| refused(error.to_string()))?;
+    let meta = file.metadata().map_err(|error| refused(error.to_string()))?;
+    let is_trusted = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
+    // The proxy may read it as a member of the group.
+    if !meta.is_file() || !is_trusted || meta.mode() & 0o027 != 0 {
+        return Err(refused("other users can read or change it".to_owned()));
+    }
+    let mut text = String::new();
+    file.take(4096).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
+    ProxySecret::read(text.trim()).ok_or_else(|| refused("it is not one line of 32 to 256 letters".to_owned()))
+}
+
 /// Runs directives until a signal ends it.
 pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
-    let DaemonAction::Run { data_dir, max_concurrent, label, json } = &args.action;
+    let DaemonAction::Run { data_dir, max_concurrent, label, plain, json } = &args.action;
     let ground = Ground::prepare()?;
     let territory = services::territory(data_dir)?;
     let Some(identity) = territory.identity().map_err(|error| services::of_territory(&error))? else {
@@ -78,7 +110,7 @@ pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
         return Err(Failure::refused("identity", message, "Use nexus territory join first."));
     };
     let runtime = services::runtime()?;
-    let client = enroll::client(territory.path(), &identity)?;
+    let client = enroll::client(territory.path(), &identity, plain.rule())?;
     let mut settings = Settings::here(env!("CARGO_PKG_VERSION"));
     settings.max_concurrent = max_concurrent.unwrap_or(settings.max_concurrent);
     settings.labels = labels(label)?;

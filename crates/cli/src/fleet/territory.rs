@@ -54,7 +54,8 @@ fn join(args: &TerritoryArgs, url: &str, data_dir: &std::path::Path, name: Optio
     }
     let runtime = services::runtime()?;
     let name = name.or_else(|| Some(rustix::system::uname().nodename().to_string_lossy().into_owned()));
-    let identity = enroll::enroll(&territory, url, ca.as_deref(), &token, name, runtime.handle())?;
+    let identity =
+        enroll::enroll(&territory, url, ca.as_deref(), args.access.plain.rule(), &token, name, runtime.handle())?;
     if args.json {
         return print_json(&json!({ "territory_id": identity.territory_id, "api_url": identity.server }));
     }

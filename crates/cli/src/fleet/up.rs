@@ -8,7 +8,7 @@ use super::serve::{listen, of_serve};
 use super::services::{self, Ground};
 use crate::failure::Failure;
 use crate::notices::tell;
-use nexus_api::client::{ConduitsClient, MothershipClient, TerritoryIdentity};
+use nexus_api::client::{ConduitsClient, MothershipClient, PlainHttp, TerritoryIdentity};
 use nexus_api::conduits::TERRITORY_SECRET_HEADER;
 use nexus_api::mothership::CreateEnrollmentToken;
 use nexus_mothership::{Config, ProcessSecret, Running, TerritoryAuth};
@@ -18,6 +18,9 @@ use serde_json::json;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use tokio::runtime::Handle;
+
+/// The control plane of this process listens on loopback.
+const OWN: PlainHttp = PlainHttp::Loopback { also: None };
 
 /// Serves until a signal ends it.
 pub fn command(args: &UpArgs) -> Result<u8, Failure> {
@@ -65,7 +68,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
 
 /// Makes the client of the daemon in this process.
 fn own_client(identity: &Identity, secret: &ProcessSecret) -> Result<ConduitsClient, Failure> {
-    let http = call::http(&identity.server, None, None)?;
+    let http = call::http(&identity.server, None, None, OWN)?;
     let http = http.with_header(TERRITORY_SECRET_HEADER, secret.text()).map_err(|error| failure(&error))?;
     ConduitsClient::new(&http, &TerritoryIdentity::Header(identity.territory_id)).map_err(|error| failure(&error))
 }
@@ -81,12 +84,12 @@ fn join(territory: &Territory, running: &Running, runtime: &Handle) -> Result<Id
             "Set NEXUS_API_KEY to that key, or use another data directory.",
         ));
     };
-    let http = call::http(&running.api_url, None, None)?;
+    let http = call::http(&running.api_url, None, None, OWN)?;
     let client = MothershipClient::new(&http, &key).map_err(|error| failure(&error))?;
     let wanted = CreateEnrollmentToken { ttl_seconds: Some(60), ..CreateEnrollmentToken::default() };
     let token = runtime.block_on(client.create_enrollment_token(&wanted)).map_err(|error| failure(&error))?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    enroll::enroll(territory, &running.api_url, None, &token.token, Some(name), runtime)
+    enroll::enroll(territory, &running.api_url, None, OWN, &token.token, Some(name), runtime)
 }
 
 fn ready(args: &UpArgs, running: &Running, identity: &Identity) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use crate::identity::{TokenClaims, sha256};
 use crate::store::types::{Account, SecretHash, Territory};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER_PERMISSIVE;
-use nexus_api::conduits::{FINGERPRINT_HEADER, TERRITORY_HEADER, TERRITORY_SECRET_HEADER};
+use nexus_api::conduits::{FINGERPRINT_HEADER, PROXY_SECRET_HEADER, TERRITORY_HEADER, TERRITORY_SECRET_HEADER};
 use nexus_api::routes::{Access, Route};
 
 /// Returns the caller when it has the rights of the route.
@@ -43,46 +43,67 @@ pub async fn check(
 
 /// Returns the account of the request's API key.
 pub async fn check_key(app: &App, headers: &HeaderMap) -> Result<Account, Problem> {
-    let key = bearer(headers).ok_or_else(|| Problem::unauthorized("The call needs an API key."))?;
+    let key = bearer(headers)?.ok_or_else(|| Problem::unauthorized("The call needs an API key."))?;
     let account = app.store.key_by_hash(sha256(key.as_bytes())).await?;
     account.ok_or_else(|| Problem::unauthorized("The API key is not known."))
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get("authorization")?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= 4096).then_some(token)
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let parts = single(headers, "authorization")?.and_then(|value| value.split_once(' '));
+    let is_good = |(scheme, token): &(&str, &str)| {
+        scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= 4096
+    };
+    Ok(parts.filter(is_good).map(|(_, token)| token))
 }
 
 async fn territory(app: &App, headers: &HeaderMap, peer: &Peer) -> Result<Territory, Problem> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let text = |name| single(headers, name);
     let missing = || Problem::unauthorized("The call needs the identity of a territory.");
     let found = match &app.config.territory_auth {
         TerritoryAuth::Mtls => {
             let key = peer.key.ok_or_else(missing)?;
             app.store.territory_by_key(key).await?
         }
-        TerritoryAuth::Proxy { trusted } => {
+        TerritoryAuth::Proxy { .. } => {
             // Every other client could write the header too.
-            if !trusted.contains(&peer.address.ip().to_canonical()) {
+            if !is_proxy(&app.config.territory_auth, headers, peer) {
                 return Err(missing());
             }
-            let fingerprint = text(FINGERPRINT_HEADER).and_then(fingerprint).ok_or_else(missing)?;
+            let fingerprint = text(FINGERPRINT_HEADER)?.and_then(fingerprint).ok_or_else(missing)?;
             app.store.territory_by_fingerprint(fingerprint).await?
         }
         TerritoryAuth::Process(secret) => {
-            if !text(TERRITORY_SECRET_HEADER).is_some_and(|given| secret.matches(given)) {
+            if !text(TERRITORY_SECRET_HEADER)?.is_some_and(|given| secret.matches(given)) {
                 return Err(missing());
             }
-            let id = text(TERRITORY_HEADER).and_then(|id| id.parse().ok()).ok_or_else(missing)?;
+            let id = text(TERRITORY_HEADER)?.and_then(|id| id.parse().ok()).ok_or_else(missing)?;
             app.store.territory_by_id(id).await?
         }
         TerritoryAuth::Header => {
-            let id = text(TERRITORY_HEADER).and_then(|id| id.parse().ok()).ok_or_else(missing)?;
+            let id = text(TERRITORY_HEADER)?.and_then(|id| id.parse().ok()).ok_or_else(missing)?;
             app.store.territory_by_id(id).await?
         }
     };
     found.ok_or_else(|| Problem::unauthorized("The territory is not known, or was revoked."))
+}
+
+/// Returns whether a proxy that the operator named has sent the request: by its address and, where there is one, by its secret.
+pub fn is_proxy(auth: &TerritoryAuth, headers: &HeaderMap, peer: &Peer) -> bool {
+    let TerritoryAuth::Proxy { trusted, secret } = auth else { return false };
+    trusted.iter().any(|one| one.to_canonical() == peer.address.ip().to_canonical())
+        && secret.as_ref().is_none_or(|secret| {
+            { single(headers, PROXY_SECRET_HEADER).is_ok_and(|given| given.is_some_and(|given| secret.matches(given))) }
+        })
+}
+
+/// Returns a header that names the caller. A second line of it is refused: a proxy that appends its own leaves the client's.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
+    let mut lines = headers.get_all(name).iter();
+    let first = lines.next();
+    if lines.next().is_some() {
+        return Err(Problem::unauthorized("A header that names the caller stands in the request more than once."));
+    }
+    Ok(first.and_then(|value| value.to_str().ok()))
 }
 
 /// Reads a SHA-256 fingerprint in hexadecimal, with colons or without, with an algorithm in front or without.
@@ -99,7 +120,7 @@ fn directive_token(
     directive: Option<&str>,
     late: bool,
 ) -> Result<TokenClaims, Problem> {
-    let token = bearer(headers).ok_or_else(|| Problem::unauthorized("The call needs a directive token."))?;
+    let token = bearer(headers)?.ok_or_else(|| Problem::unauthorized("The call needs a directive token."))?;
     let claims = app.tokens.verify(token).map_err(|_| Problem::unauthorized("The directive token is not valid."))?;
     if directive.is_none_or(|id| id != claims.sub.to_string()) {
         return Err(Problem::forbidden("The directive token is for another directive."));

@@ -1,17 +1,20 @@
 //! The router, built from the table of routes. No handler runs before the rights of its route were checked.
 
 use super::answer::{Answer, Problem};
-use super::request::{Context, Peer};
+use super::request::{Context, Peer, Principal};
 use super::{auth, conduits, users};
 use crate::app::Shared;
+use crate::slots::Slot;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
 use axum::http::{StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter, on};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use nexus_api::routes::{CONDUITS, MOTHERSHIP, Method, Route};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time that a request's body may take.
@@ -59,10 +62,14 @@ async fn handle(
     let (parts, body) = request.into_parts();
     let peer = *parts.extensions.get::<Peer>().ok_or_else(|| Problem::unauthorized("The connection is not known."))?;
     check_host(app, &parts.headers)?;
+    check_origin(app, &parts.headers)?;
     let parameters: Vec<(String, String)> =
         parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let directive = parameters.iter().find(|(name, _)| name == "directive_id").map(|(_, value)| value.as_str());
     let caller = auth::check(app, route, &parts.headers, &peer, directive).await?;
+    if let (Some(slot), false) = (parts.extensions.get::<Arc<Slot>>(), matches!(caller, Principal::Anyone)) {
+        slot.keep();
+    }
     if route.later {
         return Err(Problem::not_found().detail("This server does not offer the call yet."));
     }
@@ -101,6 +108,20 @@ fn check_host(app: &Shared, headers: &header::HeaderMap) -> Result<(), Problem> 
     if local || public { Ok(()) } else { Err(Problem::forbidden("The server answers only under its own name.")) }
 }
 
+/// A server on loopback answers to no page of another origin: the browser of the user would speak for that page.
+fn check_origin(app: &Shared, headers: &header::HeaderMap) -> Result<(), Problem> {
+    let known = |origin: &header::HeaderValue| {
+        let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        origin.to_str().is_ok_and(|origin| {
+            let own = origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host));
+            let public = app.config.public_url.as_deref().and_then(|url| url::Url::parse(url).ok());
+            own || public.is_some_and(|url| url.origin().ascii_serialization().eq_ignore_ascii_case(origin))
+        })
+    };
+    let is_foreign = app.loopback && !headers.get_all(header::ORIGIN).iter().all(known);
+    if is_foreign { Err(Problem::forbidden("The server does not answer to pages of other origins.")) } else { Ok(()) }
+}
+
 /// Largest body of a route, in bytes.
 fn limit(route: &Route) -> usize {
     match route.id {
@@ -112,14 +133,16 @@ fn limit(route: &Route) -> usize {
 }
 
 async fn read(body: Body, headers: &header::HeaderMap, limit: usize) -> Result<Vec<u8>, Problem> {
-    if let Some(kind) = headers.get(header::CONTENT_TYPE) {
-        let json = kind.to_str().is_ok_and(|kind| {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let is_json = |kind: &header::HeaderValue| {
+        kind.to_str().is_ok_and(|kind| {
             kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-        });
-        if !json {
-            let error = "The body must be JSON.";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error));
-        }
+        })
+    };
+    // A page of a browser may send a body without a type anywhere, and JSON only where the server allows it.
+    if kind.map_or(!body.is_end_stream(), |kind| !is_json(kind)) {
+        let error = "The body must be JSON, with the header Content-Type: application/json.";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error));
     }
     let whole = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await;
     match whole {

@@ -5,5 +5,5 @@ mod secret;
 mod token;
 
 pub use authority::{Authority, AuthorityError, CheckedRequest, certificate_key};
-pub use secret::{ProcessSecret, Secret, random, sha256};
+pub use secret::{ProcessSecret, ProxySecret, Secret, random, sha256};
 pub use token::{TokenClaims, TokenKey};

@@ -64,6 +64,35 @@ impl ProcessSecret {
     }
 }
 
+/// A secret that a proxy shows beside the identity of a client: an address on this machine is every user's.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProxySecret {
+    hash: SecretHash,
+}
+
+impl ProxySecret {
+    /// Shortest and longest secret, in bytes.
+    pub const LENGTH: std::ops::RangeInclusive<usize> = 32..=256;
+
+    /// Reads a secret; `None` when it is too short, too long, or cannot stand in a header.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let is_good = Self::LENGTH.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_good.then(|| Self { hash: sha256(text.as_bytes()) })
+    }
+
+    /// Compares a text that a client sent, in a time that tells nothing about the secret.
+    pub(crate) fn matches(&self, given: &str) -> bool {
+        verify_slices_are_equal(&sha256(given.as_bytes()), &self.hash).is_ok()
+    }
+}
+
+impl fmt::Debug for ProxySecret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ProxySecret(hidden)")
+    }
+}
+
 impl fmt::Debug for ProcessSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("ProcessSecret(hidden)")

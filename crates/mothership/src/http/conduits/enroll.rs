@@ -1,12 +1,12 @@
 //! Enrolment, renewal, and the authority's certificate.
 
 use crate::app::App;
-use crate::config::TerritoryAuth;
 use crate::http::answer::{Answer, Problem, created, ok};
+use crate::http::auth;
 use crate::http::request::Context;
 use crate::identity::{Authority, AuthorityError, CheckedRequest, sha256};
 use crate::store::types::{Enrolment, NewTerritory, Territory};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use nexus_api::conduits::{
     CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollRequest, TerritoryConfig,
 };
@@ -93,17 +93,21 @@ async fn sign(app: &App, checked: &CheckedRequest, territory: Territory) -> Resu
     Ok(signed.pem)
 }
 
+/// Returns the address that the proxy appended: the last entry of the last line. What stands before it, the client may have sent.
+fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
+    let address: IpAddr = last.rsplit(',').next()?.trim().parse().ok()?;
+    Some(address.to_canonical())
+}
+
 /// Returns the source of a try: the address, and for IPv6 its network. Only a proxy that the operator named may say that it
 /// speaks for another address.
 fn source(context: &Context) -> String {
     let peer = context.peer.address.ip().to_canonical();
-    let address = match &context.app.config.territory_auth {
-        TerritoryAuth::Proxy { trusted } if trusted.contains(&peer) => context
-            .header("x-forwarded-for")
-            .and_then(|list| list.rsplit(',').next())
-            .and_then(|last| last.trim().parse::<IpAddr>().ok())
-            .map_or(peer, |address| address.to_canonical()),
-        _ => peer,
+    let address = if auth::is_proxy(&context.app.config.territory_auth, &context.headers, &context.peer) {
+        forwarded(&context.headers).unwrap_or(peer)
+    } else {
+        peer
     };
     match address {
         IpAddr::V4(address) => address.to_string(),

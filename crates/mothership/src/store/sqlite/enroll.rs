@@ -30,9 +30,17 @@ pub fn create_enroll_token(
 
 /// Spends a token and stores the territory.
 pub fn enroll(connection: &Connection, new: &NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
-    if let Some(retry_after) = count_try(connection, &new.source, new.max_tries, now)? {
+    let outcome = spend(connection, new, now)?;
+    // A token has 200 random bits: its holder has not guessed, and the guesses of others keep no machine out.
+    if matches!(outcome, Enrolment::BadToken)
+        && let Some(retry_after) = count_try(connection, &new.source, new.max_tries, now)?
+    {
         return Ok(Enrolment::TooMany { retry_after });
     }
+    Ok(outcome)
+}
+
+fn spend(connection: &Connection, new: &NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
     let found = connection
         .prepare_cached(
             "SELECT account_id, kind, labels, expires_at, used_at, territory_id, csr_key FROM enroll_token WHERE hash = ?1",
