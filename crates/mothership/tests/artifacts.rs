@@ -35,7 +35,7 @@ async fn running(server: &Server, daemon: &nexus_api::client::ConduitsClient) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_file_is_sent_in_pieces_goes_on_after_a_restart_and_is_read() {
+async fn a_kept_file_goes_on_after_a_restart_and_is_read_whole() {
     let server = Server::start().await;
     let territory = server.enroll("one").await;
     let daemon = server.daemon(territory);

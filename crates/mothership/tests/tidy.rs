@@ -165,7 +165,7 @@ async fn the_trail_and_idempotency_keys_are_removed_after_their_days() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_of_version_1_is_brought_to_this_version_with_its_directives() {
+async fn a_database_of_version_1_comes_to_this_version_whole() {
     let server = Server::start().await;
     let territory = server.enroll("one").await;
     let daemon = server.daemon(territory);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_whose_command_has_a_receipt_ended_and_a_clone_is_no_end() {
+    fn a_claim_whose_command_has_a_receipt_has_ended() {
         let runs = Runs::choose(true);
         let note = Note::new(DirectiveId::new(), Fence(1), "t", runs);
         let path = PathBuf::from("/receipts/x");
