@@ -21,7 +21,7 @@ const STORED: [&str; 2] = ["1000", "1000000"];
 /// Directives of one block beside as many runs.
 const BLOCK: usize = 10;
 
-/// P9.
+/// Measures P9: whole lives of directives, and the wait of a new one.
 pub fn lives(options: &Options, place: &Place, report: &mut Report) -> Result<(), Failure> {
     announce("lives of directives");
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ pub fn lives(options: &Options, place: &Place, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// P14, as the first identity.
+/// Measures P14 as each identity.
 pub fn beside_runs(options: &Options, place: &mut Place, report: &mut Report) -> Result<(), Failure> {
     announce("a directive beside a run");
     let (nexus, bench) = (place.nexus.clone(), place.fleet_bench.clone());

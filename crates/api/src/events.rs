@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the list and its version.
 pub const SCHEMA: &str = "nexus.events/1";
 
-/// One event.
+/// An event of a run with its number and time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypedEvent {
     /// Number within the attempt, from 0.
@@ -19,7 +19,7 @@ pub struct TypedEvent {
     pub body: EventBody,
 }
 
-/// What happened. Names of variables are told, values never.
+/// The kinds of events. An event has names of variables and never their values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventBody {
@@ -47,7 +47,7 @@ pub enum EventBody {
     Finished { status: String, exit_code: Option<i64>, reason: Option<String>, ms: u64 },
 }
 
-/// One attempt of the proof that the walls of a sandbox hold.
+/// One attempt of the proof that the confinement of a sandbox holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofStep {
     pub check: String,

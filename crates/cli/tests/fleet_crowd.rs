@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const FACILITIES: usize = 12;
 const DAEMONS: usize = 3;
 
-/// What a directive is asked to do, and what has to come of it.
+/// Names the task of a directive, which decides its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Prints lines and ends with 0.
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// Commits its mark when it ends by itself.
+    /// Commits its mark when its own command ends it.
     fn marks(self) -> bool {
         !matches!(self, Self::TimesOut | Self::Canceled)
     }
@@ -162,7 +162,7 @@ impl Scene {
     }
 }
 
-/// What was asked for, and what was answered so far.
+/// A directive that was asked for, with the answers so far.
 struct Asked {
     number: usize,
     kind: Kind,
@@ -391,7 +391,7 @@ fn check_one_at_a_time(asked: &BTreeMap<DirectiveId, Asked>, killed: &[Directive
     }
 }
 
-/// The workspaces hold the mark of each directive that ended by itself once, and of no other one.
+/// The workspaces hold the mark of each directive that ended on its own once, and of no other one.
 fn check_marks(scene: &Scene, asked: &BTreeMap<DirectiveId, Asked>, killed: &[DirectiveId], territories: &[String]) {
     let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
     for number in 0..territories.len() {

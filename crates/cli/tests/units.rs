@@ -25,7 +25,7 @@ fn the_program_knows_the_arguments_of_its_units() {
     }
 }
 
-/// What a unit of the daemon sets is inherited by every sandbox: it must not have these.
+/// Every sandbox inherits the settings of the daemon's unit: it must not have these.
 #[test]
 fn the_unit_of_the_daemon_takes_nothing_from_its_sandboxes() {
     let text = std::fs::read_to_string(unit("nexusd.service")).unwrap();

@@ -16,7 +16,7 @@ pub struct GlobError {
     pub why: &'static str,
 }
 
-/// One pattern.
+/// A pattern of files, read and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     names: Vec<Name>,

@@ -1,4 +1,4 @@
-//! What is old becomes files and is removed, and a database of the version before is brought to this one.
+//! The server compacts and removes old output, and upgrades a database of the version before.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 

@@ -38,7 +38,7 @@ pub fn number(name: &str) -> Option<usize> {
     name.strip_prefix(PREFIX).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
-/// One slot.
+/// Reads and writes the file of one slot.
 #[derive(Debug)]
 pub struct Slot {
     path: PathBuf,

@@ -5,7 +5,7 @@ use nexus_model::ExitReason;
 use nexus_runner::run::report::RunReport;
 use std::time::Duration;
 
-/// Gathers events.
+/// Gathers the typed events of one directive.
 #[derive(Debug, Clone, Default)]
 pub struct Tape {
     events: Vec<TypedEvent>,

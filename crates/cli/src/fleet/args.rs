@@ -126,7 +126,7 @@ pub enum DaemonAction {
     },
     /// Check a file of settings, and print the settings that a daemon would have
     Check {
-        /// The file
+        /// File of settings to check
         #[arg(value_name = "FILE")]
         config: PathBuf,
     },

@@ -65,8 +65,8 @@ fn missing(list: &ArtifactList) -> Vec<String> {
     let is_there = |name: &str| list.artifacts.iter().any(|one| one.name == name && one.complete);
     let unannounced = files.filter(|name| !is_there(name)).map(str::to_owned);
     let known: Vec<String> = unannounced.collect();
-    let begun = list.artifacts.iter().filter(|one| !one.complete && !known.contains(&one.name));
-    known.iter().cloned().chain(begun.map(|one| one.name.clone())).collect()
+    let unfinished = list.artifacts.iter().filter(|one| !one.complete && !known.contains(&one.name));
+    known.iter().cloned().chain(unfinished.map(|one| one.name.clone())).collect()
 }
 
 fn write(access: &Access, id: DirectiveId, artifact: &Artifact, output: &Path) -> Result<(), Failure> {

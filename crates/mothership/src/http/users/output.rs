@@ -88,7 +88,7 @@ pub async fn artifacts(context: &Context) -> Result<Answer, Problem> {
     Ok(ok(&ArtifactList { artifacts, manifest: directive.artifacts_manifest }))
 }
 
-/// Returns a piece of a kept file. Its bytes are hostile: no browser is told that they are anything but bytes to save.
+/// Returns a piece of a kept file. Its bytes are hostile: the answer names no type by which a browser would show them.
 pub async fn artifact(context: &Context) -> Result<Answer, Problem> {
     let app = &context.app;
     let account = context.account()?;
