@@ -4,7 +4,7 @@
 //! ```text
 //!  options ─▶ quiet machine? ─▶ release build ─▶ one measure after the other ─▶ Report ─▶ text | Markdown | JSON
 //!                                  cold P1 P12 P13 · allowlist P2 · launches P3 P4 P13 · throughput P5 ·
-//!                                  idle P6 · drain P7 · egress P8 · change_sets P10
+//!                                  idle P6 · drain P7 · egress P8 · change_sets P10 · fleet P9 P14
 //! ```
 //! Everything inside one measure is taken in turn (A B C A B C …), so that a machine whose speed drifts slows all of
 //! them alike; medians and ratios count. Nothing is dropped and nothing is installed: a peer that is missing or does
@@ -24,6 +24,7 @@ mod egress;
 #[path = "../../tests/support/failure.rs"]
 mod failure;
 mod far_server;
+mod fleet;
 #[path = "../../tests/support/free_user.rs"]
 mod free_user;
 mod idle;
@@ -70,6 +71,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     build(&["static"])?;
     build(&["build", "--release", "--package", "nexus-driver-namespace", "--example", "launch_bench"])?;
     build(&["build", "--release", "--package", "nexus-egress", "--example", "egress_bench"])?;
+    build(&["build", "--release", "--package", "nexus-mothership", "--example", "fleet_bench"])?;
     let built = built()?;
     // After the build, which is a load of its own.
     let facts = machine::Facts::inspect(options.anyway)?;
@@ -110,6 +112,12 @@ fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<
     }
     if options.wants(P::ChangeSets) {
         change_sets::measure(options, place, report)?;
+    }
+    if options.wants(P::Fleet) {
+        fleet::lives(options, place, report)?;
+    }
+    if options.wants(P::Directive) {
+        fleet::beside_runs(options, place, report)?;
     }
     if options.breakdown {
         breakdown::measure(place, report)?;

@@ -25,12 +25,16 @@ pub enum P {
     Drain,
     /// P8: the egress from inside.
     Egress,
+    /// P9: lives of directives in a second, and how soon a waiting daemon has a new one.
+    Fleet,
     /// P10: change set of a run.
     ChangeSets,
     /// P12: start of the program and its size.
     Version,
     /// P13: starting Python.
     Python,
+    /// P14: a directive through `nexus up` beside a run.
+    Directive,
 }
 
 const ALL: &[(&str, P)] = &[
@@ -42,9 +46,11 @@ const ALL: &[(&str, P)] = &[
     ("P6", P::Idle),
     ("P7", P::Drain),
     ("P8", P::Egress),
+    ("P9", P::Fleet),
     ("P10", P::ChangeSets),
     ("P12", P::Version),
     ("P13", P::Python),
+    ("P14", P::Directive),
 ];
 
 impl P {

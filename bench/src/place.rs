@@ -16,6 +16,8 @@ pub struct Place {
     pub launch_bench: PathBuf,
     /// The example of the egress crate that is client and server.
     pub egress_bench: PathBuf,
+    /// The example of the control plane that is client, daemon and server.
+    pub fleet_bench: PathBuf,
     /// The caller first; for root then an ordinary user.
     pub runners: Vec<Runner>,
 }
@@ -35,6 +37,7 @@ impl Place {
         )?;
         let launch_bench = copy(&built.join("release/examples/launch_bench"), &base)?;
         let egress_bench = copy(&built.join("release/examples/egress_bench"), &base)?;
+        let fleet_bench = copy(&built.join("release/examples/fleet_bench"), &base)?;
         let is_root = rustix::process::geteuid().is_root();
         let mut runners = vec![Runner::start(if is_root { "root" } else { "caller" }, None, &base, &timer)?];
         if is_root {
@@ -43,7 +46,7 @@ impl Place {
         } else {
             announce("not root: only the caller is measured, and peers that need root are not");
         }
-        Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, egress_bench, runners })
+        Ok(Self { base, nexus: nexus.display().to_string(), launch_bench, egress_bench, fleet_bench, runners })
     }
 
     /// Ends the timers and removes the directory.

@@ -11,6 +11,8 @@
 //! | `check-log` | events of the log have no values of a caller |
 //! | `check-waits` | the host side waits for nothing that a sandbox holds without a bound |
 //! | `check-spec` | each test that SPECIFICATION.md names exists |
+//! | `check-schema` | the served documents are those of docs/protocol |
+//! | `sync-schema` | writes the served documents from docs/protocol |
 //! | `check-words` | doc comments, messages and names are plain English with the words of the field |
 //! | `bench` | the figures of docs/performance.md, beside every peer that is installed |
 //! | `vm` | cgroup v2 and an older kernel, in a virtual machine |
@@ -52,6 +54,7 @@ mod release;
 mod rules;
 mod run;
 mod rust_text;
+mod schema;
 mod soak;
 mod sources;
 mod spec;
@@ -93,6 +96,8 @@ const COMMANDS: &[Command] = &[
     ("check-log", "events of the log hold no value of a caller", Does::Plain(log_rule::check)),
     ("check-waits", "the host side waits for nothing that a sandbox holds", Does::Plain(waits::check)),
     ("check-spec", "each test that SPECIFICATION.md names exists", Does::Plain(spec::check)),
+    ("check-schema", "the served documents are those of docs/protocol", Does::Plain(schema::check)),
+    ("sync-schema", "write the served documents from docs/protocol", Does::Plain(schema::sync)),
     ("check-words", "plain English in doc comments, messages and names: [CRATE]", Does::WithWords(words::run)),
     ("bench", "measure the targets beside every peer that is installed", Does::WithWords(plans::bench)),
     ("vm", "cgroup v2 limits and the oldest kernel, in a virtual machine", Does::Plain(plans::vm)),

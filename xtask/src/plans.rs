@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::run::{self, Action, Step};
 use crate::workspace::{Workspace, cargo};
 use crate::{
-    deny, deps, faults, lanes, log_rule, packages, powerloss, registries, release, sources, spec, waits, words,
+    deny, deps, faults, lanes, log_rule, packages, powerloss, registries, release, schema, sources, spec, waits, words,
 };
 use std::process::Command;
 
@@ -39,6 +39,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         check_deny(),
         check_log(),
         check_waits(),
+        check_schema(),
         check_spec(),
         check_words(),
         build(),
@@ -82,6 +83,7 @@ pub fn prepush(workspace: &Workspace) -> Result<(), Failure> {
             check_deny(),
             check_log(),
             check_waits(),
+            check_schema(),
             check_spec(),
             check_words(),
             unit_tests(),
@@ -153,6 +155,10 @@ fn check_log() -> Step {
 
 fn check_waits() -> Step {
     Step { name: "check-waits", advice: "see above", needs: &[], action: Action::Check(waits::check) }
+}
+
+fn check_schema() -> Step {
+    Step { name: "check-schema", advice: "see above", needs: &[], action: Action::Check(schema::check) }
 }
 
 fn check_spec() -> Step {

@@ -70,6 +70,11 @@ const SOAKS: &[Soak] = &[
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],
     },
+    Soak {
+        name: "500 directives on three territories, of which one is killed",
+        variable: ("NEXUS_SOAK_DIRECTIVES", "500"),
+        words: &["-p", "nexus-cli", "--test", "fleet_crowd"],
+    },
 ];
 
 /// A command of this program in its long version, played on a program that was built for release.

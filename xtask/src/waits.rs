@@ -20,11 +20,12 @@ use crate::sources;
 use crate::waits_allowed::{ALLOWED, Entry};
 use crate::workspace::Workspace;
 
-/// The crates that run on the host beside a sandbox. Of `jail` the launcher's half: it talks to children in which nothing
+/// The crates that run on the host beside a sandbox, and the control plane, whose callers are hostile. Of `jail` the launcher's half: it talks to children in which nothing
 /// hostile runs yet, but file systems of the host and frozen control groups can hold those up.
 const HOST_SIDE: &[&str] = &[
     "crates/driver/src",
     "crates/facility/src",
+    "crates/mothership/src",
     "crates/nexusd/src",
     "crates/jail/src/launcher",
     "crates/drivers/namespace/src",

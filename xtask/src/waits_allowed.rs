@@ -137,6 +137,11 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
+    (
+        "crates/facility/src/artifacts.rs",
+        &[("File::open(", 1)],
+        "The directory of copies, which the daemon made, to sync it.",
+    ),
     ("crates/layer/src/compare.rs", &[(".read_exact(", 1)], "Regular files, opened without waiting, up to a bound."),
     (
         "crates/layer/src/diff/accept.rs",
@@ -198,11 +203,34 @@ pub const ALLOWED: &[Entry] = &[
         "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
     ),
     (
-        "crates/nexusd/src/claims.rs",
-        &[(".read_to_end(", 1), ("File::open(", 1)],
-        "A note of the daemon in its own directory: a regular file, up to a bound; the directory itself, to sync it.",
+        "crates/mothership/src/blobs.rs",
+        &[("File::open(", 3)],
+        "Files in the directory of the control plane, which only its user can write; on a thread for calls that wait.",
     ),
+    ("crates/mothership/src/http/events.rs", &[(".recv()", 1)], "A hint of this process, beside a timer."),
+    (
+        "crates/mothership/src/http/router.rs",
+        &[(".status()", 1)],
+        "The status of an HTTP answer, and not of a process.",
+    ),
+    (
+        "crates/mothership/src/store/sqlite/writer.rs",
+        &[(".recv()", 1)],
+        "The thread that writes waits for requests of this process, and for nothing else.",
+    ),
+    (
+        "crates/nexusd/src/claims.rs",
+        &[(".read_to_end(", 1)],
+        "A note of the daemon in its own directory: a regular file, up to a bound.",
+    ),
+    (
+        "crates/nexusd/src/config.rs",
+        &[(".read_to_string(", 1)],
+        "The operator's file, which only its owner can write: a regular file, opened without waiting, up to a bound.",
+    ),
+    ("crates/nexusd/src/daemon/upload.rs", &[("File::open(", 1)], "A copy of a kept file that the daemon made."),
     ("crates/nexusd/src/run/engine.rs", &[("fs::read(", 1)], "The receipt that this process has just written."),
+    ("crates/nexusd/src/slot.rs", &[("File::open(", 1)], "The directory of the notes, to sync it."),
     (
         "crates/nexusd/src/territory.rs",
         &[("File::open(", 1), ("fs::read(", 1)],

@@ -6,6 +6,8 @@
 //! * [`conduits`] – requests and answers between a daemon and the control plane, with their frozen names.
 //! * [`mothership`] – requests and answers between users and the control plane.
 //! * [`routes`] – every route with its method, its path and the rights that it needs.
+//! * [`events`] – the typed events of a run.
+//! * [`documents`] – the documents of `docs/protocol`, as a server gives them out.
 //! * [`error`] – the body of every answer that is not a success.
 //! * [`payload`] – the hash that tells one report of an end from another.
 //! * [`retry`] – the rules by which a daemon repeats a call, as a pure function.
@@ -19,7 +21,9 @@
 pub mod base64;
 pub mod client;
 pub mod conduits;
+pub mod documents;
 pub mod error;
+pub mod events;
 pub mod labels;
 pub mod lenient;
 pub mod mothership;

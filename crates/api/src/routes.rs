@@ -81,7 +81,13 @@ pub const CONDUITS: &[Route] = &[
     route("heartbeat", Method::Post, "/conduits/v1/directives/{directive_id}/heartbeat", Access::Directive),
     route("logChunk", Method::Post, "/conduits/v1/directives/{directive_id}/log_chunks", Access::Directive),
     route("events", Method::Post, "/conduits/v1/directives/{directive_id}/events", Access::Directive),
-    later("artifact", Method::Post, "/conduits/v1/directives/{directive_id}/artifacts", Access::Directive),
+    route("artifact", Method::Post, "/conduits/v1/directives/{directive_id}/artifacts", Access::Directive),
+    route(
+        "artifactChunk",
+        Method::Post,
+        "/conduits/v1/directives/{directive_id}/artifacts/{artifact_id}",
+        Access::Directive,
+    ),
     route("finished", Method::Post, "/conduits/v1/directives/{directive_id}/finished", Access::Directive),
 ];
 
@@ -115,7 +121,8 @@ pub const MOTHERSHIP: &[Route] = &[
     later("approveDirective", Method::Post, "/mothership/api/v1/directives/{directive_id}/approve", MANAGE),
     later("rejectDirective", Method::Post, "/mothership/api/v1/directives/{directive_id}/reject", MANAGE),
     route("getDiff", Method::Get, "/mothership/api/v1/directives/{directive_id}/diff", READ),
-    later("getArtifacts", Method::Get, "/mothership/api/v1/directives/{directive_id}/artifacts", READ),
+    route("getArtifacts", Method::Get, "/mothership/api/v1/directives/{directive_id}/artifacts", READ),
+    route("getArtifact", Method::Get, "/mothership/api/v1/directives/{directive_id}/artifacts/{artifact_id}", READ),
     route("getReceipt", Method::Get, "/mothership/api/v1/directives/{directive_id}/receipt", READ),
     route("createApiKey", Method::Post, "/mothership/api/v1/api_keys", OWN),
     route("listApiKeys", Method::Get, "/mothership/api/v1/api_keys", OWN),

@@ -113,13 +113,17 @@ fn pass<T: DeserializeOwned + Serialize>(value: Value) -> Value {
 
 fn conduits_types() -> BTreeMap<&'static str, Pass> {
     use conduits::{
-        CaAnswer, Capacity, CertificateAnswer, CertificateRequest, ClaimedDirective, DirectiveBeat, DirectiveVerdict,
-        EnrollAnswer, EnrollMetadata, EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest,
-        HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, Progress,
-        StartedAnswer, StartedRequest, TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+        ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, CaAnswer, Capacity, CertificateAnswer,
+        CertificateRequest, ClaimedDirective, DirectiveBeat, DirectiveVerdict, EnrollAnswer, EnrollMetadata,
+        EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest,
+        LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, Progress, StartedAnswer, StartedRequest,
+        TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
     };
     BTreeMap::from([
-        ("Artifacts", pass::<ArtifactRules> as Pass),
+        ("ArtifactAnswer", pass::<ArtifactAnswer> as Pass),
+        ("ArtifactChunkRequest", pass::<ArtifactChunkRequest>),
+        ("ArtifactRequest", pass::<ArtifactRequest>),
+        ("Artifacts", pass::<ArtifactRules>),
         ("CaAnswer", pass::<CaAnswer>),
         ("Capabilities", pass::<Capabilities>),
         ("Capacity", pass::<Capacity>),
@@ -158,14 +162,16 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
 
 fn mothership_types() -> BTreeMap<&'static str, Pass> {
     use mothership::{
-        ApiKey, ApiKeyList, CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility,
-        CreatedApiKey, CreatedDirective, CreatedFacility, Directive, DirectiveEvent, DirectiveList,
-        DirectiveStateAnswer, EnrollmentToken, Facility, FacilityList, LogChunk, LogChunks, RequestedCapabilities,
-        Requirements, Territory, TerritoryList,
+        ApiKey, ApiKeyList, Artifact, ArtifactList, CancelRequest, CreateApiKey, CreateDirective,
+        CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective, CreatedFacility, Directive,
+        DirectiveEvent, DirectiveList, DirectiveStateAnswer, EnrollmentToken, Facility, FacilityList, LogChunk,
+        LogChunks, RequestedCapabilities, Requirements, Territory, TerritoryList,
     };
     BTreeMap::from([
         ("ApiKey", pass::<ApiKey> as Pass),
         ("ApiKeyList", pass::<ApiKeyList>),
+        ("Artifact", pass::<Artifact>),
+        ("ArtifactList", pass::<ArtifactList>),
         ("Artifacts", pass::<ArtifactRules>),
         ("CancelRequest", pass::<CancelRequest>),
         ("Capacity", pass::<conduits::Capacity>),
@@ -182,6 +188,7 @@ fn mothership_types() -> BTreeMap<&'static str, Pass> {
         ("DirectiveStateAnswer", pass::<DirectiveStateAnswer>),
         ("EnrollmentToken", pass::<EnrollmentToken>),
         ("Error", pass::<ErrorBody>),
+        ("EventList", pass::<nexus_api::events::EventList>),
         ("Facility", pass::<Facility>),
         ("FacilityList", pass::<FacilityList>),
         ("FsCapability", pass::<FsCapability>),
@@ -269,5 +276,76 @@ fn the_schema_of_networks_and_the_type_refuse_the_same() {
         json!({"mode": "none", "x_ext": {"a": 1}}),
     ] {
         assert!(!validator.is_valid(&bad), "schema: {bad}");
+    }
+}
+
+const EVENTS_TEXT: &str = include_str!("../../../docs/protocol/events.schema.v1.json");
+
+/// An event of each type.
+fn every_event() -> Vec<nexus_api::events::EventBody> {
+    use nexus_api::events::{EventBody, ProofStep};
+    let text = || "text".to_owned();
+    vec![
+        EventBody::Prepared { run_id: text(), ms: 1 },
+        EventBody::SandboxStarted {
+            driver: text(),
+            guarantees: vec![text()],
+            proof: vec![ProofStep { check: text(), seen: text() }],
+        },
+        EventBody::EnvironmentSet { names: vec![text()] },
+        EventBody::CommandStarted { ms: 1 },
+        EventBody::Output { stream: "stdout".to_owned(), chunk: 0, bytes: 1 },
+        EventBody::EgressDecision { destination: text(), code: text(), allowed: false },
+        EventBody::Approval { question: text(), granted: true },
+        EventBody::Signal { number: 15, cause: text() },
+        EventBody::LimitHit { limit: text() },
+        EventBody::ChangeSet {
+            state: "committed".to_owned(),
+            added: 1,
+            modified: 0,
+            deleted: 0,
+            parked: 0,
+            conflicts: 0,
+        },
+        EventBody::Finished { status: "succeeded".to_owned(), exit_code: Some(0), reason: None, ms: 1 },
+    ]
+}
+
+#[test]
+fn every_typed_event_has_the_form_of_its_schema() {
+    let schema: Value = serde_json::from_str(EVENTS_TEXT).unwrap();
+    assert_eq!(schema["$id"], nexus_api::events::SCHEMA);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut types = BTreeSet::new();
+    for (seq, body) in every_event().into_iter().enumerate() {
+        let event = nexus_api::events::TypedEvent { seq: seq as u64, at: nexus_api::Timestamp(0), body };
+        let value = serde_json::to_value(&event).unwrap();
+        assert!(validator.is_valid(&value), "{value}");
+        assert_eq!(serde_json::from_value::<nexus_api::events::TypedEvent>(value.clone()).unwrap(), event);
+        for member in value.as_object().unwrap().keys() {
+            let mut without = value.clone();
+            without.as_object_mut().unwrap().remove(member);
+            assert!(!validator.is_valid(&without), "{value} without {member}");
+        }
+        types.insert(value["type"].as_str().unwrap().to_owned());
+    }
+    let listed: BTreeSet<String> = schema["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["properties"]["type"]["const"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(types, listed, "each type of the list has a form, and the other way round");
+}
+
+#[test]
+fn the_served_documents_are_those_of_the_contract() {
+    for (text, served) in [
+        (CONDUITS_TEXT, nexus_api::documents::CONDUITS),
+        (MOTHERSHIP_TEXT, nexus_api::documents::MOTHERSHIP),
+        (EVENTS_TEXT, nexus_api::documents::EVENTS),
+    ] {
+        let served: Value = serde_json::from_str(served).unwrap();
+        assert_eq!(served, document(text), "cargo xtask sync-schema writes the copies");
     }
 }

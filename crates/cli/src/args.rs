@@ -84,6 +84,9 @@ pub struct RunArgs {
     /// Folder to work on; it appears inside at its own path [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// Work on the facility of this name, which is made when it is missing; it appears inside at /workspace
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workspace", "direct"])]
+    pub facility: Option<String>,
     /// Working directory, inside the workspace
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,

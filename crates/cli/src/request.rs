@@ -30,9 +30,10 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
     let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
     Ok(RunRequest {
         argv,
-        mount: None,
+        mount: args.facility.as_ref().map(|_| PathBuf::from(crate::run::FACILITY_MOUNT)),
         cwd: args.cwd.clone(),
-        current_directory: std::env::current_dir().ok(),
+        // The caller does not stand in a facility.
+        current_directory: if args.facility.is_some() { None } else { std::env::current_dir().ok() },
         grants: resolution.grants.clone(),
         shows: shows(args, &resolution.settings.binds)?,
         variables: variables(&args.env, &args.env_secret)?,

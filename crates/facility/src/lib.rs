@@ -16,11 +16,17 @@
 //! * [`store`]: creates, lists and removes facilities.
 //! * [`lock`]: gives one directive the facility, and refuses a claim that is over.
 //! * [`diff`]: shows what a directive changed, within a bound.
+//! * [`glob`]: patterns of files to keep. Pure.
+//! * [`artifacts`]: copies the files that a directive keeps, with their hashes.
+//! * [`head`]: reads which commit a repository is at.
 
 #![forbid(unsafe_code)]
 
+pub mod artifacts;
 mod beneath;
 pub mod diff;
+pub mod glob;
+pub mod head;
 pub mod kind;
 pub mod lock;
 pub mod metadata;
@@ -28,6 +34,7 @@ pub mod name;
 mod removal;
 pub mod store;
 
+pub use head::Head;
 pub use kind::{Kind, KindError, RepoUrl};
 pub use lock::{Claim, Lock, LockError};
 pub use metadata::Metadata;

@@ -1,6 +1,7 @@
 //! Creates, lists and removes the facilities of a territory.
 
 use crate::beneath;
+use crate::head::{self, Head};
 use crate::kind::Kind;
 use crate::lock::{Claim, Lock, LockError};
 use crate::metadata::{MAX_BYTES, Metadata, MetadataError, VERSION};
@@ -225,6 +226,11 @@ impl Facility {
     /// Gives the facility to a claim.
     pub fn lock(&self, claim: Claim) -> Result<Lock, LockError> {
         Lock::acquire(&self.directory, claim)
+    }
+
+    /// Reads which commit its repository is at; `None` where the workspace holds none in the plain form.
+    pub fn head(&self) -> io::Result<Option<Head>> {
+        head::read(beneath::directory(&self.directory, TREE)?)
     }
 
     /// Reports whether its workspace holds nothing.

@@ -17,15 +17,16 @@
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
 //!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the
 //!   report).
-//! * I/O: `beneath` (every access to a tree goes through a directory descriptor), `walk`, `compare`, `scan`, `bare`,
-//!   `copies`, `databases`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`,
-//!   [`state_file`], [`layer`]. [`commit`] is a room of its own.
+//! * I/O: [`after`] (the files as a run left them), `beneath` (every access to a tree goes through a directory descriptor),
+//!   `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`,
+//!   `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
 //! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
 
 #![forbid(unsafe_code)]
 
+pub mod after;
 mod altered;
 mod arrival;
 mod autostash;

@@ -1,5 +1,6 @@
 //! State that all requests of a server share.
 
+use crate::blobs::Blobs;
 use crate::config::Config;
 use crate::decide::Windows;
 use crate::identity::{Authority, TokenKey};
@@ -9,12 +10,13 @@ use crate::store::Store;
 use crate::store::types::Lane;
 use nexus_model::ids::{DirectiveId, TerritoryId};
 use std::sync::{Arc, Mutex};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 /// Shared state. It holds nothing that another replica needs.
 pub struct App {
     pub config: Config,
     pub store: Store,
+    pub blobs: Blobs,
     /// Key of directive tokens.
     pub tokens: TokenKey,
     /// Key of cursors.
@@ -29,6 +31,8 @@ pub struct App {
     /// Heartbeats of each directive.
     pub beats: Mutex<Windows<DirectiveId>>,
     pub metrics: Metrics,
+    /// Wakes the tasks that remove and compact.
+    pub tidy: Arc<Notify>,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
     /// Every listener is on loopback.

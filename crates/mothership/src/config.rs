@@ -1,12 +1,14 @@
 //! Settings of a server.
 
 use crate::identity::{ProcessSecret, ProxySecret};
-use crate::store::types::LeaseTimes;
+use crate::store::types::{ArtifactBounds, LeaseTimes, Retention};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const DAY_MS: i64 = 86_400_000;
 
 /// Proof of identity that daemons bring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +89,12 @@ pub struct Config {
     pub empty_polls_per_minute: u32,
     /// Heartbeats of a directive in a minute.
     pub heartbeats_per_minute: u32,
+    /// Bounds of the kept files of one directive.
+    pub artifacts: ArtifactBounds,
+    /// Times after which output and other things are removed.
+    pub retention: Retention,
+    /// Interval of the tasks that remove and compact.
+    pub tidy_every: Duration,
     /// Interval of the task that takes back what has passed.
     pub reap_every: Duration,
     /// Time that open requests have when the server stops.
@@ -114,6 +122,9 @@ impl Config {
             enroll_per_hour: 10,
             empty_polls_per_minute: 60,
             heartbeats_per_minute: 30,
+            artifacts: ArtifactBounds { files: 1000, bytes: 1 << 30 },
+            retention: Retention { log_ms: 30 * DAY_MS, audit_ms: 90 * DAY_MS, batch: 200 },
+            tidy_every: Duration::from_secs(300),
             reap_every: Duration::from_secs(1),
             drain: Duration::from_secs(20),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  listen ─▶ http (routes, rights, handlers) ─▶ decide (pure) ─▶ store (SQLite; one writer) ◀─ tasks (reaper)
-//!                       identity (secrets, tokens, certificates)        lobby (polls that wait)
+//!                       identity (secrets, tokens, certificates)        lobby (polls that wait)      blobs (kept files)
 //! ```
 //! A daemon takes directives by Conduits v1, and users give them by Mothership v1; both stand in `nexus_api`. The state of a
 //! directive changes by `nexus_model::directive::step` alone.
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod blobs;
 mod config;
 mod decide;
 mod http;
@@ -21,10 +22,11 @@ mod serve;
 mod slots;
 mod store;
 mod tasks;
+mod tidy;
 
 pub use config::{Clock, Config, TerritoryAuth};
 pub use identity::{ProcessSecret, ProxySecret};
 pub use listen::{Listener, TlsError, TlsIdentity};
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;
-pub use store::types::LeaseTimes;
+pub use store::types::{ArtifactBounds, LeaseTimes, Retention};

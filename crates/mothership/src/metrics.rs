@@ -11,6 +11,10 @@ pub struct Metrics {
     pub finished: AtomicU64,
     /// Directives whose lease passed or whose claim was taken back.
     pub reaped: AtomicU64,
+    /// Directives whose output was removed after its days.
+    pub removed: AtomicU64,
+    /// Streams of output that became files.
+    pub compacted: AtomicU64,
     /// Open event streams.
     pub streams: AtomicU64,
 }
@@ -34,6 +38,8 @@ impl Metrics {
             ("nexus_directives_claimed_total", "counter", &self.claimed),
             ("nexus_directives_finished_total", "counter", &self.finished),
             ("nexus_directives_reaped_total", "counter", &self.reaped),
+            ("nexus_directives_removed_total", "counter", &self.removed),
+            ("nexus_logs_compacted_total", "counter", &self.compacted),
             ("nexus_event_streams", "gauge", &self.streams),
         ] {
             out.push_str(&["# TYPE ", name, " ", kind, "\n"].concat());

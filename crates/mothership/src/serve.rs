@@ -1,6 +1,7 @@
 //! Starts and stops a server.
 
 use crate::app::{App, Shared};
+use crate::blobs::Blobs;
 use crate::config::{Config, TerritoryAuth};
 use crate::decide::Windows;
 use crate::http::router;
@@ -9,11 +10,11 @@ use crate::listen::{Listener, TlsError, accept, tls_config};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
-use crate::tasks;
+use crate::{tasks, tidy};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
 
 /// Reason why a server did not start.
@@ -82,10 +83,16 @@ pub struct Running {
     /// Certificate of the authority that signs territories.
     pub ca_bundle_pem: String,
     stop: watch::Sender<bool>,
+    tidy: Arc<Notify>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Running {
+    /// Lets the tasks that remove and compact run now.
+    pub fn tidy(&self) {
+        self.tidy.notify_one();
+    }
+
     /// Asks the server to stop: polls are answered, streams end, open requests have the time of the settings.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -109,6 +116,7 @@ pub async fn serve(
     let addresses = check(&config, &listeners)?;
     let now = config.clock.wall();
     let (store, secrets) = Store::open_sqlite(&config.data_dir, now)?;
+    let blobs = Blobs::open(&config.data_dir.join("blobs"))?;
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
     let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
@@ -122,15 +130,17 @@ pub async fn serve(
         empty_polls: Mutex::new(Windows::new(config.empty_polls_per_minute)),
         beats: Mutex::new(Windows::new(config.heartbeats_per_minute)),
         metrics: Metrics::default(),
+        tidy: Arc::default(),
         loopback: addresses.iter().all(|address| address.ip().is_loopback()),
         stopping,
         authority,
         store,
+        blobs,
         config,
     });
     let ca_bundle_pem = app.authority.bundle().to_owned();
-    let router = router(&app);
-    let mut running = vec![tokio::spawn(tasks::reaper(app.clone()))];
+    let (router, tidy) = (router(&app), Arc::clone(&app.tidy));
+    let mut running = vec![tokio::spawn(tasks::reaper(app.clone())), tokio::spawn(tidy::run(app.clone()))];
     for listener in listeners {
         let tls = listener.tls.as_ref().map(|identity| tls_config(identity, app.authority.bundle())).transpose()?;
         running.push(tokio::spawn(accept(listener.tcp, tls, router.clone(), app.clone())));
@@ -143,7 +153,7 @@ pub async fn serve(
         }
     });
     let first_key = is_first.then_some(first.text);
-    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tasks: running })
+    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tidy, tasks: running })
 }
 
 fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, ServeError> {

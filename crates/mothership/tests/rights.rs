@@ -44,6 +44,7 @@ async fn every_route_refuses_every_caller_without_rights() {
         ("facility_id", facility.as_str()),
         ("territory_id", territory.as_str()),
         ("directive_id", directive.as_str()),
+        ("artifact_id", "01890a5d-ac96-774b-bcce-b302099a8057"),
         ("api_key_id", key.as_str()),
     ];
     let mut keys = Vec::new();
@@ -72,7 +73,9 @@ async fn every_route_refuses_every_caller_without_rights() {
                     assert_eq!(status(&caller, route, &ids).await, 401, "{}: forged token", route.id);
                     let caller = as_daemon.with_bearer(&claim.directive_token).unwrap();
                     let elsewhere = nexus_model::ids::DirectiveId::new().to_string();
-                    assert_eq!(status(&caller, route, &[&elsewhere]).await, 403, "{}: another directive", route.id);
+                    let mut other_ids = ids.clone();
+                    other_ids[0] = &elsewhere;
+                    assert_eq!(status(&caller, route, &other_ids).await, 403, "{}: another directive", route.id);
                 }
             }
             Access::Roles(roles) => {
@@ -83,7 +86,7 @@ async fn every_route_refuses_every_caller_without_rights() {
                 }
                 let read_only = route.method == Method::Get && !route.later && route.id != "directiveEvents";
                 for (role, caller) in keys.iter().filter(|(role, _)| read_only && roles.contains(role)) {
-                    let missing = matches!(route.id, "getDiff" | "getReceipt");
+                    let missing = matches!(route.id, "getDiff" | "getReceipt" | "getArtifact");
                     let expected = if missing { 404 } else { 200 };
                     assert_eq!(status(caller, route, &ids).await, expected, "{} as {role:?}", route.id);
                 }

@@ -64,6 +64,12 @@ impl Live {
         })
     }
 
+    /// Returns the name of the claim, as files of it have it.
+    #[must_use]
+    pub fn claim(&self) -> String {
+        format!("{}-{}", self.directive, self.fence)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

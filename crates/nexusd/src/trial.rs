@@ -26,6 +26,8 @@ pub struct Health {
 struct State {
     good_since: Option<Instant>,
     fault: Option<String>,
+    /// Guarantees that the driver gives here, as it was asked last.
+    guarantees: Option<(Instant, Vec<String>)>,
 }
 
 impl Health {
@@ -38,7 +40,7 @@ impl Health {
     /// Notes that a sandbox of a directive proved its confinement.
     pub fn proved(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State { good_since: Some(Instant::now()), fault: None };
+        (state.good_since, state.fault) = (Some(Instant::now()), None);
     }
 
     /// Returns the fault of the last trial; `None` when the profile is healthy or was not tried.
@@ -54,8 +56,24 @@ impl Health {
         }
         let tried = trial(driver, &self.directory);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State { good_since: tried.is_ok().then(Instant::now), fault: tried.clone().err() };
+        (state.good_since, state.fault) = (tried.is_ok().then(Instant::now), tried.clone().err());
         tried
+    }
+
+    /// Returns the guarantees that the driver gives here. It looks at the machine for them, which is done once in the time for
+    /// which a trial counts: a poll must not hold up the work that the poll before it brought.
+    pub fn guarantees(&self, driver: &dyn LeaseDriver) -> Vec<String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked, known)) = &state.guarantees
+            && asked.elapsed() < HOLDS_FOR
+        {
+            return known.clone();
+        }
+        let report = driver.probe();
+        let given = report.findings.iter().filter(|finding| finding.given).map(|finding| finding.guarantee.to_string());
+        let given: Vec<String> = given.collect();
+        state.guarantees = Some((Instant::now(), given.clone()));
+        given
     }
 }
 

@@ -9,19 +9,20 @@ use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::FacilityId;
+use nexusd::claims::{Claims, Note};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Memory, daemon};
+use support::{Memory, daemon, daemon_with};
 
 /// Argument with which this program is the launcher process.
 const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 13] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -33,10 +34,17 @@ const TESTS: [(&str, Test); 9] = [
     ("no_more_directives_run_than_a_territory_has_room_for", no_more_directives_run_than_a_territory_has_room_for),
     ("a_lost_claim_is_killed_and_commits_nothing", a_lost_claim_is_killed_and_commits_nothing),
     ("a_lease_without_renewal_ends_the_sandbox", a_lease_without_renewal_ends_the_sandbox),
+    ("the_launcher_ends_a_lease_that_the_daemon_forgets", the_launcher_ends_a_lease_that_the_daemon_forgets),
     (
         "a_result_without_an_answer_is_sent_again_by_the_next_daemon",
         a_result_without_an_answer_is_sent_again_by_the_next_daemon,
     ),
+    ("kept_files_outlive_their_changes_and_a_restart", kept_files_outlive_their_changes_and_a_restart),
+    (
+        "the_commit_of_a_repository_is_reported_before_and_after",
+        the_commit_of_a_repository_is_reported_before_and_after,
+    ),
+    ("an_end_with_a_receipt_and_without_a_note_is_no_loss", an_end_with_a_receipt_and_without_a_note_is_no_loss),
 ];
 
 fn main() {
@@ -56,7 +64,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 9] = TESTS;
+    let tests: [(&str, Test); 13] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -66,6 +74,11 @@ fn main() {
         println!("    {:?}\ntest {name} ... ok", clock.elapsed());
     }
     println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+/// The claims that are noted in a data directory.
+fn noted(data: &Path) -> Vec<Note> {
+    Claims::open(&data.join("claims")).unwrap().all().unwrap().0
 }
 
 fn tree(data: &Path, facility: FacilityId) -> PathBuf {
@@ -92,6 +105,16 @@ fn a_directive_runs_and_reports_its_output_changes_and_receipt(launcher: &Arc<La
     assert_eq!((seen.starts, seen.settling), (1, 1), "a commit that could be overtaken is announced");
     assert!(end.receipt.is_some() && end.timing.as_ref().unwrap()["duration_ms"].is_u64());
     assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "one\n");
+    let seen = memory.until(id, "no events", |seen| !seen.events.is_empty());
+    let types: Vec<_> = seen.events.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(
+        types,
+        ["prepared", "sandbox_started", "environment_set", "command_started", "change_set", "finished"],
+        "{:?}",
+        seen.events
+    );
+    assert_eq!(seen.events[2]["names"], json!(["CI"]), "names, and no value");
+    assert!(seen.events[1]["proof"].as_array().is_some_and(|proof| proof.len() > 3) && seen.events[4]["added"] == 1);
     // The next directive of the facility sees what this one left, and its own changes are thrown away.
     let id = memory.create(facility, "cat file; echo two > file", json!({"changes": "discard"}));
     let seen = memory.ended(id);
@@ -99,7 +122,7 @@ fn a_directive_runs_and_reports_its_output_changes_and_receipt(launcher: &Arc<La
     assert!(seen.diff().contains("+two"), "{}", seen.diff());
     assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "one\n");
     running.stop();
-    assert_eq!(std::fs::read_dir(data.join("claims")).unwrap().count(), 1, "nothing but the reserve");
+    assert!(noted(data).is_empty());
 }
 
 fn a_directive_that_fails_or_is_refused_says_why(launcher: &Arc<Launcher>, data: &Path) {
@@ -221,6 +244,24 @@ fn a_lease_without_renewal_ends_the_sandbox(launcher: &Arc<Launcher>, data: &Pat
     running.stop();
 }
 
+fn the_launcher_ends_a_lease_that_the_daemon_forgets(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.set_ttl(7);
+    // Its heartbeats would end the claim, too: none comes in time, as with a daemon that is stopped.
+    let running = daemon_with(&memory, launcher, data, Duration::from_secs(600));
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 30; echo late", json!({}));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    let clock = Instant::now();
+    while running.running() > 0 {
+        assert!(clock.elapsed() < Duration::from_secs(15), "the sandbox lives on");
+        std::thread::yield_now();
+    }
+    assert!(!memory.seen(id).text(Stream::Stdout).contains("late"));
+    assert!(!tree(data, facility).join("file").exists(), "what a daemon without a lease did is not committed");
+    running.stop();
+}
+
 fn a_result_without_an_answer_is_sent_again_by_the_next_daemon(launcher: &Arc<Launcher>, data: &Path) {
     let memory = Memory::new();
     let running = daemon(&memory, launcher, data, 2);
@@ -248,4 +289,111 @@ fn a_result_without_an_answer_is_sent_again_by_the_next_daemon(launcher: &Arc<La
     let lost = &seen.finished[0];
     assert_eq!((lost.status, lost.reason.as_deref()), (FinishStatus::Failed, Some("lease_lost")));
     last.stop();
+}
+
+fn an_end_with_a_receipt_and_without_a_note_is_no_loss(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo one > file; exit 4", json!({}));
+    let first = memory.ended(id).end().clone();
+    running.stop();
+    memory.lose_ends(false);
+    // The daemon died after the receipt and before the note: the note has no result yet.
+    let cut = Note { result: None, ..noted(data).remove(0) };
+    Claims::open(&data.join("claims")).unwrap().write(&cut).unwrap();
+    let count = memory.seen(id).finished.len();
+    let next = daemon(&memory, launcher, data, 2);
+    let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
+    let end = seen.end();
+    assert_eq!((end.status, end.exit_code, end.reason.as_deref()), (FinishStatus::Failed, Some(4), Some("exit")));
+    assert_eq!((&end.receipt, seen.starts), (&first.receipt, 1));
+    assert!(end.stdout_truncated && end.diff_truncated, "what the dead daemon had in memory is missing");
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "one\n");
+    next.stop();
+    assert!(noted(data).is_empty());
+    // A receipt of another run under the name of this one states nothing.
+    let receipts = data.join("state/receipts");
+    let run = cut.command.unwrap().to_string();
+    let other = memory.create(facility, "true", json!({}));
+    let last = daemon(&memory, launcher, data, 2);
+    memory.ended(other);
+    last.stop();
+    let file = |run: &str| receipts.join(format!("{run}.json"));
+    let is_other = |path: &PathBuf| path.extension().is_some_and(|end| end == "json") && *path != file(&run);
+    let mut names = std::fs::read_dir(&receipts).unwrap().map(|entry| entry.unwrap().path());
+    let foreign = names.find(is_other).unwrap();
+    std::fs::copy(foreign, file(&run)).unwrap();
+    Claims::open(&data.join("claims")).unwrap().write(&cut).unwrap();
+    let count = memory.seen(id).finished.len();
+    let last = daemon(&memory, launcher, data, 2);
+    let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
+    assert_eq!(seen.end().reason.as_deref(), Some("lease_lost"));
+    last.stop();
+}
+
+fn kept_files_outlive_their_changes_and_a_restart(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    memory.ended(memory.create(facility, "echo old > old.log; echo gone > gone.log", json!({})));
+    memory.lose_files(true);
+    let script = "mkdir out; head -c 3000000 /dev/zero > out/big; ln -s /etc/passwd out/link; : > out/empty; rm gone.log; exit 3";
+    let keeps = json!({"artifacts": {"collect": ["out/", "*.log"]}, "changes": "discard"});
+    let id = memory.create(facility, script, keeps);
+    let end = memory.ended(id).end().clone();
+    let manifest = end.artifacts_manifest.clone().unwrap();
+    let names: Vec<_> = manifest["artifacts"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["old.log", "out/big", "out/empty", "out/link"], "as the command left the workspace");
+    assert_eq!(manifest["artifacts"][3]["target"], "/etc/passwd", "a link is named and not followed");
+    // The next directive of the facility runs and changes what was kept, before it is uploaded.
+    memory.ended(memory.create(facility, "echo new > old.log", json!({})));
+    running.stop();
+    assert!(!tree(data, facility).join("out").exists(), "the changes were thrown away");
+    assert!(data.join(format!("spool/{id}-1/1")).exists(), "the copies wait for the next daemon");
+    memory.lose_files(false);
+    let next = daemon(&memory, launcher, data, 2);
+    let has_all = |files: &std::collections::BTreeMap<String, (u64, String, Vec<u8>)>| {
+        files.len() == 3 && files.values().all(|(size, _, bytes)| *size == bytes.len() as u64)
+    };
+    let seen = memory.until(id, "no upload", |seen| has_all(&seen.files));
+    assert_eq!(seen.files["old.log"].2, b"old\n");
+    assert_eq!(seen.files["out/big"].2, vec![0; 3_000_000]);
+    assert_eq!(seen.finished.last().unwrap(), &end, "the very same report");
+    next.stop();
+    assert!(!data.join(format!("spool/{id}-1")).exists() && noted(data).is_empty());
+    // Nothing changed, and nothing matches: the workspace alone is looked at.
+    let last = daemon(&memory, launcher, data, 2);
+    let id = memory.create(facility, "true", json!({"artifacts": {"collect": ["*.log"]}}));
+    memory.until(id, "no upload", |seen| seen.files.get("old.log").is_some_and(|file| file.2 == b"new\n"));
+    last.stop();
+}
+
+fn the_commit_of_a_repository_is_reported_before_and_after(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    assert!(memory.ended(memory.create(facility, "true", json!({}))).end().snapshot_after.is_none());
+    let tree = tree(data, facility);
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.current_dir(&tree).env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1");
+        command.args(["-c", "user.name=n", "-c", "user.email=n@example.test", "-c", "init.defaultBranch=main"]);
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "one"]);
+    let first = git(&["rev-parse", "HEAD"]);
+    let script = "git -c safe.directory='*' -c user.name=n -c user.email=n@example.test commit -q --allow-empty -m two";
+    let repo = json!({"id": facility, "repo_url": "https://example.test/x"});
+    let seen = memory.ended(memory.create(facility, script, json!({ "facility": repo })));
+    assert_eq!(seen.end().exit_code, Some(0), "{}", seen.text(Stream::Stderr));
+    let second = git(&["rev-parse", "HEAD"]);
+    assert_ne!(first, second);
+    let head = |commit: &str| Some(json!({"head": {"commit": commit, "ref": "refs/heads/main"}}));
+    assert_eq!((&seen.end().snapshot_before, &seen.end().snapshot_after), (&head(&first), &head(&second)));
+    running.stop();
 }

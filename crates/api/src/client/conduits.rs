@@ -3,10 +3,10 @@
 use super::error::ClientError;
 use super::http::Http;
 use crate::conduits::{
-    CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollRequest, EventsAnswer, EventsRequest,
-    FINGERPRINT_HEADER, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer,
-    LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest, TERRITORY_HEADER,
-    TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, CaAnswer, CertificateAnswer, CertificateRequest,
+    EnrollAnswer, EnrollRequest, EventsAnswer, EventsRequest, FINGERPRINT_HEADER, FinishedAnswer, FinishedRequest,
+    HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer,
+    StartedRequest, TERRITORY_HEADER, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use crate::routes::{Method, fill};
 use nexus_model::ids::{DirectiveId, TerritoryId};
@@ -111,6 +111,29 @@ impl ConduitsClient {
         request: &EventsRequest,
     ) -> Result<EventsAnswer, ClientError> {
         self.report(directive, "events", token, request).await
+    }
+
+    /// Announces a kept file. The answer says how much of it is stored already.
+    pub async fn artifact(
+        &self,
+        directive: DirectiveId,
+        token: &str,
+        request: &ArtifactRequest,
+    ) -> Result<ArtifactAnswer, ClientError> {
+        self.report(directive, "artifacts", token, request).await
+    }
+
+    /// Sends the next bytes of a kept file.
+    pub async fn artifact_chunk(
+        &self,
+        directive: DirectiveId,
+        token: &str,
+        artifact: &str,
+        request: &ArtifactChunkRequest,
+    ) -> Result<ArtifactAnswer, ClientError> {
+        let path =
+            fill("/conduits/v1/directives/{directive_id}/artifacts/{artifact_id}", &[&directive.to_string(), artifact]);
+        Self { http: self.http.with_bearer(token)? }.post(&path, request, NO_WAIT).await
     }
 
     /// Reports the end of a directive.

@@ -4,10 +4,11 @@ use super::error::ClientError;
 use super::http::Http;
 use super::sse::EventStream;
 use crate::conduits::Stream;
+use crate::events::EventList;
 use crate::mothership::{
-    ApiKeyList, CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility, CreatedApiKey,
-    CreatedDirective, CreatedFacility, Directive, DirectiveList, DirectiveStateAnswer, EnrollmentToken, EventId,
-    Facility, FacilityList, IDEMPOTENCY_HEADER, LogChunks, Territory, TerritoryList,
+    ApiKeyList, ArtifactList, CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility,
+    CreatedApiKey, CreatedDirective, CreatedFacility, Directive, DirectiveList, DirectiveStateAnswer, EnrollmentToken,
+    EventId, Facility, FacilityList, IDEMPOTENCY_HEADER, LogChunks, Territory, TerritoryList,
 };
 use crate::routes::{Method, fill, find};
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
@@ -146,9 +147,25 @@ impl MothershipClient {
         Ok(EventStream::new(self.http.server(), response.into_body()))
     }
 
+    /// Reads the typed events of a directive.
+    pub async fn event_list(&self, id: DirectiveId) -> Result<EventList, ClientError> {
+        self.get("directiveEvents", &[&id.to_string()], "?format=list").await
+    }
+
     /// Reads the diff of a directive, as bytes.
     pub async fn diff(&self, id: DirectiveId) -> Result<Vec<u8>, ClientError> {
         let path = path("getDiff", &[&id.to_string()]);
+        Ok(self.http.fetch(Method::Get, &path, None, Duration::ZERO).await?.body.to_vec())
+    }
+
+    /// Lists the kept files of a directive.
+    pub async fn artifacts(&self, id: DirectiveId) -> Result<ArtifactList, ClientError> {
+        self.get("getArtifacts", &[&id.to_string()], "").await
+    }
+
+    /// Reads a piece of a kept file, from `offset` on. An empty answer is its end.
+    pub async fn artifact(&self, id: DirectiveId, artifact: &str, offset: u64) -> Result<Vec<u8>, ClientError> {
+        let path = format!("{}?offset={offset}", path("getArtifact", &[&id.to_string(), artifact]));
         Ok(self.http.fetch(Method::Get, &path, None, Duration::ZERO).await?.body.to_vec())
     }
 

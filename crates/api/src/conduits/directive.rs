@@ -132,6 +132,41 @@ pub struct EventsAnswer {
     pub duplicate: bool,
 }
 
+/// Body of `POST /conduits/v1/directives/{id}/artifacts`: a kept file whose bytes follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRequest {
+    /// Path relative to the workspace.
+    pub name: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// BLAKE3 hash of the file, in hexadecimal.
+    pub blake3: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
+    pub media_type: Option<String>,
+}
+
+/// Body of `POST /conduits/v1/directives/{id}/artifacts/{artifact_id}`: the next bytes of a kept file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactChunkRequest {
+    /// Place of the first byte in the file.
+    pub offset: u64,
+    /// Bytes in standard base64.
+    pub bytes: String,
+}
+
+/// Answer to both: how much of the file is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactAnswer {
+    pub ok: bool,
+    pub directive_id: DirectiveId,
+    /// Name of the file in calls.
+    pub artifact_id: String,
+    /// Place of the next byte that is wanted.
+    pub offset: u64,
+    /// The file is stored whole, and its hash is the announced one.
+    pub complete: bool,
+}
+
 /// Body of `POST /conduits/v1/directives/{id}/finished`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinishedRequest {

@@ -10,8 +10,9 @@ mod poll;
 mod territory;
 
 pub use directive::{
-    EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer,
-    LogChunkRequest, Progress, SETTLING, StartedAnswer, StartedRequest, Stream,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsAnswer, EventsRequest, FinishedAnswer,
+    FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, Progress, SETTLING,
+    StartedAnswer, StartedRequest, Stream,
 };
 pub use enroll::{
     CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollMetadata, EnrollRequest, TerritoryConfig,
@@ -31,6 +32,8 @@ pub const MAX_WAIT_SECONDS: u32 = 30;
 pub const MAX_CLAIMS: u32 = 5;
 /// Largest log chunk, in bytes.
 pub const MAX_CHUNK_BYTES: usize = 256 * 1024;
+/// Largest piece of a kept file in one call, in bytes.
+pub const MAX_ARTIFACT_CHUNK: usize = 2 * 1024 * 1024;
 /// Header with the fingerprint of the client certificate, which a trusted proxy sets.
 pub const FINGERPRINT_HEADER: &str = "x-nexus-client-cert-fingerprint";
 /// Header with the secret by which a server knows its proxy.

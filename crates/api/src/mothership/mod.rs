@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, reason = "the fields are the frozen names of the contract; docs/protocol describes each")]
 
+mod artifact;
 mod directive;
 mod event;
 mod facility;
@@ -9,6 +10,7 @@ mod identity;
 mod log;
 mod territory;
 
+pub use artifact::{Artifact, ArtifactList};
 pub use directive::{
     CancelRequest, CreateDirective, CreatedDirective, Directive, DirectiveList, DirectiveStateAnswer,
     RequestedCapabilities, Requirements,
@@ -23,6 +25,8 @@ pub use territory::{Territory, TerritoryList, TerritoryStatus};
 
 /// Header that makes the creation of a directive repeatable.
 pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// Largest piece of a kept file in one answer, in bytes.
+pub const MAX_ARTIFACT_PIECE: u64 = 2 * 1024 * 1024;
 /// Largest number of log chunks in one answer.
 pub const MAX_CHUNKS: u32 = 500;
 /// Time limit of a directive that names none, in seconds.

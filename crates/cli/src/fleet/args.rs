@@ -145,9 +145,18 @@ pub enum DaemonAction {
         /// Trust in a server without TLS.
         #[command(flatten)]
         plain: PlainArgs,
+        /// File of settings, read again on SIGHUP; flags win [default: nexusd.toml of the data directory]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Print one line of JSON when ready
         #[arg(long)]
         json: bool,
+    },
+    /// Check a file of settings, and print the settings that a daemon would have
+    Check {
+        /// File of settings to check
+        #[arg(value_name = "FILE")]
+        config: PathBuf,
     },
 }
 
@@ -156,6 +165,8 @@ pub enum DaemonAction {
 pub struct LaunchArgs {
     /// First host uid of sandboxes that root starts.
     pub uid_base: u32,
+    /// Networks that are made in advance.
+    pub networks: u32,
 }
 
 /// The arguments of `nexus login`.
@@ -314,6 +325,14 @@ pub enum DirectiveAction {
         /// Id of the directive
         id: String,
     },
+    /// List the files that a directive keeps, or write them into a new directory
+    Artifacts {
+        /// Id of the directive
+        id: String,
+        /// Directory that is made for the files
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
     /// Print the signed receipt of a directive
     Receipt {
         /// Id of the directive
@@ -348,6 +367,9 @@ pub struct CreateArgs {
     /// Set a variable; may repeat
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
+    /// Keep the files that match, for example out/ or **/*.log; may repeat
+    #[arg(long, value_name = "GLOB")]
+    pub artifact: Vec<String>,
     /// Throw the changes away after the diff was made
     #[arg(long)]
     pub discard: bool,

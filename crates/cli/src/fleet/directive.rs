@@ -4,14 +4,15 @@ use super::access::Access;
 use super::args::{CreateArgs, DirectiveAction, DirectiveArgs};
 use super::call::id;
 use super::print::{print, print_json};
-use super::{display, follow};
+use super::{artifacts, display, follow};
 use crate::failure::Failure;
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
+use nexus_facility::glob::Glob;
 use nexus_model::capability::{NetCapability, NetMode};
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::ids::DirectiveId;
-use nexus_model::spec::{DirectiveChanges, DirectiveLimits};
+use nexus_model::spec::{ArtifactRules, DirectiveChanges, DirectiveLimits};
 use std::io::IsTerminal;
 
 /// Runs it and returns the exit code.
@@ -53,6 +54,9 @@ pub fn command(args: &DirectiveArgs) -> Result<u8, Failure> {
                 return print(shown.as_bytes());
             }
             print(&diff)
+        }
+        DirectiveAction::Artifacts { id: text, output } => {
+            artifacts::command(&access, directive(text)?, output.as_deref(), args.json)
         }
         DirectiveAction::Receipt { id: text } => {
             let receipt = access.wait(client.receipt(directive(text)?))?;
@@ -101,10 +105,21 @@ fn create(args: &DirectiveArgs, create: &CreateArgs, access: &Access) -> Result<
         timeout_seconds: create.timeout.map(|ms| ms.div_ceil(1000)),
         requested_capabilities: (capabilities != RequestedCapabilities::default()).then_some(capabilities),
         limits: (limits != DirectiveLimits::default()).then_some(limits),
+        artifacts: (!create.artifact.is_empty())
+            .then(|| ArtifactRules { collect: create.artifact.clone(), ..ArtifactRules::default() }),
         changes: create.discard.then_some(DirectiveChanges::Discard),
         on_lease_loss: create.requeue.then_some(OnLeaseLoss::Requeue),
         ..CreateDirective::default()
     };
+    for pattern in &create.artifact {
+        Glob::parse(pattern).map_err(|error| {
+            Failure::usage(
+                "artifact",
+                error.to_string(),
+                "a pattern looks like out/ or **/*.log, relative to the workspace",
+            )
+        })?;
+    }
     let facility = id(&create.facility, "facility")?;
     let made = access.wait(access.client.create_directive(facility, &wanted, create.idempotency_key.as_deref()))?;
     if create.follow {

@@ -10,6 +10,7 @@
 
 mod access;
 pub mod args;
+mod artifacts;
 mod call;
 mod directive;
 mod display;

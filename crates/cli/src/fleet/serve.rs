@@ -1,6 +1,6 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
-use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs};
+use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
 use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::notices::tell;
 use crate::run::Signals;
 use nexus_api::Labels;
-use nexus_mothership::{Config, Listener, ProxySecret, ServeError, TerritoryAuth};
-use nexusd::Settings;
+use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, ServeError, TerritoryAuth};
+use nexusd::{Config, ConfigError, Settings, config};
 use rustix::fs::OFlags;
 use serde_json::json;
 use std::fs::File;
@@ -52,7 +52,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     })?;
     let runtime = services::runtime()?;
     let running = runtime.block_on(async {
-        let mut config = Config::new(data_dir);
+        let mut config = ServerConfig::new(data_dir);
         config.territory_auth = if trusted_proxy.is_empty() {
             TerritoryAuth::Header
         } else {
@@ -100,10 +100,66 @@ fn proxy_secret(path: &Path) -> Result<ProxySecret, Failure> {
     ProxySecret::read(text.trim()).ok_or_else(|| refused("it is not one line of 32 to 256 letters".to_owned()))
 }
 
-/// Runs directives until a signal ends it.
+/// Runs directives until a signal ends it, or checks a file of settings.
 pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
-    let DaemonAction::Run { data_dir, max_concurrent, label, plain, json } = &args.action;
-    let ground = Ground::prepare()?;
+    match &args.action {
+        DaemonAction::Run { data_dir, max_concurrent, label, plain, config, json } => {
+            let file = config.clone().unwrap_or_else(|| data_dir.join(config::FILE));
+            let flags = Flags { max_concurrent: *max_concurrent, labels: label };
+            let place = Place { data_dir, file: &file, is_named: config.is_some(), plain };
+            run_daemon(&place, &flags, *json)
+        }
+        DaemonAction::Check { config } => check(config),
+    }
+}
+
+/// Settings on the command line, which win over those of the file.
+struct Flags<'a> {
+    max_concurrent: Option<u32>,
+    labels: &'a [String],
+}
+
+impl Flags<'_> {
+    fn over(&self, config: &Config, file: &Path) -> Result<Settings, Failure> {
+        let why = |why| of_config(&ConfigError::Text { path: file.to_owned(), why });
+        let mut settings = config.settings(Settings::here(env!("CARGO_PKG_VERSION"))).map_err(why)?;
+        settings.max_concurrent = self.max_concurrent.unwrap_or(settings.max_concurrent);
+        settings.labels.0.extend(labels(self.labels)?.0);
+        Ok(settings)
+    }
+}
+
+fn of_config(error: &ConfigError) -> Failure {
+    Failure::usage(error.code(), error.to_string(), "nexus daemon check FILE shows what a daemon would read")
+}
+
+/// Reads the file. One that was named has to be there.
+fn read(file: &Path, is_named: bool) -> Result<Config, Failure> {
+    match Config::read(file).map_err(|error| of_config(&error))? {
+        Some(config) => Ok(config),
+        None if is_named => {
+            let message = format!("{} is not there", file.display());
+            Err(Failure::usage("daemon_config", message, "name another file"))
+        }
+        None => Ok(Config::default()),
+    }
+}
+
+/// Where a daemon works, and how it speaks to its server.
+struct Place<'a> {
+    data_dir: &'a Path,
+    /// The file of settings.
+    file: &'a Path,
+    /// Set when the caller named that file.
+    is_named: bool,
+    plain: &'a PlainArgs,
+}
+
+fn run_daemon(place: &Place<'_>, flags: &Flags<'_>, json: bool) -> Result<u8, Failure> {
+    let Place { data_dir, file, is_named, plain } = *place;
+    let at_start = read(file, is_named)?;
+    let settings = flags.over(&at_start, file)?;
+    let ground = Ground::prepare(at_start.networks(), true)?;
     let territory = services::territory(data_dir)?;
     let Some(identity) = territory.identity().map_err(|error| services::of_territory(&error))? else {
         let message = format!("{} has not joined a fleet", data_dir.display());
@@ -111,19 +167,48 @@ pub fn daemon(args: &DaemonArgs) -> Result<u8, Failure> {
     };
     let runtime = services::runtime()?;
     let client = enroll::client(territory.path(), &identity, plain.rule())?;
-    let mut settings = Settings::here(env!("CARGO_PKG_VERSION"));
-    settings.max_concurrent = max_concurrent.unwrap_or(settings.max_concurrent);
-    settings.labels = labels(label)?;
     let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
-    if *json {
+    if json {
         print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
     } else {
         print(format!("The territory {} takes work of {}.\n", identity.territory_id, identity.server).as_bytes())?;
     }
-    services::wait_for_end(&signals)?;
+    services::wait_for_end_of_service(&signals, || {
+        match read(file, is_named).and_then(|now| Ok((flags.over(&now, file)?, now))) {
+            Ok((settings, now)) => {
+                daemon.reload(settings);
+                tell("The settings were read again.");
+                for name in now.needs_restart(&at_start) {
+                    tell(&format!("{name} holds after a restart of the daemon."));
+                }
+            }
+            Err(failure) => tell(&format!("The settings stay as they were. {}", failure.text())),
+        }
+    })?;
     tell("The daemon ends: what runs has 30 seconds.");
     daemon.stop();
     Ok(0)
+}
+
+/// Checks a file of settings as a start would.
+fn check(file: &Path) -> Result<u8, Failure> {
+    let config = read(file, true)?;
+    let settings = Flags { max_concurrent: None, labels: &[] }.over(&config, file)?;
+    let labels: Vec<String> = settings.labels.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let text = format!(
+        "max_concurrent {}\nheartbeat {} ms\npoll_wait {} ms\nlabels {}\nbounds.network {}\nbounds.timeout {} s\nlauncher.networks {}\n",
+        settings.max_concurrent,
+        settings.heartbeat.as_millis(),
+        settings.poll_wait.as_millis(),
+        labels.join(","),
+        serde_json::to_value(settings.bounds.max_net)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        settings.bounds.max_timeout_seconds,
+        config.networks(),
+    );
+    print(text.as_bytes())
 }
 
 fn labels(written: &[String]) -> Result<Labels, Failure> {

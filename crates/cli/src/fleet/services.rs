@@ -25,11 +25,13 @@ pub struct Ground {
 
 impl Ground {
     /// Reads the settings, starts the launcher, and catches signals, in this order.
-    pub fn prepare() -> Result<Self, Failure> {
+    /// With `reloads`, SIGHUP does not end the process.
+    pub fn prepare(networks: u32, reloads: bool) -> Result<Self, Failure> {
         let operator = nexus_profiles::settings::load(&profile::caller(), None)?;
         let uid_base = operator.uid_base.as_ref().map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value);
-        let launcher = launcher::start(uid_base)?;
-        let signals = Signals::catch_all().map_err(|error| {
+        let launcher = launcher::start(uid_base, networks)?;
+        let caught = if reloads { Signals::catch_for_service() } else { Signals::catch_all() };
+        let signals = caught.map_err(|error| {
             Failure::refused("signals", format!("signals cannot be caught: {error}"), run::INTERNAL_ADVICE)
         })?;
         Ok(Self { launcher, operator, signals })
@@ -90,15 +92,31 @@ pub fn of_territory(error: &TerritoryError) -> Failure {
 
 /// Waits for a signal that ends the process.
 pub fn wait_for_end(signals: &Signals) -> Result<(), Failure> {
+    wait(signals, &mut |came| !came.is_empty())
+}
+
+/// Waits for a signal that ends the process; [`run::RELOAD`] alone calls `reload`.
+pub fn wait_for_end_of_service(signals: &Signals, mut reload: impl FnMut()) -> Result<(), Failure> {
+    wait(signals, &mut |came| {
+        let is_end = came.iter().any(|signal| *signal != run::RELOAD);
+        if !is_end && !came.is_empty() {
+            reload();
+        }
+        is_end
+    })
+}
+
+/// Hands signals on until one of them is the end.
+fn wait(signals: &Signals, is_end: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failure> {
     loop {
         let mut list = [PollFd::new(signals, PollFlags::IN)];
-        let ended = match poll(&mut list, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => signals.ending(),
+        let came = match poll(&mut list, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => signals.take(),
             Err(error) => Err(error.into()),
         };
-        match ended {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
+        match came {
+            Ok(came) if is_end(&came) => return Ok(()),
+            Ok(_) => {}
             Err(error) => {
                 let message = format!("signals cannot be waited for: {error}");
                 return Err(Failure::refused("signals", message, run::INTERNAL_ADVICE));

@@ -31,7 +31,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
         return Err(Failure::usage("listen", message, hint));
     }
     // The launcher first: it is cloned from, and may have no second thread.
-    let ground = Ground::prepare()?;
+    let ground = Ground::prepare(nexusd::config::NETWORKS, false)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&args.data_dir).map_err(|error| {
         let message = format!("{} cannot be made: {error}", args.data_dir.display());
         Failure::refused("data_dir", message, "name another directory")

@@ -10,6 +10,7 @@
 mod advice;
 mod ask;
 mod direct;
+mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
@@ -27,11 +28,12 @@ mod slow_end;
 pub mod unsaid;
 
 pub use crate::terminal::out::write_unless_closed;
+pub use facility::MOUNT as FACILITY_MOUNT;
 pub use full_output::FullOutput;
 pub use open_files::unwatched_line;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use signals::{Signals, hold as hold_signals, survive_file_limit};
+pub use signals::{RELOAD, Signals, hold as hold_signals, survive_file_limit};
 pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;

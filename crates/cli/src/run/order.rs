@@ -1,6 +1,7 @@
 //! Turns flags into a plan, and a driver's refusal into advice.
 
 use super::ask;
+use super::facility::{self, OpenFacility};
 use super::input::{Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ use nexus_policy::profile::{ChangesMode, Grants, NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
 use nexus_runner::request::ChangeMode;
+use nexus_runner::state::directory::StateDir;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -37,6 +39,8 @@ pub struct Order {
     pub toolchains: Vec<Toolchain>,
     /// Shows the toolchains that the caller's PATH leads to.
     pub shows_auto: bool,
+    /// Keeps other runs out of the facility until this one is over.
+    _facility: Option<OpenFacility>,
 }
 
 impl Order {
@@ -44,7 +48,12 @@ impl Order {
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
         let host = crate::host::here();
-        let site = Site::open(crate::host::choice(args.workspace.as_deref())?, &host)?;
+        let facility = match &args.facility {
+            Some(name) => Some(facility::open(name, &facility::directory(&StateDir::find(&host)?))?),
+            None => None,
+        };
+        let named = facility.as_ref().map(|facility| facility.tree.as_path()).or(args.workspace.as_deref());
+        let site = Site::open(crate::host::choice(named)?, &host)?;
         let resolution = Resolution::of(args, &site.workspace, &site.places)?;
         let grants = &resolution.grants;
         refuse_what_a_network_breaks(args, &resolution)?;
@@ -73,6 +82,7 @@ impl Order {
             shows_auto: grants.shows_auto(),
             hold: crate::net::question_hold(run.network.as_ref())?,
             run,
+            _facility: facility,
         })
     }
 }

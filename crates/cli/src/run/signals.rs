@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that end `nexus` by default.
 const ENDING: &[i32] = &[SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+/// The signal on which a service reads its settings again.
+pub const RELOAD: u8 = SIGHUP as u8;
 /// Signals about the terminal.
 const TERMINAL: &[i32] = &[SIGWINCH, SIGTSTP, SIGCONT];
 
@@ -50,6 +52,14 @@ impl Signals {
         Ok(signals)
     }
 
+    /// Catches those that end a service, also those that the caller ignores, and [`RELOAD`], which ends nothing.
+    pub fn catch_for_service() -> io::Result<Self> {
+        let mut signals = Self::none()?;
+        ENDING.iter().filter(|signal| **signal != SIGHUP).try_for_each(|signal| signals.add(*signal))?;
+        nexus_driver_namespace::while_held(&[SIGHUP], || signals.note(SIGHUP))?;
+        Ok(signals)
+    }
+
     fn none() -> io::Result<Self> {
         let (wake, ours) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -69,13 +79,17 @@ impl Signals {
     }
 
     fn register(&mut self, signal: i32) -> io::Result<()> {
-        let flag = Arc::new(AtomicBool::new(false));
-        // The flag first: handlers run in the order in which they were registered.
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
         if ENDING.contains(&signal) {
             // Whoever asks for the end does not wait for a caller that takes nothing.
             signal_hook::flag::register(signal, crate::terminal::out::ended_flag())?;
         }
+        self.note(signal)
+    }
+
+    fn note(&mut self, signal: i32) -> io::Result<()> {
+        let flag = Arc::new(AtomicBool::new(false));
+        // The flag before the wake: handlers run in the order in which they were registered.
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
         signal_hook::low_level::pipe::register(signal, self.ours.try_clone()?)?;
         self.flags.push((signal, flag));
         Ok(())

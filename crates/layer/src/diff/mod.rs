@@ -23,7 +23,7 @@ mod pair;
 pub mod quote;
 mod read;
 pub mod render;
-mod views;
+pub(crate) mod views;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::recover::open_index;

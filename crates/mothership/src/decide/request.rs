@@ -5,7 +5,7 @@ use nexus_api::mothership::{CreateDirective, DEFAULT_TIMEOUT_SECONDS, Role};
 use nexus_model::capability::{Capabilities, FsCapability, NetCapability, NetMode, NetPreset};
 use nexus_model::guarantee::Guarantee;
 use nexus_model::ids::DirectiveId;
-use nexus_model::spec::{DirectiveLimits, DirectiveSpec, FacilityRef, SandboxProfile};
+use nexus_model::spec::{ArtifactRules, DirectiveLimits, DirectiveSpec, FacilityRef, SandboxProfile};
 use nexus_policy::net::{PolicyInput, approval_reasons, from_capability};
 
 /// Rule that forbids a request.
@@ -53,6 +53,8 @@ pub const MAX_DIFF_BYTES: u64 = 2 * 1024 * 1024;
 const DEFAULT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_LOG_BYTES: u64 = 1024 * 1024 * 1024;
 const MAX_PRIORITY: i32 = 1_000;
+/// Largest number of patterns of files to keep.
+const MAX_GLOBS: usize = 64;
 
 fn field(field: &'static str, why: impl Into<String>) -> Rejection {
     Rejection::Field { field, why: why.into() }
@@ -84,6 +86,7 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
     if !approval_reasons.is_empty() && !matches!(role, Role::Operator | Role::Owner) {
         return Err(Rejection::NeedsApproval { reasons: approval_reasons });
     }
+    let artifacts = artifacts(request.artifacts.unwrap_or_default())?;
     let demands = request.requirements.unwrap_or_default();
     let mut guarantees = Vec::new();
     for name in &demands.guarantees {
@@ -102,7 +105,7 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
         timeout_seconds: Some(timeout),
         limits,
         capabilities,
-        artifacts: request.artifacts.unwrap_or_default(),
+        artifacts,
         requirements: guarantees.clone(),
         runtime: None,
         on_lease_loss: request.on_lease_loss,
@@ -124,6 +127,23 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
         log_limit: log_limit as i64,
         idempotency: None,
     })
+}
+
+/// Checks the patterns of files to keep as far as every daemon needs it; a territory reads them.
+fn artifacts(rules: ArtifactRules) -> Result<ArtifactRules, Rejection> {
+    let plain = |text: &String| {
+        (1..=1024).contains(&text.len())
+            && !text.starts_with('/')
+            && !text.chars().any(char::is_control)
+            && text.split('/').all(|part| part != "..")
+    };
+    if rules.collect.len() > MAX_GLOBS || !rules.collect.iter().all(plain) {
+        return Err(field(
+            "artifacts.collect",
+            format!("it must have at most {MAX_GLOBS} patterns of 1 to 1024 bytes, relative to the workspace"),
+        ));
+    }
+    Ok(rules)
 }
 
 fn group(name: String) -> Result<String, Rejection> {

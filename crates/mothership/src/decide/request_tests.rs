@@ -38,6 +38,9 @@ fn a_request_outside_its_bounds_is_refused() {
             json!({"command": "x", "requested_capabilities": {"net": {"mode": "allowlist", "allow": ["1.2.3.4:443"]}}}),
             "invalid_field",
         ),
+        (json!({"command": "x", "artifacts": {"collect": ["/etc/*"]}}), "invalid_field"),
+        (json!({"command": "x", "artifacts": {"collect": ["a/../../b"]}}), "invalid_field"),
+        (json!({"command": "x", "artifacts": {"collect": vec!["a"; 65]}}), "invalid_field"),
         (json!({"command": "x", "sandbox_profile": "host"}), "unavailable"),
         (
             json!({"command": "x", "sandbox_profile": "trusted", "requested_capabilities": {"fs": {"read": ["host:/etc"]}}}),
@@ -52,6 +55,7 @@ fn a_request_outside_its_bounds_is_refused() {
         json!({"command": "x", "cwd": "/workspace/a"}),
         json!({"command": "x", "cwd": "a/b"}),
         json!({"command": "x", "cwd": "/workspace"}),
+        json!({"command": "x", "artifacts": {"collect": ["out/", "**/*.log"]}}),
     ] {
         assert!(build_json(Role::Agent, body.clone()).is_ok(), "{body}");
     }

@@ -127,6 +127,7 @@ fn limit(route: &Route) -> usize {
     match route.id {
         "finished" => 16 * 1024 * 1024,
         "logChunk" => 512 * 1024,
+        "artifactChunk" => 3 * 1024 * 1024,
         "enroll" => 128 * 1024,
         _ => 1024 * 1024,
     }

@@ -4,6 +4,7 @@
 //! runs in one transaction and ends as it decides, even when its caller goes away. What an event does to a directive is
 //! decided by `nexus_model::directive::step`, never by a statement.
 
+mod artifacts;
 pub mod error;
 mod operations;
 mod queries;

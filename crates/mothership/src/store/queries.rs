@@ -1,6 +1,7 @@
-//! Questions to the store and their answers.
+//! Questions to the store and their answers, and kept files.
 
 use nexus_api::conduits::Stream;
+use serde::{Deserialize, Serialize};
 
 /// Page of a list.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +26,82 @@ pub struct Snapshot {
 pub struct StoredChunk {
     /// Number in its stream.
     pub seq: i64,
-    pub bytes: Vec<u8>,
+    pub bytes: ChunkBytes,
     /// The daemon left something out.
     pub truncated: bool,
     /// Time of arrival.
     pub created_at: i64,
+}
+
+/// Bytes of a log chunk.
+#[derive(Debug, Clone)]
+pub enum ChunkBytes {
+    /// They stand in the row.
+    Here(Vec<u8>),
+    /// They lie in a file: account and id of the file, place, length.
+    File { account: [u8; 16], id: [u8; 16], offset: u64, length: u64 },
+}
+
+/// One piece of a stream in a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct IndexEntry {
+    /// Number in its stream.
+    pub seq: i64,
+    pub offset: u64,
+    pub length: u64,
+    /// SHA-256 hash of the bytes, in hexadecimal.
+    pub hash: String,
+    /// The daemon left something out.
+    pub truncated: bool,
+    /// Time of arrival.
+    pub created_at: i64,
+}
+
+/// Chunks of one stream that become a file.
+#[derive(Debug, Clone)]
+pub struct Compaction {
+    pub directive: [u8; 16],
+    pub attempt: u32,
+    pub stream: String,
+    pub account: [u8; 16],
+    /// Id of the file.
+    pub id: [u8; 16],
+    /// Number of chunks when they were read.
+    pub count: i64,
+    pub index: Vec<IndexEntry>,
+    pub bytes: Vec<u8>,
+}
+
+/// File of one stream.
+#[derive(Debug, Clone)]
+pub struct LogBlob {
+    pub id: [u8; 16],
+    pub account: [u8; 16],
+    pub index: Vec<IndexEntry>,
+}
+
+/// Times after which something is removed, and the size of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Life of output, diffs, events and kept files after the end, in milliseconds.
+    pub log_ms: i64,
+    /// Life of the trail of territories, in milliseconds.
+    pub audit_ms: i64,
+    /// Largest number of directives, and of rows of each other kind, in one batch.
+    pub batch: u32,
+}
+
+/// Result of one batch of removals.
+#[derive(Debug, Clone, Default)]
+pub struct Swept {
+    /// Directives whose output is gone.
+    pub directives: u64,
+    /// Other rows that are gone.
+    pub rows: u64,
+    /// Files without a row now: account and id.
+    pub blobs: Vec<([u8; 16], [u8; 16])>,
+    /// The batch was full: there may be more.
+    pub more: bool,
 }
 
 /// Part of a directive's output.
@@ -44,4 +116,51 @@ pub struct ChunkQuery {
     pub max_bytes: usize,
     /// Attempt; absent means the latest.
     pub attempt: Option<u32>,
+}
+
+/// Announcement of a kept file.
+#[derive(Debug, Clone)]
+pub struct NewArtifact {
+    /// Path relative to the workspace.
+    pub name: String,
+    pub size: u64,
+    /// BLAKE3 hash in hexadecimal.
+    pub hash: String,
+    pub media_type: Option<String>,
+}
+
+/// Bounds of the kept files of one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArtifactBounds {
+    /// Largest number of files.
+    pub files: u64,
+    /// Largest sum of their sizes.
+    pub bytes: u64,
+}
+
+/// A kept file as stored.
+#[derive(Debug, Clone)]
+pub struct Artifact {
+    pub id: [u8; 16],
+    /// Account that owns the file.
+    pub account: [u8; 16],
+    pub name: String,
+    pub size: u64,
+    pub hash: String,
+    pub media_type: Option<String>,
+    /// Bytes that are on the disk.
+    pub received: u64,
+    /// The hash of the bytes was checked.
+    pub complete: bool,
+}
+
+/// Answer to an announcement.
+#[derive(Debug, Clone)]
+pub enum AnnouncedArtifact {
+    /// The bytes are wanted from the beginning.
+    New(Artifact),
+    /// The file was announced before.
+    Known(Artifact),
+    /// The files of the attempt would be more than the bounds allow.
+    TooMuch,
 }

@@ -8,7 +8,10 @@ use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 
-pub use super::queries::{ChunkQuery, Page, Snapshot, StoredChunk};
+pub use super::queries::{
+    AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, IndexEntry, LogBlob, NewArtifact,
+    Page, Retention, Snapshot, StoredChunk, Swept,
+};
 
 /// A caller with an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,8 +33,14 @@ impl Server {
     }
 
     pub async fn restart(self) -> Self {
+        self.restart_after(|_| {}).await
+    }
+
+    /// Stops the server, lets the caller change its data directory, and starts it again.
+    pub async fn restart_after(self, change: impl FnOnce(&std::path::Path)) -> Self {
         self.running.stop();
         self.running.stopped().await;
+        change(&self.directory.path().join("data"));
         let running = run(self.directory.path().join("data"), &self.shift).await;
         assert!(running.first_key.is_none(), "the key is shown once");
         Self { url: running.api_url.clone(), running, ..self }
@@ -45,12 +51,30 @@ impl Server {
         tokio::time::timeout(Duration::from_secs(10), self.running.stopped()).await.unwrap();
     }
 
+    /// Stops the server and returns its directory.
+    pub async fn stop_and_keep(self) -> TempDir {
+        self.running.stop();
+        self.running.stopped().await;
+        self.directory
+    }
+
+    /// Lets the tasks that remove and compact run now.
+    pub fn tidy(&self) {
+        self.running.tidy();
+    }
+
     /// Moves both clocks, as time does: in steps that are too short to count as an outage.
     pub async fn advance(&self, ms: i64) {
         for _ in 0..ms / 1_000 / 9 {
             self.shift.fetch_add(9_000, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
+    }
+
+    /// Moves both clocks at once: for the server that is an outage, after which it ends no lease for a while.
+    pub async fn jump(&self, ms: i64) {
+        self.shift.fetch_add(ms, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(250)).await;
     }
 
     pub fn http(&self) -> Http {
@@ -104,6 +128,14 @@ impl Server {
     }
 }
 
+/// Starts a server in a data directory, or says why it does not start.
+pub async fn try_run(data: &std::path::Path) -> Result<Running, nexus_mothership::ServeError> {
+    let mut config = Config::new(data);
+    config.territory_auth = TerritoryAuth::Header;
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await
+}
+
 async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
     let clock = Clock::system();
     let (wall, boot) = (clock.clone(), clock);
@@ -113,6 +145,8 @@ async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
     config.enroll_per_hour = 1_000;
     config.reap_every = Duration::from_millis(100);
     config.times.prepare_ms = 600_000;
+    // Output may come late, after minutes that a test lets pass at once.
+    config.token_ms = 3_600_000;
     config.clock = Clock::new(
         Arc::new(move || wall.wall() + for_wall.load(Ordering::SeqCst)),
         Arc::new(move || boot.boot() + for_boot.load(Ordering::SeqCst)),

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Beats until the daemon stops.
 pub fn run(shared: &Arc<Shared>) {
-    let mut interval = shared.settings.heartbeat;
+    let mut interval = shared.settings().heartbeat;
     let mut was_reached = true;
     while !shared.stop.wait(interval) {
         match once(shared) {
             Ok(wanted) => {
-                interval = shared.settings.heartbeat.min(wanted);
+                interval = shared.settings().heartbeat.min(wanted);
                 was_reached = true;
             }
             Err(error) => {
@@ -51,9 +51,9 @@ fn fence_off(shared: &Shared) {
 pub fn once(shared: &Shared) -> Result<Duration, SourceError> {
     let beats = shared.table.beats();
     let request = TerritoryHeartbeatRequest {
-        nexus_version: Some(shared.settings.version.clone()),
+        nexus_version: Some(shared.settings().version.clone()),
         protocol_version: Some(PROTOCOL_VERSION.into()),
-        labels: Some(shared.settings.labels.clone()),
+        labels: Some(shared.settings().labels.clone()),
         capacity: Some(capacity(shared)),
         running_directives_count: u32::try_from(shared.table.len()).ok(),
         directives: Some(beats),
@@ -91,7 +91,7 @@ fn capacity(shared: &Shared) -> Capacity {
     let health = SandboxHealth { healthy: fault.is_none(), ..SandboxHealth::default() };
     let driver = shared.engine.driver.name().to_owned();
     Capacity {
-        max_concurrent: Some(shared.settings.max_concurrent),
+        max_concurrent: Some(shared.settings().max_concurrent),
         sandbox_health: Some(BTreeMap::from([(driver.clone(), health)])),
         untrusted_driver: Some(driver),
         supported_profiles: Some(vec![SandboxProfile::Untrusted.name().to_owned()]),

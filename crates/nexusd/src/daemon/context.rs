@@ -7,8 +7,16 @@ use crate::stop::Stop;
 use crate::territory::{Settings, Territory};
 use crate::trial::Health;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+
+/// The parts of [`Shared`] that come from outside.
+pub struct SharedParts {
+    /// The control plane.
+    pub source: Arc<dyn WorkSource>,
+    /// The lock of the data directory.
+    pub territory: Territory,
+}
 
 /// The parts that all threads share.
 pub struct Shared {
@@ -16,8 +24,7 @@ pub struct Shared {
     pub source: Arc<dyn WorkSource>,
     /// The engine that runs directives.
     pub engine: Engine,
-    /// The settings of the daemon.
-    pub settings: Settings,
+    settings: RwLock<Arc<Settings>>,
     /// The health of the sandbox profile.
     pub health: Health,
     /// The claims that the daemon works on.
@@ -33,6 +40,32 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Puts the parts together.
+    pub fn new(parts: SharedParts, settings: Settings, health: Health, engine: Engine) -> Self {
+        let SharedParts { source, territory } = parts;
+        Self {
+            source,
+            engine,
+            settings: RwLock::new(Arc::new(settings)),
+            health,
+            table: Table::default(),
+            stop: Stop::default(),
+            is_draining: AtomicBool::new(false),
+            workers: Mutex::default(),
+            territory,
+        }
+    }
+
+    /// Returns the settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other settings in force. What runs keeps the bounds under which it was admitted.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
     /// Tells the operator something.
     pub fn tell(&self, line: &str) {
         self.engine.upkeep.tell(line);

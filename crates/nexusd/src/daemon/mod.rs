@@ -10,24 +10,24 @@ mod beat;
 mod context;
 mod poll;
 mod replay;
+mod upload;
 mod worker;
 
 use crate::claims::Claims;
 use crate::lease::LeaseDriver;
-use crate::live::Table;
 use crate::run::engine::Engine;
 use crate::source::WorkSource;
-use crate::stop::Stop;
+use crate::spool::Spool;
 use crate::territory::{Settings, Territory};
 use crate::trial::Health;
 use crate::upkeep::Upkeep;
-use context::Shared;
+use context::{Shared, SharedParts};
 use nexus_facility::{Facilities, StoreError};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::state::directory::{StateDir, StateDirError};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -107,19 +107,10 @@ impl Daemon {
         let facilities = Facilities::open(&territory.path().join("facilities"))?;
         facilities.sweep()?;
         let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
+        let spool = Spool::open(&territory.path().join("spool")).map_err(DaemonError::Claims)?;
         let health = Health::new(&territory.path().join("trial"));
-        let engine = Engine { driver, upkeep, host, facilities, egress, claims };
-        let shared = Arc::new(Shared {
-            source,
-            engine,
-            settings,
-            health,
-            table: Table::default(),
-            stop: Stop::default(),
-            is_draining: AtomicBool::new(false),
-            workers: Mutex::default(),
-            territory,
-        });
+        let engine = Engine { driver, upkeep, host, facilities, egress, claims, spool };
+        let shared = Arc::new(Shared::new(SharedParts { source, territory }, settings, health, engine));
         let mut threads = Vec::new();
         for (name, body) in [("nexusd-beat", beat::run as fn(&Arc<Shared>)), ("nexusd-poll", poll::run)] {
             let shared = Arc::clone(&shared);
@@ -133,6 +124,12 @@ impl Daemon {
     pub fn drain(&self) {
         self.shared.is_draining.store(true, Ordering::SeqCst);
         self.shared.source.stop_polls();
+    }
+
+    /// Puts other settings in force, without a word to what runs.
+    pub fn reload(&self, settings: Settings) {
+        self.shared.set_settings(settings);
+        self.shared.table.wake();
     }
 
     /// Returns the number of directives that it works on.

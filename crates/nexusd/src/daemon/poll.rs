@@ -26,7 +26,7 @@ pub fn run(shared: &Arc<Shared>) {
     let (mut tries, mut poll_id) = (0u32, None::<String>);
     let mut blocked = None::<String>;
     while !shared.takes_no_work() && !shared.stop.is_set() {
-        let most = shared.settings.max_concurrent as usize;
+        let most = shared.settings().max_concurrent as usize;
         if !shared.table.wait_below(most, SHORT) {
             continue;
         }
@@ -40,14 +40,15 @@ pub fn run(shared: &Arc<Shared>) {
         }
         blocked = None;
         let free = most.saturating_sub(shared.table.len());
-        let wait = u32::try_from(shared.settings.poll_wait.as_secs()).unwrap_or(MAX_WAIT_SECONDS).min(MAX_WAIT_SECONDS);
+        let wait =
+            u32::try_from(shared.settings().poll_wait.as_secs()).unwrap_or(MAX_WAIT_SECONDS).min(MAX_WAIT_SECONDS);
         // A repetition of a poll without an answer has the name of the first one, and gets what that one claimed.
         let name = poll_id.get_or_insert_with(|| RunId::new().to_string()).clone();
         let request = PollRequest {
             supported_sandbox_profiles: vec![SandboxProfile::Untrusted.name().to_owned()],
             max_directives_to_claim: u32::try_from(free).unwrap_or(MAX_CLAIMS).clamp(1, MAX_CLAIMS),
             wait_seconds: Some(wait),
-            guarantees: Some(guarantees(shared)),
+            guarantees: Some(shared.health.guarantees(&*shared.engine.driver)),
             poll_id: Some(name),
         };
         let (sent, clock) = (lease::boot_time(), Instant::now());
@@ -92,9 +93,4 @@ fn pause(shared: &Shared, error: &SourceError, tries: u32) -> Duration {
 fn may_claim(shared: &Shared) -> Result<(), String> {
     shared.engine.claims.reserve().map_err(|error| format!("there is no room for results on the disk: {error}"))?;
     shared.health.check(&*shared.engine.driver).map_err(|why| format!("the trial sandbox failed: {why}"))
-}
-
-fn guarantees(shared: &Shared) -> Vec<String> {
-    let report = shared.engine.driver.probe();
-    report.findings.iter().filter(|finding| finding.given).map(|finding| finding.guarantee.to_string()).collect()
 }

@@ -1,19 +1,23 @@
 //! The life of one claim, on a thread of its own.
 
 use super::context::Shared;
-use crate::claims::Note;
+use super::upload::{self, Uploaded};
+use crate::claims::{Note, Runs};
 use crate::decide::admit::admit;
 use crate::decide::outcome::{End, verdict};
 use crate::lease;
 use crate::live::{Live, REPORTING};
 use crate::report::{GivenUp, now, repeated, send_output};
+use crate::run::attendant::{SIGKILL, SIGTERM};
 use crate::run::control::Wanted;
 use crate::run::engine::{Done, Job, explain};
 use crate::run::output::Output;
+use crate::tape::Tape;
 use data_encoding::BASE64;
-use nexus_api::conduits::{ClaimedDirective, FinishedRequest, StartedRequest};
-use nexus_facility::diff::Diff;
-use nexus_model::directive::Fence;
+use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, StartedRequest};
+use nexus_api::events::EventBody;
+use nexus_facility::Head;
+use nexus_model::directive::{Fence, OnLeaseLoss};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -57,7 +61,9 @@ pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, tt
 
 fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
     let clock = Instant::now();
-    let mut note = Note::new(live.directive, live.fence, &live.token());
+    let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
+    let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
+    let mut note = Note { requeues, ..Note::new(live.directive, live.fence, &live.token(), runs) };
     // Before the control plane hears of a start: a daemon that dies now finds the note and reports the loss.
     if let Err(error) = shared.engine.claims.write(&note) {
         return shared.tell(&format!("directive {}: it cannot be noted: {error}", live.directive));
@@ -68,7 +74,7 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
     let output = Output::default();
     let (done, has_gap) = std::thread::scope(|scope| {
         let sender = scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
-        let done = done(shared, live, claimed, &output, &mut note, clock);
+        let done = done(shared, live, claimed, &output, runs, clock);
         output.close();
         live.enter(REPORTING);
         let within = if live.is_lost() { Duration::ZERO } else { OUTPUT_WITHIN.min(live.left()) };
@@ -89,15 +95,36 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
     if let Err(error) = shared.engine.claims.write(&note) {
         shared.tell(&format!("directive {}: its end cannot be noted, and is only sent: {error}", live.directive));
     }
-    deliver(shared, &note, || live.is_lost());
+    let tape = finish_tape(live, done.tape, note.result.as_ref(), clock);
+    deliver(shared, &note, Some(&tape), || live.is_lost());
+}
+
+/// Adds the signal that was sent and the end.
+fn finish_tape(live: &Live, mut tape: Tape, result: Option<&FinishedRequest>, clock: Instant) -> Tape {
+    let signal = |number, cause: &str| EventBody::Signal { number, cause: cause.to_owned() };
+    match live.control.wanted() {
+        Wanted::Nothing => {}
+        Wanted::Cancel => tape.add(signal(SIGTERM, "canceled")),
+        Wanted::ShutDown => tape.add(signal(SIGTERM, "shutdown")),
+        Wanted::Kill => tape.add(signal(SIGKILL, "killed")),
+    }
+    if let Some(result) = result {
+        tape.add(EventBody::Finished {
+            status: result.status.state().name().to_owned(),
+            exit_code: result.exit_code,
+            reason: result.reason.clone(),
+            ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+    }
+    tape
 }
 
 /// Reports the start. `false` when the claim is over.
 fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
     let request = StartedRequest {
         effective_capabilities_summary: serde_json::to_value(&claimed.spec.capabilities).ok(),
-        sandbox_version: Some(format!("{}/{}", shared.engine.driver.name(), shared.settings.version)),
-        nexus_version: Some(shared.settings.version.clone()),
+        sandbox_version: Some(format!("{}/{}", shared.engine.driver.name(), shared.settings().version)),
+        nexus_version: Some(shared.settings().version.clone()),
         runtime_ref: Some(json!({ "type": shared.engine.driver.name() })),
         started_at: Some(now()),
     };
@@ -116,23 +143,16 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
 }
 
 /// Runs the directive, or says why this territory does not.
-fn done(
-    shared: &Shared,
-    live: &Live,
-    claimed: &ClaimedDirective,
-    output: &Output,
-    note: &mut Note,
-    clock: Instant,
-) -> Done {
+fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Output, runs: Runs, clock: Instant) -> Done {
     let spec = &claimed.spec;
-    match admit(spec, shared.settings.bounds) {
+    match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
-            let job = Job { spec, admitted: &admitted, live, source: &*shared.source, output };
-            shared.engine.run(&job, note, clock)
+            let job = Job { spec, admitted: &admitted, live, source: &*shared.source, output, runs };
+            shared.engine.run(&job, clock)
         }
         Err(refused) => {
             explain(output, &format!("{refused} ({})", refused.code()));
-            Done { end: End::Refused, diff: Diff::default(), receipt: None, timing: Value::Null, truncated: [false; 2] }
+            Done::without_report(End::Refused)
         }
     }
 }
@@ -147,9 +167,9 @@ fn finished(live: &Live, done: &Done, has_gap: [bool; 2]) -> FinishedRequest {
         stderr_truncated: done.truncated[1] || has_gap[1],
         diff_truncated: done.diff.truncated,
         diff_base64: (!done.diff.bytes.is_empty()).then(|| BASE64.encode(&done.diff.bytes)),
-        snapshot_before: None,
-        snapshot_after: None,
-        artifacts_manifest: None,
+        snapshot_before: snapshot(done.heads[0].as_ref()),
+        snapshot_after: snapshot(done.heads[1].as_ref()),
+        artifacts_manifest: done.kept.as_ref().and_then(|kept| serde_json::to_value(kept).ok()),
         finished_at: Some(now()),
         reason: Some(verdict.reason.to_owned()),
         receipt: done.receipt.clone(),
@@ -157,11 +177,31 @@ fn finished(live: &Live, done: &Done, has_gap: [bool; 2]) -> FinishedRequest {
     }
 }
 
-/// Sends the report of an end until it is acknowledged. What is not stays noted.
-pub fn deliver(shared: &Shared, note: &Note, is_over: impl Fn() -> bool) {
+/// Returns a snapshot as the wire has it. Contents are not part of it in this version.
+fn snapshot(head: Option<&Head>) -> Option<Value> {
+    head.map(|head| json!({ "head": head }))
+}
+
+/// Sends the report of an end until it is acknowledged, and then its events and the kept files. What is not acknowledged stays noted.
+/// Events are lost with the daemon: the receipt states the facts.
+pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>, is_over: impl Fn() -> bool) {
     let Some(result) = &note.result else { return };
     match repeated(&shared.stop, is_over, || shared.source.finished(note.directive, &note.token, result)) {
-        Ok(_) => forget(shared, note),
+        Ok(_) => {
+            // The directive is over: its files take no place of another one.
+            shared.table.remove(note.directive);
+            if let Some(tape) = tape {
+                let request = EventsRequest { seq: 0, events: tape.values() };
+                let sent =
+                    repeated(&shared.stop, || true, || shared.source.events(note.directive, &note.token, &request));
+                if let Err(GivenUp::Refused { error, .. }) = sent {
+                    shared.tell(&format!("directive {}: its events were refused: {error}", note.directive));
+                }
+            }
+            if upload::run(shared, note) == Uploaded::Done {
+                forget(shared, note);
+            }
+        }
         Err(GivenUp::Stopped) => {}
         Err(GivenUp::Refused { error, .. }) => {
             shared.tell(&format!("directive {}: the report of its end was refused: {error}", note.directive));
@@ -170,7 +210,11 @@ pub fn deliver(shared: &Shared, note: &Note, is_over: impl Fn() -> bool) {
     }
 }
 
-fn forget(shared: &Shared, note: &Note) {
+/// Forgets a claim and the copies of its kept files.
+pub fn forget(shared: &Shared, note: &Note) {
+    if let Err(error) = shared.engine.spool.forget(&note.name()) {
+        shared.tell(&format!("directive {}: the copies of its kept files cannot be removed: {error}", note.directive));
+    }
     if let Err(error) = shared.engine.claims.forget(note) {
         shared.tell(&format!("directive {}: its note cannot be removed: {error}", note.directive));
     }

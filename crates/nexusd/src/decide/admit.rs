@@ -1,5 +1,6 @@
 //! Decides whether this territory runs a directive. What cannot be enforced is refused with a typed reason; nothing is left out.
 
+use nexus_facility::glob::{self, Glob};
 use nexus_facility::{FacilityName, KindError, RepoUrl};
 use nexus_model::capability::{FsCapability, NetCapability, NetMode, NetPreset};
 use nexus_model::spec::{DirectiveSpec, SandboxProfile};
@@ -18,6 +19,8 @@ pub struct Admitted {
     pub cwd: PathBuf,
     /// Time limit in seconds.
     pub timeout_seconds: u64,
+    /// Patterns of the files to keep.
+    pub keeps: Vec<Glob>,
 }
 
 /// Bounds of a territory.
@@ -67,9 +70,12 @@ pub enum Refused {
     /// Images need a container.
     #[error("the directive asks for an image, which the profile untrusted does not have")]
     Image,
-    /// Artifacts are not collected yet.
-    #[error("the directive asks for artifacts, which this version does not collect")]
-    Artifacts,
+    /// A pattern of files to keep cannot be read.
+    #[error("artifacts.collect: {why}")]
+    Artifacts {
+        /// Rule that the pattern breaks.
+        why: String,
+    },
     /// The facility is not one of a territory.
     #[error(transparent)]
     Facility(#[from] KindError),
@@ -94,7 +100,7 @@ impl Refused {
             Self::Net { .. } => "net",
             Self::Secrets => "secrets",
             Self::Image => "image",
-            Self::Artifacts => "artifacts",
+            Self::Artifacts { .. } => "artifacts",
             Self::Facility(error) => error.code(),
             Self::Field { .. } => "field",
         }
@@ -112,9 +118,7 @@ pub fn admit(spec: &DirectiveSpec, bounds: Bounds) -> Result<Admitted, Refused> 
     if !spec.capabilities.secrets.is_empty() {
         return Err(Refused::Secrets);
     }
-    if !spec.artifacts.collect.is_empty() {
-        return Err(Refused::Artifacts);
-    }
+    let keeps = globs(&spec.artifacts.collect)?;
     files(&spec.capabilities.fs)?;
     network(&spec.capabilities.net, bounds.max_net)?;
     let field = |field, why: &str| Refused::Field { field, why: why.to_owned() };
@@ -141,7 +145,7 @@ pub fn admit(spec: &DirectiveSpec, bounds: Bounds) -> Result<Admitted, Refused> 
     let name = spec.facility.id.to_string();
     let facility = name.parse().map_err(|_| field("facility.id", "it cannot name a directory"))?;
     let repo_url = spec.facility.repo_url.as_deref().map(RepoUrl::parse).transpose()?;
-    Ok(Admitted { facility, repo_url, mount, cwd, timeout_seconds })
+    Ok(Admitted { facility, repo_url, mount, cwd, timeout_seconds, keeps })
 }
 
 /// Refuses every rule but the whole workspace, which is what a directive without rules gets.
@@ -205,6 +209,15 @@ fn rank(mode: NetMode) -> u8 {
         NetMode::Allowlist => 1,
         NetMode::Unrestricted => 2,
     }
+}
+
+/// Reads the patterns of the files to keep.
+fn globs(patterns: &[String]) -> Result<Vec<Glob>, Refused> {
+    if patterns.len() > glob::MAX_PATTERNS {
+        return Err(Refused::Artifacts { why: format!("there are more than {} patterns", glob::MAX_PATTERNS) });
+    }
+    let read = |text: &String| Glob::parse(text).map_err(|error| Refused::Artifacts { why: error.to_string() });
+    patterns.iter().map(read).collect()
 }
 
 /// Directories of the system, at which no workspace may appear.
@@ -296,7 +309,10 @@ mod tests {
         let secrets = serde_json::json!({"capabilities": {"net": {"mode": "none"}, "fs": {}, "secrets": ["x"]}});
         assert_eq!(code(secrets), "secrets");
         assert_eq!(code(serde_json::json!({"runtime": {"image": "x"}})), "image");
-        assert_eq!(code(serde_json::json!({"artifacts": {"collect": ["*"]}})), "artifacts");
+        for bad in [serde_json::json!(["/etc/*"]), serde_json::json!(["../x"]), serde_json::json!(vec!["a"; 65])] {
+            assert_eq!(code(serde_json::json!({"artifacts": {"collect": bad}})), "artifacts");
+        }
+        admit(&spec(serde_json::json!({"artifacts": {"collect": ["out/", "*.log"]}})), BOUNDS).unwrap();
         let repo = |url: &str| serde_json::json!({"facility": {"id": "01890a5d-ac96-774b-bcce-b302099a8058", "repo_url": url}});
         assert_eq!(code(repo("ext::sh -c id")), "repo_url");
         admit(&spec(repo("https://example.test/a")), BOUNDS).unwrap();

@@ -2,20 +2,29 @@
 //!
 //! ```text
 //!  note on the disk ─┬─ with a result   ─▶ Replay: the very same report is sent again
-//!                    └─ without one     ─▶ its sandbox is gone ─▶ Lost: reported as failed (lease_lost), never run again
-//!                                       └─ its sandbox is there ─▶ Wait: no work is asked for beside it
+//!                    └─ without one     ─▶ its sandbox is there ─▶ Wait: no work is asked for beside it
+//!                                       └─ it is gone, with a receipt ─▶ Ended: the daemon died between the end and its note
+//!                                       └─ it is gone, without one ─┬─ fails on loss   ─▶ Lost: reported as failed (lease_lost)
+//!                                                                   └─ requeues on loss ─▶ Expires: nothing is reported, and the control
+//!                                                                      plane queues it again, unless its commit was announced
 //! ```
 
 use crate::claims::Note;
 use nexus_driver::Found;
+use nexus_model::RunId;
+use nexus_runner::recover::signed::SignedEnd;
 
 /// Action about one claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Send the result again.
     Replay(Note),
+    /// Report the end that the receipt of its command states.
+    Ended(Note, SignedEnd),
     /// Report that the lease was lost.
     Lost(Note),
+    /// Report nothing: at the end of the lease the control plane decides whether the directive runs again.
+    Expires(Note),
     /// A sandbox of it is not gone.
     Wait {
         /// The claim of the sandbox.
@@ -25,9 +34,9 @@ pub enum Action {
     },
 }
 
-/// Decides about every claim. `found` is the inventory of the driver after the recovery.
+/// Decides about every claim. `found` is the inventory of the driver after the recovery, and `signed` reads the receipt of a run.
 #[must_use]
-pub fn reconcile(notes: Vec<Note>, found: &[Found]) -> Vec<Action> {
+pub fn reconcile(notes: Vec<Note>, found: &[Found], signed: impl Fn(RunId) -> Option<SignedEnd>) -> Vec<Action> {
     let decide = |note: Note| {
         if note.result.is_some() {
             return Action::Replay(note);
@@ -35,7 +44,11 @@ pub fn reconcile(notes: Vec<Note>, found: &[Found]) -> Vec<Action> {
         let there = found.iter().find(|one| note.runs.iter().any(|run| one.is_of(*run)));
         match there {
             Some(one) => Action::Wait { what: one.what.clone(), note },
-            None => Action::Lost(note),
+            None => match note.command.and_then(&signed) {
+                Some(end) => Action::Ended(note, end),
+                None if note.requeues => Action::Expires(note),
+                None => Action::Lost(note),
+            },
         }
     };
     notes.into_iter().map(decide).collect()
@@ -44,20 +57,46 @@ pub fn reconcile(notes: Vec<Note>, found: &[Found]) -> Vec<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_model::RunId;
+    use crate::claims::Runs;
+    use nexus_model::ExitReason;
     use nexus_model::directive::Fence;
     use nexus_model::ids::DirectiveId;
+    use std::path::PathBuf;
 
     #[test]
     fn a_result_is_replayed_and_a_cut_off_claim_is_lost_once_it_is_gone() {
-        let run = RunId::new();
-        let claim = |runs: Vec<RunId>, result| Note { runs, result, ..Note::new(DirectiveId::new(), Fence(1), "t") };
+        let claim = |runs: Runs, result| Note { result, ..Note::new(DirectiveId::new(), Fence(1), "t", runs) };
+        let none = |_| None;
         let result = serde_json::from_str(r#"{"status": "succeeded"}"#).unwrap();
-        let notes = vec![claim(vec![run], Some(result)), claim(vec![run], None), claim(vec![], None)];
-        let there = Found { what: "process nx-1 7".to_owned(), run: run.to_string() };
-        let actions = reconcile(notes.clone(), std::slice::from_ref(&there));
-        assert!(matches!(&actions[..], [Action::Replay(_), Action::Wait { .. }, Action::Lost(_)]), "{actions:?}");
-        let actions = reconcile(notes, &[]);
+        let runs = Runs::choose(true);
+        let notes = vec![claim(runs, Some(result)), claim(runs, None), claim(Runs::choose(false), None)];
+        for run in [runs.command, runs.clone.unwrap()] {
+            let there = Found { what: "process nx-1 7".to_owned(), run: run.to_string() };
+            let actions = reconcile(notes.clone(), std::slice::from_ref(&there), none);
+            assert!(matches!(&actions[..], [Action::Replay(_), Action::Wait { .. }, Action::Lost(_)]), "{actions:?}");
+        }
+        let actions = reconcile(notes, &[], none);
         assert!(matches!(&actions[..], [Action::Replay(_), Action::Lost(_), Action::Lost(_)]), "{actions:?}");
+        // A report would end a directive that its user wants to run again.
+        let again = Note { requeues: true, ..claim(runs, None) };
+        assert!(matches!(&reconcile(vec![again], &[], none)[..], [Action::Expires(_)]));
+    }
+
+    #[test]
+    fn a_claim_whose_command_has_a_receipt_has_ended() {
+        let runs = Runs::choose(true);
+        let note = Note::new(DirectiveId::new(), Fence(1), "t", runs);
+        let path = PathBuf::from("/receipts/x");
+        let end = SignedEnd { exit: 3, reason: ExitReason::Exit, unsettled: false, duration_ms: 7, path };
+        let of = |signed: RunId| {
+            let end = end.clone();
+            reconcile(vec![note.clone()], &[], move |run| (run == signed).then(|| end.clone()))
+        };
+        assert_eq!(of(runs.command), [Action::Ended(note.clone(), end.clone())]);
+        assert_eq!(of(runs.clone.unwrap()), [Action::Lost(note.clone())]);
+        // What is still there may go on: its receipt is not read yet.
+        let there = Found { what: "process nx-1 7".to_owned(), run: runs.command.to_string() };
+        let actions = reconcile(vec![note], &[there], |_| Some(end.clone()));
+        assert!(matches!(&actions[..], [Action::Wait { .. }]), "{actions:?}");
     }
 }

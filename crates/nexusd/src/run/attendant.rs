@@ -16,9 +16,9 @@ pub const GRACE: Duration = Duration::from_secs(10);
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
 /// The signal that asks a command to end.
-const SIGTERM: u8 = 15;
+pub const SIGTERM: u8 = 15;
 /// The signal that ends a command.
-const SIGKILL: u8 = 9;
+pub const SIGKILL: u8 = 9;
 
 /// Attends one command.
 pub struct Reporter<'a> {

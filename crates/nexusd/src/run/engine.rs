@@ -1,6 +1,6 @@
 //! Runs the commands of one directive, one after the other, through the engine.
 
-use crate::claims::{Claims, Note};
+use crate::claims::{Claims, Runs};
 use crate::decide::admit::Admitted;
 use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
@@ -10,17 +10,21 @@ use crate::run::frontend::{DirectiveFrontend, NoSignals};
 use crate::run::output::Output;
 use crate::run::request::{self, Command};
 use crate::source::WorkSource;
+use crate::spool::Spool;
+use crate::tape::Tape;
 use crate::upkeep::Upkeep;
 use nexus_api::conduits::Stream;
+use nexus_facility::artifacts::{self, Bounds, Manifest};
 use nexus_facility::diff::Diff;
-use nexus_facility::{Claim, Facilities, Kind, Lock, LockError};
+use nexus_facility::{Claim, Facilities, Facility, Head, Kind, Lock, LockError};
+use nexus_model::RunId;
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::host::Host;
 use nexus_runner::live::output::HeadTail;
 use nexus_runner::net::service::CallerSide;
-use nexus_runner::plan::resolve::resolve;
+use nexus_runner::plan::resolve::resolve_as;
 use nexus_runner::plan::site::Site;
 use nexus_runner::plan::workspace::WorkspaceChoice;
 use nexus_runner::run::finished::Finished;
@@ -55,6 +59,8 @@ pub struct Engine {
     pub egress: EgressSettings,
     /// Notes about claims.
     pub claims: Claims,
+    /// Copies of kept files.
+    pub spool: Spool,
 }
 
 /// Result of a directive's commands.
@@ -69,6 +75,29 @@ pub struct Done {
     pub timing: Value,
     /// Reports that output of the streams is missing.
     pub truncated: [bool; 2],
+    /// The commit of a repository before and after the command.
+    pub heads: [Option<Head>; 2],
+    /// The kept files.
+    pub kept: Option<Manifest>,
+    /// The typed events.
+    pub tape: Tape,
+}
+
+impl Done {
+    /// Returns the result of a directive whose command did not come to a report.
+    #[must_use]
+    pub fn without_report(end: End) -> Self {
+        Self {
+            end,
+            diff: Diff::default(),
+            receipt: None,
+            timing: Value::Null,
+            truncated: [false; 2],
+            heads: [None, None],
+            kept: None,
+            tape: Tape::default(),
+        }
+    }
 }
 
 /// Work on one claim.
@@ -83,21 +112,24 @@ pub struct Job<'a> {
     pub source: &'a dyn WorkSource,
     /// Takes the output.
     pub output: &'a Output,
+    /// Ids of its runs, which the note of the claim names.
+    pub runs: Runs,
 }
 
 /// One command that has ended.
 struct Ran {
     report: RunReport,
     diff: Option<Result<Diff, String>>,
+    kept: Option<Result<Manifest, String>>,
 }
 
 impl Engine {
     /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the log.
-    pub fn run(&self, job: &Job<'_>, note: &mut Note, clock: Instant) -> Done {
+    pub fn run(&self, job: &Job<'_>, clock: Instant) -> Done {
         let mut limit = HeadTail::new(request::max_output(job.spec));
-        let mut done = self.guarded(job, note, &mut limit, clock).unwrap_or_else(|(end, why)| {
+        let mut done = self.guarded(job, &mut limit, clock).unwrap_or_else(|(end, why)| {
             explain(job.output, &why);
-            Done { end, diff: Diff::default(), receipt: None, timing: Value::Null, truncated: [false; 2] }
+            Done::without_report(end)
         });
         attendant::finish(&mut limit, job.output);
         use nexus_runner::live::output::Stream as Of;
@@ -105,15 +137,9 @@ impl Engine {
         done
     }
 
-    fn guarded(
-        &self,
-        job: &Job<'_>,
-        note: &mut Note,
-        limit: &mut HeadTail,
-        clock: Instant,
-    ) -> Result<Done, (End, String)> {
+    fn guarded(&self, job: &Job<'_>, limit: &mut HeadTail, clock: Instant) -> Result<Done, (End, String)> {
         let broke = |why: String| (End::Broke, why);
-        let Job { spec, admitted, live, .. } = *job;
+        let Job { spec, admitted, live, runs, .. } = *job;
         let kind = match &admitted.repo_url {
             None => Kind::Empty,
             Some(url) => Kind::Repo { repo_url: Some(url.clone()) },
@@ -126,43 +152,73 @@ impl Engine {
             && facility.is_empty().map_err(|error| broke(error.to_string()))?
         {
             live.enter("preparing");
-            let command = Command::Clone(url.as_str());
-            let cloned = self.one(job, &command, facility.tree(), note, (limit, "[prepare] "), clock);
+            // Every claim with a repository has chosen the id.
+            let run = (runs.clone.unwrap_or_else(RunId::new), &Command::Clone(url.as_str()));
+            let cloned = self.one(job, run, facility.tree(), (limit, "[prepare] "), clock);
             let failed = |why: String| (End::PrepareFailed, format!("The repository could not be cloned: {why}"));
             let cloned = cloned.map_err(failed)?;
             if cloned.report.exit != 0 {
                 return Err(failed(format!("git ended with {}", cloned.report.exit)));
             }
         }
+        let head = || if url.is_some() { self.head(&facility) } else { None };
+        let before = head();
         live.enter("running");
-        let ran = self.one(job, &Command::Directive, facility.tree(), note, (limit, ""), clock).map_err(broke)?;
+        let ran =
+            self.one(job, (runs.command, &Command::Directive), facility.tree(), (limit, ""), clock).map_err(broke)?;
+        let heads = [before, head()];
+        // What the next directive of the facility changes is not kept for this one: the copies are made before the lock ends.
+        let kept = self.kept(job, ran.kept.as_ref(), facility.tree());
         if let Err(error) = lock.release() {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
-        Ok(concluded(ran, spec, job.output))
+        Ok(Done { heads, kept, ..concluded(ran, spec, job.output) })
+    }
+
+    /// Reads the commit of a repository. What cannot be read is not guessed.
+    fn head(&self, facility: &Facility) -> Option<Head> {
+        facility.head().unwrap_or_else(|error| {
+            self.upkeep.tell(&format!("facility {}: its HEAD cannot be read: {error}", facility.name));
+            None
+        })
+    }
+
+    /// Returns the kept files: those that were copied from the changes of the command, or, when it changed nothing, from the
+    /// workspace.
+    fn kept(&self, job: &Job<'_>, copied: Option<&Result<Manifest, String>>, tree: &Path) -> Option<Manifest> {
+        let globs = &job.admitted.keeps;
+        if globs.is_empty() {
+            return None;
+        }
+        let of_tree = || artifacts::of_tree(tree, globs, Bounds::default(), &self.spool.place(&job.live.claim()));
+        let kept = copied.cloned().unwrap_or_else(of_tree).unwrap_or_else(|why| {
+            explain(job.output, &format!("The files to keep cannot be collected: {why}"));
+            Manifest { version: artifacts::FORM, truncated: true, ..Manifest::default() }
+        });
+        for omitted in &kept.omitted {
+            explain(job.output, &format!("{:?} is not kept: {}", omitted.name, omitted.why));
+        }
+        Some(kept)
     }
 
     /// Takes one command along the path of `nexus run`.
     fn one(
         &self,
         job: &Job<'_>,
-        command: &Command<'_>,
+        (id, command): (RunId, &Command<'_>),
         tree: &Path,
-        note: &mut Note,
         (limit, prefix): (&mut HeadTail, &'static str),
         clock: Instant,
     ) -> Result<Ran, String> {
-        let Job { spec, admitted, live, source, output } = *job;
+        let Job { spec, admitted, live, source, output, .. } = *job;
         let site =
             Site::open(WorkspaceChoice::Named(tree.to_owned()), &self.host).map_err(|error| error.to_string())?;
         let asked = request::request(spec, admitted, command, tree, &self.egress)?;
-        let run = resolve(site, &asked, &self.host).map_err(|error| error.to_string())?;
-        let id = run.plan.run_id;
-        note.runs.push(id);
-        note.token = live.token();
-        self.claims.write(note).map_err(|error| format!("the claim cannot be noted: {error}"))?;
+        let run = resolve_as(id, site, &asked, &self.host).map_err(|error| error.to_string())?;
         // Commits that an earlier daemon left in this directory were finished before any work was asked for.
         let issuer = open_issuer(&run.site.places).map_err(|error| error.to_string())?;
+        let spool = self.spool.place(&live.claim());
+        let globs = if matches!(command, Command::Directive) { admitted.keeps.as_slice() } else { &[] };
         let caller = DirectiveFrontend {
             live,
             source,
@@ -173,6 +229,8 @@ impl Engine {
                 usize::try_from(max).unwrap_or(usize::MAX).min(MAX_DIFF)
             }),
             diff: Mutex::new(None),
+            keeps: (globs, &spool),
+            kept: Mutex::new(None),
         };
         let signals = NoSignals::new().map_err(|error| error.to_string())?;
         let recovery = crate::upkeep::as_recovery(&*self.upkeep);
@@ -192,12 +250,13 @@ impl Engine {
         let finished = Finished::attend(running, &mut attendant).map_err(|error| error.to_string())?;
         let report = finished.settle().map_err(|failed| failed.error.to_string())?;
         let diff = caller.diff.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Ran { report, diff })
+        let kept = caller.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Ran { report, diff, kept })
     }
 }
 
 /// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
-fn locked(facility: &nexus_facility::Facility, live: &Live) -> Result<Lock, LockError> {
+fn locked(facility: &Facility, live: &Live) -> Result<Lock, LockError> {
     let deadline = Instant::now() + FACILITY_WITHIN;
     loop {
         match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
@@ -218,7 +277,7 @@ const MAX_DIFF: usize = 2 << 20;
 
 /// Puts the result together.
 fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
-    let Ran { report, diff } = ran;
+    let Ran { report, diff, .. } = ran;
     if let Some(problem) = &report.settled.problem {
         let run = report.run_id;
         explain(output, &format!("{problem}. On the territory, nexus changes show --run {run} shows what waits."));
@@ -242,6 +301,9 @@ fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
         }
         None => None,
     };
+    let mut tape = Tape::default();
+    let names: Vec<String> = spec.capabilities.env.keys().cloned().collect();
+    tape.add_run(&report, &names);
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timing = json!({
         "prepared_ms": ms(report.prepared),
@@ -254,10 +316,11 @@ fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
     });
     let unsettled = report.settled.problem.is_some() && spec.changes.unwrap_or_default() == DirectiveChanges::Commit;
     let end = End::Ran { exit: report.exit, reason: report.reason, unsettled };
-    Done { end, diff, receipt, timing, truncated: [false; 2] }
+    Done { diff, receipt, timing, tape, ..Done::without_report(end) }
 }
 
-fn read_receipt(path: &Path) -> Option<Value> {
+/// Reads a receipt to pass it on; `None` when it is not there or too large.
+pub fn read_receipt(path: &Path) -> Option<Value> {
     let length = std::fs::metadata(path).ok()?.len();
     if length > MAX_RECEIPT {
         return None;

@@ -5,7 +5,9 @@ use crate::live::Live;
 use crate::source::WorkSource;
 use crate::upkeep::Upkeep;
 use nexus_api::conduits::HeartbeatRequest;
+use nexus_facility::artifacts::{self, Bounds, Manifest};
 use nexus_facility::diff::{self, Diff};
+use nexus_facility::glob::Glob;
 use nexus_model::RunId;
 use nexus_runner::host::Host;
 use nexus_runner::live::attendant::Interrupts;
@@ -35,6 +37,10 @@ pub struct DirectiveFrontend<'a> {
     pub max_diff: usize,
     /// The diff, once the command has ended.
     pub diff: Mutex<Option<Result<Diff, String>>>,
+    /// Patterns of the files to keep, and the directory for their copies.
+    pub keeps: (&'a [Glob], &'a Path),
+    /// The files that were kept, when the command left changes.
+    pub kept: Mutex<Option<Result<Manifest, String>>>,
 }
 
 impl DirectiveFrontend<'_> {
@@ -87,6 +93,12 @@ impl Frontend for DirectiveFrontend<'_> {
     fn inspect(&self, question: &Question<'_>) -> Result<(), String> {
         let diff = diff::of_layer(question.layer, question.workspace, question.rules, self.max_diff);
         *self.diff.lock().unwrap_or_else(PoisonError::into_inner) = Some(diff);
+        let (globs, spool) = self.keeps;
+        if !globs.is_empty() {
+            let Question { layer, workspace, rules, .. } = *question;
+            let kept = artifacts::of_layer(layer, workspace, rules, globs, Bounds::default(), spool);
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        }
         self.may_commit()
     }
 

@@ -3,8 +3,9 @@
 use super::work::{SourceError, WorkSource};
 use nexus_api::client::{ClientError, ConduitsClient};
 use nexus_api::conduits::{
-    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
-    StartedAnswer, StartedRequest, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsRequest, FinishedAnswer, FinishedRequest,
+    HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest,
+    TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use nexus_model::ids::DirectiveId;
 use std::future::Future;
@@ -75,6 +76,24 @@ impl WorkSource for HttpSource {
 
     fn finished(&self, id: DirectiveId, token: &str, request: &FinishedRequest) -> Result<FinishedAnswer, SourceError> {
         self.wait(self.client.finished(id, token, request))
+    }
+
+    fn events(&self, id: DirectiveId, token: &str, request: &EventsRequest) -> Result<(), SourceError> {
+        self.wait(self.client.events(id, token, request)).map(drop)
+    }
+
+    fn artifact(&self, id: DirectiveId, token: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError> {
+        self.wait(self.client.artifact(id, token, request))
+    }
+
+    fn artifact_chunk(
+        &self,
+        id: DirectiveId,
+        token: &str,
+        artifact: &str,
+        request: &ArtifactChunkRequest,
+    ) -> Result<ArtifactAnswer, SourceError> {
+        self.wait(self.client.artifact_chunk(id, token, artifact, request))
     }
 
     fn stop_polls(&self) {

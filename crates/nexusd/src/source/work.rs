@@ -1,8 +1,9 @@
 //! The calls of a daemon, and their errors.
 
 use nexus_api::conduits::{
-    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
-    StartedAnswer, StartedRequest, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsRequest, FinishedAnswer, FinishedRequest,
+    HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest,
+    TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use nexus_api::retry::Outcome;
 use nexus_model::ids::DirectiveId;
@@ -27,6 +28,18 @@ pub trait WorkSource: Send + Sync {
     fn log_chunk(&self, id: DirectiveId, token: &str, request: &LogChunkRequest) -> Result<(), SourceError>;
     /// Reports the end of a directive.
     fn finished(&self, id: DirectiveId, token: &str, request: &FinishedRequest) -> Result<FinishedAnswer, SourceError>;
+    /// Reports typed events of a directive.
+    fn events(&self, id: DirectiveId, token: &str, request: &EventsRequest) -> Result<(), SourceError>;
+    /// Announces a kept file.
+    fn artifact(&self, id: DirectiveId, token: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError>;
+    /// Sends the next bytes of a kept file.
+    fn artifact_chunk(
+        &self,
+        id: DirectiveId,
+        token: &str,
+        artifact: &str,
+        request: &ArtifactChunkRequest,
+    ) -> Result<ArtifactAnswer, SourceError>;
     /// Ends a poll that waits: the daemon takes no more work.
     fn stop_polls(&self);
 }

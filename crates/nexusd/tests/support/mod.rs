@@ -1,9 +1,9 @@
 //! A control plane in memory, and a territory around this program.
 
 use nexus_api::conduits::{
-    ClaimedDirective, DirectiveVerdict, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest,
-    LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest, Stream, TerritoryHeartbeatAnswer,
-    TerritoryHeartbeatRequest, Verdict,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, ClaimedDirective, DirectiveVerdict, EventsRequest,
+    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
+    StartedAnswer, StartedRequest, Stream, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest, Verdict,
 };
 use nexus_driver::{Driver, Handle};
 use nexus_driver_namespace::launcher::Launcher;
@@ -30,6 +30,9 @@ pub struct Seen {
     pub finished: Vec<FinishedRequest>,
     pub verdict: Option<Verdict>,
     pub settling: u32,
+    pub events: Vec<serde_json::Value>,
+    /// Kept files by name: size, hash and the bytes so far.
+    pub files: BTreeMap<String, (u64, String, Vec<u8>)>,
 }
 
 impl Seen {
@@ -57,6 +60,8 @@ struct Inner {
     is_away: bool,
     /// The answer to a report of an end is lost.
     loses_ends: bool,
+    /// No kept file arrives.
+    loses_files: bool,
     ttl: u32,
     is_stopped: bool,
     open: usize,
@@ -119,6 +124,10 @@ impl Memory {
 
     pub fn lose_ends(&self, loses: bool) {
         self.inner().loses_ends = loses;
+    }
+
+    pub fn lose_files(&self, loses: bool) {
+        self.inner().loses_files = loses;
     }
 
     pub fn set_ttl(&self, ttl: u32) {
@@ -245,6 +254,47 @@ impl WorkSource for Memory {
         Ok(FinishedAnswer { ok: true, directive_id: id, duplicate, final_state: request.status.state() })
     }
 
+    fn events(&self, id: DirectiveId, _: &str, request: &EventsRequest) -> Result<(), SourceError> {
+        let mut inner = self.inner();
+        if inner.is_away {
+            return no_answer();
+        }
+        inner.seen.get_mut(&id).unwrap().events.extend(request.events.clone());
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn artifact(&self, id: DirectiveId, _: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError> {
+        let mut inner = self.inner();
+        if inner.is_away || inner.loses_files {
+            return no_answer();
+        }
+        let ArtifactRequest { name, size, blake3, .. } = request.clone();
+        let file = inner.seen.get_mut(&id).unwrap().files.entry(name.clone()).or_insert((size, blake3, Vec::new()));
+        let offset = file.2.len() as u64;
+        self.changed.notify_all();
+        Ok(ArtifactAnswer { ok: true, directive_id: id, artifact_id: name, offset, complete: offset == size })
+    }
+
+    fn artifact_chunk(
+        &self,
+        id: DirectiveId,
+        _: &str,
+        artifact: &str,
+        request: &ArtifactChunkRequest,
+    ) -> Result<ArtifactAnswer, SourceError> {
+        let mut inner = self.inner();
+        if inner.is_away || inner.loses_files {
+            return no_answer();
+        }
+        let file = inner.seen.get_mut(&id).unwrap().files.get_mut(artifact).unwrap();
+        assert_eq!(file.2.len() as u64, request.offset);
+        file.2.extend(data_encoding::BASE64.decode(request.bytes.as_bytes()).unwrap());
+        let (offset, complete) = (file.2.len() as u64, file.2.len() as u64 == file.0);
+        self.changed.notify_all();
+        Ok(ArtifactAnswer { ok: true, directive_id: id, artifact_id: artifact.to_owned(), offset, complete })
+    }
+
     fn stop_polls(&self) {
         self.inner().is_stopped = true;
         self.changed.notify_all();
@@ -282,8 +332,17 @@ impl Upkeep for Keeper {
 
 /// Starts a daemon of this territory.
 pub fn daemon(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, at_once: u32) -> Daemon {
+    start(memory, launcher, data, at_once, Duration::from_millis(200))
+}
+
+/// Starts a daemon with this time between two heartbeats.
+pub fn daemon_with(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, heartbeat: Duration) -> Daemon {
+    start(memory, launcher, data, 2, heartbeat)
+}
+
+fn start(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, at_once: u32, heartbeat: Duration) -> Daemon {
     memory.inner().is_stopped = false;
-    let settings = Settings { max_concurrent: at_once, heartbeat: Duration::from_millis(200), ..Settings::here("0") };
+    let settings = Settings { max_concurrent: at_once, heartbeat, ..Settings::here("0") };
     assert_eq!(launcher.name(), "namespace");
     Daemon::start(Parts {
         source: Arc::clone(memory) as Arc<dyn WorkSource>,

@@ -129,13 +129,17 @@ impl ResolveError {
 
 /// Looks at the paths of a request and puts the plan together.
 pub fn resolve(site: Site, request: &RunRequest, host: &Host) -> Result<ResolvedRun, ResolveError> {
+    resolve_as(RunId::new(), site, request, host)
+}
+
+/// Looks at the paths of a request and puts the plan together, for a run whose id the caller chose and noted before.
+pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) -> Result<ResolvedRun, ResolveError> {
     let RunRequest { argv, grants, shows, tools, .. } = request;
     let workspace = site.workspace.as_path();
     let current = request.current_directory.as_deref();
     let cwd = workspace::working_directory(request.cwd.as_deref(), current, workspace)?;
     let target = request.mount.as_deref().unwrap_or(workspace);
     let cwd = workspace::as_inside(&cwd, workspace, target);
-    let run_id = RunId::new();
     let (total, limits) = limits(grants);
     let protect: Vec<String> = grants.protect.iter().map(|name| name.value.clone()).collect();
     // Only a direct run needs the names: a layer holds protected ones back itself.

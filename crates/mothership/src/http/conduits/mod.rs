@@ -1,5 +1,6 @@
 //! Handlers of Conduits v1.
 
+pub mod artifact;
 mod enroll;
 mod poll;
 mod report;
@@ -20,6 +21,8 @@ pub async fn handle(id: &str, context: &Context) -> Option<Result<Answer, Proble
         "heartbeat" => report::heartbeat(context).await,
         "logChunk" => report::log_chunk(context).await,
         "events" => report::events(context).await,
+        "artifact" => artifact::announce(context).await,
+        "artifactChunk" => artifact::chunk(context).await,
         "finished" => report::finished(context).await,
         _ => return None,
     })

@@ -12,8 +12,12 @@ use nexus_api::conduits::{
 use nexus_api::{base64, payload};
 use std::sync::PoisonError;
 
+/// Largest number of a batch of events, and of events in one.
+const MAX_BATCHES: i64 = 10_000;
+const MAX_EVENTS: usize = 1_000;
+
 /// Turns a refused report into its answer.
-fn accepted<T>(reported: Reported<T>, differs: &'static str) -> Result<T, Problem> {
+pub fn accepted<T>(reported: Reported<T>, differs: &'static str) -> Result<T, Problem> {
     match reported {
         Reported::Done(value) => Ok(value),
         Reported::Refused(refusal) => Err(refusal.into()),
@@ -99,6 +103,11 @@ pub async fn events(context: &Context) -> Result<Answer, Problem> {
     let request: EventsRequest = context.json()?;
     if request.seq < 0 {
         return Err(Problem::invalid("invalid_seq", "seq must be 0 or larger."));
+    }
+    let typed = |event: &serde_json::Value| event["type"].is_string();
+    if request.seq > MAX_BATCHES || request.events.len() > MAX_EVENTS || !request.events.iter().all(typed) {
+        let error = format!("A batch has at most {MAX_EVENTS} events with a type, and a number up to {MAX_BATCHES}.");
+        return Err(Problem::invalid("invalid_events", error));
     }
     let events = serde_json::Value::from(request.events).to_string();
     let reported = app.store.put_events(territory, holding, request.seq, events).await?;

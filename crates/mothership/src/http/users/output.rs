@@ -1,13 +1,17 @@
-//! Output, diffs and receipts.
+//! Output, diffs, kept files and receipts.
 
+use crate::blobs::BlobId;
 use crate::http::answer::{Answer, Problem, bytes_answer, ok};
+use crate::http::conduits::artifact::blob;
 use crate::http::request::Context;
-use crate::store::types::ChunkQuery;
+use crate::store::types::{ChunkBytes, ChunkQuery};
 use axum::http::{StatusCode, header};
 use nexus_api::conduits::Stream;
-use nexus_api::mothership::{LogChunk, LogChunks, MAX_CHUNKS};
+use nexus_api::events::{EventList, SCHEMA};
+use nexus_api::mothership::{ArtifactList, LogChunk, LogChunks, MAX_ARTIFACT_PIECE, MAX_CHUNKS};
 use nexus_api::{Timestamp, base64};
 use nexus_model::ids::{DirectiveId, FacilityId};
+use uuid::Uuid;
 
 /// Bytes of output in one answer; base64 makes them a third longer, and answers stay below 4 MiB.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -31,16 +35,22 @@ pub async fn log_chunks(context: &Context) -> Result<Answer, Problem> {
     let directive = app.store.directive(account, id, app.config.times, app.now()).await?;
     let stored = app.store.chunks(account, id, query).await?;
     let next_after_seq = stored.last().map_or(after, |last| last.seq);
-    let chunks = stored
-        .into_iter()
-        .map(|chunk| LogChunk {
+    let mut chunks = Vec::with_capacity(stored.len());
+    for chunk in stored {
+        let bytes = match chunk.bytes {
+            ChunkBytes::Here(bytes) => bytes,
+            ChunkBytes::File { account, id, offset, length } => {
+                app.blobs.read(BlobId { account, id }, offset, length as usize).await?
+            }
+        };
+        chunks.push(LogChunk {
             seq: chunk.seq,
-            bytesize: chunk.bytes.len() as u64,
-            bytes_base64: base64::encode(&chunk.bytes),
+            bytesize: bytes.len() as u64,
+            bytes_base64: base64::encode(&bytes),
             truncated: chunk.truncated,
             created_at: Timestamp(chunk.created_at),
-        })
-        .collect();
+        });
+    }
     let (stdout_truncated, stderr_truncated) = (directive.stdout_truncated, directive.stderr_truncated);
     Ok(ok(&LogChunks { chunks, next_after_seq, stdout_truncated, stderr_truncated }))
 }
@@ -66,6 +76,44 @@ pub async fn diff(context: &Context) -> Result<Answer, Problem> {
         answer.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
     Ok(answer)
+}
+
+/// Lists the kept files of a directive.
+pub async fn artifacts(context: &Context) -> Result<Answer, Problem> {
+    let app = &context.app;
+    let account = context.account()?;
+    let id: DirectiveId = context.id("directive_id")?;
+    let directive = app.store.directive(account, id, app.config.times, app.now()).await?;
+    let artifacts = app.store.artifacts(account, id, context.attempt()?).await?;
+    Ok(ok(&ArtifactList { artifacts, manifest: directive.artifacts_manifest }))
+}
+
+/// Returns a piece of a kept file. Its bytes are hostile: the answer names no type by which a browser would show them.
+pub async fn artifact(context: &Context) -> Result<Answer, Problem> {
+    let app = &context.app;
+    let account = context.account()?;
+    let id: DirectiveId = context.id("directive_id")?;
+    let artifact: Uuid = context.id("artifact_id")?;
+    let offset = context.number("offset", 0, 0, i64::MAX)? as u64;
+    let artifact = app.store.artifact(account, id, *artifact.as_bytes()).await?;
+    if !artifact.complete {
+        return Err(Problem::conflict("artifact_incomplete", "The territory has not sent the whole file yet."));
+    }
+    let length = artifact.size.saturating_sub(offset).min(MAX_ARTIFACT_PIECE) as usize;
+    let bytes = if length == 0 { Vec::new() } else { app.blobs.read(blob(&artifact), offset, length).await? };
+    let mut answer = bytes_answer(StatusCode::OK, "application/octet-stream", bytes);
+    answer.headers_mut().insert(header::CONTENT_DISPOSITION, header::HeaderValue::from_static("attachment"));
+    Ok(answer)
+}
+
+/// Returns the typed events that the territory reported.
+pub async fn events(context: &Context) -> Result<Answer, Problem> {
+    if context.parameter("format").as_deref() != Some("list") {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", "format must be list."));
+    }
+    let id: DirectiveId = context.id("directive_id")?;
+    let events = context.app.store.events(context.account()?, id, context.attempt()?).await?;
+    Ok(ok(&EventList { schema: SCHEMA.to_owned(), events }))
 }
 
 /// Returns the receipt of a directive.

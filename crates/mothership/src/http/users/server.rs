@@ -1,10 +1,10 @@
-//! Health, metrics and the document of the API.
+//! Health, metrics and the documents of the contract.
 
 use crate::http::answer::{Answer, Problem, bytes_answer, ok};
 use crate::http::request::Context;
 use axum::http::StatusCode;
-use nexus_api::routes::{CONDUITS, MOTHERSHIP};
-use serde_json::{Map, Value, json};
+use nexus_api::documents;
+use serde_json::json;
 
 /// Answers while the process runs.
 pub fn healthz() -> Answer {
@@ -25,16 +25,16 @@ pub fn metrics(context: &Context) -> Answer {
     bytes_answer(StatusCode::OK, "text/plain; version=0.0.4", context.app.metrics.text().into_bytes())
 }
 
-/// Returns the operations of the server. The whole documents lie in `docs/protocol`.
-pub fn openapi() -> Answer {
-    let mut paths = Map::new();
-    for route in CONDUITS.iter().chain(MOTHERSHIP).filter(|route| !route.later) {
-        let path = paths.entry(route.path).or_insert_with(|| Value::Object(Map::new()));
-        if let Some(path) = path.as_object_mut() {
-            let operation =
-                json!({"operationId": route.id, "responses": {"default": {"description": "See docs/protocol."}}});
-            path.insert(route.method.name().to_ascii_lowercase(), operation);
+/// Returns the document of the API; with `document=conduits` or `document=events` another one of the contract.
+pub fn openapi(context: &Context) -> Result<Answer, Problem> {
+    let document = match context.parameter("document").as_deref() {
+        None | Some("mothership") => documents::MOTHERSHIP,
+        Some("conduits") => documents::CONDUITS,
+        Some("events") => documents::EVENTS,
+        Some(_) => {
+            let error = "document must be mothership, conduits or events.";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", error));
         }
-    }
-    ok(&json!({"openapi": "3.1.0", "info": {"title": "Nexus Mothership", "version": "1"}, "paths": paths}))
+    };
+    Ok(bytes_answer(StatusCode::OK, "application/json", document.as_bytes().to_vec()))
 }

@@ -1,27 +1,30 @@
 //! Output of directives.
 
 use super::apply::over;
+use super::compact::blob_of;
 use super::values::{json, optional, text};
 use super::work::{self, place};
 use crate::identity::sha256;
 use crate::store::error::StoreError;
 use crate::store::types::{
-    Account, ChunkQuery, ChunkState, Counters, Holding, NewChunk, Reported, StoredChunk, Territory,
+    Account, ChunkBytes, ChunkQuery, ChunkState, Counters, Holding, LogBlob, NewChunk, Reported, StoredChunk, Territory,
 };
 use nexus_model::directive::{Fence, Refusal, State};
 use nexus_model::ids::DirectiveId;
 use rusqlite::{Connection, params};
 
 /// Attempt, counters and bound of the directive that a chunk belongs to.
-struct Target {
-    attempt: u32,
+pub(super) struct Target {
+    /// Count of its claims.
+    pub(super) attempt: u32,
     counters: [Counters; 2],
     log_limit: i64,
-    live: bool,
+    /// State and time of the end of a directive that is over.
+    pub(super) over: Option<(State, i64)>,
 }
 
 /// Chunks are taken while the directive runs, and afterwards for the attempt that ended it.
-fn target(
+pub(super) fn target(
     connection: &Connection,
     territory: Territory,
     holding: Holding,
@@ -37,7 +40,7 @@ fn target(
             return Ok(Err(Refusal::WrongState { state: work.state() }));
         }
         let (counters, log_limit) = (work.counters, work.log_limit);
-        return Ok(Ok(Target { attempt: work.attempt, counters, log_limit, live: true }));
+        return Ok(Ok(Target { attempt: work.attempt, counters, log_limit, over: None }));
     }
     let over = over(connection, &holding.directive)?
         .filter(|over| over.account == territory.account)
@@ -49,11 +52,13 @@ fn target(
         // No daemon reported this end: late output would belong to a run that the server gave up.
         return Ok(Err(Refusal::Over { state: over.state }));
     }
-    let (out, err): (Option<String>, Option<String>) = connection
-        .prepare_cached("SELECT out, err FROM directive WHERE id = ?1")?
-        .query_row(params![holding.directive.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (out, err, ended_at): (Option<String>, Option<String>, Option<i64>) = connection
+        .prepare_cached("SELECT out, err, ended_at FROM directive WHERE id = ?1")?
+        .query_row(params![holding.directive.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let read = |text: Option<String>| text.map_or_else(|| Ok(Counters::default()), |text| json(&text));
-    Ok(Ok(Target { attempt: over.attempt, counters: [read(out)?, read(err)?], log_limit: i64::MAX, live: false }))
+    let ended = (over.state, ended_at.unwrap_or_default());
+    let counters = [read(out)?, read(err)?];
+    Ok(Ok(Target { attempt: over.attempt, counters, log_limit: i64::MAX, over: Some(ended) }))
 }
 
 /// Stores a chunk once. The same number with other bytes is refused.
@@ -82,11 +87,19 @@ pub fn put_chunk(
         let same = known == hash;
         return Ok(if same { Reported::Done(ChunkState { stored: true, duplicate: true }) } else { Reported::Differs });
     }
+    // The output may lie in a file already: its index says what is known.
+    if target.over.is_some()
+        && let Some(blob) = blob_of(connection, id, target.attempt, chunk.stream)?
+        && let Some(entry) = blob.index.iter().find(|entry| entry.seq == chunk.seq)
+    {
+        let same = entry.hash == data_encoding::HEXLOWER.encode(&hash);
+        return Ok(if same { Reported::Done(ChunkState { stored: true, duplicate: true }) } else { Reported::Differs });
+    }
     let stored: i64 = target.counters.iter().map(|counters| counters.bytes).sum();
     if stored + chunk.bytes.len() as i64 > target.log_limit {
         let mut counters = target.counters;
         counters[place(chunk.stream)].truncated = true;
-        write_counters(connection, holding.directive, &counters, target.live)?;
+        write_counters(connection, holding.directive, &counters, target.over.is_none())?;
         return Ok(Reported::Done(ChunkState { stored: false, duplicate: false }));
     }
     connection.prepare_cached("INSERT INTO log_chunk VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
@@ -108,7 +121,7 @@ pub fn put_chunk(
     if chunk.seq == here.next {
         here.next = contiguous(connection, holding.directive, target.attempt, stream, chunk.seq)?;
     }
-    write_counters(connection, holding.directive, &counters, target.live)?;
+    write_counters(connection, holding.directive, &counters, target.over.is_none())?;
     Ok(Reported::Done(ChunkState { stored: true, duplicate: false }))
 }
 
@@ -182,13 +195,26 @@ pub fn put_events(
     }
 }
 
-/// Returns chunks of the account's directive after a number.
-pub fn chunks(
+/// Returns the typed events of the account's directive, in the order of their batches.
+pub fn events(
     connection: &Connection,
     account: Account,
     id: DirectiveId,
-    query: ChunkQuery,
-) -> Result<Vec<StoredChunk>, StoreError> {
+    attempt: Option<u32>,
+) -> Result<Vec<serde_json::Value>, StoreError> {
+    let latest = latest(connection, account, id)?;
+    let mut statement = connection
+        .prepare_cached("SELECT events FROM directive_event WHERE directive_id = ?1 AND attempt = ?2 ORDER BY seq")?;
+    let rows = statement.query_map(params![id.as_bytes(), attempt.unwrap_or(latest)], |row| row.get::<_, String>(0))?;
+    let mut found = Vec::new();
+    for row in rows {
+        found.extend(json::<Vec<serde_json::Value>>(&row?)?);
+    }
+    Ok(found)
+}
+
+/// Returns the latest attempt of the account's directive.
+fn latest(connection: &Connection, account: Account, id: DirectiveId) -> Result<u32, StoreError> {
     let latest: Option<u32> = optional(
         connection
             .prepare_cached(
@@ -197,23 +223,48 @@ pub fn chunks(
             )?
             .query_row(params![id.as_bytes(), account.id.as_bytes()], |row| row.get(0)),
     )?;
-    let latest = latest.ok_or(StoreError::NotFound)?;
+    latest.ok_or(StoreError::NotFound)
+}
+
+/// Returns chunks of the account's directive after a number.
+pub fn chunks(
+    connection: &Connection,
+    account: Account,
+    id: DirectiveId,
+    query: ChunkQuery,
+) -> Result<Vec<StoredChunk>, StoreError> {
+    let latest = latest(connection, account, id)?;
+    let attempt = query.attempt.unwrap_or(latest);
+    let mut all = Vec::new();
+    if let Some(LogBlob { id, account, index }) = blob_of(connection, id.as_bytes(), attempt, query.stream)? {
+        all.extend(index.into_iter().filter(|entry| entry.seq > query.after).map(|entry| {
+            let bytes = ChunkBytes::File { account, id, offset: entry.offset, length: entry.length };
+            StoredChunk { seq: entry.seq, bytes, truncated: entry.truncated, created_at: entry.created_at }
+        }));
+        all.truncate(query.limit as usize);
+    }
     let mut statement = connection.prepare_cached(
         "SELECT seq, bytes, truncated, created_at FROM log_chunk
            WHERE directive_id = ?1 AND attempt = ?2 AND stream = ?3 AND seq > ?4 ORDER BY seq LIMIT ?5",
     )?;
-    let mut rows = statement.query(params![
-        id.as_bytes(),
-        query.attempt.unwrap_or(latest),
-        query.stream.name(),
-        query.after,
-        query.limit
-    ])?;
+    let mut rows = statement.query(params![id.as_bytes(), attempt, query.stream.name(), query.after, query.limit])?;
+    let mut read = 0;
+    while let Some(row) = rows.next()?
+        && read <= query.max_bytes
+    {
+        let bytes: Vec<u8> = row.get(1)?;
+        read += bytes.len();
+        let bytes = ChunkBytes::Here(bytes);
+        all.push(StoredChunk { seq: row.get(0)?, bytes, truncated: row.get(2)?, created_at: row.get(3)? });
+    }
+    // A late chunk that filled a gap lies in a row between those of the file.
+    all.sort_by_key(|chunk| chunk.seq);
     let (mut found, mut size) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        let chunk =
-            StoredChunk { seq: row.get(0)?, bytes: row.get(1)?, truncated: row.get(2)?, created_at: row.get(3)? };
-        size += chunk.bytes.len();
+    for chunk in all.into_iter().take(query.limit as usize) {
+        size += match &chunk.bytes {
+            ChunkBytes::Here(bytes) => bytes.len(),
+            ChunkBytes::File { length, .. } => *length as usize,
+        };
         if size > query.max_bytes && !found.is_empty() {
             break;
         }

@@ -6,8 +6,10 @@
 //! ```
 
 mod apply;
+pub(super) mod artifact;
 mod chunk;
 mod claim;
+pub(super) mod compact;
 mod create;
 mod enroll;
 mod facility;
@@ -15,6 +17,7 @@ mod keys;
 mod open;
 mod reap;
 mod report;
+pub(super) mod retain;
 mod territory;
 mod values;
 mod view;
@@ -23,7 +26,7 @@ mod writer;
 
 pub use open::{Secrets, Sqlite};
 
-pub(super) use chunk::{chunks, put_chunk, put_events};
+pub(super) use chunk::{chunks, events, put_chunk, put_events};
 pub(super) use claim::{claim, return_claims};
 pub(super) use create::create;
 pub(super) use enroll::{add_certificate, create_enroll_token, enroll, territory_by_certificate};

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
+/// Steps from each version to the next. A program of the version before goes on to read the database.
+const STEPS: &[&str] = &[include_str!("step_2.sql")];
 /// Number of read connections that are kept.
 const MAX_READERS: usize = 8;
 
@@ -148,9 +150,10 @@ fn prepare(connection: &Connection, now: i64) -> Result<(), StoreError> {
         if min_reader > VERSION {
             return Err(StoreError::Newer { found: min_reader, known: VERSION });
         }
-        return if version >= 1 { Ok(()) } else { Err(StoreError::corrupt("schema_version")) };
+        return upgrade(connection, version);
     }
     connection.execute_batch(SCHEMA)?;
+    upgrade(connection, 1)?;
     let token_key: [u8; 32] = random()?;
     let authority = Authority::create(now).map_err(|error| StoreError::Secret { why: error.to_string() })?;
     let (cert, key) = authority.export();
@@ -158,5 +161,15 @@ fn prepare(connection: &Connection, now: i64) -> Result<(), StoreError> {
         "INSERT INTO store (id, epoch, token_key, ca_cert, ca_key) VALUES (1, 0, ?1, ?2, ?3)",
         params![token_key.as_slice(), cert, key],
     )?;
+    Ok(())
+}
+
+/// Brings a database of an earlier version to this one. One of a later version that this program may use stays as it is.
+fn upgrade(connection: &Connection, version: i64) -> Result<(), StoreError> {
+    let done = usize::try_from(version - 1).map_err(|_| StoreError::corrupt("schema_version"))?;
+    for step in STEPS.iter().skip(done) {
+        connection.execute_batch(step)?;
+    }
+    connection.execute("UPDATE schema_version SET version = max(version, ?1)", params![VERSION])?;
     Ok(())
 }

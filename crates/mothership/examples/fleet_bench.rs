@@ -1,0 +1,231 @@
+//! Figures of the fleet, for `cargo xtask bench`: prints one line of JSON.
+//!
+//! ```text
+//!  fleet_bench lives SECONDS CLIENTS STORED   whole lives of directives a second: create, claim, started, a chunk, finished
+//!  fleet_bench idle COUNT                     time from the creation to the claim by a poll that waits, and the p99 of it
+//!  fleet_bench up URL COUNT COMMAND           directives through a fleet that runs, one after the other; the key is in NEXUS_API_KEY
+//! ```
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement ends at the first surprise")]
+
+use nexus_api::base64;
+use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
+use nexus_api::conduits::{EnrollRequest, FinishedRequest, LogChunkRequest, PollRequest, StartedRequest, Stream};
+use nexus_api::mothership::{CreateDirective, CreateEnrollmentToken, CreateFacility, DirectiveEvent, FacilityKind};
+use nexus_model::directive::FinishStatus;
+use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
+use nexus_mothership::{Config, Listener, Running, TerritoryAuth, serve};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| words[at].parse::<u64>().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let line = runtime.block_on(async {
+        match words[0].as_str() {
+            "lives" => lives(Duration::from_secs(number(1)), number(2), number(3)).await,
+            "idle" => idle(number(1)).await,
+            "up" => up(&words[1], number(2), &words[3]).await,
+            other => panic!("{other} is not known"),
+        }
+    });
+    println!("{line}");
+}
+
+struct Server {
+    running: Running,
+    key: String,
+}
+
+impl Server {
+    async fn start(data: &Path) -> Self {
+        let mut config = Config::new(data);
+        config.territory_auth = TerritoryAuth::Header;
+        config.enroll_per_hour = u32::MAX;
+        config.empty_polls_per_minute = u32::MAX;
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let running = serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap();
+        let key = running.first_key.clone().unwrap();
+        Self { running, key }
+    }
+
+    fn http(&self) -> Http {
+        Http::new(ClientConfig::new(&self.running.api_url)).unwrap()
+    }
+
+    fn owner(&self) -> MothershipClient {
+        MothershipClient::new(&self.http(), &self.key).unwrap()
+    }
+
+    async fn daemon(&self) -> ConduitsClient {
+        let token = self.owner().create_enrollment_token(&CreateEnrollmentToken::default()).await.unwrap().token;
+        let anyone = ConduitsClient::new(&self.http(), &TerritoryIdentity::Certificate).unwrap();
+        let request = EnrollRequest { enroll_token: token, ..EnrollRequest::default() };
+        let id: TerritoryId = anyone.enroll(&request).await.unwrap().territory_id;
+        ConduitsClient::new(&self.http(), &TerritoryIdentity::Header(id)).unwrap()
+    }
+}
+
+async fn facility(users: &MothershipClient) -> FacilityId {
+    let kind = FacilityKind::Empty;
+    let new = CreateFacility { kind, name: None, repo_url: None, territory_id: None, retention_policy: None };
+    users.create_facility(&new).await.unwrap().facility_id
+}
+
+fn directive(command: &str) -> CreateDirective {
+    CreateDirective { command: command.to_owned(), ..CreateDirective::default() }
+}
+
+/// A data directory beside the program's other ones, on a disk.
+fn data() -> std::path::PathBuf {
+    let path = Path::new("/var/tmp").join(format!("nexus-fleet-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Adds directives that have ended.
+fn store(data: &Path, count: u64) {
+    let mut db = rusqlite::Connection::open(data.join("mothership.db")).unwrap();
+    let account: Vec<u8> = db.query_row("SELECT id FROM account", [], |row| row.get(0)).unwrap();
+    let spec = json!({"directive_id": DirectiveId::new(), "facility": {"id": FacilityId::new()}, "command": "true"})
+        .to_string();
+    let facilities: Vec<FacilityId> = (0..1000).map(|_| FacilityId::new()).collect();
+    let transaction = db.transaction().unwrap();
+    {
+        let mut insert = transaction
+            .prepare(
+                "INSERT INTO directive (id, account_id, facility_id, state, exit_code, attempt, fence, version, created_at, ended_at,
+                   spec, approval_reasons) VALUES (?1, ?2, ?3, 'succeeded', 0, 1, 1, 4, ?4, ?4, ?5, '[]')",
+            )
+            .unwrap();
+        for number in 0..count {
+            let facility = facilities[(number % 1000) as usize].as_bytes();
+            insert
+                .execute(rusqlite::params![DirectiveId::new().as_bytes(), account, facility, number as i64, spec])
+                .unwrap();
+        }
+    }
+    transaction.commit().unwrap();
+}
+
+fn end() -> FinishedRequest {
+    serde_json::from_value(json!({"status": FinishStatus::Succeeded, "exit_code": 0})).unwrap()
+}
+
+async fn lives(time: Duration, clients: u64, stored: u64) -> serde_json::Value {
+    let data = data();
+    let server = Server::start(&data).await;
+    store(&data, stored);
+    let mut ready = Vec::new();
+    for _ in 0..clients {
+        let (users, daemon) = (server.owner(), server.daemon().await);
+        let facility = facility(&users).await;
+        // The first life pins the facility: from then on no other client gets a directive of it.
+        life(&users, &daemon, facility).await;
+        ready.push((users, daemon, facility));
+    }
+    let begin = Instant::now();
+    let tasks: Vec<_> = ready
+        .into_iter()
+        .map(|(users, daemon, facility)| {
+            tokio::spawn(async move {
+                let mut count = 0u64;
+                while begin.elapsed() < time {
+                    count += life(&users, &daemon, facility).await;
+                }
+                count
+            })
+        })
+        .collect();
+    let mut count = 0;
+    for task in tasks {
+        count += task.await.unwrap();
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    server.running.stop();
+    server.running.stopped().await;
+    std::fs::remove_dir_all(&data).unwrap();
+    json!({"mode": "lives", "clients": clients, "stored": stored, "lives": count, "lives_per_second": count as f64 / seconds})
+}
+
+/// One life of a directive, by a client that is its user and its daemon.
+async fn life(users: &MothershipClient, daemon: &ConduitsClient, facility: FacilityId) -> u64 {
+    users.create_directive(facility, &directive("true"), None).await.unwrap();
+    let claims = daemon.poll(&PollRequest { wait_seconds: Some(20), ..PollRequest::default() }).await.unwrap();
+    let mut count = 0;
+    for claim in claims.directives {
+        let (id, token) = (claim.directive_id, claim.directive_token);
+        daemon.started(id, &token, &StartedRequest::default()).await.unwrap();
+        let bytes = base64::encode(b"output\n");
+        let chunk = LogChunkRequest { stream: Stream::Stdout, seq: 0, bytes, truncated: false };
+        daemon.log_chunk(id, &token, &chunk).await.unwrap();
+        daemon.finished(id, &token, &end()).await.unwrap();
+        count += 1;
+    }
+    count
+}
+
+async fn idle(count: u64) -> serde_json::Value {
+    let data = data();
+    let server = Server::start(&data).await;
+    let (users, daemon) = (server.owner(), server.daemon().await);
+    let facility = facility(&users).await;
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let waiting = daemon.clone();
+        let poll = tokio::spawn(async move {
+            let claimed =
+                waiting.poll(&PollRequest { wait_seconds: Some(20), ..PollRequest::default() }).await.unwrap();
+            (Instant::now(), claimed.directives)
+        });
+        // The poll has to wait already: it is the creation that wakes it.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let created = Instant::now();
+        users.create_directive(facility, &directive("true"), None).await.unwrap();
+        let (claimed, mut directives) = poll.await.unwrap();
+        times.push((claimed - created).as_secs_f64() * 1e6);
+        let claim = directives.remove(0);
+        daemon.started(claim.directive_id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        daemon.finished(claim.directive_id, &claim.directive_token, &end()).await.unwrap();
+    }
+    server.running.stop();
+    server.running.stopped().await;
+    std::fs::remove_dir_all(&data).unwrap();
+    summary("idle", times)
+}
+
+async fn up(url: &str, count: u64, command: &str) -> serde_json::Value {
+    let http = Http::new(ClientConfig::new(url)).unwrap();
+    let users = MothershipClient::new(&http, &std::env::var("NEXUS_API_KEY").unwrap()).unwrap();
+    let facility = facility(&users).await;
+    let mut times = Vec::new();
+    for number in 0..count + 5 {
+        // The daemon polls again meanwhile: the fleet is idle.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let created = Instant::now();
+        let made = users.create_directive(facility, &directive(command), None).await.unwrap();
+        let mut events = users.events(made.directive_id, None).await.unwrap();
+        loop {
+            let event = events.next().await.unwrap().expect("the stream ends after the end of the directive");
+            let data: DirectiveEvent = serde_json::from_str(&event.data).unwrap();
+            if data.state.is_terminal() {
+                assert_eq!(data.exit_code, Some(0), "{data:?}");
+                break;
+            }
+        }
+        // The first ones make the facility.
+        if number >= 5 {
+            times.push(created.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    summary("up", times)
+}
+
+fn summary(mode: &str, mut times: Vec<f64>) -> serde_json::Value {
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    json!({"mode": mode, "count": times.len(), "median_us": at(50), "p99_us": at(99), "least_us": times[0]})
+}

@@ -1,0 +1,87 @@
+//! Tasks in the background that remove what is old and put output into files, on a signal and a timer.
+//!
+//! ```text
+//!  timer (5 min) or signal ─▶ compaction, one stream after the other ─▶ removal, batch after batch ─▶ files without rows
+//! ```
+//! A failure ends the round; the next one begins afresh. Requests never wait for a round: each step is a transaction of its own.
+
+use crate::app::{Shared, stopped};
+use crate::blobs::BlobId;
+use crate::metrics::add;
+use crate::store::StoreError;
+use crate::store::types::Compaction;
+
+/// Steps of one round, at most: a long list is worked off over several rounds.
+const MAX_STEPS: usize = 1_000;
+
+/// Runs rounds until the server stops.
+pub async fn run(app: Shared) {
+    let mut stopping = app.stopping.clone();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(app.config.tidy_every) => {}
+            () = app.tidy.notified() => {}
+            () = stopped(&mut stopping) => return,
+        }
+        // What failed is tried again in the next round; requests report the state of the store.
+        drop(compact(&app).await);
+        drop(remove(&app).await);
+        drop(sweep_files(&app).await);
+    }
+}
+
+async fn compact(app: &Shared) -> Result<(), StoreError> {
+    for _ in 0..MAX_STEPS {
+        if app.is_stopping() {
+            return Ok(());
+        }
+        let Some(directive) = app.store.to_compact(app.now()).await? else { return Ok(()) };
+        match app.store.stream_to_compact(directive).await? {
+            Some(stream) => one(app, stream).await?,
+            None => app.store.compacted(directive).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes the file first, and then lets it stand for its chunks.
+async fn one(app: &Shared, mut stream: Compaction) -> Result<(), StoreError> {
+    let blob = BlobId { account: stream.account, id: stream.id };
+    app.blobs.write(blob, 0, std::mem::take(&mut stream.bytes)).await?;
+    if app.store.swap_log(stream, app.now()).await? {
+        add(&app.metrics.compacted, 1);
+        return Ok(());
+    }
+    // A chunk came meanwhile: the next look reads it too.
+    app.blobs.remove(blob).await
+}
+
+async fn remove(app: &Shared) -> Result<(), StoreError> {
+    for _ in 0..MAX_STEPS {
+        if app.is_stopping() {
+            return Ok(());
+        }
+        let swept = app.store.sweep(app.config.retention, app.now()).await?;
+        add(&app.metrics.removed, swept.directives);
+        for (account, id) in swept.blobs {
+            app.blobs.remove(BlobId { account, id }).await?;
+        }
+        if !swept.more {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Removes files that have had no row for a day: a server that died between the two left them.
+async fn sweep_files(app: &Shared) -> Result<(), StoreError> {
+    let old = app.blobs.older_than(FILE_REST).await?;
+    let known = app.store.known_blobs(old.iter().map(|blob| blob.id).collect()).await?;
+    for (blob, _) in old.into_iter().zip(known).filter(|(_, known)| !known) {
+        app.blobs.remove(blob).await?;
+    }
+    Ok(())
+}
+
+/// Age after which a file without a row is removed.
+const FILE_REST: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
