@@ -52,7 +52,7 @@ fn begin(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<
     });
     let back = kept.leave();
     let (child, network) = cloned?;
-    let warm = WarmSandbox { child, channel, network, scratch_bytes };
+    let warm = WarmSandbox { child, channel, network, identity: setup.identity, scratch_bytes };
     match back.and_then(|()| start::finish_as_parent(setup, None, &warm.child, &warm.channel, Some(&*quotas))) {
         Ok(()) => Ok(warm),
         Err(error) => Err(start::end_after(&warm.child, error)),

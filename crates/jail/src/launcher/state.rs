@@ -33,6 +33,8 @@ pub struct LauncherState {
     strings: Option<[Range<usize>; 2]>,
     /// Limits on the resources that the kernel counts for the user of the sandboxes.
     quotas: Option<Arc<Quotas>>,
+    /// Makes a launcher process watch the overlays of its sandboxes, as each other launcher does.
+    watches_layers: bool,
     pub(super) mode: Option<LauncherMode>,
 }
 
@@ -82,9 +84,21 @@ impl LauncherState {
         Ok(Self { mode: Some(mode), ..Self::default() })
     }
 
-    /// Returns whether this process does nothing but launch.
-    pub(crate) fn is_launcher(&self) -> bool {
-        self.mode.is_some()
+    /// Makes a launcher process watch the overlays of its sandboxes. Its user then learns when one is gone, which takes as long
+    /// as the process keeps the mounts of a dead sandbox.
+    #[must_use]
+    pub fn watch_layers(self) -> Self {
+        Self { watches_layers: true, ..self }
+    }
+
+    /// Builds the template of a launcher process now, so that its first launch does not wait for that.
+    pub fn build_template(&mut self, faults: Faults) -> Result<(), StepError> {
+        self.mode.as_mut().map_or(Ok(()), |mode| mode.template(faults).map(drop))
+    }
+
+    /// Returns whether the overlays of sandboxes are watched.
+    pub(crate) fn watches_layers(&self) -> bool {
+        self.mode.is_none() || self.watches_layers
     }
 
     /// Takes back the network of a sandbox whose first process was waited for.
@@ -138,7 +152,7 @@ impl LauncherState {
 
     /// Returns whether this launch is made on a template, so that the parent opens everything of the host.
     pub(crate) fn serves(&self, plan: &Plan) -> bool {
-        self.mode.is_some() && targets(plan).iter().all(|target| template::fits(target))
+        self.mode.is_some() && template::fits_plan(plan)
     }
 
     /// Returns the limits of sandboxes; read once, as long as this process has the host's view.

@@ -21,7 +21,9 @@ use crate::inside::rootfs::{self, Root};
 use crate::inside::system;
 use crate::mounts;
 use crate::places::show;
+use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
+use nexus_model::Plan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -113,6 +115,12 @@ impl Template {
 pub fn fits(target: &Path) -> bool {
     let place = crate::places::below_root(target);
     !place.starts_with("etc") && !place.starts_with("dev")
+}
+
+/// Returns whether everything that a plan shows can be had on a template.
+#[must_use]
+pub fn fits_plan(plan: &Plan) -> bool {
+    targets(plan).iter().all(|target| fits(target))
 }
 
 fn open_readable(path: &str) -> io::Result<OwnedFd> {
