@@ -11,7 +11,6 @@ mod door;
 mod manage;
 mod start;
 
-use crate::failure::Failure;
 use crate::run;
 use args::WarmCommand;
 

@@ -11,7 +11,7 @@ use nexus_driver::{Driver, StartError};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::{Door, DoorError, Greeting, Own, Place, WarmDriver};
 use nexus_model::Plan;
-use nexus_model::plan::{Access, Bind, Writes};
+use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
@@ -51,12 +51,40 @@ impl Warm {
                 program
             })
         });
-        Self { directory, stop, door }
+        let warm = Self { directory, stop, door };
+        // It has nothing ready for its first caller.
+        let plan = Plan::new(bench.draft(Path::new(INSIDE), "true")).unwrap();
+        warm.started(&plan).process.kill().unwrap();
+        warm
+    }
+
+    /// A sandbox of the launcher, once it is ready for this plan.
+    fn started(&self, plan: &Plan) -> nexus_driver::Sandbox {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            match start(&self.driver(), plan) {
+                Ok(sandbox) => return sandbox,
+                Err(error) => assert!(is_cold(&error) && Instant::now() < until, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The driver of a run. This process has threads, so that it can start no sandbox itself.
     fn driver(&self) -> WarmDriver {
         WarmDriver::new(Namespace::with_defaults(), &self.directory, settings())
+    }
+
+    /// Runs a command through the launcher, once it is ready for the plan.
+    fn output(&self, bench: &Bench, draft: impl Fn() -> PlanDraft) -> String {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            match bench.run_by(&self.driver(), draft()) {
+                Ok((text, _)) => return text,
+                Err(error) => assert!(error.contains("threads") && Instant::now() < until, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn socket(&self) -> PathBuf {
@@ -96,9 +124,11 @@ fn a_warm_launcher_runs_the_commands_of_its_caller() {
     let bench = Bench::new();
     let warm = Warm::start(&bench);
     for turn in 0..4 {
-        let mut draft = bench.layered(Path::new(INSIDE), "echo $WORD; cat file; echo new > made");
-        draft.env.push(("WORD".into(), "word".into()));
-        let (text, _) = bench.run_by(&warm.driver(), draft).unwrap();
+        let text = warm.output(&bench, || {
+            let mut draft = bench.layered(Path::new(INSIDE), "echo $WORD; cat file; echo new > made");
+            draft.env.push(("WORD".into(), "word".into()));
+            draft
+        });
         assert_eq!(text, "word\nold\n", "{turn}");
         assert_eq!(std::fs::read_to_string(bench.path("layer/upper/made")).unwrap(), "new\n");
     }
@@ -111,7 +141,7 @@ fn a_caller_learns_when_the_overlay_of_its_sandbox_is_gone() {
     let warm = Warm::start(&bench);
     for _ in 0..3 {
         let plan = Plan::new(bench.layered(Path::new(INSIDE), "true")).unwrap();
-        let sandbox = start(&warm.driver(), &plan).unwrap();
+        let sandbox = warm.started(&plan);
         assert!(!sandbox.process.has_released_layer(Duration::from_millis(50)));
         sandbox.process.kill().unwrap();
         sandbox.process.wait().unwrap();
@@ -126,7 +156,7 @@ fn a_sandbox_of_a_warm_launcher_ends_with_its_caller() {
     let warm = Warm::start(&bench);
     for _ in 0..3 {
         let plan = Plan::new(bench.draft(Path::new(INSIDE), "sleep 600")).unwrap();
-        let sandbox = start(&warm.driver(), &plan).unwrap();
+        let sandbox = warm.started(&plan);
         assert!(!has_ended(&sandbox, Duration::from_millis(100)));
         // The guest channel is still held by another descriptor: only the connection to the launcher ends.
         let channel = sandbox.channel.clone();
@@ -145,7 +175,7 @@ fn a_sandbox_lives_on_when_its_launcher_is_asked_to_end() {
     let bench = Bench::new();
     let warm = Warm::start(&bench);
     let plan = Plan::new(bench.draft(Path::new(INSIDE), "sleep 600")).unwrap();
-    let sandbox = start(&warm.driver(), &plan).unwrap();
+    let sandbox = warm.started(&plan);
     let directory = warm.directory.clone();
     warm.stop();
     assert!(Place::open(&directory).unwrap().unwrap().names().unwrap().is_empty());
@@ -265,10 +295,12 @@ fn a_command_with_the_socket_in_a_bind_gets_no_word_of_the_door() {
     let script = format!(
         "python3 -c '\nimport socket\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(20)\ns.connect(\"/door/{name}\")\ntry: s.sendall(b\"x\"*64)\nexcept OSError: pass\ntry: print(len(s.recv(64)))\nexcept OSError as e: print(0)'"
     );
-    let mut draft = bench.draft(Path::new(INSIDE), &script);
-    let source = warm.directory.as_path().into();
-    draft.binds.push(Bind { source, target: "/door".into(), access: Access::ReadWrite });
-    let (text, _) = bench.run_by(&warm.driver(), draft).unwrap();
+    let text = warm.output(&bench, || {
+        let mut draft = bench.draft(Path::new(INSIDE), &script);
+        let source = warm.directory.as_path().into();
+        draft.binds.push(Bind { source, target: "/door".into(), access: Access::ReadWrite });
+        draft
+    });
     assert_eq!(text, "0\n");
     warm.stop();
 }
@@ -277,13 +309,14 @@ fn a_command_with_the_socket_in_a_bind_gets_no_word_of_the_door() {
 fn what_a_launcher_cannot_do_like_its_caller_is_left_to_the_caller() {
     let bench = Bench::new();
     let warm = Warm::start(&bench);
-    let mut below_etc = bench.draft(Path::new(INSIDE), "true");
-    below_etc.binds.push(bench.bind("/etc/tool"));
-    let plan = Plan::new(below_etc).unwrap();
+    let mut below_dev = bench.draft(Path::new(INSIDE), "true");
+    let access = Access::Device { major: 10, minor: 200 };
+    below_dev.binds.push(Bind { source: "/dev/net/tun".into(), target: "/dev/net/tun".into(), access });
+    let plan = Plan::new(below_dev).unwrap();
     assert!(is_cold(&start(&warm.driver(), &plan).map(drop).unwrap_err()));
     // The same without that bind.
     let plan = Plan::new(bench.draft(Path::new(INSIDE), "true")).unwrap();
-    start(&warm.driver(), &plan).unwrap().process.kill().unwrap();
+    warm.started(&plan).process.kill().unwrap();
     // Settings that the launcher was not started with.
     let other = BTreeMap::from([("uid_base", "70000".to_owned())]);
     let driver = WarmDriver::new(Namespace::with_defaults(), &warm.directory, other);
@@ -372,7 +405,7 @@ fn a_layer_in_memory_comes_from_the_launcher() {
     let mut draft = bench.draft(Path::new(INSIDE), "true");
     draft.workspace.writes = Writes::MemoryLayer { bytes: 1 << 20 };
     let plan = Plan::new(draft).unwrap();
-    let sandbox = start(&warm.driver(), &plan).unwrap();
+    let sandbox = warm.started(&plan);
     assert!(sandbox.changes.has_descriptor());
     sandbox.process.kill().unwrap();
     warm.stop();

@@ -12,9 +12,10 @@ impl LauncherState {
     /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
     pub fn work(&mut self, setup: &Setup) {
         let Some(mode) = &mut self.mode else { return };
-        let done = match &mut mode.networks {
-            Some(pool) if pool.wants_more() => pool.refill(setup.faults),
-            _ => self.begin(setup),
+        let done = match (mode.build_wanted(setup.faults), &mut mode.networks) {
+            (Some(built), _) => built,
+            (None, Some(pool)) if pool.wants_more() => pool.refill(setup.faults),
+            (None, _) => self.begin(setup),
         };
         // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
         // error is told then.

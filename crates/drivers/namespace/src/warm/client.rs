@@ -101,6 +101,7 @@ impl Driver for WarmDriver {
         match connection.start(plan, handle) {
             Ok(begun) => sandbox(plan, begun),
             Err(Failed::NotAsked(_)) => self.start_cold(plan, handle, "not_asked"),
+            Err(Failed::Declined) => self.start_cold(plan, handle, "declined"),
             Err(Failed::Refused(error)) => {
                 // Its word is taken, and looked after: two sandboxes of one run would share a layer.
                 self.local.destroy(handle).map_err(|left| StartError::Launcher {

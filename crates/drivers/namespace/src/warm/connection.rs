@@ -60,6 +60,8 @@ pub struct Begun {
 pub enum Failed {
     /// Nothing was asked for.
     NotAsked(String),
+    /// The launcher has nothing ready, and did nothing.
+    Declined,
     /// The launcher says that it did not start one.
     Refused(StartError),
     /// The launcher was asked and gave no answer that can be used: there may be a sandbox, which ends with its channel.
@@ -129,6 +131,7 @@ impl Connection {
         let (started, has_upper, has_watch) = match answer {
             Answer::Started { started, has_upper, has_watch } => (started, has_upper, has_watch),
             Answer::NotStarted(error) => return Err(Failed::Refused(error)),
+            Answer::Declined => return Err(Failed::Declined),
         };
         let expected = 2 + usize::from(has_upper) + usize::from(has_watch);
         if descriptors.len() != expected {

@@ -49,7 +49,6 @@ pub fn serve_warm(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
     signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, to)?;
     let closer = Closer::start()?;
     driver.enter_launcher_mode(pools).map_err(io::Error::other)?;
-    driver.launcher().build_template(driver.faults).map_err(io::Error::other)?;
     let mut intake = Some(intake);
     let mut callers: Vec<Caller> = Vec::new();
     let mut leased = Leased::default();
@@ -168,6 +167,11 @@ fn clone_for(
     leased: &mut Leased,
 ) -> Result<(), Gone> {
     let plan = &request.plan;
+    match driver.launcher().is_ready_for(plan) {
+        Ok(true) => {}
+        // The caller is as fast, and a launcher that is building a template makes no other caller wait.
+        Ok(false) | Err(_) => return send(caller, &Answer::Declined, &[]),
+    }
     let (launched, expect) = match driver.launch(plan, handle) {
         Ok(launched) => launched,
         Err(error) => return refuse(caller, error),
