@@ -203,7 +203,11 @@ impl Door {
     }
 
     fn judge(&self, socket: &OwnedFd, behind: &Behind) -> io::Result<Verdict> {
-        let theirs = Peer::of(socket)?.read(Likeness::of)?;
+        let peer = Peer::of(socket)?;
+        if self.own.is_elsewhere(&peer.read(Likeness::place_of)?) {
+            return Ok(Verdict::Stranger);
+        }
+        let theirs = peer.read(Likeness::of)?;
         if !self.own.strangeness(&theirs).is_empty() {
             return Ok(Verdict::Stranger);
         }

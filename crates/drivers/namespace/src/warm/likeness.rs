@@ -40,6 +40,9 @@ const FILES: &[(&str, &str)] = &[
 /// Facts that say whether a process is one of the same user, beside this one, and of this very program.
 const IDENTITY: &[&str] = &["namespaces", "root", "program", "user", "confinement"];
 
+/// Those of them that `/proc` knows by itself.
+const PLACE: &[&str] = &["namespaces", "user", "confinement"];
+
 /// Facts that another process can change at any time.
 const CHANGEABLE: &[&str] = &["processors", "control group", "memory killer", "priority"];
 
@@ -51,6 +54,7 @@ const MAX_BYTES: u64 = 1 << 20;
 enum Part {
     All,
     Identity,
+    Place,
     Changeable,
 }
 
@@ -76,6 +80,12 @@ impl Likeness {
         Self::read(&PathBuf::from(format!("/proc/{pid}")), Part::Identity)
     }
 
+    /// Reads the facts that [`Likeness::is_elsewhere`] compares, and no others. No file system of the process is asked, which in
+    /// another mount namespace may be one that does not answer.
+    pub fn place_of(pid: i32) -> io::Result<Self> {
+        Self::read(&PathBuf::from(format!("/proc/{pid}")), Part::Place)
+    }
+
     /// Reads the facts that [`Likeness::changes`] compares, and no others. `/proc` shows them of every process.
     pub fn changeable_of(pid: i32) -> io::Result<Self> {
         Self::read(&PathBuf::from(format!("/proc/{pid}")), Part::Changeable)
@@ -88,9 +98,13 @@ impl Likeness {
             facts.insert(*fact, lines_of(&status, names));
         }
         if part != Part::Changeable {
-            read_identity(process, &mut facts)?;
+            facts.insert("namespaces", namespaces(process)?);
         }
-        if part != Part::Identity {
+        if part == Part::All || part == Part::Identity {
+            facts.insert("root", identity(&process.join("root"))?);
+            facts.insert("program", program(&process.join("exe"))?);
+        }
+        if part == Part::All || part == Part::Changeable {
             facts.insert("priority", priority(&text(&process.join("stat"))?)?);
             for (fact, file) in FILES.iter().filter(|(fact, _)| part == Part::All || CHANGEABLE.contains(fact)) {
                 let found = optional(text(&process.join(file)))?;
@@ -110,6 +124,12 @@ impl Likeness {
     #[must_use]
     pub fn strangeness(&self, other: &Self) -> Vec<String> {
         self.among(other, |fact| IDENTITY.contains(fact))
+    }
+
+    /// Reports that another process is of another user, in another namespace or confined otherwise.
+    #[must_use]
+    pub fn is_elsewhere(&self, other: &Self) -> bool {
+        !self.among(other, |fact| PLACE.contains(fact)).is_empty()
     }
 
     /// Reports that another process is of the same user and beside this one, whichever program it is.
@@ -161,16 +181,13 @@ impl Own {
     }
 }
 
-fn read_identity(process: &Path, facts: &mut BTreeMap<&'static str, String>) -> io::Result<()> {
-    let mut namespaces = String::new();
+fn namespaces(process: &Path) -> io::Result<String> {
+    let mut all = String::new();
     for name in NAMESPACES {
         let found = optional(std::fs::metadata(process.join("ns").join(name)))?;
-        namespaces += &found.map_or_else(|| "- ".to_owned(), |meta| format!("{}:{} ", meta.dev(), meta.ino()));
+        all += &found.map_or_else(|| "- ".to_owned(), |meta| format!("{}:{} ", meta.dev(), meta.ino()));
     }
-    facts.insert("namespaces", namespaces);
-    facts.insert("root", identity(&process.join("root"))?);
-    facts.insert("program", program(&process.join("exe"))?);
-    Ok(())
+    Ok(all)
 }
 
 /// A kernel that lacks a file lacks it in every process.
