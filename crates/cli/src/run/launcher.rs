@@ -16,7 +16,7 @@ pub fn directory(places: &StateDir) -> PathBuf {
     places.state.join("warm")
 }
 
-/// What settings say about every sandbox. Programs for tests add what their variables change.
+/// Returns the settings of every sandbox, by name. Programs for tests add what their variables change.
 pub fn sandboxes(uid_base: u32) -> BTreeMap<&'static str, String> {
     #[allow(unused_mut, reason = "changed only with the feature inject")]
     let mut said = BTreeMap::from([("uid_base", uid_base.to_string())]);

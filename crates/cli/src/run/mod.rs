@@ -214,13 +214,11 @@ fn reported<C: Attendant>(
 ) -> Result<Report, Failure> {
     let order = Order::read(args)?;
     let run = &order.run;
-    let local = driver_with(order.uid_base);
+    let uid_base = order.uid_base;
+    let local = driver_with(uid_base);
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
-    let driver = if args.detach {
-        WarmDriver::cold(local)
-    } else {
-        launcher::driver_of(local, order.uid_base, &run.site.places)
-    };
+    let driver =
+        if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
     recover::before_run(&run.site.places, driver.local(), run.plan.workspace.source.as_path(), run.site.id)?;
     let issuer = crate::receipt::open_issuer(&run.site.places)?;
     let side = crate::net::caller_side(run.network.as_ref(), order.hold.as_ref())?;

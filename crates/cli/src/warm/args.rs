@@ -11,7 +11,7 @@ pub enum WarmCommand {
     Warm(WarmArgs),
     /// The process that listens; `nexus warm` starts it itself
     #[command(name = "__warm-door", hide = true)]
-    Door(DoorArgs),
+    Listen(DoorArgs),
     /// The process that starts sandboxes; the one that listens starts it itself
     #[command(name = "__warm-serve", hide = true)]
     Serve(ServeArgs),

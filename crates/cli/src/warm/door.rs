@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::run::launcher::sandboxes;
 use crate::run::{self, Signals};
 use nexus_driver_namespace::launcher::PoolConfig;
-use nexus_driver_namespace::warm::{Door, DoorError, Own, Place, serve_warm};
+use nexus_driver_namespace::warm::{DoorError, LauncherDoor, OwnFacts, Place, serve_warm};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -48,13 +48,13 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
     serve_warm(&driver, POOLS).map(|()| 0).map_err(|error| ended(&error))
 }
 
-fn open(args: &DoorArgs) -> Result<(Door, Signals), DoorError> {
+fn open(args: &DoorArgs) -> Result<(LauncherDoor, Signals), DoorError> {
     // First: what this process is like is what its callers are compared with.
-    let own = Own::read(sandboxes(args.uid_base)).map_err(io("/proc/self"))?;
+    let own = OwnFacts::read(sandboxes(args.uid_base)).map_err(io("/proc/self"))?;
     // No terminal's end is its own. It fails only for the first of a process group, which this process is not.
     rustix::process::setsid().map_err(|error| io("setsid")(error.into()))?;
     let signals = Signals::catch_all().map_err(io("signals"))?;
-    let door = Door::open(Place::make(&args.directory)?, own, Duration::from_millis(args.idle))?;
+    let door = LauncherDoor::open(Place::make(&args.directory)?, own, Duration::from_millis(args.idle))?;
     Ok((door, signals))
 }
 

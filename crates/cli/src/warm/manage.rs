@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::fleet::print::{print, print_json};
 use crate::host;
 use crate::run::launcher::directory;
-use nexus_driver_namespace::warm::{Found, Greeting, Likeness, Place, PlaceError, look};
+use nexus_driver_namespace::warm::{Found, Greeting, Likeness, Place, PlaceError, inspect_all};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ fn all(place: &Place) -> Result<Vec<Found>, Failure> {
     let own = Likeness::own().map_err(|error| {
         Failure::refused("warm", format!("/proc/self cannot be read: {error}"), "nexus doctor shows what works here")
     })?;
-    look(place, &own).map_err(unusable)
+    inspect_all(place, &own).map_err(unusable)
 }
 
 fn unusable(error: PlaceError) -> Failure {

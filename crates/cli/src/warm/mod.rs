@@ -20,7 +20,7 @@ pub fn command(command: &WarmCommand) -> u8 {
         WarmCommand::Warm(args) if args.stop => (manage::stop(args), args.json),
         WarmCommand::Warm(args) if args.status => (manage::status(args), args.json),
         WarmCommand::Warm(args) => (start::command(args), args.json),
-        WarmCommand::Door(args) => (door::command(args), false),
+        WarmCommand::Listen(args) => (door::command(args), false),
         WarmCommand::Serve(args) => (door::serve(args), false),
     };
     match done {

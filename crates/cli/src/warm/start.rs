@@ -23,15 +23,15 @@ const MAX_LINE: usize = 16 << 10;
 /// The first line of the process that listens.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FirstLine {
-    /// It listens.
+    /// The process listens now.
     Ready,
     /// Another process listens for processes like it.
     Taken,
     /// It cannot listen.
     Failed {
-        /// The reason.
+        /// Reason for which it cannot listen.
         message: String,
-        /// Advice.
+        /// Advice about what to do then.
         hint: String,
     },
 }

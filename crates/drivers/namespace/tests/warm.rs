@@ -9,7 +9,7 @@ mod support;
 use nexus_channel::codec;
 use nexus_driver::{Driver, StartError};
 use nexus_driver_namespace::Namespace;
-use nexus_driver_namespace::warm::{Door, DoorError, Greeting, Own, Place, WarmDriver};
+use nexus_driver_namespace::warm::{DoorError, Greeting, LauncherDoor, OwnFacts, Place, WarmDriver};
 use nexus_model::Plan;
 use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,8 +41,8 @@ impl Warm {
     fn start(bench: &Bench) -> Self {
         let directory = bench.path("warm");
         let place = Place::make(&directory).unwrap();
-        let own = Own::read(settings()).unwrap();
-        let door = Door::open(place, own, Duration::from_secs(600)).unwrap();
+        let own = OwnFacts::read(settings()).unwrap();
+        let door = LauncherDoor::open(place, own, Duration::from_secs(600)).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let door = std::thread::spawn(move || {
             door.keep(stopped.as_fd(), &|| {
@@ -184,17 +184,22 @@ fn a_sandbox_lives_on_when_its_launcher_is_asked_to_end() {
     sandbox.process.wait().unwrap();
 }
 
-/// The command that plays a caller: this very program, so that only the place of the process differs.
-fn caller(socket: &Path) -> Vec<String> {
+/// The command that plays a part: this very program, so that only the place of the process differs.
+fn part(name: &str, about: &Path) -> Vec<String> {
     let own = std::env::current_exe().unwrap();
-    let words = ["/usr/bin/env", &format!("NEXUS_TEST_SOCKET={}", socket.display()), own.to_str().unwrap()];
-    let words = words.iter().chain(&["--exact", "raw_caller", "--ignored", "--nocapture", "--test-threads=1"]);
-    words.map(|word| (*word).to_owned()).collect()
+    let about = format!("NEXUS_TEST_PATH={}", about.display());
+    let words = ["/usr/bin/env", &about, own.to_str().unwrap(), "--exact", name];
+    let words = words.into_iter().chain(["--ignored", "--nocapture", "--test-threads=1"]);
+    words.map(str::to_owned).collect()
 }
 
-/// What the door says to the caller, as the caller printed it.
+/// Plays a caller and returns the words of the door, as the caller printed them.
 fn said(before: &[&str], socket: &Path) -> String {
-    let words: Vec<String> = before.iter().map(|word| (*word).to_owned()).chain(caller(socket)).collect();
+    printed(before, part("raw_caller", socket))
+}
+
+fn printed(before: &[&str], part: Vec<String>) -> String {
+    let words: Vec<String> = before.iter().map(|word| (*word).to_owned()).chain(part).collect();
     let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find_map(|line| line.split_once("DOOR ").map(|(_, said)| said.to_owned()));
@@ -205,7 +210,7 @@ fn said(before: &[&str], socket: &Path) -> String {
 #[test]
 #[ignore = "a part of other tests"]
 fn raw_caller() {
-    let Some(socket) = std::env::var_os("NEXUS_TEST_SOCKET") else { return };
+    let Some(socket) = std::env::var_os("NEXUS_TEST_PATH") else { return };
     match UnixStream::connect(socket) {
         Err(error) => println!("DOOR closed {error}"),
         Ok(mut door) => {
@@ -220,6 +225,15 @@ fn raw_caller() {
             }
         }
     }
+}
+
+/// Opens a door and prints what becomes of it.
+#[test]
+#[ignore = "a part of other tests"]
+fn raw_door() {
+    let Some(directory) = std::env::var_os("NEXUS_TEST_PATH") else { return };
+    let place = Place::make(Path::new(&directory)).unwrap();
+    println!("DOOR {:?}", LauncherDoor::open(place, OwnFacts::read(settings()).unwrap(), Duration::ZERO).map(drop));
 }
 
 #[test]
@@ -328,7 +342,7 @@ fn what_a_launcher_cannot_do_like_its_caller_is_left_to_the_caller() {
 fn played(bench: &Bench, acts: impl FnOnce(UnixStream) + Send + 'static) -> (PathBuf, JoinHandle<()>) {
     let directory = bench.path("warm");
     let place = Place::make(&directory).unwrap();
-    let listener: UnixListener = place.listen(&Own::read(settings()).unwrap().name().unwrap()).unwrap();
+    let listener: UnixListener = place.listen(&OwnFacts::read(settings()).unwrap().name().unwrap()).unwrap();
     listener.set_nonblocking(false).unwrap();
     let door = std::thread::spawn(move || acts(listener.accept().unwrap().0));
     (directory, door)
@@ -347,7 +361,7 @@ fn without_a_word_of_the_door_the_caller_starts_its_sandbox_itself() {
     let driver = || WarmDriver::new(Namespace::with_defaults(), &directory, settings());
     assert!(is_cold(&start(&driver(), &plan(&bench)).map(drop).unwrap_err()));
     let place = Place::make(&directory).unwrap();
-    drop(place.listen(&Own::read(settings()).unwrap().name().unwrap()).unwrap());
+    drop(place.listen(&OwnFacts::read(settings()).unwrap().name().unwrap()).unwrap());
     assert!(is_cold(&start(&driver(), &plan(&bench)).map(drop).unwrap_err()));
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(is_cold(&start(&driver(), &plan(&bench)).map(drop).unwrap_err()));
@@ -416,7 +430,13 @@ fn a_layer_in_memory_comes_from_the_launcher() {
 fn one_door_has_a_name_and_a_confined_process_keeps_none() {
     let bench = Bench::new();
     let warm = Warm::start(&bench);
-    let open = || Door::open(Place::make(&warm.directory).unwrap(), Own::read(settings()).unwrap(), Duration::ZERO);
+    let open = || {
+        LauncherDoor::open(Place::make(&warm.directory).unwrap(), OwnFacts::read(settings()).unwrap(), Duration::ZERO)
+    };
     assert!(matches!(open(), Err(DoorError::Taken)));
     warm.stop();
+    // What is around such a process, `/proc` does not show.
+    let directory = bench.path("another");
+    assert_eq!(printed(&["/usr/bin/env"], part("raw_door", &directory)), "Ok(())");
+    assert_eq!(printed(&["setpriv", "--no-new-privs"], part("raw_door", &directory)), "Err(Confined)");
 }

@@ -11,7 +11,7 @@
 use crate::launcher::idmap::Maps;
 use crate::launcher::netpool::{Network, Pool, PoolConfig};
 use crate::launcher::prefork::WarmSandbox;
-use crate::launcher::template::{self, Places, Template, places_of};
+use crate::launcher::template::{self, EtcMounts, Template, places_of};
 use crate::quotas::Quotas;
 use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -42,10 +42,10 @@ pub struct LauncherState {
 pub(super) struct LauncherMode {
     home: OwnedFd,
     template: Option<Template>,
-    /// Places below `/etc` that the template has.
-    places: Places,
+    /// EtcMounts below `/etc` that the template has.
+    places: EtcMounts,
     /// Those of the last plan that was looked at.
-    last_places: Option<Places>,
+    last_places: Option<EtcMounts>,
     /// A template is to be built while no request waits.
     wants_template: bool,
     pub(super) networks: Option<Pool>,
@@ -81,7 +81,7 @@ impl LauncherState {
         let mode = LauncherMode {
             home,
             template: None,
-            places: Places::new(),
+            places: EtcMounts::new(),
             last_places: None,
             wants_template: false,
             networks,

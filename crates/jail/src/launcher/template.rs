@@ -11,7 +11,7 @@
 //! The `/proc` in the template is there because the kernel lets a user namespace mount its own only where it can see
 //! one; it is of the builder's pid namespace, which has ended, so it shows no process at all.
 //!
-//! Places below `/etc` are the same for all sandboxes of a template. It is built with those that plans ask for, and a plan that
+//! EtcMounts below `/etc` are the same for all sandboxes of a template. It is built with those that plans ask for, and a plan that
 //! asks for others is launched without it: its sandbox would see their names.
 //!
 //! A template must not outlive the host that it shows. Changes of files and directories are seen through the mounts.
@@ -58,14 +58,14 @@ pub struct Template {
     /// Too young to tell the next change from the last one.
     is_young: bool,
     tops: BTreeSet<PathBuf>,
-    places: Places,
+    places: EtcMounts,
 }
 
-/// Places below `/etc` with what is shown there: the target of a bind, and its source on the host.
-pub type Places = BTreeSet<(PathBuf, PathBuf)>;
+/// EtcMounts below `/etc` with what is shown there: the target of a bind, and its source on the host.
+pub type EtcMounts = BTreeSet<(PathBuf, PathBuf)>;
 
 /// Returns the places below `/etc` that a plan asks for.
-pub fn places_of(plan: &Plan) -> Places {
+pub fn places_of(plan: &Plan) -> EtcMounts {
     let binds = plan.binds.iter().filter(|bind| is_below_etc(bind.target.as_path()));
     binds.map(|bind| (bind.target.as_path().to_owned(), bind.source.as_path().to_owned())).collect()
 }
@@ -83,7 +83,7 @@ struct Times {
 
 impl Template {
     /// Builds one with these places from the host as it is now.
-    pub fn build(faults: Faults, places: &Places) -> Result<Self, StepError> {
+    pub fn build(faults: Faults, places: &EtcMounts) -> Result<Self, StepError> {
         faults.check(Step::Template)?;
         // Looked at before anything is built, so that what changes meanwhile counts as changed.
         let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
@@ -102,7 +102,7 @@ impl Template {
     }
 
     /// Returns the places below `/etc` that it has.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &EtcMounts {
         &self.places
     }
 
@@ -195,7 +195,7 @@ fn inspect(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
 }
 
 /// The builder is a process of its own: the pid namespace of the template's `/proc` ends with it.
-fn build_apart(faults: Faults, places: &Places, within: Duration) -> Result<OwnedFd, StepError> {
+fn build_apart(faults: Faults, places: &EtcMounts, within: Duration) -> Result<OwnedFd, StepError> {
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Template, "pipe");
     let ((outcome, tell), (stay, held)) = (pipe()?, pipe()?);
     let namespaces = (libc::CLONE_NEWNS | libc::CLONE_NEWPID) as u64;
@@ -246,7 +246,7 @@ fn answer(outcome: &OwnedFd, within: Duration) -> Result<String, StepError> {
 
 const BUILT: &str = "built";
 
-fn builder(faults: Faults, places: &Places, tell: OwnedFd, stay: &OwnedFd) -> i32 {
+fn builder(faults: Faults, places: &EtcMounts, tell: OwnedFd, stay: &OwnedFd) -> i32 {
     let answer = match build_here(faults, places) {
         Ok(()) => BUILT.to_owned(),
         Err(error) => format!("{}\n{}\n{}", error.step.name(), error.errno, error.detail),
@@ -265,7 +265,7 @@ fn parse(text: &str) -> StepError {
     StepError { step, errno, detail: lines.next().unwrap_or_default().to_owned() }
 }
 
-fn build_here(faults: Faults, places: &Places) -> Result<(), StepError> {
+fn build_here(faults: Faults, places: &EtcMounts) -> Result<(), StepError> {
     rustix::process::umask(Mode::empty());
     faults.check(Step::PrivateMounts)?;
     let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
@@ -304,8 +304,8 @@ mod tests {
             return;
         }
         let began = Instant::now();
-        let error =
-            build_apart(Faults::stopping(Step::PrivateMounts), &Places::new(), Duration::from_millis(100)).unwrap_err();
+        let error = build_apart(Faults::stopping(Step::PrivateMounts), &EtcMounts::new(), Duration::from_millis(100))
+            .unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(10));
         assert!(error.detail.contains("does not answer"), "{error}");
     }

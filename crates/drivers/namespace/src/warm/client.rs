@@ -1,7 +1,7 @@
 //! The namespace driver of a run that may have its sandbox started by a warm launcher.
 
-use super::connection::{Begun, Connection, Failed};
-use super::likeness::Own;
+use super::connection::{Connection, Failed, StartedSandbox};
+use super::likeness::OwnFacts;
 use super::place::Place;
 use crate::driver::{Namespace, changes_of};
 use crate::guarantees;
@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct WarmDriver {
     local: Namespace,
-    /// Used once.
+    /// The connection, which one start uses up.
     connection: Mutex<Option<Connection>>,
 }
 
@@ -62,7 +62,7 @@ fn found(directory: &Path, sandboxes: BTreeMap<&'static str, String>) -> Option<
             return None;
         }
     };
-    let own = Own::read(sandboxes).ok()?;
+    let own = OwnFacts::read(sandboxes).ok()?;
     // A process that gains no rights may be confined in a way that only it and its children have.
     if own.likeness.is_confined() {
         return None;
@@ -99,7 +99,7 @@ impl Driver for WarmDriver {
             return self.start_cold(plan, handle, code);
         }
         match connection.start(plan, handle) {
-            Ok(begun) => sandbox(plan, begun),
+            Ok(made) => sandbox(plan, made),
             Err(Failed::NotAsked(_)) => self.start_cold(plan, handle, "not_asked"),
             Err(Failed::Declined) => self.start_cold(plan, handle, "declined"),
             Err(Failed::Refused(error)) => {
@@ -125,8 +125,8 @@ impl Driver for WarmDriver {
     }
 }
 
-fn sandbox(plan: &Plan, begun: Begun) -> Result<Sandbox, StartError> {
-    let Begun { started, channel, pidfd, upper, watch, link } = begun;
+fn sandbox(plan: &Plan, made: StartedSandbox) -> Result<Sandbox, StartError> {
+    let StartedSandbox { started, channel, pidfd, upper, watch, link } = made;
     let odd = |reason: &str| StartError::Launcher { reason: format!("the warm launcher gave an odd answer: {reason}") };
     // What a receipt signs is what this program would have said itself.
     if started.guarantees != guarantees::of(plan) {

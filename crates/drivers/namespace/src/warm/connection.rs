@@ -40,7 +40,7 @@ pub struct Connection {
 
 /// A sandbox that the launcher started.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedSandbox {
     /// Statements of the driver.
     pub started: Started,
     /// The guest channel.
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Has a sandbox started.
-    pub fn start(mut self, plan: &Plan, handle: &Handle) -> Result<Begun, Failed> {
+    pub fn start(mut self, plan: &Plan, handle: &Handle) -> Result<StartedSandbox, Failed> {
         match self.greeting() {
             Ok(Greeting::Ready { .. }) => {}
             Ok(Greeting::Unlike { what, .. }) => {
@@ -123,7 +123,7 @@ impl Connection {
         self.answered(until)
     }
 
-    fn answered(mut self, until: Instant) -> Result<Begun, Failed> {
+    fn answered(mut self, until: Instant) -> Result<StartedSandbox, Failed> {
         let odd =
             |reason: String| Failed::Unknown(format!("the warm launcher gave no answer that can be used: {reason}"));
         let (answer, descriptors) =
@@ -142,7 +142,7 @@ impl Connection {
             return Err(odd("no descriptors came".to_owned()));
         };
         let upper = if has_upper { descriptors.next() } else { None };
-        Ok(Begun { started, channel, pidfd, upper, watch: descriptors.next(), link: self.channel })
+        Ok(StartedSandbox { started, channel, pidfd, upper, watch: descriptors.next(), link: self.channel })
     }
 }
 
@@ -162,7 +162,7 @@ pub struct Found {
 }
 
 /// Looks for all launchers of this user, those of another version of this program too.
-pub fn look(place: &Place, own: &Likeness) -> Result<Vec<Found>, PlaceError> {
+pub fn inspect_all(place: &Place, own: &Likeness) -> Result<Vec<Found>, PlaceError> {
     let found = place.names()?.into_iter().map(|name| {
         let door = Connection::dial_if(place, &name, |door| own.is_neighbour(door))?.map(|mut connection| {
             let greeting = connection.greeting();

@@ -8,7 +8,7 @@
 //! It reads no byte of a caller. A mount that comes or goes makes it start another launcher process: that of an ordinary user
 //! sees the mounts of its own start. The old one ends with the last of its sandboxes.
 
-use super::likeness::{Likeness, Own};
+use super::likeness::{Likeness, OwnFacts};
 use super::peer::{self, Peer};
 use super::place::{Place, PlaceError};
 use super::wire::Greeting;
@@ -42,7 +42,7 @@ pub enum DoorError {
     /// A call failed.
     #[error("{what}: {source}")]
     Io {
-        /// The call.
+        /// Name of the call that failed.
         what: &'static str,
         /// The answer of the kernel.
         source: io::Error,
@@ -57,7 +57,7 @@ impl DoorError {
 
 /// A launcher's socket, and what its callers have to be like.
 #[derive(Debug)]
-pub struct Door {
+pub struct LauncherDoor {
     own: Likeness,
     place: Place,
     name: String,
@@ -81,7 +81,7 @@ struct Behind {
     intake: OwnedFd,
 }
 
-/// What a caller is.
+/// Classes of callers.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Stranger,
@@ -89,9 +89,9 @@ enum Verdict {
     Alike,
 }
 
-impl Door {
+impl LauncherDoor {
     /// Listens for processes like this one. The launcher ends when it has started no sandbox for `idle`.
-    pub fn open(place: Place, own: Own, idle: Duration) -> Result<Self, DoorError> {
+    pub fn open(place: Place, own: OwnFacts, idle: Duration) -> Result<Self, DoorError> {
         if own.likeness.is_confined() {
             return Err(DoorError::Confined);
         }
@@ -179,7 +179,7 @@ impl Door {
 
     /// Answers one caller. What fails here ends its connection, and the caller starts its sandbox itself.
     fn admit(&mut self, socket: &OwnedFd, mounts: &File, behind: &Behind) {
-        let verdict = self.judge(socket, behind).unwrap_or(Verdict::Stranger);
+        let verdict = self.classify(socket, behind).unwrap_or(Verdict::Stranger);
         let greeting = match verdict {
             Verdict::Stranger => return,
             Verdict::Unlike(what) => Greeting::Unlike { what, started: self.started },
@@ -202,7 +202,7 @@ impl Door {
         }
     }
 
-    fn judge(&self, socket: &OwnedFd, behind: &Behind) -> io::Result<Verdict> {
+    fn classify(&self, socket: &OwnedFd, behind: &Behind) -> io::Result<Verdict> {
         let peer = Peer::of(socket)?;
         if self.own.is_elsewhere(&peer.read(Likeness::place_of)?) {
             return Ok(Verdict::Stranger);

@@ -4,7 +4,7 @@
 //!  /proc/PID/{ns/*,exe,root,status,limits,stat,cgroup,oom_score_adj,…} ─▶ Likeness ─▶ differences, digest
 //! ```
 //! The door of a launcher reads the facts of each caller itself; the settings that only a process can read of itself
-//! ([`Own`]) are in the digest that names the socket.
+//! ([`OwnFacts`]) are in the digest that names the socket.
 
 use nexus_model::Digest;
 use serde::Serialize;
@@ -40,7 +40,7 @@ const FILES: &[(&str, &str)] = &[
 /// Facts that say whether a process is one of the same user, beside this one, and of this very program.
 const IDENTITY: &[&str] = &["namespaces", "root", "program", "user", "confinement"];
 
-/// Those of them that `/proc` knows by itself.
+/// Those of them that `/proc` shows without a look at any file system.
 const PLACE: &[&str] = &["namespaces", "user", "confinement"];
 
 /// Facts that another process can change at any time.
@@ -159,15 +159,15 @@ impl Likeness {
 
 /// The facts of this process, with the settings that no other process can read.
 #[derive(Debug, Clone, Serialize)]
-pub struct Own {
+pub struct OwnFacts {
     /// The facts that other processes can read, too.
     pub likeness: Likeness,
     settings: BTreeMap<&'static str, i64>,
-    /// What the user's settings say about all sandboxes.
+    /// Settings of the user for all sandboxes, by name.
     sandboxes: BTreeMap<&'static str, String>,
 }
 
-impl Own {
+impl OwnFacts {
     /// Reads all of it. `sandboxes` is what the caller's settings say about every sandbox, by name.
     pub fn read(sandboxes: BTreeMap<&'static str, String>) -> io::Result<Self> {
         Ok(Self { likeness: Likeness::own()?, settings: nexus_jail::peer::own_settings(), sandboxes })
@@ -247,12 +247,12 @@ mod tests {
 
     #[test]
     fn a_process_is_like_itself_and_its_name_is_the_same_each_time() {
-        let own = Own::read(BTreeMap::new()).unwrap();
+        let own = OwnFacts::read(BTreeMap::new()).unwrap();
         assert!(own.likeness.differences(&Likeness::own().unwrap()).is_empty());
         assert!(own.likeness.differences(&Likeness::of(std::process::id().cast_signed()).unwrap()).is_empty());
         let name = own.name().unwrap();
-        assert_eq!(Own::read(BTreeMap::new()).unwrap().name().unwrap(), name);
-        let other = Own::read(BTreeMap::from([("uid_base", "70000".to_owned())])).unwrap();
+        assert_eq!(OwnFacts::read(BTreeMap::new()).unwrap().name().unwrap(), name);
+        let other = OwnFacts::read(BTreeMap::from([("uid_base", "70000".to_owned())])).unwrap();
         assert_ne!(other.name().unwrap(), name);
     }
 

@@ -22,9 +22,9 @@ mod serve;
 mod wire;
 
 pub use client::WarmDriver;
-pub use connection::{Found, look};
-pub use door::{Door, DoorError};
-pub use likeness::{Likeness, Own};
+pub use connection::{Found, inspect_all};
+pub use door::{DoorError, LauncherDoor};
+pub use likeness::{Likeness, OwnFacts};
 pub use place::{Place, PlaceError};
 pub use serve::serve_warm;
 pub use wire::Greeting;

@@ -30,7 +30,7 @@ use std::os::unix::net::UnixStream;
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 
 /// A caller that the door found to be like itself.
-struct Caller {
+struct RunConnection {
     channel: Channel,
     partial: Partial,
     /// The first process of its sandbox, with its number.
@@ -50,7 +50,7 @@ pub fn serve_warm(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
     let closer = Closer::start()?;
     driver.enter_launcher_mode(pools).map_err(io::Error::other)?;
     let mut intake = Some(intake);
-    let mut callers: Vec<Caller> = Vec::new();
+    let mut callers: Vec<RunConnection> = Vec::new();
     let mut leased = Leased::default();
     while intake.is_some() || !callers.is_empty() {
         let has_work = intake.is_some() && driver.launcher().has_work();
@@ -74,7 +74,7 @@ pub fn serve_warm(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
         });
         if called {
             match arrived(intake.as_ref()) {
-                Some(connection) => callers.extend(connection.map(Caller::new)),
+                Some(connection) => callers.extend(connection.map(RunConnection::new)),
                 None => intake = None,
             }
         }
@@ -105,13 +105,13 @@ fn drain(child_ends: &mut UnixStream) -> io::Result<()> {
     }
 }
 
-impl Caller {
+impl RunConnection {
     fn new(socket: OwnedFd) -> Self {
         Self { channel: Channel::new(socket), partial: Partial::default(), sandbox: None }
     }
 }
 
-impl Drop for Caller {
+impl Drop for RunConnection {
     /// Whatever ended the connection: a sandbox does not outlive its caller. One that has ended is not there to be killed, and
     /// one that cannot be killed finds the end of its guest channel.
     fn drop(&mut self) {
@@ -123,7 +123,7 @@ impl Drop for Caller {
 
 fn advance(
     driver: &Namespace,
-    caller: &mut Caller,
+    caller: &mut RunConnection,
     (leased, door): (&mut Leased, Option<&OwnedFd>),
 ) -> Result<(), Gone> {
     if caller.sandbox.is_some() {
@@ -144,7 +144,7 @@ fn advance(
     }
 }
 
-fn start(driver: &Namespace, caller: &mut Caller, request: &Start, leased: &mut Leased) -> Result<(), Gone> {
+fn start(driver: &Namespace, caller: &mut RunConnection, request: &Start, leased: &mut Leased) -> Result<(), Gone> {
     let handle = match handle_from_json(&request.handle) {
         Ok(handle) if handle.run_id == request.plan.run_id => handle,
         Ok(_) => return refuse(caller, StartError::Handle { reason: "it is of another run".to_owned() }),
@@ -162,7 +162,7 @@ fn start(driver: &Namespace, caller: &mut Caller, request: &Start, leased: &mut 
 
 fn clone_for(
     driver: &Namespace,
-    caller: &mut Caller,
+    caller: &mut RunConnection,
     (request, handle): (&Start, &Handle),
     leased: &mut Leased,
 ) -> Result<(), Gone> {
@@ -192,13 +192,13 @@ fn clone_for(
     sent
 }
 
-fn refuse(caller: &Caller, error: StartError) -> Result<(), Gone> {
+fn refuse(caller: &RunConnection, error: StartError) -> Result<(), Gone> {
     tracing::debug!(code = error.code(), "the warm launcher starts no sandbox");
     send(caller, &Answer::NotStarted(error), &[])
 }
 
 /// Sends an answer whole and without waiting.
-fn send(caller: &Caller, answer: &Answer, beside: &[rustix::fd::BorrowedFd<'_>]) -> Result<(), Gone> {
+fn send(caller: &RunConnection, answer: &Answer, beside: &[rustix::fd::BorrowedFd<'_>]) -> Result<(), Gone> {
     let bytes = codec::encode(answer).map_err(|_| Gone)?;
     match caller.channel.send_ready(&bytes, beside) {
         Ok(count) if count == bytes.len() => Ok(()),
@@ -207,7 +207,7 @@ fn send(caller: &Caller, answer: &Answer, beside: &[rustix::fd::BorrowedFd<'_>])
 }
 
 /// Reports whether the caller closed its end after its request.
-fn is_gone(caller: &Caller) -> bool {
+fn is_gone(caller: &RunConnection) -> bool {
     let mut wait = [PollFd::new(&caller.channel, PollFlags::RDHUP)];
     !matches!(poll(&mut wait, Some(&Timespec::default())), Ok(0))
 }

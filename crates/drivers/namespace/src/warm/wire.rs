@@ -58,6 +58,6 @@ pub enum Answer {
     },
     /// It was not, and nothing of it is left.
     NotStarted(StartError),
-    /// Nothing was begun: the launcher has nothing ready for this plan.
+    /// The launcher did nothing: it has nothing ready for this plan.
     Declined,
 }
