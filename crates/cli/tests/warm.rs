@@ -113,6 +113,7 @@ fn settled(mut document: Value) -> Value {
                     "marker",
                     "duration_ms",
                     "layer",
+                    "max_rss_bytes",
                 ];
                 members.retain(|name, _| {
                     !own.contains(&name.as_str()) && !name.ends_with("_us") && !name.ends_with("_ms")
