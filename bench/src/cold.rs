@@ -1,10 +1,11 @@
-//! P1, P12, P13: whole programs started cold, Nexus and every peer in turn, as root and as an ordinary user.
+//! P1, P12, P13: whole programs started cold, Nexus and every peer in turn, as root and as an ordinary user; Nexus also with
+//! a warm launcher.
 
 use crate::failure::Failure;
 use crate::options::{Options, P};
 use crate::place::Place;
 use crate::report::{Bound, Report};
-use crate::runner::Runner;
+use crate::runner::{Runner, State};
 use crate::stats::{mib, ms};
 use crate::tools::{self, NO_BWRAP, Tool, argv};
 use crate::{announce, failed};
@@ -14,6 +15,9 @@ const TRUE: &[&str] = &["/bin/true"];
 const PYTHON: &[&str] = &["/usr/bin/python3", "-c", "print(1)"];
 /// Bound of `nexus run`, as a share of bubblewrap's time.
 const P1_BOUND: Bound = Bound::AtMost(0.9);
+/// The same with a warm launcher.
+const WARM_BOUND: Bound = Bound::AtMost(0.65);
+const WARM: &str = "nexus run, warm launcher";
 
 /// P12 and its bounds.
 const VERSION_BOUND: Bound = Bound::AtMost(3.0);
@@ -58,14 +62,24 @@ fn in_turn(
     for round in 0..rounds + WARM_UP {
         for (runner, (_, tools)) in place.runners.iter_mut().zip(&mut all) {
             for tool in tools {
-                let us = runner.time(&tool.argv)?;
+                let us = runner.time_in(&tool.argv, tool.state)?;
                 if round >= WARM_UP {
                     tool.sample.push(us);
                 }
             }
         }
     }
+    for runner in &mut place.runners {
+        launcher(&place.nexus, runner, &["--stop"])?;
+    }
     Ok(all)
+}
+
+/// Starts or ends the warm launcher of an identity, as a command of it: a launcher serves processes like the one that started it.
+fn launcher(nexus: &str, runner: &mut Runner, words: &[&str]) -> Result<(), Failure> {
+    let argv: Vec<String> = argv(&[nexus, "warm"]).into_iter().chain(argv(words)).collect();
+    let done = runner.explain_in(&argv, State::Warm)?;
+    done.map_err(|reason| failed(&format!("`{}` as {}: {reason}", argv.join(" "), runner.who)))
 }
 
 /// The plain command first, then Nexus, then the peers.
@@ -74,10 +88,12 @@ fn line_up(nexus: &str, runner: &mut Runner, report: &mut Report, command: &[Str
     let mut tools = vec![
         Tool::new("plain", command.to_vec()),
         Tool::new("nexus run", with(&[nexus, "run", "--"])),
+        Tool::new(WARM, with(&[nexus, "run", "--"])).warm(),
         Tool::new("nexus run --direct", with(&[nexus, "run", "--direct", "--"])),
     ];
+    launcher(nexus, runner, &["--idle", "1h"])?;
     for tool in &tools {
-        if let Err(reason) = runner.explain(&tool.argv)? {
+        if let Err(reason) = runner.explain_in(&tool.argv, tool.state)? {
             return Err(failed(&format!("`{}` as {}: {reason}", tool.argv.join(" "), runner.who)));
         }
     }
@@ -104,13 +120,18 @@ fn table(report: &mut Report, title: &str, all: &[(&'static str, Vec<Tool>)]) {
 }
 
 fn evaluate_cold(report: &mut Report, who: &str, tools: &[Tool]) {
-    for (name, mode) in [("nexus run", "layered"), ("nexus run --direct", "direct")] {
+    let cases = [
+        ("nexus run", "layered", P1_BOUND),
+        (WARM, "layered, with a warm launcher", WARM_BOUND),
+        ("nexus run --direct", "direct", P1_BOUND),
+    ];
+    for (name, mode, bound) in cases {
         let what = format!("nexus run -- /bin/true, {mode}, as {who}");
         let found = match (median(tools, name), median(tools, "bwrap")) {
             (Some(us), Some(bwrap)) => Ok((ms(us), us / bwrap)),
             _ => Err(NO_BWRAP.to_owned()),
         };
-        report.hold(P::Cold, &what, found, "x bwrap", P1_BOUND);
+        report.hold(P::Cold, &what, found, "x bwrap", bound);
     }
 }
 

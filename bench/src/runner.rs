@@ -9,6 +9,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+/// State directory that a program is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// That of all measures.
+    Usual,
+    /// One in which a warm launcher is up.
+    Warm,
+}
+
+const STATE_DIR: &str = "NEXUS_STATE_DIR";
+/// Name of the state directory with the launcher.
+const WARM: &str = "warm-state";
+
 /// An identity that programs are measured as.
 pub struct Runner {
     /// `root`, `user`, or `caller`.
@@ -30,7 +43,7 @@ impl Runner {
     pub fn start(who: &'static str, uid: Option<u32>, base: &Path, program: &Path) -> Result<Self, Failure> {
         let directory = base.join(who);
         let project = directory.join("project");
-        for path in [&directory, &project, &directory.join("state"), &directory.join("home")] {
+        for path in [&directory, &project, &directory.join("state"), &directory.join(WARM), &directory.join("home")] {
             std::fs::create_dir(path)
                 .and_then(|()| uid.map_or(Ok(()), |uid| chown(path, Some(uid), Some(uid))))
                 .map_err(|error| failed(&format!("{}: {error}", path.display())))?;
@@ -48,20 +61,30 @@ impl Runner {
         let env = vec![
             ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
             ("HOME".to_owned(), text(directory.join("home"))),
-            ("NEXUS_STATE_DIR".to_owned(), text(directory.join("state"))),
+            (STATE_DIR.to_owned(), text(directory.join("state"))),
         ];
         Ok(Self { who, uid, directory, project, env, timer, jobs, answers: BufReader::new(answers) })
     }
 
     /// Starts a command once; the reason when it fails.
     pub fn explain(&mut self, argv: &[String]) -> Result<Result<(), String>, Failure> {
-        let job = self.job(argv, 1, 1, true);
+        self.explain_in(argv, State::Usual)
+    }
+
+    /// The same with one of the state directories.
+    pub fn explain_in(&mut self, argv: &[String], state: State) -> Result<Result<(), String>, Failure> {
+        let job = self.job_in(argv, state, true);
         Ok(self.ask(&job)?.failed.map_or(Ok(()), Err))
     }
 
     /// Times one start of a command in microseconds.
     pub fn time(&mut self, argv: &[String]) -> Result<f64, Failure> {
-        let job = self.job(argv, 1, 1, false);
+        self.time_in(argv, State::Usual)
+    }
+
+    /// The same with one of the state directories.
+    pub fn time_in(&mut self, argv: &[String], state: State) -> Result<f64, Failure> {
+        let job = self.job_in(argv, state, false);
         let answer = self.must(&job)?;
         answer.us.first().copied().ok_or_else(|| failed("the timer measured nothing"))
     }
@@ -96,6 +119,16 @@ impl Runner {
 
     fn job(&self, argv: &[String], repeat: usize, workers: usize, explain: bool) -> Job {
         Job { argv: argv.to_vec(), cwd: self.project.clone(), env: self.env.clone(), repeat, workers, explain }
+    }
+
+    fn job_in(&self, argv: &[String], state: State, explain: bool) -> Job {
+        let mut job = self.job(argv, 1, 1, explain);
+        if state == State::Warm {
+            let directory = self.directory.join(WARM).display().to_string();
+            job.env.retain(|(name, _)| name != STATE_DIR);
+            job.env.push((STATE_DIR.to_owned(), directory));
+        }
+        job
     }
 
     fn must(&mut self, job: &Job) -> Result<Answer, Failure> {

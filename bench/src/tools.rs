@@ -4,7 +4,7 @@ use crate::bundle;
 use crate::failed;
 use crate::failure::Failure;
 use crate::report::Report;
-use crate::runner::Runner;
+use crate::runner::{Runner, State};
 use crate::stats::Sample;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ pub struct Tool {
     pub name: String,
     /// Program and arguments.
     pub argv: Vec<String>,
+    /// State directory that it is given.
+    pub state: State,
     /// Measured times of the tool.
     pub sample: Sample,
 }
@@ -21,7 +23,14 @@ pub struct Tool {
 impl Tool {
     /// Not yet measured.
     pub fn new(name: &str, argv: Vec<String>) -> Self {
-        Self { name: name.to_owned(), argv, sample: Sample::default() }
+        Self { name: name.to_owned(), argv, state: State::Usual, sample: Sample::default() }
+    }
+}
+
+impl Tool {
+    /// The same with a warm launcher.
+    pub fn warm(self) -> Self {
+        Self { state: State::Warm, ..self }
     }
 }
 

@@ -108,10 +108,11 @@ pub const ALLOWED: &[Entry] = &[
         &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
         "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed.",
     ),
+    ("crates/drivers/namespace/src/launcher/leased.rs", &[("File::open(", 1)], "A namespace in proc."),
     (
         "crates/drivers/namespace/src/launcher/server.rs",
-        &[("receive::<", 1), ("channel.send(", 8), ("File::open(", 1)],
-        "The socket between a program and its launcher process, of which no sandbox has an end; a namespace in proc.",
+        &[("receive::<", 1), ("channel.send(", 8)],
+        "The socket between a program and its launcher process, of which no sandbox has an end.",
     ),
     ("crates/drivers/namespace/src/members.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     (
@@ -120,6 +121,28 @@ pub const ALLOWED: &[Entry] = &[
         "PID 1 of a sandbox, which was killed or has ended.",
     ),
     ("crates/drivers/namespace/src/probe.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    (
+        "crates/drivers/namespace/src/warm/connection.rs",
+        &[("receive::<", 2)],
+        "The socket of the user's warm launcher, of which no sandbox has an end: each read is DONTWAIT, between waits up to a bound.",
+    ),
+    (
+        "crates/drivers/namespace/src/warm/door.rs",
+        &[("File::open(", 1), ("descriptors::send(", 2), ("descriptors::receive(", 1)],
+        "A file of proc; the sockets to the launcher process and to callers outside, each call DONTWAIT.",
+    ),
+    ("crates/drivers/namespace/src/warm/likeness.rs", &[("File::open(", 1)], "Files of proc."),
+    ("crates/drivers/namespace/src/warm/peer.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
+    (
+        "crates/drivers/namespace/src/warm/place.rs",
+        &[("net::connect(", 1)],
+        "The socket of the user's warm launcher, set to O_NONBLOCK.",
+    ),
+    (
+        "crates/drivers/namespace/src/warm/serve.rs",
+        &[("descriptors::send(", 1), ("descriptors::receive(", 1)],
+        "The socket to the door, of which no sandbox has an end, each call DONTWAIT.",
+    ),
     ("crates/egress/src/dial.rs", &[("TcpStream::connect(", 2)], "Futures, within the time that a connection has."),
     (
         "crates/egress/src/dns/serve.rs",

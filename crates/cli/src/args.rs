@@ -44,6 +44,9 @@ pub enum Command {
     Net(NetArgs),
     /// List past runs, the latest first
     Log(LogArgs),
+    /// Commands of the warm launcher.
+    #[command(flatten)]
+    Warm(crate::warm::args::WarmCommand),
     /// Commands about a fleet.
     #[command(flatten)]
     Fleet(crate::fleet::args::FleetCommand),

@@ -8,6 +8,7 @@
 //!       ─▶ changes: layers that wait for a decision
 //!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ up, mothership, daemon: serve a fleet; login, territory, facility, directive: use one
+//!       ─▶ warm:    a launcher process for later runs
 //!       ─▶ receipt, log: signed statements about past runs
 //!       ─▶ man, completions: this command line for man(1) and for shells
 //! ```
@@ -35,6 +36,7 @@ mod run;
 mod session;
 mod terminal;
 mod used_up;
+mod warm;
 
 use nexus_runner::change_text;
 use std::ffi::OsString;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         args::Command::AttackPart { words } => doctor::attack::part(&words),
         args::Command::Net(net) => net::command(&net),
         args::Command::Log(log) => log::command(&log),
+        args::Command::Warm(command) => warm::command(&command),
         args::Command::Fleet(command) => fleet::command(&command),
         args::Command::Man { folder } => manual::command(folder.as_deref()),
         args::Command::Completions { shell } => completions::command(shell),

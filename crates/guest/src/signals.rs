@@ -6,9 +6,16 @@ use std::io;
 /// Blocks every signal, puts every disposition back to the default (the caller of `nexus` may have had some ignored,
 /// and exec hands that on), and returns a descriptor that becomes readable when a child has ended.
 pub fn take_over() -> io::Result<OwnedFd> {
+    // Zeros in every field are the default disposition, no flags and an empty mask, whichever order the fields have.
+    let default = [0u64; 4];
     for signal in 1..=64 {
-        // SAFETY: SIG_DFL for a number; KILL, STOP and the two of the C library are refused, which is as well.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // Not signal(2) of the C library, which refuses the two signals that it keeps for itself: a caller that was started by
+        // posix_spawn(3) has them ignored.
+        // SAFETY: the kernel reads at most 32 bytes of zeros, and writes nothing; it refuses KILL and STOP, which is as well.
+        unsafe {
+            let none = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, size_of::<u64>());
+        }
     }
     // SAFETY: the sets are plain data, filled before use, and live during the calls.
     unsafe {

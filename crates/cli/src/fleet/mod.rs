@@ -19,7 +19,7 @@ mod facility;
 mod follow;
 mod launcher;
 mod login;
-mod print;
+pub mod print;
 mod serve;
 mod services;
 mod territory;

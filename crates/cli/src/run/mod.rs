@@ -17,6 +17,7 @@ mod frontend;
 mod full_output;
 mod hints;
 mod input;
+pub mod launcher;
 mod open_files;
 mod order;
 mod perhaps;
@@ -44,6 +45,7 @@ use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
+use nexus_driver_namespace::warm::WarmDriver;
 use nexus_layer::Faults;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::ports::Ports;
@@ -236,11 +238,15 @@ fn reported<C: Attendant>(
 ) -> Result<Report, Failure> {
     let order = Order::read(args)?;
     let run = &order.run;
-    let driver = driver_with(order.uid_base);
-    recover::before_run(&run.site.places, &driver, run.plan.workspace.source.as_path(), run.site.id)?;
+    let uid_base = order.uid_base;
+    let local = driver_with(uid_base);
+    // A detached sandbox outlives many launchers, and its supervisor is its parent.
+    let driver =
+        if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
+    recover::before_run(&run.site.places, driver.local(), run.plan.workspace.source.as_path(), run.site.id)?;
     let issuer = crate::receipt::open_issuer(&run.site.places)?;
     let side = crate::net::caller_side(run.network.as_ref(), order.hold.as_ref())?;
-    let frontend = Terminal { signals, driver: &driver };
+    let frontend = Terminal { signals, driver: driver.local() };
     let around = Surroundings {
         frontend: &frontend,
         recovery: &frontend,

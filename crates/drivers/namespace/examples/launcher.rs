@@ -1,8 +1,10 @@
-//! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP [WALLS]]]`. Tests attack what it
-//! starts; with the feature `inject` the step fails, and those parts of the confinement are left out.
+//! A launcher process on its standard input: `launcher NETWORKS REUSE [SANDBOXES [STEP [WALLS]]]`, or the one behind the door
+//! of a warm launcher: `launcher warm false SANDBOXES`. Tests attack what it starts; with the feature `inject` the step fails,
+//! and those parts of the confinement are left out.
 
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{PoolConfig, serve_stdin};
+use nexus_driver_namespace::warm::serve_warm;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(feature = "inject")]
     nexus_driver_namespace::leave_out(word(4))?;
     let sandboxes = if word(2).is_empty() { 0 } else { word(2).parse()? };
+    if word(0) == "warm" {
+        serve_warm(&driver.watching_layers(), PoolConfig { networks: 0, reuse: false, sandboxes })?;
+        return Ok(());
+    }
     serve_stdin(&driver, PoolConfig { networks: word(0).parse()?, reuse: word(1).parse()?, sandboxes })?;
     Ok(())
 }

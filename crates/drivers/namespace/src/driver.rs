@@ -54,6 +54,8 @@ pub struct Namespace {
     identity: Result<Identity, StepError>,
     /// Draws the ids of each sandbox afresh.
     draws_each: bool,
+    /// Makes a launcher process report when the overlay of a sandbox is gone.
+    watches_layers: bool,
     landlock_abi: i32,
     launcher: Mutex<LauncherState>,
     host_namespaces: OnceLock<Vec<(String, u64)>>,
@@ -81,6 +83,7 @@ impl Namespace {
             uid_base,
             identity,
             draws_each: false,
+            watches_layers: false,
             landlock_abi: nexus_jail::landlock_abi(),
             launcher: Mutex::default(),
             host_namespaces: OnceLock::new(),
@@ -90,11 +93,17 @@ impl Namespace {
     }
 
     /// Draws the host ids of each sandbox afresh: for a launcher process, which starts the sandboxes of many runs. Sandboxes
-    /// with one id share the kernel's quotas of a user. Not together with warm sandboxes, whose id is drawn before their plan is
-    /// known.
+    /// with one id share the kernel's quotas of a user.
     #[must_use]
     pub fn drawing_each(mut self) -> Self {
         self.draws_each = true;
+        self
+    }
+
+    /// Lets the user of a launcher process learn when the overlay of a sandbox is gone, as of a sandbox that the user cloned.
+    #[must_use]
+    pub fn watching_layers(mut self) -> Self {
+        self.watches_layers = true;
         self
     }
 
@@ -118,7 +127,8 @@ impl Namespace {
     pub(crate) fn enter_launcher_mode(&self, pools: PoolConfig) -> Result<(), StepError> {
         // The proof compares with the host's, not with those that the launcher is about to have.
         self.host_namespaces()?;
-        *self.launcher() = LauncherState::launcher(pools)?;
+        let state = LauncherState::launcher(pools)?;
+        *self.launcher() = if self.watches_layers { state.watch_layers() } else { state };
         Ok(())
     }
 
@@ -149,7 +159,8 @@ impl Namespace {
         })?;
         let pid = launched.child.pid.as_raw_nonzero().get();
         tracing::debug!(run = %plan.run_id, pid, "a sandbox was cloned");
-        Ok((launched, expectations::of(plan, &identity.uid_map(), &host_namespaces)))
+        let expect = expectations::of(plan, &launched.identity.uid_map(), &host_namespaces);
+        Ok((launched, expect))
     }
 
     fn setup(&self, identity: Identity) -> Setup {
@@ -164,7 +175,7 @@ impl Namespace {
 
     /// Does one thing that the next launch would else wait for. Who has no identity launches nothing, either.
     pub(crate) fn work_ahead(&self) {
-        if let Ok(identity) = self.identity {
+        if let Ok(identity) = self.next_identity() {
             self.launcher().work(&self.setup(identity));
         }
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!  Namespace ──clone3 from this process, which has one thread──▶ sandbox
 //!  Launcher  ──plan, handle──▶ launcher process (serve) ──clone3──▶ sandbox
+//!  WarmDriver ──plan, handle──▶ launcher process of the user's other runs, or as Namespace
 //! ```
 //! [`Namespace`] implements the trait of `nexus-driver`. The other functions are system calls that a program needs around
 //! a sandbox and that only `nexus-jail` may make.
@@ -23,6 +24,7 @@ mod name;
 mod probe;
 mod process;
 mod state;
+pub mod warm;
 
 pub use driver::{Lingering, Namespace};
 #[cfg(feature = "inject")]

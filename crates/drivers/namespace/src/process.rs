@@ -1,7 +1,7 @@
 //! A running sandbox of this driver, seen from the host.
 
 use crate::members;
-use nexus_driver::SandboxProcess;
+use nexus_driver::{Channel, SandboxProcess};
 use nexus_jail::cgroup::Group;
 use nexus_jail::clone::Child;
 use nexus_jail::watch::overlay_is_gone;
@@ -20,12 +20,19 @@ pub struct NamespaceProcess {
     /// closed. They are closed once the sandbox stands, because it holds a descriptor of each until then, and while no
     /// caller waits.
     deferred: RefCell<Vec<OwnedFd>>,
+    /// Connection to the launcher that kills the sandbox when this is closed.
+    _link: Option<Channel>,
 }
 
 impl NamespaceProcess {
     /// Takes charge of a sandbox that was cloned.
     pub fn new(child: Child, group: Option<Group>, watch: Option<OwnedFd>, deferred: Vec<OwnedFd>) -> Self {
-        Self { child, group, watch, deferred: RefCell::new(deferred) }
+        Self { child, group, watch, deferred: RefCell::new(deferred), _link: None }
+    }
+
+    /// Keeps the connection to the launcher of the sandbox.
+    pub fn linked(self, link: Channel) -> Self {
+        Self { _link: Some(link), ..self }
     }
 }
 

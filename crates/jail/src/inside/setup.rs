@@ -131,6 +131,7 @@ fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd
     let workspace = workspace::open(&request, mounts.next(), None)?;
     let binds = binds::open(&request, Some(mounts.collect()))?;
     let root = populate(&request, root, workspace, binds, channel)?;
+    hand_out_names(&request, here, channel)?;
     seal(&request, root, mask, channel, &here.quotas)
 }
 

@@ -12,9 +12,10 @@ impl LauncherState {
     /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
     pub fn work(&mut self, setup: &Setup) {
         let Some(mode) = &mut self.mode else { return };
-        let done = match &mut mode.networks {
-            Some(pool) if pool.wants_more() => pool.refill(setup.faults),
-            _ => self.begin(setup),
+        let done = match (mode.build_wanted(setup.faults), &mut mode.networks) {
+            (Some(built), _) => built,
+            (None, Some(pool)) if pool.wants_more() => pool.refill(setup.faults),
+            (None, _) => self.begin(setup),
         };
         // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
         // error is told then.
@@ -52,7 +53,7 @@ fn begin(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<
     });
     let back = kept.leave();
     let (child, network) = cloned?;
-    let warm = WarmSandbox { child, channel, network, scratch_bytes };
+    let warm = WarmSandbox { child, channel, network, identity: setup.identity, scratch_bytes };
     match back.and_then(|()| start::finish_as_parent(setup, None, &warm.child, &warm.channel, Some(&*quotas))) {
         Ok(()) => Ok(warm),
         Err(error) => Err(start::end_after(&warm.child, error)),

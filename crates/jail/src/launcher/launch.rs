@@ -1,20 +1,21 @@
 //! One launch, seen by the parent: everything before the clone, and what only a parent may do after it.
 //!
 //! ```text
-//!  check one thread ─▶ own keyring ─▶ (root or launcher process: workspace, binds) ─▶ cgroup
-//!      ─▶ a warm sandbox that fits: gets the plan
+//!  check one thread ─▶ own keyring ─▶ (a warm sandbox that fits) ─▶ (root or launcher process: workspace, binds) ─▶ cgroup
+//!      ─▶ the warm sandbox gets the plan
 //!      └▶ channel ─▶ (launcher process: into the template) ─▶ clone3 ─▶ (back home) ─▶ (id maps; v1: enter) ─▶ go
 //! ```
 //! Mounts made here are never attached to the host: they are descriptors, and vanish with this process.
 
 use crate::clone::Child;
+use crate::identity::Identity;
 use crate::inside::setup;
 use crate::launcher::netpool::Network;
 use crate::launcher::prefork::WarmSandbox;
 use crate::launcher::state::{CloneSite, LauncherState};
 use crate::launcher::{keyring, prepare, start};
 use crate::leave_out::{Wall, stands};
-use crate::request::{Here, Request, Start};
+use crate::request::{Here, Request, Setup, Start};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use crate::watch;
 use nexus_model::plan::Writes;
@@ -33,10 +34,12 @@ pub struct Launched {
     pub channel: OwnedFd,
     /// The upper directory of a layer in memory, when the launcher made it.
     pub upper: Option<OwnedFd>,
+    /// Its ids: those of the request, or those of the warm sandbox that took the plan.
+    pub identity: Identity,
     /// The pooled network that it has; for [`LauncherState::give_back`] once its first process was waited for.
     pub network: Option<Network>,
-    /// Reports when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. None from a
-    /// launcher process, which keeps mounts of dead sandboxes for a while.
+    /// Reports when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. A launcher process, which
+    /// keeps mounts of dead sandboxes for a while, has one where it was asked to ([`LauncherState::watch_layers`]).
     pub watch: Option<OwnedFd>,
     /// Mounts to close when no request waits: the kernel waits for all processors when their last descriptor is closed.
     pub deferred: Vec<OwnedFd>,
@@ -49,7 +52,13 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
     start::check_single_thread(faults)?;
     join_keyring(faults, kept)?;
     let is_layered = !matches!(request.plan.workspace.writes, Writes::Direct { .. });
-    let watch = (is_layered && !kept.is_launcher()).then(watch::instance).flatten();
+    let watch = (is_layered && kept.watches_layers()).then(watch::instance).flatten();
+    // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
+    let warm = if request.group.is_none() { kept.take_warm(request.plan)? } else { None };
+    // Root maps the owners of files to the ids of the sandbox, which a warm one has had since it was made.
+    let identity = warm.as_ref().map_or(setup.identity, |warm| warm.identity);
+    let request = &Request { setup: Setup { identity, ..*setup }, ..*request };
+    let setup = &request.setup;
     let mut prepared = prepare::prepare(request, kept, watch.as_ref())?;
     // The child has the same instance by the clone, and watches what it mounts itself.
     let mounts_inside = prepared.workspace.is_none();
@@ -61,14 +70,11 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
         target = group.clone_target(faults)?;
     }
     faults.check(Step::Clone)?;
-    // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
-    if request.group.is_none()
-        && let Some(warm) = kept.take_warm(request.plan)?
-    {
+    if let Some(warm) = warm {
         match warm.send_plan(request.plan, &prepared) {
             Ok(()) => {
                 let WarmSandbox { child, channel, network, .. } = warm;
-                return Ok(Launched { child, channel, upper, network, watch, deferred });
+                return Ok(Launched { child, channel, upper, identity, network, watch, deferred });
             }
             // It has just died. Nothing was lost: the mounts are still here.
             Err(_) => WarmSandbox::end(&[warm]).at(Step::Clone, "ending a sandbox that took no order")?,
@@ -98,7 +104,7 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
     if let Err(error) = finished {
         return Err(start::end_after(&child, error));
     }
-    Ok(Launched { child, channel: ours, upper, network, watch, deferred })
+    Ok(Launched { child, channel: ours, upper, identity, network, watch, deferred })
 }
 
 /// Leaves the caller's session keyring, once in the life of a launcher.

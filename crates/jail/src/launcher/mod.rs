@@ -16,4 +16,4 @@ mod prefork;
 mod prepare;
 mod start;
 pub mod state;
-mod template;
+pub mod template;

@@ -9,6 +9,7 @@
 //! they are what the paths mean then. It runs no code but this, and its channel is its only descriptor beside its root.
 
 use crate::clone::{Child, GONE_WITHIN};
+use crate::identity::Identity;
 use crate::launch_message;
 use crate::launcher::netpool::Network;
 use crate::request::Prepared;
@@ -28,16 +29,18 @@ pub struct WarmSandbox {
     pub channel: OwnedFd,
     /// The pooled network that it has; else it has its own.
     pub network: Option<Network>,
+    /// Its ids, for which the mounts of the host have to be made.
+    pub identity: Identity,
     pub(super) scratch_bytes: u64,
 }
 
 impl WarmSandbox {
     /// Returns whether it has the network and the size that this plan needs.
     pub fn fits(&self, plan: &Plan) -> bool {
-        // What leads to an egress is made in the sandbox's own network, by the sandbox, with the rest of what only it has.
+        // What leads to an egress is made in the sandbox's own network, by the sandbox: in a pooled one it has no rights.
         let network = match plan.network {
             network::Network::None => true,
-            network::Network::Egress | network::Network::EgressByProgram => false,
+            network::Network::Egress | network::Network::EgressByProgram => self.network.is_none(),
         };
         network && self.scratch_bytes == plan.limits.scratch_bytes && plan.binds.len() < launch_message::MAX
     }

@@ -11,7 +11,7 @@
 use crate::launcher::idmap::Maps;
 use crate::launcher::netpool::{Network, Pool, PoolConfig};
 use crate::launcher::prefork::WarmSandbox;
-use crate::launcher::template::{self, Template};
+use crate::launcher::template::{self, EtcMounts, Template, places_of};
 use crate::quotas::Quotas;
 use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
@@ -33,6 +33,8 @@ pub struct LauncherState {
     strings: Option<[Range<usize>; 2]>,
     /// Limits on the resources that the kernel counts for the user of the sandboxes.
     quotas: Option<Arc<Quotas>>,
+    /// Makes a launcher process watch the overlays of its sandboxes, as each other launcher does.
+    watches_layers: bool,
     pub(super) mode: Option<LauncherMode>,
 }
 
@@ -40,6 +42,12 @@ pub struct LauncherState {
 pub(super) struct LauncherMode {
     home: OwnedFd,
     template: Option<Template>,
+    /// EtcMounts below `/etc` that the template has.
+    places: EtcMounts,
+    /// Those of the last plan that was looked at.
+    last_places: Option<EtcMounts>,
+    /// A template is to be built while no request waits.
+    wants_template: bool,
     pub(super) networks: Option<Pool>,
     /// Sandboxes that wait for their plan.
     pub(super) warm: Vec<WarmSandbox>,
@@ -73,6 +81,9 @@ impl LauncherState {
         let mode = LauncherMode {
             home,
             template: None,
+            places: EtcMounts::new(),
+            last_places: None,
+            wants_template: false,
             networks,
             warm: Vec::new(),
             max_warm: pools.sandboxes,
@@ -82,9 +93,34 @@ impl LauncherState {
         Ok(Self { mode: Some(mode), ..Self::default() })
     }
 
-    /// Returns whether this process does nothing but launch.
-    pub(crate) fn is_launcher(&self) -> bool {
-        self.mode.is_some()
+    /// Makes a launcher process watch the overlays of its sandboxes. Its user then learns when one is gone, which takes as long
+    /// as the process keeps the mounts of a dead sandbox.
+    #[must_use]
+    pub fn watch_layers(self) -> Self {
+        Self { watches_layers: true, ..self }
+    }
+
+    /// Returns whether a launch of this plan finds a template, and would be as fast as a launcher process makes it. Otherwise one
+    /// with the places that plans ask for below `/etc` is built while no request waits: those of the first plan, and then those
+    /// of two in a row.
+    pub fn is_ready_for(&mut self, plan: &Plan) -> Result<bool, StepError> {
+        let Some(mode) = self.mode.as_mut().filter(|mode| !mode.is_lost && template::fits_plan(plan)) else {
+            return Ok(false);
+        };
+        let places = places_of(plan);
+        if mode.last_places.as_ref().is_none_or(|last| *last == places) {
+            mode.places.clone_from(&places);
+        }
+        let is_ready = mode.places == places && mode.has_current_template()?;
+        mode.last_places = Some(places);
+        mode.scratch_bytes = Some(plan.limits.scratch_bytes);
+        mode.wants_template = !is_ready;
+        Ok(is_ready)
+    }
+
+    /// Returns whether the overlays of sandboxes are watched.
+    pub(crate) fn watches_layers(&self) -> bool {
+        self.mode.is_none() || self.watches_layers
     }
 
     /// Takes back the network of a sandbox whose first process was waited for.
@@ -98,7 +134,7 @@ impl LauncherState {
     /// Returns whether idle time can be used for work that the next launch would otherwise wait for.
     pub fn has_work(&self) -> bool {
         let Some(mode) = &self.mode else { return false };
-        mode.networks.as_ref().is_some_and(Pool::wants_more) || mode.wants_warm()
+        mode.networks.as_ref().is_some_and(Pool::wants_more) || mode.wants_template || mode.wants_warm()
     }
 
     /// Returns a warm sandbox that fits this plan.
@@ -138,7 +174,8 @@ impl LauncherState {
 
     /// Returns whether this launch is made on a template, so that the parent opens everything of the host.
     pub(crate) fn serves(&self, plan: &Plan) -> bool {
-        self.mode.is_some() && targets(plan).iter().all(|target| template::fits(target))
+        let Some(mode) = &self.mode else { return false };
+        template::fits_plan(plan) && mode.places == places_of(plan)
     }
 
     /// Returns the limits of sandboxes; read once, as long as this process has the host's view.
@@ -213,7 +250,7 @@ impl LauncherMode {
     /// warm sandboxes on it: the kernel reports only once that mounts have changed.
     pub(super) fn has_current_template(&mut self) -> Result<bool, StepError> {
         let Some(template) = &self.template else { return Ok(false) };
-        if template.is_current().at(Step::Template, "looking at the host")? {
+        if *template.places() == self.places && template.is_current().at(Step::Template, "looking at the host")? {
             return Ok(true);
         }
         // Before the next one is built: it would hold mounts of the host.
@@ -223,11 +260,16 @@ impl LauncherMode {
         Ok(false)
     }
 
+    /// Builds a template that was wanted. One that cannot be built is wanted again by the next plan.
+    pub(super) fn build_wanted(&mut self, faults: Faults) -> Option<Result<(), StepError>> {
+        std::mem::take(&mut self.wants_template).then(|| self.template(faults).map(drop))
+    }
+
     fn template(&mut self, faults: Faults) -> Result<&mut Template, StepError> {
         self.has_current_template()?;
         match &mut self.template {
             Some(template) => Ok(template),
-            none => Ok(none.insert(Template::build(faults)?)),
+            none => Ok(none.insert(Template::build(faults, &self.places)?)),
         }
     }
 }

@@ -11,6 +11,9 @@
 //! The `/proc` in the template is there because the kernel lets a user namespace mount its own only where it can see
 //! one; it is of the builder's pid namespace, which has ended, so it shows no process at all.
 //!
+//! EtcMounts below `/etc` are the same for all sandboxes of a template. It is built with those that plans ask for, and a plan that
+//! asks for others is launched without it: its sandbox would see their names.
+//!
 //! A template must not outlive the host that it shows. Changes of files and directories are seen through the mounts.
 //! Other changes make it stale, and are looked for before every launch: another mount anywhere (mountinfo reports that through
 //! poll(2), proc(5)), or another entry in a directory of which single entries are shown (its times).
@@ -20,8 +23,10 @@ use crate::inside::etc::FROM_HOST;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::system;
 use crate::mounts;
-use crate::places::show;
+use crate::places::{below_root, ensure_place, show};
+use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
+use nexus_model::Plan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -53,6 +58,20 @@ pub struct Template {
     /// Too young to tell the next change from the last one.
     is_young: bool,
     tops: BTreeSet<PathBuf>,
+    places: EtcMounts,
+}
+
+/// EtcMounts below `/etc` with what is shown there: the target of a bind, and its source on the host.
+pub type EtcMounts = BTreeSet<(PathBuf, PathBuf)>;
+
+/// Returns the places below `/etc` that a plan asks for.
+pub fn places_of(plan: &Plan) -> EtcMounts {
+    let binds = plan.binds.iter().filter(|bind| is_below_etc(bind.target.as_path()));
+    binds.map(|bind| (bind.target.as_path().to_owned(), bind.source.as_path().to_owned())).collect()
+}
+
+fn is_below_etc(target: &Path) -> bool {
+    below_root(target).starts_with("etc")
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -63,15 +82,15 @@ struct Times {
 }
 
 impl Template {
-    /// Builds one from the host as it is now.
-    pub fn build(faults: Faults) -> Result<Self, StepError> {
+    /// Builds one with these places from the host as it is now.
+    pub fn build(faults: Faults, places: &EtcMounts) -> Result<Self, StepError> {
         faults.check(Step::Template)?;
         // Looked at before anything is built, so that what changes meanwhile counts as changed.
         let mountinfo = open_readable("/proc/self/mountinfo").at(Step::Template, "/proc/self/mountinfo")?;
         let links = links().at(Step::Template, "links of the host")?;
         let (seen, is_young) = inspect(&links).at(Step::Template, "directories of the host")?;
-        let namespace = build_apart(faults, BUILT_WITHIN)?;
-        Ok(Self { namespace, mountinfo, links, seen, is_young, tops: BTreeSet::new() })
+        let namespace = build_apart(faults, places, BUILT_WITHIN)?;
+        Ok(Self { namespace, mountinfo, links, seen, is_young, tops: BTreeSet::new(), places: places.clone() })
     }
 
     /// Returns whether the template still shows the host.
@@ -82,9 +101,14 @@ impl Template {
         Ok(inspect(&self.links)?.0 == self.seen)
     }
 
+    /// Returns the places below `/etc` that it has.
+    pub fn places(&self) -> &EtcMounts {
+        &self.places
+    }
+
     /// Returns whether a top directory that these targets need is still to be made.
     pub fn lacks_top(&self, targets: &[&Path]) -> bool {
-        targets.iter().any(|target| !self.tops.contains(crate::places::top(crate::places::below_root(target))))
+        targets.iter().any(|target| !self.tops.contains(crate::places::top(below_root(target))))
     }
 
     /// Moves this process into it and makes the top directories that a plan's targets need. They are the only traces
@@ -93,7 +117,7 @@ impl Template {
         move_into_link_name_space(rustix::fd::AsFd::as_fd(&self.namespace), Some(LinkNameSpaceType::Mount))
             .at(Step::Template, "entering the template")?;
         for target in targets {
-            let top = crate::places::top(crate::places::below_root(target));
+            let top = crate::places::top(below_root(target));
             if self.tops.contains(top) {
                 continue;
             }
@@ -108,11 +132,16 @@ impl Template {
     }
 }
 
-/// Returns whether a target can be had on a template: it cannot when it would have to be made in a directory that all
-/// sandboxes share.
+/// Returns whether a target can be had on a template: it cannot when it would have to be made in `/dev`, which all sandboxes
+/// share.
 pub fn fits(target: &Path) -> bool {
-    let place = crate::places::below_root(target);
-    !place.starts_with("etc") && !place.starts_with("dev")
+    !below_root(target).starts_with("dev")
+}
+
+/// Returns whether everything that a plan shows can be had on a template with its places.
+#[must_use]
+pub fn fits_plan(plan: &Plan) -> bool {
+    !is_below_etc(plan.workspace.target.as_path()) && targets(plan).iter().all(|target| fits(target))
 }
 
 fn open_readable(path: &str) -> io::Result<OwnedFd> {
@@ -166,14 +195,14 @@ fn inspect(links: &[PathBuf]) -> io::Result<(Vec<Option<Times>>, bool)> {
 }
 
 /// The builder is a process of its own: the pid namespace of the template's `/proc` ends with it.
-fn build_apart(faults: Faults, within: Duration) -> Result<OwnedFd, StepError> {
+fn build_apart(faults: Faults, places: &EtcMounts, within: Duration) -> Result<OwnedFd, StepError> {
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(Step::Template, "pipe");
     let ((outcome, tell), (stay, held)) = (pipe()?, pipe()?);
     let namespaces = (libc::CLONE_NEWNS | libc::CLONE_NEWPID) as u64;
     let child = match clone_process(namespaces, None).at(Step::Template, "clone3")? {
         Cloned::Child => {
             drop((outcome, held));
-            let build = std::panic::AssertUnwindSafe(|| builder(faults, tell, &stay));
+            let build = std::panic::AssertUnwindSafe(|| builder(faults, places, tell, &stay));
             exit_now(std::panic::catch_unwind(build).unwrap_or(101));
         }
         Cloned::Parent(child) => child,
@@ -217,8 +246,8 @@ fn answer(outcome: &OwnedFd, within: Duration) -> Result<String, StepError> {
 
 const BUILT: &str = "built";
 
-fn builder(faults: Faults, tell: OwnedFd, stay: &OwnedFd) -> i32 {
-    let answer = match build_here(faults) {
+fn builder(faults: Faults, places: &EtcMounts, tell: OwnedFd, stay: &OwnedFd) -> i32 {
+    let answer = match build_here(faults, places) {
         Ok(()) => BUILT.to_owned(),
         Err(error) => format!("{}\n{}\n{}", error.step.name(), error.errno, error.detail),
     };
@@ -236,13 +265,21 @@ fn parse(text: &str) -> StepError {
     StepError { step, errno, detail: lines.next().unwrap_or_default().to_owned() }
 }
 
-fn build_here(faults: Faults) -> Result<(), StepError> {
+fn build_here(faults: Faults, places: &EtcMounts) -> Result<(), StepError> {
     rustix::process::umask(Mode::empty());
     faults.check(Step::PrivateMounts)?;
     let private = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
     let system = system::open(faults)?;
+    let mut kinds = Vec::with_capacity(places.len());
+    for (target, source) in places {
+        let meta = std::fs::metadata(source).at(Step::Template, &show(source))?;
+        kinds.push((below_root(target), meta.is_dir()));
+    }
     let root = Root::fresh(faults, &system, BYTES)?;
+    for (place, is_dir) in kinds {
+        ensure_place(root.tree(), place, is_dir).at(Step::Template, &show(place))?;
+    }
     let proc = rootfs::new_proc().at(Step::Template, "/proc")?;
     mounts::attach_at(proc, root.tree(), Path::new("proc")).at(Step::Template, "/proc")?;
     rootfs::leave_host(faults, root.tree())
@@ -267,15 +304,19 @@ mod tests {
             return;
         }
         let began = Instant::now();
-        let error = build_apart(Faults::stopping(Step::PrivateMounts), Duration::from_millis(100)).unwrap_err();
+        let error = build_apart(Faults::stopping(Step::PrivateMounts), &EtcMounts::new(), Duration::from_millis(100))
+            .unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(10));
         assert!(error.detail.contains("does not answer"), "{error}");
     }
 
     #[test]
     fn places_in_shared_folders_do_not_fit() {
-        assert!(fits(Path::new("/srv/project")) && fits(Path::new("/etcetera/x")));
-        assert!(!fits(Path::new("/etc/project")));
+        assert!(
+            fits(Path::new("/srv/project"))
+                && is_below_etc(Path::new("/etc/x"))
+                && !is_below_etc(Path::new("/etcetera/x"))
+        );
         // The file of a device would be seen by the other sandboxes of the template.
         assert!(!fits(Path::new("/dev/net/tun")));
     }

@@ -92,7 +92,7 @@ pub fn is_proxy(auth: &TerritoryAuth, headers: &HeaderMap, peer: &Peer) -> bool 
     let TerritoryAuth::Proxy { trusted, secret } = auth else { return false };
     trusted.iter().any(|one| one.to_canonical() == peer.address.ip().to_canonical())
         && secret.as_ref().is_none_or(|secret| {
-            { single(headers, PROXY_SECRET_HEADER).is_ok_and(|given| given.is_some_and(|given| secret.matches(given))) }
+            single(headers, PROXY_SECRET_HEADER).is_ok_and(|given| given.is_some_and(|given| secret.matches(given)))
         })
 }
 

@@ -12,9 +12,10 @@
 //! channels end, and they die too.
 
 mod client;
-mod deadlines;
+pub(crate) mod deadlines;
+pub(crate) mod leased;
 mod server;
-mod wire;
+pub(crate) mod wire;
 
 pub use client::{KeepError, Launcher};
 pub use nexus_jail::PoolConfig;

@@ -1,20 +1,19 @@
 //! The launcher's side: answers requests, reaps, and uses idle time for what later requests need.
 
 use super::deadlines::{Deadlines, boot_time};
+use super::leased::Leased;
 use super::wire::{Answer, Request, Started, handle_from_json, handle_to_json};
 use crate::closer::Closer;
 use crate::driver::Namespace;
 use crate::guarantees;
 use crate::name::NAME;
 use nexus_driver::{Channel, ChannelError, Driver, Handle, PrepareError, SetupError, StartError};
-use nexus_jail::{Network, PoolConfig, Step};
+use nexus_jail::{PoolConfig, Step};
 use nexus_model::Plan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitOptions, pidfd_send_signal};
-use std::collections::BTreeMap;
-use std::fs::File;
+use rustix::process::{Signal, pidfd_send_signal};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 
@@ -22,37 +21,6 @@ use std::os::unix::net::UnixStream;
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 3_000_000 };
 /// Time to wait for a request between two pieces of idle work: none.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-
-/// Resources that are held for running sandboxes.
-#[derive(Default)]
-struct Leased {
-    /// Pooled networks, by the first process of the sandbox that has them.
-    networks: BTreeMap<i32, Network>,
-    /// Mount namespaces of running sandboxes, held so that the kernel takes them apart while no request waits, and not
-    /// before the end of the sandbox is reported.
-    mounts: BTreeMap<i32, File>,
-    /// Mount namespaces of ended sandboxes, and other mounts that are no longer needed.
-    closing: Vec<OwnedFd>,
-    /// Times until which sandboxes may live.
-    deadlines: Deadlines,
-}
-
-impl Leased {
-    /// Maximum number of mount namespaces that are held, one descriptor for each. Beyond it a sandbox takes its own
-    /// mounts apart when it ends.
-    const MAX: usize = 256;
-    /// Number of mount namespaces that are handed to the closer even while there is other work.
-    const MANY: usize = 16;
-
-    fn hold(&mut self, pid: i32, network: Option<Network>, deferred: Vec<OwnedFd>) {
-        self.networks.extend(network.map(|network| (pid, network)));
-        if self.mounts.len() + self.closing.len() < Self::MAX {
-            self.closing.extend(deferred);
-            // Where it cannot be opened the end is only slower.
-            self.mounts.extend(File::open(format!("/proc/{pid}/ns/mnt")).ok().map(|mounts| (pid, mounts)));
-        }
-    }
-}
 
 /// Serves one user over a connected socket until that user is gone. This process does nothing else any more: to launch
 /// faster it moves between namespaces of its own.
@@ -69,6 +37,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
     tracing::debug!(networks = pools.networks, "the launcher serves its user");
     let channel = Channel::new(socket);
     let mut leased = Leased::default();
+    let mut deadlines = Deadlines::default();
     let mut is_quiet = false;
     loop {
         if leased.closing.len() >= Leased::MANY {
@@ -76,7 +45,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
         }
         let has_work = !leased.closing.is_empty() || driver.launcher().has_work();
         let mut wait = [PollFd::new(&channel, PollFlags::IN), PollFd::new(&child_ends, PollFlags::IN)];
-        let next_deadline = leased.deadlines.next(boot_time());
+        let next_deadline = deadlines.next(boot_time());
         let within = if has_work { Some(if is_quiet { NOW } else { QUIET }) } else { next_deadline };
         let found = poll(&mut wait, within.as_ref());
         is_quiet = found == Ok(0);
@@ -89,7 +58,7 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        leased.deadlines.enforce(boot_time())?;
+        deadlines.enforce(boot_time())?;
         let (asked, ended) = (!wait[0].revents().is_empty(), !wait[1].revents().is_empty());
         if ended {
             let mut bytes = [0u8; 64];
@@ -102,13 +71,13 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
         if asked || ended {
             // First, so that a network that has just become free is there for the request. The host may have seen
             // the end before the signal came.
-            reap(driver, &mut leased)?;
+            leased.reap(driver, |pid| deadlines.ended(pid))?;
         }
         if asked {
             match channel.receive::<Request>() {
                 Ok((request, _)) => {
                     tracing::debug!(request = request.name(), "the launcher has a request");
-                    answer(driver, &channel, request, &mut leased).map_err(io::Error::other)?;
+                    answer(driver, &channel, request, (&mut leased, &mut deadlines)).map_err(io::Error::other)?;
                 }
                 Err(ChannelError::Closed) => return Ok(()),
                 Err(error) => return Err(io::Error::other(error)),
@@ -117,37 +86,20 @@ pub fn serve(driver: &Namespace, socket: OwnedFd, pools: PoolConfig) -> io::Resu
     }
 }
 
-/// Collects every ended sandbox, so that none stays as a zombie, and takes its network back: when its first process can
-/// be waited for, every other one is dead.
-fn reap(driver: &Namespace, leased: &mut Leased) -> io::Result<()> {
-    loop {
-        match rustix::process::wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, _))) => {
-                let pid = pid.as_raw_nonzero().get();
-                tracing::debug!(pid, "a process of the launcher ended");
-                leased.deadlines.ended(pid);
-                leased.closing.extend(leased.mounts.remove(&pid).map(OwnedFd::from));
-                if let Some(network) = leased.networks.remove(&pid) {
-                    // If the namespace cannot be shown to be clean, it is dropped instead of used again.
-                    driver.launcher().give_back(network).unwrap_or_default();
-                }
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn answer(driver: &Namespace, channel: &Channel, request: Request, leased: &mut Leased) -> Result<(), ChannelError> {
+fn answer(
+    driver: &Namespace,
+    channel: &Channel,
+    request: Request,
+    (leased, deadlines): (&mut Leased, &mut Deadlines),
+) -> Result<(), ChannelError> {
     match request {
         Request::Prepare(plan) => channel.send(&prepared(driver, &plan), &[]),
         Request::Start { plan, handle } => match handle_from_json(&handle) {
-            Ok(handle) => start(driver, channel, &plan, &handle, leased),
+            Ok(handle) => start(driver, channel, (&plan, &handle), leased, deadlines),
             Err(reason) => channel.send(&Answer::NotStarted(StartError::Handle { reason }), &[]),
         },
         Request::KeepUntil { run, until } => {
-            leased.deadlines.keep(run, until, boot_time());
+            deadlines.keep(run, until, boot_time());
             channel.send(&Answer::Noted, &[])
         }
     }
@@ -164,11 +116,11 @@ fn prepared(driver: &Namespace, plan: &Plan) -> Answer {
 fn start(
     driver: &Namespace,
     channel: &Channel,
-    plan: &Plan,
-    handle: &Handle,
+    (plan, handle): (&Plan, &Handle),
     leased: &mut Leased,
+    deadlines: &mut Deadlines,
 ) -> Result<(), ChannelError> {
-    if !leased.deadlines.allows(plan.run_id, boot_time()) {
+    if !deadlines.allows(plan.run_id, boot_time()) {
         let reason = "the lease of the run had ended before its sandbox was started".to_owned();
         return channel.send(&Answer::NotStarted(StartError::Launcher { reason }), &[]);
     }
@@ -177,7 +129,7 @@ fn start(
         Err(error) => return channel.send(&Answer::NotStarted(error), &[]),
     };
     let pid = launched.child.pid.as_raw_nonzero().get();
-    if let Err(error) = leased.deadlines.started(plan.run_id, pid, launched.child.pidfd.as_fd()) {
+    if let Err(error) = deadlines.started(plan.run_id, pid, launched.child.pidfd.as_fd()) {
         // A sandbox whose end nothing enforces must not run. It dies with its channel, which is dropped here.
         let reason = format!("the deadline of the sandbox cannot be enforced: {error}");
         return channel.send(&Answer::NotStarted(StartError::Launcher { reason }), &[]);

@@ -103,13 +103,17 @@ impl Bench {
 
     /// Runs a plan; returns the output and the end of its command, or the reason for which it did not start.
     pub fn run(&self, launcher: Option<&Launcher>, draft: PlanDraft) -> Result<(String, ExitStatus), String> {
+        match launcher {
+            Some(launcher) => self.run_by(launcher, draft),
+            None => self.run_by(&self.driver, draft),
+        }
+    }
+
+    /// The same with a driver.
+    pub fn run_by(&self, driver: &dyn Driver, draft: PlanDraft) -> Result<(String, ExitStatus), String> {
         let plan = Plan::new(draft).unwrap();
         let handle = self.driver.prepare(&plan).unwrap();
-        let started = match launcher {
-            Some(launcher) => launcher.start(&plan, &handle),
-            None => self.driver.start(&plan, &handle),
-        };
-        let sandbox = started.map_err(|error| error.to_string())?;
+        let sandbox = driver.start(&plan, &handle).map_err(|error| error.to_string())?;
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let mut session =
