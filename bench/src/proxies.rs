@@ -115,7 +115,7 @@ impl Drop for Proxy {
         // Squid removes its shared memory only when it is asked to end; without that the next start of another user fails.
         let asked = Command::new("kill").arg(self.child.id().to_string()).status();
         let start = Instant::now();
-        while asked.as_ref().is_ok_and(|status| status.success()) && start.elapsed() < TIMEOUT {
+        while asked.as_ref().is_ok_and(std::process::ExitStatus::success) && start.elapsed() < TIMEOUT {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }

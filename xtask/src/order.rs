@@ -18,10 +18,10 @@ use std::fmt::Write as _;
 const MODULE: f64 = 0.5;
 const CRATE: f64 = 0.75;
 /// Sections of one pattern of which less is executed are left where they are, unless they are small together.
-const LEAST: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 const SMALL: u64 = 16 << 10;
 
-/// What the processes of a sandbox execute comes first and side by side: each of them maps it anew.
+/// Functions that the processes of a sandbox execute come first and side by side, since each process maps them again.
 const INSIDE: &[&str] = &[
     "alloc",
     "core",
@@ -209,11 +209,13 @@ fn script(sections: &[Section]) -> String {
 /// Chooses the patterns for one object: all of it, modules, and functions.
 fn chosen(names: &BTreeMap<&str, Share>, is_library: bool) -> Vec<String> {
     let mut whole = Share::default();
-    names.values().for_each(|share| whole.add(*share));
+    for share in names.values() {
+        whole.add(*share);
+    }
     if whole.executed > 0 && (is_library || whole.all <= SMALL / 2 || whole.is_at_least(CRATE)) {
         return vec![".text".to_owned(), ".text.*".to_owned()];
     }
-    let is_chosen = |share: &Share| share.is_at_least(LEAST) || (share.executed > 0 && share.all <= SMALL);
+    let is_chosen = |share: &Share| share.is_at_least(MIN_SHARE) || (share.executed > 0 && share.all <= SMALL);
     let mut left: BTreeSet<&str> = names.iter().filter(|(_, share)| is_chosen(share)).map(|(name, _)| *name).collect();
     let mut patterns = BTreeSet::new();
     for depth in [2, 3] {
@@ -231,7 +233,9 @@ fn chosen(names: &BTreeMap<&str, Share>, is_library: bool) -> Vec<String> {
             let within: Vec<&str> = left.iter().filter(|name| name.contains(&begins)).copied().collect();
             if within.len() > 1 {
                 patterns.extend([format!(".text{begins}*"), format!(".text.unlikely{begins}*")]);
-                within.iter().for_each(|name| _ = left.remove(name));
+                for name in within {
+                    left.remove(name);
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(141, 78, 42, 428)),
+    ("crates/cli", counts(141, 78, 42, 430)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
     ("crates/egress", counts(0, 0, 8, 376)),
@@ -25,12 +25,12 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/model", counts(0, 0, 0, 4)),
     ("crates/nexusd", counts(0, 0, 0, 1)),
     ("crates/policy", counts(0, 0, 20, 186)),
-    ("crates/profiles", counts(0, 0, 3, 18)),
+    ("crates/profiles", counts(0, 0, 3, 20)),
     ("crates/receipt", counts(0, 0, 7, 83)),
     ("crates/runner", counts(0, 0, 4, 24)),
     ("crates/terminal", counts(0, 0, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
-    ("xtask", counts(0, 0, 2, 5)),
+    ("xtask", counts(0, 0, 2, 7)),
 ];
 
 const fn counts(riddles: usize, docs: usize, messages: usize, names: usize) -> Counts {

@@ -1,7 +1,7 @@
 //! Parses the command lines that are written most often without the description of all commands.
 //!
 //! clap builds the description of every command and flag before it looks at the first word. That takes a third of a
-//! millisecond and sixty pages of memory, which the processes of a sandbox copy once more. `nexus run` and
+//! millisecond and sixty pages of memory, which the processes of a sandbox copy again. `nexus run` and
 //! `nexus --version` are parsed with their own part of it. What does not parse here, mistakes and requests for help
 //! among it, is parsed again with the whole description, so that each message has one source.
 
@@ -23,7 +23,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(arguments)
 }
 
-/// Parses `run` and what follows it. Returns `None` for what the whole description has to judge.
+/// Parses `run` and what follows it. Returns `None` for a line that needs the whole description.
 fn run(arguments: &[OsString]) -> Option<RunArgs> {
     let matches = RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(arguments).ok()?;
     RunArgs::from_arg_matches(&matches).ok()

@@ -83,14 +83,14 @@ impl<'a> Caller<'a> {
         (paths, told["notes"].to_string())
     }
 
-    /// What a run reads from files of the home.
+    /// Returns the text that a run reads from files of the home.
     fn reads(&self, names: &[&str]) -> String {
         let files: Vec<String> = names.iter().map(|name| self.bench.home.join(name).display().to_string()).collect();
         let files = files.iter().map(String::as_str);
         stdout(&self.nexus(&["run", "--", "cat"].into_iter().chain(files).collect::<Vec<_>>()))
     }
 
-    /// What a run of a program says.
+    /// Returns the output and the messages of a run of a program.
     fn says(&self, program: &[&str]) -> String {
         let output = self.nexus(&[&["run", "--"][..], program].concat());
         stdout(&output) + &stderr(&output)

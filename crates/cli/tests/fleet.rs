@@ -437,7 +437,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
         fleet.key
     );
     let mut ask = || {
-        let mut answer = [0; 65536];
+        let mut answer = vec![0; 65536];
         known.write_all(request.as_bytes()).unwrap();
         let count = known.read(&mut answer).unwrap();
         assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "{count}");

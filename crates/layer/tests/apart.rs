@@ -241,7 +241,9 @@ fn on_overlay(mode: LayerMode) -> Scene {
         fs::create_dir(scene.path(name)).unwrap();
     }
     if mode == LayerMode::User {
-        ["ws", "upper", "work"].iter().for_each(|name| common::give(&scene.path(name)));
+        for name in ["ws", "upper", "work"] {
+            common::give(&scene.path(name));
+        }
     }
     let directories = ["lower", "upper", "work"].map(|name| format!("{name}dir={},", place(name)));
     let options = CString::new(directories.concat() + "redirect_dir=off").unwrap();

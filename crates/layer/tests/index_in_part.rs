@@ -17,8 +17,8 @@ fn base() -> Vec<Op> {
     [dirs.to_vec(), files.to_vec(), links.to_vec()].concat()
 }
 
-fn commit(scene: &Scene, layer: &Layer, rules: Rules) -> Committed {
-    layer.commit(&scene.workspace(), &rules).unwrap()
+fn commit(scene: &Scene, layer: &Layer, rules: &Rules) -> Committed {
+    layer.commit(&scene.workspace(), rules).unwrap()
 }
 
 fn except(paths: &[&str]) -> Rules {
@@ -62,7 +62,7 @@ fn an_edit_of_a_file_with_two_names_holds_up_these_names_alone() {
         fs::write(scene.ws().join("twin"), "of the host").unwrap();
         let mut left_out: Vec<String> = Vec::new();
         for _ in 0..4 {
-            let done = commit(&scene, &layer, except(&left_out.iter().map(String::as_str).collect::<Vec<_>>()));
+            let done = commit(&scene, &layer, &except(&left_out.iter().map(String::as_str).collect::<Vec<_>>()));
             if done.state == CommitState::Committed {
                 break;
             }
@@ -78,7 +78,7 @@ fn an_edit_of_a_file_with_two_names_holds_up_these_names_alone() {
         // The rest still waits, and is a conflict.
         drop(layer);
         let layer = Layer::open(&scene.path("layers"), "run").unwrap();
-        let done = commit(&scene, &layer, Rules::default());
+        let done = commit(&scene, &layer, &Rules::default());
         assert_eq!((done.state, done.conflicts.is_empty()), (CommitState::Parked, false), "{run:?}");
         assert_eq!(["a", "twin"].map(|path| text(&scene, path)), ["of the host", "of the host"]);
     }
@@ -95,14 +95,14 @@ fn a_version_that_the_index_alone_has_stays_when_other_paths_are_accepted() {
         for first in ["c", "q", "new"] {
             let scene = Scene::new(LayerMode::Root, &base());
             let layer = scene.layer(&[run.clone(), vec![write("c", "run"), write("new", "run")]].concat());
-            let done = commit(&scene, &layer, only(first));
+            let done = commit(&scene, &layer, &only(first));
             let is_there = first != "q" || run.len() == 4;
             assert_eq!(done.state == CommitState::Committed, is_there, "{run:?} {first}: {done:?}");
             drop(layer);
             let inode = |path: &str| fs::metadata(scene.ws().join(path)).map(|meta| meta.ino()).ok();
             assert!(inode("a").is_some() && inode("a") == inode("twin"), "{run:?} {first}");
             let layer = Layer::open(&scene.path("layers"), "run").unwrap();
-            let done = commit(&scene, &layer, Rules::default());
+            let done = commit(&scene, &layer, &Rules::default());
             assert_eq!((done.state, &done.conflicts[..], &done.parked[..]), (CommitState::Committed, &[][..], &[][..]));
             assert_eq!(scene.found(), scene.wanted(), "{run:?} {first}");
         }
@@ -114,10 +114,10 @@ fn a_version_that_the_index_alone_has_stays_when_other_paths_are_accepted() {
 fn the_last_name_of_a_version_in_the_index_goes_with_it_alone() {
     let scene = Scene::new(LayerMode::Root, &base());
     let layer = scene.layer(&[write("s/f", "run"), Op::RemoveTree(b("s")), write("c", "run")]);
-    let done = commit(&scene, &layer, except(&["s/f"]));
+    let done = commit(&scene, &layer, &except(&["s/f"]));
     assert_eq!((done.state, &done.conflicts[..]), (CommitState::Parked, &[][..]));
     assert_eq!(["c", "s/f", "other"].map(|path| text(&scene, path)), ["old", "old", "old"]);
-    let done = commit(&scene, &layer, except(&["s"]));
+    let done = commit(&scene, &layer, &except(&["s"]));
     assert_eq!(done.state, CommitState::Committed);
     assert_eq!(["c", "s/f", "other"].map(|path| text(&scene, path)), ["run", "old", "old"]);
 }

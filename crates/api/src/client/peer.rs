@@ -83,11 +83,10 @@ fn find(table: &str, ours: SocketAddr, theirs: SocketAddr) -> Seen {
         is_it.then(|| (uid.parse().ok(), inode))
     });
     match found {
-        None => Seen::Nothing,
         // Older kernels call the owner of such a socket root.
         Some((_, "0")) => Seen::Waiting,
         Some((Some(uid), _)) => Seen::Accepted(uid),
-        Some((None, _)) => Seen::Nothing,
+        None | Some((None, _)) => Seen::Nothing,
     }
 }
 

@@ -170,7 +170,7 @@ fn commit_around(pending: &Pending, rules: &Rules, how: &How) -> Result<Around, 
             Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
                 tries += 1;
                 // What is kept of versions that changed again is none to decide by.
-                forget(pending, rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect())?;
+                forget(pending, &rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect::<Vec<_>>())?;
                 let mut left = Vec::new();
                 for conflict in done.conflicts {
                     match how.takes_theirs.then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path)) {
@@ -192,14 +192,14 @@ fn commit_around(pending: &Pending, rules: &Rules, how: &How) -> Result<Around, 
     match done {
         Ok(done) => {
             let came = |one: &Yours| done.changes.changes.iter().any(|change| change.path == one.path);
-            let (theirs, unused) = rules.theirs.into_iter().partition(came);
-            forget(pending, unused)?;
+            let (theirs, unused): (Vec<_>, Vec<_>) = rules.theirs.into_iter().partition(came);
+            forget(pending, &unused)?;
             Ok(Around { done, left_out, theirs })
         }
         Err(error) => {
             // After an interruption the commit may still go on: then the copies are what is left of the workspace's versions.
             if !matches!(error, CommitError::Interrupted { .. }) {
-                forget(pending, rules.theirs)?;
+                forget(pending, &rules.theirs)?;
             }
             Err(failed(&error, pending))
         }
@@ -224,7 +224,7 @@ fn is_in(conflicts: &[Conflict], one: &Yours) -> bool {
 }
 
 /// Removes copies of versions that stayed at their places.
-fn forget(pending: &Pending, all: Vec<Yours>) -> Result<(), Failure> {
+fn forget(pending: &Pending, all: &[Yours]) -> Result<(), Failure> {
     all.iter().try_for_each(|yours| {
         pending.layer.forget_yours(&pending.workspace, yours).map_err(|error| {
             let copy = yours.copy.as_ref().map(|copy| copy.as_path().display().to_string()).unwrap_or_default();

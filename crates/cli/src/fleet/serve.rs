@@ -145,7 +145,7 @@ fn read(file: &Path, is_named: bool) -> Result<Config, Failure> {
     }
 }
 
-/// Where a daemon works, and how it speaks to its server.
+/// The data directory and the settings of a daemon, and its trust in its server.
 struct Place<'a> {
     data_dir: &'a Path,
     /// The file of settings.

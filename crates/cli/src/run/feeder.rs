@@ -46,7 +46,7 @@ impl AsFd for Feeder {
     }
 }
 
-/// Passes on until the end of the input, or until nobody reads it any more.
+/// Passes on until the end of the input, or until the pipe has no reader.
 fn pass_on(from: BorrowedFd<'_>, to: &OwnedFd) -> Result<(), Errno> {
     let mut buffer = [0u8; 16384];
     loop {

@@ -24,7 +24,7 @@ pub struct Foreground {
     sink: Sink,
     /// Set while this process reads standard input ahead of the command, and it has not ended.
     input: bool,
-    /// Set when a thread reads what is read ahead: it is no terminal.
+    /// Set when a thread reads the input ahead, because it is not a terminal.
     is_fed: bool,
     /// That thread, once the sandbox has started: a process with two threads cannot make one.
     feeder: Option<Feeder>,

@@ -29,10 +29,7 @@ pub fn command(args: &DoorArgs) -> Result<u8, Failure> {
         },
     };
     first_line(&line).map_err(|error| ended(&error))?;
-    let (door, signals) = match opened {
-        Ok(opened) => opened,
-        Err(_) => return Ok(nexus_model::exit::REFUSED),
-    };
+    let Ok((door, signals)) = opened else { return Ok(nexus_model::exit::REFUSED) };
     let uid_base = args.uid_base;
     let program = move || {
         let mut program = Command::new("/proc/self/exe");

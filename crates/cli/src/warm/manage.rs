@@ -14,7 +14,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Ends all launchers of this user. Runs that live go on.
 pub fn stop(args: &WarmArgs) -> Result<u8, Failure> {
-    let Some(place) = Place::open(&directory(&host::state_dir()?)).map_err(unusable)? else {
+    let Some(place) = Place::open(&directory(&host::state_dir()?)).map_err(|error| unusable(&error))? else {
         return stopped(args, 0);
     };
     let mut waiting = Vec::new();
@@ -30,7 +30,7 @@ pub fn stop(args: &WarmArgs) -> Result<u8, Failure> {
     let count = waiting.len();
     let until = Instant::now() + GONE_WITHIN;
     loop {
-        let left = place.names().map_err(unusable)?;
+        let left = place.names().map_err(|error| unusable(&error))?;
         waiting.retain(|name| left.contains(name));
         if waiting.is_empty() {
             return stopped(args, count);
@@ -61,7 +61,7 @@ fn stopped(args: &WarmArgs, count: usize) -> Result<u8, Failure> {
 
 /// Shows the launchers of this user.
 pub fn status(args: &WarmArgs) -> Result<u8, Failure> {
-    let place = Place::open(&directory(&host::state_dir()?)).map_err(unusable)?;
+    let place = Place::open(&directory(&host::state_dir()?)).map_err(|error| unusable(&error))?;
     let found = place.as_ref().map_or_else(|| Ok(Vec::new()), all)?;
     // A socket of a process that was killed; the next launcher of that name takes its place.
     let up: Vec<Value> = found.iter().filter_map(described).collect();
@@ -110,9 +110,9 @@ fn all(place: &Place) -> Result<Vec<Found>, Failure> {
     let own = Likeness::own().map_err(|error| {
         Failure::refused("warm", format!("/proc/self cannot be read: {error}"), "nexus doctor shows what works here")
     })?;
-    inspect_all(place, &own).map_err(unusable)
+    inspect_all(place, &own).map_err(|error| unusable(&error))
 }
 
-fn unusable(error: PlaceError) -> Failure {
+fn unusable(error: &PlaceError) -> Failure {
     Failure::refused("warm", error.to_string(), "chmod 700 the directory, or set NEXUS_STATE_DIR to another one.")
 }

@@ -52,16 +52,16 @@ struct Registers {
 
 impl Registers {
     fn of(data: &libc::seccomp_data) -> Option<Self> {
-        let [a, b, c, d, e, _] = data.args;
+        let [first, second, third, fourth, fifth, _] = data.args;
         let directory = |register: u64| (register as i32 != libc::AT_FDCWD).then_some(register as i32);
-        let at = |kind, flags| Self { kind, old: (directory(a), b), new: (directory(c), d), flags };
-        let plain = |kind| Self { kind, old: (None, a), new: (None, b), flags: 0 };
+        let at = |kind, flags| Self { kind, old: (directory(first), second), new: (directory(third), fourth), flags };
+        let plain = |kind| Self { kind, old: (None, first), new: (None, second), flags: 0 };
         match i64::from(data.nr) {
             libc::SYS_rename => Some(plain(Kind::Rename)),
             libc::SYS_renameat => Some(at(Kind::Rename, 0)),
-            libc::SYS_renameat2 => Some(at(Kind::Rename, e as u32)),
+            libc::SYS_renameat2 => Some(at(Kind::Rename, fifth as u32)),
             libc::SYS_link => Some(plain(Kind::Link)),
-            libc::SYS_linkat => Some(at(Kind::Link, e as u32)),
+            libc::SYS_linkat => Some(at(Kind::Link, fifth as u32)),
             _ => None,
         }
     }

@@ -63,23 +63,18 @@ impl Carried {
         found: &Statx,
     ) -> Result<(), Errno> {
         let twin = self.twins.get(&found.stx_ino).filter(|_| found.stx_nlink > 1);
-        match twin {
-            Some(first) => {
-                // Opened part by part: a path may be longer than the kernel takes.
-                let (above, first) =
-                    first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
-                let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-                let above = above.into_iter().try_fold(copy(top)?, |at, part| directory(&at, part))?;
-                link(&above, first, to, name)
-            }
-            None => {
-                link(from, name, to, name)?;
-                if found.stx_nlink > 1 {
-                    self.twins.insert(found.stx_ino, path.to_vec());
-                }
-                Ok(())
-            }
+        if let Some(first) = twin {
+            // Opened part by part: a path may be longer than the kernel takes.
+            let (above, first) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+            let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+            let above = above.into_iter().try_fold(copy(top)?, |at, part| directory(&at, part))?;
+            return link(&above, first, to, name);
         }
+        link(from, name, to, name)?;
+        if found.stx_nlink > 1 {
+            self.twins.insert(found.stx_ino, path.to_vec());
+        }
+        Ok(())
     }
 
     /// Removes from the old place what is at the new one. What came to the old place meanwhile goes to the new one as well.

@@ -113,7 +113,7 @@ impl Roots {
     fn of(base: &Workspace) -> Self {
         let opened = normal(base.path().as_os_str().as_bytes());
         let real = rustix::fs::readlink(proc_path(base.fd()), Vec::new());
-        Self { real: real.map_or_else(|_| opened.clone(), |path| path.into_bytes()), opened }
+        Self { real: real.map_or_else(|_| opened.clone(), std::ffi::CString::into_bytes), opened }
     }
 
     /// Returns the places that a directory of objects names; `None` where that cannot be read.

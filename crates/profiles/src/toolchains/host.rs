@@ -144,7 +144,7 @@ impl ToolHost {
         (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 
-    /// Reports whether a file or directory can be read, is no link, and lies where no one else decides.
+    /// Reports whether a file or directory can be read, is not a link, and lies where no one else decides.
     pub(super) fn part(&self, path: &Path) -> bool {
         let is_there = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() || meta.is_file());
         is_there && self.outside(path, Links::OfManager).is_some_and(|real| real == path) && can(path, Access::READ_OK)

@@ -63,7 +63,7 @@ pub(super) fn is_accepted(directory: &Path, host: &ToolHost) -> bool {
     places::is_tool(directory, host.home.as_deref()) || (ACTIVE.iter().any(is_named) && !is_project(directory))
 }
 
-/// Returns the parts of an environment that hold its packages, and `None` for a directory that is no environment. A
+/// Returns the parts of an environment that hold its packages, and `None` for a directory that is not an environment. A
 /// project may keep anything beside them, and conda keeps the environments of other projects there.
 pub(super) fn parts(directory: &Path, host: &ToolHost) -> Option<Vec<PathBuf>> {
     const PARTS: &[&str] = &["bin", "lib", "lib32", "lib64", "include", "share", "pyvenv.cfg"];

@@ -148,7 +148,7 @@ pub enum SearchError {
     },
 }
 
-/// What is searched in directories of libraries.
+/// Selects what a search looks for in directories of libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libraries {
     /// Nothing: they belong to a tool in a known place.

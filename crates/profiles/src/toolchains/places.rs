@@ -88,8 +88,7 @@ pub fn is_system(path: &Path) -> bool {
 /// every sandbox shows. Directories such as `/opt` hold more than tools, and an environment is that of one project.
 pub(super) fn is_target(real: &Path, home: Option<&Path>) -> bool {
     let is_in = |place: &&str| matches(real, home, place, false);
-    is_system(real)
-        || (TOOLS.iter().chain(PROGRAMS).any(|place| is_in(place)) && !ENVIRONMENTS.iter().any(|place| is_in(place)))
+    is_system(real) || (TOOLS.iter().chain(PROGRAMS).any(&is_in) && !ENVIRONMENTS.iter().any(is_in))
 }
 
 /// Reports whether a link belongs to the layout of a manager: it lies in a known place and leads to one (`current` → `21`).

@@ -31,7 +31,7 @@ pub(super) enum Refused {
 pub(super) enum Links {
     /// None of them, and below its own directory only the links of a manager: for a directory that is shown.
     OfManager,
-    /// What lies below the directory of the link, and the known places of tools: for an entry of PATH and for a program.
+    /// Places below the directory of the link, and the known places of tools: for an entry of PATH and for a program.
     Known,
     /// Any place, for a file of which only harmless settings are taken.
     Anywhere,

@@ -84,7 +84,7 @@ const RUN: &str = "/run";
 pub struct Guarded {
     /// Home directories, with real paths. Each holds what [`CREDENTIALS`] names.
     homes: Vec<PathBuf>,
-    /// Where credentials of these homes lead that are there.
+    /// Places of the credentials that exist in these homes, with links followed.
     credentials: Vec<PathBuf>,
     /// Sockets of agents, engines and buses.
     sockets: Vec<PathBuf>,

@@ -54,7 +54,7 @@ impl Place {
             Ok(directory) => directory,
         };
         let place = Self { directory, path: path.to_owned() };
-        place.check(place.directory.as_fd(), FileType::Directory, path)?;
+        Self::check(place.directory.as_fd(), FileType::Directory, path)?;
         Ok(Some(place))
     }
 
@@ -89,7 +89,7 @@ impl Place {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, &name, flags, Mode::from_raw_mode(0o600));
         let file = file.map_err(|source| self.failed(&name, source))?;
-        self.check(file.as_fd(), FileType::RegularFile, &self.path.join(&name))?;
+        Self::check(file.as_fd(), FileType::RegularFile, &self.path.join(&name))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -128,7 +128,7 @@ impl Place {
             Err(Errno::NOENT) => return Ok(None),
             other => other.map_err(failed)?,
         };
-        self.check(entry.as_fd(), FileType::Socket, &self.path.join(name))?;
+        Self::check(entry.as_fd(), FileType::Socket, &self.path.join(name))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
         // The very socket that was looked at, whatever has its name by now.
@@ -141,9 +141,10 @@ impl Place {
     }
 
     /// Refuses what this user does not own alone.
-    fn check(&self, entry: impl AsFd, kind: FileType, path: &Path) -> Result<(), PlaceError> {
+    fn check(entry: impl AsFd, kind: FileType, path: &Path) -> Result<(), PlaceError> {
         let stat = rustix::fs::fstat(entry).map_err(|source| PlaceError::Io { path: path.to_owned(), source })?;
-        let is_own = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0;
+        let is_own =
+            stat.st_uid == rustix::process::geteuid().as_raw() && Mode::from_raw_mode(stat.st_mode & 0o077).is_empty();
         if is_own && FileType::from_raw_mode(stat.st_mode) == kind {
             Ok(())
         } else {

@@ -74,8 +74,9 @@ pub fn serve_warm(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
         });
         if called {
             match arrived(intake.as_ref()) {
-                Some(connection) => callers.extend(connection.map(RunConnection::new)),
-                None => intake = None,
+                Arrival::Connection(socket) => callers.push(RunConnection::new(socket)),
+                Arrival::Nothing => {}
+                Arrival::DoorIsGone => intake = None,
             }
         }
         drain(&mut child_ends)?;
@@ -88,13 +89,21 @@ pub fn serve_warm(driver: &Namespace, pools: PoolConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a connection from the door. `None` when the door is gone; `Some(None)` when a connection did not come along.
-fn arrived(intake: Option<&OwnedFd>) -> Option<Option<OwnedFd>> {
-    match descriptors::receive(intake?, &mut [0; 8], RecvFlags::DONTWAIT) {
-        Ok(received) if received.bytes == 0 => None,
-        Ok(received) => Some(received.descriptors.into_iter().next()),
-        Err(Errno::AGAIN | Errno::INTR) => Some(None),
-        Err(_) => None,
+/// A message of the door.
+enum Arrival {
+    Connection(OwnedFd),
+    Nothing,
+    DoorIsGone,
+}
+
+/// Takes a connection from the door.
+fn arrived(intake: Option<&OwnedFd>) -> Arrival {
+    let Some(intake) = intake else { return Arrival::DoorIsGone };
+    match descriptors::receive(intake, &mut [0; 8], RecvFlags::DONTWAIT) {
+        Ok(received) if received.bytes == 0 => Arrival::DoorIsGone,
+        Ok(received) => received.descriptors.into_iter().next().map_or(Arrival::Nothing, Arrival::Connection),
+        Err(Errno::AGAIN | Errno::INTR) => Arrival::Nothing,
+        Err(_) => Arrival::DoorIsGone,
     }
 }
 
