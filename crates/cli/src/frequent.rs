@@ -9,10 +9,13 @@ use crate::args::{Cli, Command, RunArgs};
 use clap::{Args, FromArgMatches, Parser};
 use std::ffi::OsString;
 
+const PROGRAM: &str = "nexus";
+const RUN: &str = "run";
+
 /// Parses a command line, whose first word is the name of the program.
 pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     match arguments {
-        [_, first, ..] if first == "run" => {
+        [_, first, ..] if first == RUN => {
             if let Some(run) = run(&arguments[1..]) {
                 return Ok(Cli { command: Command::Run(Box::new(run)) });
             }
@@ -25,13 +28,13 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 
 /// Parses `run` and what follows it. Returns `None` for a line that needs the whole description.
 fn run(arguments: &[OsString]) -> Option<RunArgs> {
-    let matches = RunArgs::augment_args(clap::Command::new("run")).try_get_matches_from(arguments).ok()?;
+    let matches = RunArgs::augment_args(clap::Command::new(RUN)).try_get_matches_from(arguments).ok()?;
     RunArgs::from_arg_matches(&matches).ok()
 }
 
 /// Prints nothing itself: clap returns the text of the version as an error.
 fn version(arguments: &[OsString]) -> Result<(), clap::Error> {
-    let program = clap::Command::new("nexus").version(env!("CARGO_PKG_VERSION"));
+    let program = clap::Command::new(PROGRAM).version(env!("CARGO_PKG_VERSION"));
     program.try_get_matches_from(arguments).map(|_| ())
 }
 

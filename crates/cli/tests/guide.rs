@@ -150,6 +150,7 @@ const ORDINARY: &[&str] = &[
     "c.md",
     "databases.md",
     "fleet.md",
+    "warm.md",
 ];
 /// Pages about tools that are found from PATH.
 const TOOLS: &[&str] = &["python.md", "node.md", "rust.md", "java.md", "git.md"];

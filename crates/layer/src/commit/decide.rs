@@ -151,13 +151,7 @@ impl Layer {
         if !apart.is_empty() {
             return Ok(Needs { in_the_way: apart, ..Needs::default() });
         }
-        let looks_moved = |node: &Node| match &node.rare.lower {
-            Lower::Merged(found) | Lower::Moved(found) => found.meta.mtime < found.meta.ctime,
-            Lower::None | Lower::Missing => false,
-        };
-        if tree.nodes.iter().skip(1).any(looks_moved) {
-            tree.first_other = self.first_other(workspace)?;
-        }
+        tree.first_other = self.first_other(workspace)?;
         let open = asks_for_writers.then(|| OpenElsewhere::new(workspace));
         let mut survey = Survey { needs: Needs::default(), open, trial: trial(place(tree)) };
         let emitted = emit(tree, rules, plan, &mut survey);

@@ -1,8 +1,9 @@
 //! The time that a directory of the workspace has after steps acted in it. Pure.
 //!
-//! A step leaves the time of its call, as any save does. To set an older one would tell the other runs of the workspace
-//! that the directory was moved: an ordinary user's layer knows that only by a ctime after its start with an earlier mtime
-//! ([`crate::outside`]). Two cases keep the time of the run all the same:
+//! Where no other layer is there and all of this one comes, a directory gets the time that it had in the run: build tools
+//! compare times of directories too. Otherwise a step leaves the time of its call, as any save does. To set an older one
+//! would tell the other layers of the workspace that the directory was moved: an ordinary user's layer knows that only by a
+//! ctime after its start with an earlier mtime ([`crate::outside`]). Two cases keep the time of the run all the same:
 //!
 //! * The run set it itself, as tar and rsync do.
 //! * The directory looks moved before the commit already, and a layer may be older than that: this layer still has to
@@ -17,6 +18,8 @@ pub(crate) struct DirTimes {
     pub(crate) started: FsTime,
     /// No other layer of this workspace is older.
     pub(crate) first_other: FsTime,
+    /// There is no other layer, and nothing of this one waits.
+    pub(crate) is_alone: bool,
 }
 
 impl DirTimes {
@@ -25,7 +28,7 @@ impl DirTimes {
     pub(crate) fn of(&self, old: &Meta, new: &Meta) -> Option<FsTime> {
         let is_set = new.mtime != old.mtime && (new.mtime <= self.started || new.mtime > new.ctime);
         let looks_moved = old.mtime < old.ctime && old.ctime > self.first_other;
-        (is_set || looks_moved).then_some(new.mtime)
+        (self.is_alone || is_set || looks_moved).then_some(new.mtime)
     }
 }
 
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn only_times_that_a_run_set_and_those_of_moved_directories_are_set() {
-        let times = |first_other| DirTimes { started: at(10), first_other: at(first_other) };
+        let times = |first_other| DirTimes { started: at(10), first_other: at(first_other), is_alone: false };
         let (filled, moved) = (directory(5, 5), directory(5, 8));
         for (old, new, first_other, set) in [
             // A file was changed in place, made, and made with a time of its own for the directory.
@@ -72,6 +75,8 @@ mod tests {
             (&moved, directory(5, 12), 8, None),
         ] {
             assert_eq!(times(first_other).of(old, &new), set.map(at), "{old:?} {new:?} {first_other}");
+            let alone = DirTimes { is_alone: true, ..times(first_other) };
+            assert_eq!(alone.of(old, &new), Some(new.mtime), "{old:?} {new:?} {first_other}, alone");
         }
     }
 }

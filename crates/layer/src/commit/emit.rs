@@ -16,7 +16,7 @@ use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::commit::seen::Seen;
 use crate::hardlinks;
-use crate::meta::EntryType;
+use crate::meta::{EntryType, FsTime};
 use crate::object_steps::{self, Turn, order_of_database};
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
@@ -71,7 +71,8 @@ impl<'a, 's> Emitter<'a, 's> {
         let (taken, copied, made, held) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
         let (inside, sources_inside) = (HashMap::new(), HashMap::new());
         let sources = Sources::new(tree, states);
-        let times = DirTimes { started: tree.started, first_other: tree.first_other };
+        let is_alone = tree.first_other == FsTime::MAX && !states.contains(&State::Park);
+        let times = DirTimes { started: tree.started, first_other: tree.first_other, is_alone };
         Self { tree, rules, states, taken, copied, made, held, inside, sources, sources_inside, times, slots: 0, sink }
     }
 

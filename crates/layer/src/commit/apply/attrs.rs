@@ -43,7 +43,8 @@ impl Apply<'_> {
         }
         let planned = set.was.as_ref().map(|was| was.mtime).or(set.mtime_was);
         let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours(now.id, now.mtime, planned);
-        let mtime = set.mtime.filter(|_| is_ours);
+        // What was kept back waits in this layer, for which a time that is set back would be one of a moved directory.
+        let mtime = set.mtime.filter(|_| is_ours && self.kept.is_empty());
         self.faults.action();
         match found(dir.as_fd(), set, &now, self.again)? {
             AttrState::Foreign if set.was.is_some() => return Err(Stop::keep(Outside::Changed)),
