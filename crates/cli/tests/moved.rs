@@ -228,3 +228,50 @@ fn what_waits_in_a_directory_that_moves_waits() {
         assert!(bench.workspace.join("e/.vscode/tasks.json").exists() && !bench.workspace.join("d").exists());
     });
 }
+
+/// Takes all rights to files from itself but those in `allowed`, as a tool does that sandboxes its own commands, and moves.
+const RESTRICTED: &str = r"
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*arguments):
+    result = libc.syscall(*arguments)
+    assert result >= 0, os.strerror(ctypes.get_errno())
+    return result
+os.rename('plain', 'moved')
+rights = (1 << 14) - 1
+ruleset = call(444, struct.pack('Q', rights), 8, 0)
+call(445, ruleset, 1, struct.pack('=Qi', rights, os.open('allowed', os.O_PATH)), 0)
+call(446, ruleset, 0)
+for old, new in [('outside', 'allowed/got'), ('allowed/own', 'other'), ('/proc/self/cwd/outside', 'allowed/got')]:
+    try:
+        os.rename(old, new)
+        print('moved', old)
+    except OSError as error:
+        print('refused', old)
+";
+
+#[test]
+fn a_process_that_restricts_itself_gets_no_help_around_it() {
+    on_each_bench(|bench| {
+        for path in ["outside/secret", "allowed/own/x", "plain/x", "after/x"] {
+            bench.write(path, "x");
+        }
+        bench.write("restricted.py", RESTRICTED);
+        let output =
+            ran(&bench, "python3 restricted.py; mv after after2; cat outside/secret allowed/own/x moved/x after2/x");
+        let refused = "refused outside\nrefused allowed/own\nrefused /proc/self/cwd/outside\n";
+        assert_eq!(stdout(&output), format!("{refused}xxxx"), "{}: {}", bench.who(), stderr(&output));
+    });
+}
+
+#[test]
+fn a_path_through_proc_self_means_the_callers_own_directory() {
+    on_each_bench(|bench| {
+        bench.write("tmp/cache/x", "x");
+        let text = "mkdir -p /tmp/cache && touch /tmp/cache/own && python3 -c 'import os
+try:
+    os.rename(\"/proc/self/cwd/tmp/cache\", \"/proc/self/cwd/tmp/moved\")
+except OSError: pass'; ls /tmp/cache; cat tmp/*/x";
+        assert_eq!(stdout(&ran(&bench, text)), "own\nx", "{}", bench.who());
+    });
+}

@@ -144,7 +144,15 @@ impl Quotas {
 #[must_use]
 pub fn core_limit() -> u64 {
     let raise = || setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) });
-    u64::from(getrlimit(Resource::Core).maximum != Some(0) || raise().is_ok())
+    u64::from(has_core_files() || raise().is_ok())
+}
+
+/// Reports whether the hard limit on core files is known, and not 0.
+fn has_core_files() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills `limit`, which lives through the call. Unlike rustix's, this call may fail: in a sandbox
+    // around this one it may be refused.
+    unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) == 0 && limit.rlim_max != 0 }
 }
 
 /// Reads the number in a file; `None` where there is no such file.

@@ -1,4 +1,5 @@
-//! The filter that tells PID 1 of renames and hard links. It refuses nothing: the sandbox's own filter does that, and of two
+//! The filter that tells PID 1 of renames and hard links, and of processes that give up rights of their own by Landlock.
+//! It refuses nothing: the sandbox's own filter does that, and of two
 //! filters the stricter answer counts.
 //!
 //! A call whose last argument carries [`PASS`] in its upper half passes unseen. The kernel ignores that half, so that it changes
@@ -23,7 +24,8 @@ const NUMBER: u32 = 0;
 const UPPER_HALF_OF_FLAGS: u32 = 16 + 8 * 4 + 4;
 
 /// Calls without flags.
-const PLAIN: [libc::c_long; 3] = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_link];
+const PLAIN: [libc::c_long; 4] =
+    [libc::SYS_rename, libc::SYS_renameat, libc::SYS_link, libc::SYS_landlock_restrict_self];
 /// Calls with flags as their fifth argument.
 const WITH_FLAGS: [libc::c_long; 2] = [libc::SYS_renameat2, libc::SYS_linkat];
 
@@ -112,8 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn renames_and_links_are_told_and_nothing_else() {
-        let told = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_link, libc::SYS_linkat];
+    fn renames_links_and_landlock_are_told_and_nothing_else() {
+        let renames = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
+        let told = [&renames[..], &[libc::SYS_link, libc::SYS_linkat, libc::SYS_landlock_restrict_self]].concat();
         for number in 0..500 {
             let expected = if told.contains(&number) { SECCOMP_RET_USER_NOTIF } else { SECCOMP_RET_ALLOW };
             assert_eq!(answer(number, 0), expected, "call {number}");

@@ -8,7 +8,10 @@
 //!                                                        (waits for nothing)     (waits, may die) └─▶ does it, and answers
 //! ```
 //! The helper is a process like those of the command: same user, same Landlock rules, same filter of calls. It can do
-//! nothing that the command could not do itself, so a command that steers or kills it gains nothing. PID 1 starts it with
+//! nothing that the command could not do itself, so a command that steers or kills it gains nothing. That ends when a
+//! process takes rights from itself and its children by Landlock, as tools do that sandbox their own commands: the helper
+//! has these rights, and nobody can ask the kernel who lacks them. From then on the kernel does all calls alone. (A filter
+//! of a process's own counts before a notification, and every other right is that of the user.) PID 1 starts the helper with
 //! the first such call, and again after it died. Where a call cannot be read or understood the kernel goes on with it: then
 //! it is as it was without all this.
 //!
@@ -47,6 +50,8 @@ pub(crate) struct Moves {
     helper: Option<Helper>,
     /// Handed on, oldest first.
     handed: Vec<u64>,
+    /// A process has fewer rights than the helper.
+    is_over: bool,
 }
 
 struct Helper {
@@ -59,7 +64,7 @@ impl Moves {
     /// for example because a program around this sandbox takes them: renames of directories fail there, as before.
     pub(crate) fn begin() -> Option<Self> {
         let listener = filter::install().ok()?;
-        Some(Self { listener, helper: None, handed: Vec::new() })
+        Some(Self { listener, helper: None, handed: Vec::new(), is_over: false })
     }
 
     /// Becomes readable when a call waits.
@@ -71,8 +76,9 @@ impl Moves {
     pub(crate) fn take(&mut self) {
         let Some(notice) = self.listener.next() else { return };
         let id = notice.id;
-        let handed =
-            Call::read(&notice).is_some_and(|call| self.listener.is_waiting(id) && self.hand_on(&call).is_ok());
+        self.is_over |= i64::from(notice.data.nr) == libc::SYS_landlock_restrict_self;
+        let handed = !self.is_over
+            && Call::read(&notice).is_some_and(|call| self.listener.is_waiting(id) && self.hand_on(&call).is_ok());
         if !handed {
             self.listener.answer(id, Answer::GoOn);
         }

@@ -1,7 +1,7 @@
 //! A path of a call as an open directory and a name in it.
 
 use super::call::End;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -27,20 +27,35 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (name != b"." && name != b"..").then_some((parent, name))
 }
 
+/// Reports whether a path leads through the directory of a process: `/proc/self` and `/dev/fd` are the caller's for the
+/// caller, and this process's own here. (openat2(2), which could tell, is not there in a sandbox; a link of the workspace that
+/// leads there is not found.)
+fn is_of_a_process(path: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+    parts.windows(2).any(|pair| match pair[0] {
+        b"proc" => pair[1].ends_with(b"self") || pair[1].iter().all(u8::is_ascii_digit),
+        b"dev" => pair[1] == b"fd",
+        _ => false,
+    })
+}
+
 impl Place {
     /// Opens the directory of a path as the thread would reach it.
     pub(super) fn of(thread: u32, end: &End) -> Result<Self, Errno> {
         let (parent, name) = split(&end.path).ok_or(Errno::INVAL)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |at: &OwnedFd, path: &[u8]| rustix::fs::openat(at, OsStr::from_bytes(path), flags, Mode::empty());
+        if is_of_a_process(parent) {
+            return Err(Errno::INVAL);
+        }
+        let open = |at: BorrowedFd<'_>| rustix::fs::openat(at, OsStr::from_bytes(parent), flags, Mode::empty());
         let directory = if parent.starts_with(b"/") {
-            rustix::fs::openat(CWD, OsStr::from_bytes(parent), flags, Mode::empty())?
+            open(CWD)?
         } else {
             let from = match end.directory {
                 None => format!("/proc/{thread}/cwd"),
                 Some(number) => format!("/proc/{thread}/fd/{number}"),
             };
-            open(&rustix::fs::openat(CWD, from, flags, Mode::empty())?, parent)?
+            open(rustix::fs::openat(CWD, from, flags, Mode::empty())?.as_fd())?
         };
         Ok(Self { directory, name: name.to_vec() })
     }
@@ -53,6 +68,16 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_through_a_process_is_found() {
+        for path in ["/proc/self/cwd/a", "proc/self/cwd", "//proc/./thread-self/root", "/proc/17/cwd/", "/dev/fd/3/x"] {
+            assert!(is_of_a_process(path.as_bytes()), "{path}");
+        }
+        for path in ["/proc", "a/proc/b", "/work/self/proc", "/dev/shm/x", "fd/dev"] {
+            assert!(!is_of_a_process(path.as_bytes()), "{path}");
+        }
+    }
 
     #[test]
     fn a_path_is_split_into_a_directory_and_a_name() {

@@ -25,7 +25,7 @@ use crate::meta::{FileId, FsTime, stat, stat_if_there};
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::rest::arrivals;
-use crate::tree::{LayerTree, Lower, Node};
+use crate::tree::LayerTree;
 use crate::upper::open_upper;
 use nexus_model::ByteText;
 use std::collections::HashMap;
