@@ -275,3 +275,32 @@ except OSError: pass'; ls /tmp/cache; cat tmp/*/x";
         assert_eq!(stdout(&ran(&bench, text)), "own\nx", "{}", bench.who());
     });
 }
+
+#[test]
+fn a_directory_with_the_name_of_an_unfinished_move_brings_nothing_unseen() {
+    on_each_bench(|bench| {
+        bench.write("old/there", "x");
+        let name = ".nexus-moving-0123456789abcdef";
+        for place in ["new", "old/new", "git/.git/refs/heads/new"] {
+            let text = format!(
+                "mkdir -p {place}/{name}/.vscode && echo evil > {place}/{name}/.vscode/tasks.json && echo x > {place}/a"
+            );
+            bench.run(["run", "--changes", "commit", "--shell", &text]);
+            assert!(!bench.workspace.join(place).join(name).exists(), "{}: {place}", bench.who());
+            let shown = stdout(&bench.run(["changes", "show"]));
+            assert!(shown.contains(name), "{}: {place}: {shown}", bench.who());
+            bench.run(["changes", "accept"]);
+            assert!(!bench.workspace.join(place).join(name).exists(), "{}: {place}, accepted", bench.who());
+            bench.run(["changes", "reject"]);
+        }
+        // A directory that was renamed or replaced as a whole.
+        bench.run([
+            "run",
+            "--changes",
+            "commit",
+            "--shell",
+            &format!("mkdir old/{name} && touch old/{name}/x && mv old moved"),
+        ]);
+        assert!(!bench.workspace.join("moved").join(name).exists(), "{}", bench.who());
+    });
+}

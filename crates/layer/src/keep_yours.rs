@@ -57,7 +57,8 @@ impl Layer {
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
-        let beside = [name, b".yours-", &self.run.as_bytes()[..self.run.len().min(8)]].concat();
+        // The end is random: runs of one minute begin alike, and a run could guess a name that it has to itself.
+        let beside = [name, b".yours-", &self.run.as_bytes()[self.run.len().saturating_sub(8)..]].concat();
         let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
         let directory = workspace.dir(parent).doing("open", parent)?;
         let made = copy_entry(directory.as_fd(), name, directory.as_fd(), &beside, Attrs::Content(self.mode));

@@ -6,6 +6,7 @@ use crate::git_names::git_class;
 use crate::names::Match;
 use crate::yours::Yours;
 use nexus_model::ByteText;
+use nexus_model::moving::is_unfinished;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -108,7 +109,7 @@ impl EntryRules<'_> {
     pub fn class(&self, name: &[u8]) -> Class {
         if self.by_name {
             let folded = fold(name);
-            if folded.as_ref() != b".git" && !self.rules.protected.may_begin(&folded) {
+            if folded.as_ref() != b".git" && !is_unfinished(&folded) && !self.rules.protected.may_begin(&folded) {
                 return Class::Plain;
             }
         }
@@ -136,6 +137,10 @@ impl Rules {
         if let Match::Protected(text) = found {
             return Class::Listed(text.to_owned());
         }
+        // Only a run that was killed, or one that pretends to be it, leaves such a directory.
+        if names.iter().any(|name| is_unfinished(name)) {
+            return Class::Listed(".nexus-moving-*".to_owned());
+        }
         for (at, name) in names.iter().enumerate() {
             if name.as_ref() == b".git" {
                 match git_class(&names[at + 1..]) {
@@ -154,7 +159,7 @@ impl Rules {
         let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
         let own = directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
         let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
-        let is_git = names.iter().any(|name| name.as_ref() == b".git");
+        let is_git = names.iter().any(|name| name.as_ref() == b".git" || is_unfinished(name));
         let by_name = !is_git && self.protected.find(&names) == Match::None;
         EntryRules { rules: self, directory, by_name }
     }

@@ -147,7 +147,9 @@ impl Walk<'_> {
             let dir = self.upper.readable_dir(&path.0).doing("open", &path.0)?;
             let names = names(dir.as_fd()).doing("list", &path.0)?;
             for (entry, name) in SharedPath::of_entries(&path.0, &names).into_iter().zip(names) {
-                if is_unfinished(self.base, &entry.0, &name).doing("look at", &entry.0)? {
+                if nexus_model::moving::is_unfinished(&name)
+                    && is_left_out(self.base, &nodes, at, &entry.0).doing("look at", &entry.0)?
+                {
                     continue;
                 }
                 check_named(self.base.path(), &entry.0).doing("read", b"upper")?;
@@ -335,16 +337,23 @@ impl Walk<'_> {
     }
 }
 
-/// Returns whether an entry is a directory that was being moved when the run was killed. Its content is still at the old place.
-fn is_unfinished(base: &Workspace, path: &[u8], name: &[u8]) -> io::Result<bool> {
-    if !nexus_model::moving::is_unfinished(name) {
-        return Ok(false);
+/// Returns whether an entry with the name of an unfinished move is left out: a directory that was being moved when the run was
+/// killed, whose content is still at the old place. That holds where the directory around it comes entry by entry. A
+/// directory that comes as a whole would bring it unseen; there it is an entry that waits by its name.
+fn is_left_out(base: &Workspace, nodes: &[Node], parent: usize, path: &[u8]) -> io::Result<bool> {
+    let mut at = parent;
+    while at != 0 {
+        if nodes[at].marks.opaque || nodes[at].marks.redirect.is_some() {
+            return Ok(false);
+        }
+        at = nodes[at].parent;
     }
-    match base.stat(path) {
-        Ok(found) => Ok(found.is_none()),
-        Err(error) if is_gone(&error) || is_other_mount(&error) => Ok(true),
-        Err(error) => Err(error),
-    }
+    let is_merged = match base.stat(&nodes[parent].path.0) {
+        Ok(found) => found.is_some_and(|meta| meta.kind == EntryType::Directory),
+        Err(error) if is_gone(&error) || is_other_mount(&error) => false,
+        Err(error) => return Err(error),
+    };
+    Ok(is_merged && base.stat(path)?.is_none())
 }
 
 fn meta_differs(new: &Meta, old: &Meta) -> bool {

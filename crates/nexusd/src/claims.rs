@@ -4,7 +4,7 @@
 //!  begin: {directive, fence, token, runs: [ID], command: ID} ─▶ result: the body of `finished` ─▶ acknowledged: the slot is free
 //! ```
 //! A note is on the disk before the control plane hears of the step that it describes. Room for a result is kept free, so that a
-//! full disk loses none. Notes lie in slots, files that stay and are written in place ([`crate::slot`]): a note that needs no
+//! full disk loses none. Notes lie in slots, files that stay and are written in place (`slot`): a note that needs no
 //! change of a directory or of a file's size waits for nothing but its own bytes, however busy the file system is.
 
 use crate::slot::{self, Slot};
