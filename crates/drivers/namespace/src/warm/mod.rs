@@ -8,7 +8,7 @@
 //!                  └─ no door, another door, a plan that does not fit, no answer: the sandbox is cloned here
 //! ```
 //! A child inherits much of its parent that no plan names: limits, mask, control groups, priorities, labels. A launcher
-//! therefore serves only processes that are like the one which started it ([`likeness`]); the name of its socket is the
+//! therefore serves only processes that are like the one which started it (`likeness`); the name of its socket is the
 //! digest of all that. The door never leaves the namespaces in which it was started, so that it and its callers can look at
 //! each other through `/proc`.
 
