@@ -10,7 +10,7 @@
 //! The helper is a process like those of the command: same user, same Landlock rules, same filter of calls. It can do
 //! nothing that the command could not do itself, so a command that steers or kills it gains nothing. That ends when a
 //! process takes rights from itself and its children by Landlock, as tools do that sandbox their own commands: the helper
-//! has these rights, and nobody can ask the kernel who lacks them. From then on the kernel does all calls alone. (A filter
+//! has these rights, and the kernel does not tell which processes lack them. From then on the kernel does all calls alone. (A filter
 //! of a process's own counts before a notification, and every other right is that of the user.) PID 1 starts the helper with
 //! the first such call, and again after it died. Where a call cannot be read or understood the kernel goes on with it: then
 //! it is as it was without all this.
