@@ -12,6 +12,9 @@ use std::time::Duration;
 use support::screen::Screen;
 use support::{Bench, benches, stderr};
 
+/// Prompt of a shell in a sandbox.
+const PROMPT: &str = "(nexus) $ ";
+
 fn screens(arguments: &[&str]) -> Vec<(Bench, Screen)> {
     benches()
         .into_iter()
@@ -44,8 +47,11 @@ fn keys_go_inside_and_ctrl_c_interrupts_only_what_is_in_front() {
         screen.wait_for("wa0it");
         screen.send("typed\n");
         screen.wait_for("typed\r\ntyped");
+        let prompts = screen.shown().matches(PROMPT).count();
         screen.send("\x03");
         screen.wait_for("^C");
+        // The interrupt drops what was typed and not read, also what comes before the shell has seen it.
+        screen.wait_for_count(PROMPT, prompts + 1);
         screen.send("echo still $((40+2)) here; kill -0 %1 && echo job al$((0))ive; exit 3\n");
         screen.wait_for("still 42 here");
         screen.wait_for("job al0ive");

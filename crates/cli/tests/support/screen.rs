@@ -111,8 +111,13 @@ impl Screen {
 
     /// Waits until this was shown.
     pub fn wait_for(&self, text: &str) {
+        self.wait_for_count(text, 1);
+    }
+
+    /// Waits until this was shown so many times.
+    pub fn wait_for_count(&self, text: &str, count: usize) {
         let end = std::time::Instant::now() + PATIENCE;
-        while !self.shown().contains(text) {
+        while self.shown().matches(text).count() < count {
             assert!(std::time::Instant::now() < end, "{text:?} was not shown, but {:?}", self.shown());
             std::thread::sleep(Duration::from_millis(2));
         }
