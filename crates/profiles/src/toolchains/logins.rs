@@ -8,11 +8,12 @@
 //! belong to an environment outside of the known places.
 
 use super::reading;
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -123,6 +124,8 @@ const MAX_DEPTH: usize = 7;
 const MAX_ENTRIES: usize = 200_000;
 /// Maximum number of entries of libraries that are searched for sockets, beside the limit of time.
 const MAX_LIBRARY_ENTRIES: usize = 2_000_000;
+/// Size of the buffer for the names of a directory.
+const LISTING_BYTES: usize = 32 * 1024;
 /// Maximum number of files that are covered below one shown directory: each costs a mount and a watch.
 const MAX_COVERS: usize = 200;
 
@@ -164,44 +167,59 @@ pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeM
     // Depth 0 stands for libraries and what is too deep for settings.
     let mut waiting = vec![(shown.to_owned(), 1)];
     let (mut entries, mut of_libraries) = (0, 0);
+    // One buffer for all directories: to allocate one for each costs more than to read most of them.
+    let mut buffer = vec![MaybeUninit::<u8>::uninit(); LISTING_BYTES];
     while let Some((directory, depth)) = waiting.pop() {
         if Instant::now() > until {
             return Err(SearchError::TooSlow(shown.to_owned()));
         }
-        let listed = match std::fs::read_dir(&directory) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match rustix::fs::open(&directory, flags, Mode::empty()).map_err(io::Error::from) {
             // The command can use names in such a directory, and they are not known.
             Err(source) if is_closed(&directory, &source) => {
                 return Err(SearchError::Unreadable { path: directory, source });
             }
-            listed => listed,
+            opened => opened,
         };
-        let Some(listed) = unless_harmless(listed, shown)? else { continue };
-        for entry in listed {
+        let Some(opened) = unless_harmless(opened, shown)? else { continue };
+        let mut listed = RawDir::new(&opened, &mut buffer[..]);
+        while let Some(entry) = listed.next() {
+            let Some(entry) = unless_harmless(entry.map_err(io::Error::from), shown)? else { break };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
             *(if depth == 0 { &mut of_libraries } else { &mut entries }) += 1;
             if entries > MAX_ENTRIES || of_libraries > MAX_LIBRARY_ENTRIES {
                 return Err(SearchError::TooLarge(shown.to_owned()));
             }
-            let Some(entry) = unless_harmless(entry, shown)? else { continue };
-            let Some(kind) = unless_harmless(entry.file_type(), shown)? else { continue };
-            let name = entry.file_name();
-            if !kind.is_dir() {
-                if kind.is_socket() || kind.is_fifo() {
+            let kind = match entry.file_type() {
+                // Some file systems say it only for each file.
+                FileType::Unknown => rustix::fs::statat(&opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                    .map(|stat| FileType::from_raw_mode(stat.st_mode))
+                    .map_err(io::Error::from),
+                known => Ok(known),
+            };
+            let Some(kind) = unless_harmless(kind, shown)? else { continue };
+            if kind != FileType::Directory {
+                if matches!(kind, FileType::Socket | FileType::Fifo) {
                     // A mount that cannot be written keeps no command from connecting.
-                    let path = entry.path();
+                    let path = directory.join(name);
                     found.extend(path.strip_prefix(shown).map(|relative| (relative.to_owned(), Vec::new())));
-                } else if depth > 0 && is_login(&directory, &name) {
-                    add(&mut found, shown, &entry.path());
+                } else if depth > 0 && is_login(&directory, name) {
+                    add(&mut found, shown, &directory.join(name));
                 }
                 if found.len() > MAX_COVERS {
                     return Err(SearchError::TooManyCovers(shown.to_owned()));
                 }
-            } else if depth > 0 && (is_one_of(&name, LIBRARIES) || is_standard_library(&directory, &name)) {
-                add_of_library(&mut found, shown, &entry.path());
-                waiting.extend((libraries == Libraries::ForSockets).then(|| (entry.path(), 0)));
+            } else if depth > 0 && (is_one_of(name, LIBRARIES) || is_standard_library(&directory, name)) {
+                let path = directory.join(name);
+                add_of_library(&mut found, shown, &path);
+                waiting.extend((libraries == Libraries::ForSockets).then_some((path, 0)));
             } else if depth > 0 && depth < MAX_DEPTH {
-                waiting.push((entry.path(), depth + 1));
+                waiting.push((directory.join(name), depth + 1));
             } else if libraries == Libraries::ForSockets {
-                waiting.push((entry.path(), 0));
+                waiting.push((directory.join(name), 0));
             }
         }
     }
@@ -230,11 +248,18 @@ fn is_standard_library(parent: &Path, name: &OsStr) -> bool {
 
 /// Adds the built-in settings of npm and of distutils, which lie in a directory of libraries.
 fn add_of_library(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, library: &Path) {
-    let name = if library.ends_with("node_modules") { "npm/npmrc" } else { "distutils/distutils.cfg" };
-    let settings = library.join(name);
-    // Most libraries have none, and to resolve a path costs a call for each of its parts.
-    if settings.symlink_metadata().is_ok() {
-        add(found, shown, &settings);
+    let names: &[&str] = match library.file_name().unwrap_or_default().as_bytes() {
+        b"node_modules" => &["npm/npmrc"],
+        name if name.ends_with(b"-packages") => &["distutils/distutils.cfg", "setuptools/_distutils/distutils.cfg"],
+        name if name.starts_with(b"python") => &["distutils/distutils.cfg"],
+        // Texts, headers and tests are no settings that a client reads.
+        _ => return,
+    };
+    for settings in names.iter().map(|name| library.join(name)) {
+        // Most libraries have none, and to resolve a path costs a call for each of its parts.
+        if settings.symlink_metadata().is_ok() {
+            add(found, shown, &settings);
+        }
     }
 }
 
@@ -271,8 +296,7 @@ fn is_login(directory: &Path, name: &OsStr) -> bool {
 }
 
 fn is_one_of(name: &OsStr, list: &[&str]) -> bool {
-    let name = name.to_ascii_lowercase();
-    list.iter().any(|known| name == *known)
+    list.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Returns the smallest content that the client of such a file accepts.
@@ -350,6 +374,8 @@ mod tests {
             ("lib/node_modules/npm/npmrc", ""),
             ("versions/3.12/pip.conf", ""),
             ("versions/3.12/lib/python3.12/distutils/distutils.cfg", ""),
+            ("lib/site-packages/distutils/distutils.cfg", ""),
+            ("lib/site-packages/setuptools/_distutils/distutils.cfg", ""),
             ("envs/a/.condarc", ""),
             ("envs/a/conda-meta/state", "{}\n"),
             ("envs/a/etc/conda/activate.d/env.sh", ""),
