@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 use support::{Bench, benches, is_root, stderr, stdout};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -562,6 +563,39 @@ fn settings_beside_a_tool_show_no_login() {
                 assert!(has || !is_shown, "{}: {profile} {file}: {out}{}", bench.who(), stderr(&output));
             }
         }
+    }
+}
+
+#[test]
+fn a_login_that_comes_between_two_runs_is_covered() {
+    let benches = benches();
+    let bin = ".sdkman/candidates/maven/3.9.9/bin";
+    for bench in &benches {
+        home_with_tools(bench);
+        at_home(bench, &format!("{bin}/mvn"), "#!/bin/sh\necho tool\n");
+        at_home(bench, ".sdkman/candidates/maven/3.9.9/conf/logging", "");
+    }
+    // A search is kept where the last change of each directory is some seconds old.
+    std::thread::sleep(Duration::from_millis(3100));
+    for bench in &benches {
+        let run = || {
+            let path = format!("{}:{SYSTEM_PATH}", bench.home.join(bin).display());
+            let line = format!("find {0} -type f; grep -rs HUNTER2 {0}; exit 0", bench.home.display());
+            let output = bench.nexus(["run", "--shell", &line]).env("PATH", &path).output().unwrap();
+            assert!(output.status.success(), "{}: {}", bench.who(), stderr(&output));
+            stdout(&output)
+        };
+        let kept = || fs::read_to_string(bench.state.join("searches.json")).unwrap();
+        assert!(run().contains("bin/mvn"), "{}", bench.who());
+        let first = kept();
+        assert!(first.contains("maven/3.9.9/bin"), "{}: {first}", bench.who());
+        run();
+        assert_eq!(kept(), first, "{}: nothing differs", bench.who());
+        let settings = ".sdkman/candidates/maven/3.9.9/conf/settings.xml";
+        at_home(bench, settings, "<password>HUNTER2</password>\n");
+        let out = run();
+        assert!(out.contains(settings) && !out.contains("HUNTER2"), "{}: {out}", bench.who());
+        assert_ne!(kept(), first, "{}: what no longer holds is not kept", bench.who());
     }
 }
 

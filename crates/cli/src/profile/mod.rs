@@ -34,9 +34,11 @@ use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
+use nexus_profiles::toolchains::Searches;
 use nexus_profiles::{ProfileStore, library, settings, toolchains, workspace_file};
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::searches;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -65,6 +67,8 @@ pub struct Resolution {
     pub network: Option<RunNetwork>,
     /// Every document that applied, the workspace's own last, as the receipt names it.
     pub documents: Vec<ProfileName>,
+    /// The searches for logins, for the next run.
+    pub searches: Searches,
 }
 
 impl Resolution {
@@ -112,12 +116,14 @@ impl Resolution {
         lower_pids(&mut grants);
         grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
-        let mut found = toolchains::find(&grants, &caller, workspace, args.command.first().map(OsString::as_os_str));
+        let command = args.command.first().map(OsString::as_os_str);
+        let earlier = || Searches::read(&searches::read(&places.state));
+        let (mut found, searches) = toolchains::find(&grants, &caller, workspace, command, earlier);
         // One that only took away granted nothing, and yet the run was another without it.
         let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
         let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
         let network = net::network(&grants, &args.net, &settings.egress, workspace, &mut found)?;
-        Ok(Self { grants, found, settings, file: state, network, documents })
+        Ok(Self { grants, found, settings, file: state, network, documents, searches })
     }
 
     /// Returns the place where the workspace's own file says what becomes of the changes. A user who loses work by it

@@ -18,6 +18,7 @@ use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::searches;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -61,6 +62,12 @@ impl Order {
         let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
         crate::net::refuse_ports_of_nexus(&host_ports)?;
         let run = resolve(site, &request::of(args, &resolution)?, &host)?;
+        if let Some(searches) = resolution.searches.changed()
+            && let Err(error) = searches::write(&run.site.places.state, &searches)
+        {
+            // The next run searches again.
+            tracing::debug!(kind = ?error.kind(), "the searches for logins could not be kept");
+        }
         request::warn(&run.notices);
         let changes_by_file = match run.changes {
             ChangeMode::Discard | ChangeMode::Review => {

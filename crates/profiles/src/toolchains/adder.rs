@@ -96,7 +96,12 @@ impl Adder<'_> {
         if self.auto.is_some() && !is_directory && logins::is_login_file(source) {
             return;
         }
-        let covered = if is_directory { logins::find(source, self.host.until, libraries) } else { Ok(BTreeMap::new()) };
+        let mut known = self.host.searches.borrow_mut();
+        let covered = match is_directory {
+            true => logins::find(source, self.host.until, libraries, &mut known),
+            false => Ok(BTreeMap::new()),
+        };
+        drop(known);
         match covered {
             Ok(covered) => {
                 let known: BTreeSet<PathBuf> = self.found.binds.iter().map(|bind| bind.target.clone()).collect();

@@ -3,6 +3,7 @@
 use super::places;
 pub use super::places::is_system;
 use super::reading;
+use super::searches::Searches;
 use super::walk::{Links, Refused, Walk};
 use crate::host::Host;
 use rustix::fs::{Access, AtFlags, CWD};
@@ -10,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Time that all searches for logins have together, where a profile or a flag names the toolchains.
@@ -39,6 +41,8 @@ pub struct ToolHost {
     walk: Walk,
     /// Answers of the host that were read already.
     known: RefCell<Known>,
+    /// Searches for logins, of earlier runs too.
+    pub(super) searches: Rc<RefCell<Searches>>,
 }
 
 /// Answers of the host that were read already: most questions are about the same few directories.
@@ -81,7 +85,14 @@ impl ToolHost {
             network,
             caller: caller.clone(),
             known: RefCell::default(),
+            searches: Rc::default(),
         }
+    }
+
+    /// Takes the searches of earlier runs.
+    #[must_use]
+    pub(super) fn with_searches(self, searches: Searches) -> Self {
+        Self { searches: Rc::new(RefCell::new(searches)), ..self }
     }
 
     /// Returns the view for what no file and no flag named: owners and known places of toolchains count, entries of PATH

@@ -8,6 +8,7 @@
 //! belong to an environment outside of the known places.
 
 use super::reading;
+use super::searches::{Search, Searches};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -160,10 +161,39 @@ pub enum Libraries {
     ForSockets,
 }
 
-/// Finds the files, sockets and named pipes to cover below `shown`, relative to it, each with the content that covers it. Directories that are not
-/// searched are not opened either: this is done at the start of each run.
-pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
-    let mut found = BTreeMap::new();
+/// Finds the files, sockets and named pipes to cover below `shown`, relative to it, each with the content that covers it.
+/// A search of an earlier run is used where every directory is as it was.
+pub fn find(
+    shown: &Path,
+    until: Instant,
+    libraries: Libraries,
+    known: &mut Searches,
+) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
+    if let Some(search) = known.of(shown, libraries) {
+        return covers(shown, search);
+    }
+    let search = search(shown, until, libraries)?;
+    let covers = covers(shown, &search);
+    known.keep(shown, libraries, search);
+    covers
+}
+
+/// Returns the covers of what a search found. Where links lead and what a file holds is asked each time.
+fn covers(shown: &Path, search: &Search) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
+    // A mount that cannot be written keeps no command from connecting.
+    let relative = |path: &PathBuf| path.strip_prefix(shown).ok().map(|path| (path.to_owned(), Vec::new()));
+    let mut found: BTreeMap<_, _> = search.sockets.iter().filter_map(relative).collect();
+    // Most libraries have no settings, and to resolve a path costs a call for each of its parts.
+    let of_libraries = search.of_libraries.iter().filter(|path| path.symlink_metadata().is_ok());
+    for path in search.logins.iter().chain(of_libraries) {
+        add(&mut found, shown, path);
+    }
+    if found.len() > MAX_COVERS { Err(SearchError::TooManyCovers(shown.to_owned())) } else { Ok(found) }
+}
+
+/// Lists the directories below `shown`. Those that are not searched are not opened either: this is done at the start of a run.
+fn search(shown: &Path, until: Instant, libraries: Libraries) -> Result<Search, SearchError> {
+    let mut search = Search::begin();
     // Depth 0 stands for libraries and what is too deep for settings.
     let mut waiting = vec![(shown.to_owned(), 1)];
     let (mut entries, mut of_libraries) = (0, 0);
@@ -181,10 +211,17 @@ pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeM
             }
             opened => opened,
         };
-        let Some(opened) = unless_harmless(opened, shown)? else { continue };
+        let Some(opened) = unless_harmless(opened, shown)? else {
+            search.is_lasting = false;
+            continue;
+        };
+        search.looked_at(&directory, &opened);
         let mut listed = RawDir::new(&opened, &mut buffer[..]);
         while let Some(entry) = listed.next() {
-            let Some(entry) = unless_harmless(entry.map_err(io::Error::from), shown)? else { break };
+            let Some(entry) = unless_harmless(entry.map_err(io::Error::from), shown)? else {
+                search.is_lasting = false;
+                break;
+            };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
@@ -200,21 +237,23 @@ pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeM
                     .map_err(io::Error::from),
                 known => Ok(known),
             };
-            let Some(kind) = unless_harmless(kind, shown)? else { continue };
+            let Some(kind) = unless_harmless(kind, shown)? else {
+                search.is_lasting = false;
+                continue;
+            };
             if kind != FileType::Directory {
                 if matches!(kind, FileType::Socket | FileType::Fifo) {
-                    // A mount that cannot be written keeps no command from connecting.
-                    let path = directory.join(name);
-                    found.extend(path.strip_prefix(shown).map(|relative| (relative.to_owned(), Vec::new())));
+                    search.sockets.push(directory.join(name));
                 } else if depth > 0 && is_login(&directory, name) {
-                    add(&mut found, shown, &directory.join(name));
+                    search.logins.push(directory.join(name));
                 }
-                if found.len() > MAX_COVERS {
+                // Links of these names may lead to the same file, or out.
+                if search.sockets.len() > MAX_COVERS || search.logins.len() > 10 * MAX_COVERS {
                     return Err(SearchError::TooManyCovers(shown.to_owned()));
                 }
             } else if depth > 0 && (is_one_of(name, LIBRARIES) || is_standard_library(&directory, name)) {
                 let path = directory.join(name);
-                add_of_library(&mut found, shown, &path);
+                search.of_libraries.extend(settings_of_library(&path));
                 waiting.extend((libraries == Libraries::ForSockets).then_some((path, 0)));
             } else if depth > 0 && depth < MAX_DEPTH {
                 waiting.push((directory.join(name), depth + 1));
@@ -223,7 +262,13 @@ pub fn find(shown: &Path, until: Instant, libraries: Libraries) -> Result<BTreeM
             }
         }
     }
-    Ok(found)
+    Ok(search)
+}
+
+/// Returns everything that decides what a search finds, for the name of its rules.
+pub(super) fn rules() -> impl Iterator<Item = &'static str> {
+    let in_directory = IN_DIRECTORY.iter().flat_map(|(directory, file)| [*directory, *file]);
+    [NAMES, &["/"], WHOLE, &["/"], LIBRARIES].concat().into_iter().chain(in_directory)
 }
 
 /// Reports whether a directory can be entered and not listed.
@@ -246,21 +291,16 @@ fn is_standard_library(parent: &Path, name: &OsStr) -> bool {
     parent.ends_with("lib") && name.as_encoded_bytes().starts_with(b"python")
 }
 
-/// Adds the built-in settings of npm and of distutils, which lie in a directory of libraries.
-fn add_of_library(found: &mut BTreeMap<PathBuf, Vec<u8>>, shown: &Path, library: &Path) {
+/// Returns the built-in settings of npm and of distutils, which lie in a directory of libraries.
+fn settings_of_library(library: &Path) -> impl Iterator<Item = PathBuf> {
     let names: &[&str] = match library.file_name().unwrap_or_default().as_bytes() {
         b"node_modules" => &["npm/npmrc"],
         name if name.ends_with(b"-packages") => &["distutils/distutils.cfg", "setuptools/_distutils/distutils.cfg"],
         name if name.starts_with(b"python") => &["distutils/distutils.cfg"],
         // Texts, headers and tests are no settings that a client reads.
-        _ => return,
+        _ => &[],
     };
-    for settings in names.iter().map(|name| library.join(name)) {
-        // Most libraries have none, and to resolve a path costs a call for each of its parts.
-        if settings.symlink_metadata().is_ok() {
-            add(found, shown, &settings);
-        }
-    }
+    names.iter().map(|name| library.join(name))
 }
 
 /// Adds a file, or the target of a link if that is shown as well.
@@ -360,7 +400,7 @@ mod tests {
             std::fs::write(path, "GOPROXY=https://me:SECRET@proxy.test\nGOSUMDB=sum.golang.org\n").unwrap();
         }
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        find(&root, soon(), Libraries::Skipped)
+        find(&root, soon(), Libraries::Skipped, &mut Searches::default())
             .unwrap()
             .into_iter()
             .map(|(path, cover)| (path.to_str().unwrap().to_owned(), text(cover)))
@@ -417,7 +457,10 @@ mod tests {
         std::os::unix::fs::symlink("../mine", root.join("tool/etc/npmrc")).unwrap();
         std::os::unix::fs::symlink("../outside", root.join("tool/pip.conf")).unwrap();
         std::os::unix::fs::symlink("nowhere", root.join("tool/.netrc")).unwrap();
-        let found: Vec<_> = find(&root.join("tool"), soon(), Libraries::Skipped).unwrap().into_keys().collect();
+        let found: Vec<_> = find(&root.join("tool"), soon(), Libraries::Skipped, &mut Searches::default())
+            .unwrap()
+            .into_keys()
+            .collect();
         assert_eq!(found, [PathBuf::from("mine")]);
     }
 

@@ -32,12 +32,14 @@ mod python;
 mod reading;
 mod ruby;
 mod rust;
+mod searches;
 mod shims;
 mod walk;
 
 pub use found::{Found, FoundBind, FoundSource};
 pub use host::{Tool, ToolHost, is_system};
 pub use layout::prefix;
+pub use searches::Searches;
 
 use crate::host::Host;
 use adder::Adder;
@@ -46,15 +48,22 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Finds the toolchains that the profile asks for and, unless it is switched off, those that the caller's PATH and
-/// variables lead to. `command` is the name of the program that will run.
-pub fn find(grants: &Grants, caller: &Host, workspace: &Path, command: Option<&OsStr>) -> Found {
+/// variables lead to. `command` is the name of the program that will run. `searches` reads those of
+/// earlier runs where there is something to search; returned are those of this run, too.
+pub fn find(
+    grants: &Grants,
+    caller: &Host,
+    workspace: &Path,
+    command: Option<&OsStr>,
+    searches: impl FnOnce() -> Searches,
+) -> (Found, Searches) {
     let mut found = Found::default();
     let is_auto = grants.shows_auto();
     if grants.toolchains.is_empty() && !is_auto {
-        return found;
+        return (found, Searches::default());
     }
     let network = grants.net.effective_mode() != NetMode::None;
-    let host = ToolHost::of(caller, workspace, network);
+    let host = ToolHost::of(caller, workspace, network).with_searches(searches());
     for asked in &grants.toolchains {
         let from = Origin::Toolchain { name: asked.value.word(), asked: Box::new(asked.from.clone()) };
         look_for(asked.value, &mut Adder { found: &mut found, host: &host, from, auto: None });
@@ -79,7 +88,8 @@ pub fn find(grants: &Grants, caller: &Host, workspace: &Path, command: Option<&O
         found.notes.extend(left_out);
     }
     found.path.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
-    found
+    let searches = host.searches.take();
+    (found, searches)
 }
 
 /// All toolchains that Nexus can find.

@@ -4,7 +4,8 @@
 //!  directory ─┬─ runs/RUN     record: one live run, locked by its owner; left: its sandbox, if that outlived the run
 //!             ├─ layers/RUN   note: the run of a layer
 //!             ├─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
-//!             └─ generated/…  generated: files that are made for sandboxes
+//!             ├─ generated/…  generated: files that are made for sandboxes
+//!             └─ searches.json  searches: where the last runs searched for logins
 //! ```
 
 pub mod commit_lock;
@@ -15,3 +16,4 @@ pub mod identity;
 pub mod left;
 pub mod note;
 pub mod record;
+pub mod searches;
