@@ -320,6 +320,11 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
     ("crates/runner/src/state/commit_lock.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
+    (
+        "crates/runner/src/state/searches.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the state directory, opened without waiting, up to a bound.",
+    ),
     ("crates/runner/src/run/held.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
     ("crates/runner/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     ("crates/runner/src/state/left.rs", &[("fs::read_to_string(", 2)], "Files of proc."),

@@ -66,7 +66,7 @@ impl Order {
             && let Err(error) = searches::write(&run.site.places.state, &searches)
         {
             // The next run searches again.
-            tracing::debug!(kind = ?error.kind(), "the searches for logins could not be kept");
+            tracing::debug!(errno = error.raw_os_error(), "the searches for logins could not be kept");
         }
         request::warn(&run.notices);
         let changes_by_file = match run.changes {

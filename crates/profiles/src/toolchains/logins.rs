@@ -161,6 +161,16 @@ pub enum Libraries {
     ForSockets,
 }
 
+impl Libraries {
+    /// Name of such a search.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Skipped => "logins",
+            Self::ForSockets => "logins and sockets",
+        }
+    }
+}
+
 /// Finds the files, sockets and named pipes to cover below `shown`, relative to it, each with the content that covers it.
 /// A search of an earlier run is used where every directory is as it was.
 pub fn find(
@@ -169,12 +179,13 @@ pub fn find(
     libraries: Libraries,
     known: &mut Searches,
 ) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
-    if let Some(search) = known.of(shown, libraries) {
+    known.obey(rules());
+    if let Some(search) = known.of(shown, libraries.word()) {
         return covers(shown, search);
     }
     let search = search(shown, until, libraries)?;
     let covers = covers(shown, &search);
-    known.keep(shown, libraries, search);
+    known.keep(shown, libraries.word(), search);
     covers
 }
 
@@ -265,8 +276,8 @@ fn search(shown: &Path, until: Instant, libraries: Libraries) -> Result<Search, 
     Ok(search)
 }
 
-/// Returns everything that decides what a search finds, for the name of its rules.
-pub(super) fn rules() -> impl Iterator<Item = &'static str> {
+/// Returns everything that decides what a search finds.
+fn rules() -> impl Iterator<Item = &'static str> {
     let in_directory = IN_DIRECTORY.iter().flat_map(|(directory, file)| [*directory, *file]);
     [NAMES, &["/"], WHOLE, &["/"], LIBRARIES].concat().into_iter().chain(in_directory)
 }

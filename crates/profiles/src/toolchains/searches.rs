@@ -8,9 +8,8 @@
 //! ```
 //! The kernel sets the change time of a directory (`st_ctime` of inode(7)) whenever a name in it is made, removed or
 //! renamed, and no program can set it back. A search is kept only where that holds and says enough: on local file systems,
-//! for directories that nobody changed in the seconds before (a clock may be coarse), and where every one could be read.
+//! for directories without a change in the seconds before (a clock may be coarse), and where every one could be read.
 
-use super::logins::{self, Libraries};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -22,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FORM: &str = "1";
 /// Maximum number of searches that are kept.
 const MAX_SEARCHES: usize = 64;
-/// Maximum number of directories of a search that is kept: to ask about more is no faster than to list them.
+/// Maximum number of directories of a search that is kept: to ask about more of them costs as much as a search.
 const MAX_DIRECTORIES: usize = 2000;
 /// Age of the last change of a directory in seconds from which it tells of each later one.
 const SETTLED: i64 = 2;
@@ -32,6 +31,8 @@ const LOCAL: &[i64] = &[0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_19
 /// Searches of earlier runs and of this one.
 #[derive(Debug, Default)]
 pub struct Searches {
+    /// Name of the rules by which the searches were made.
+    rules: String,
     kept: BTreeMap<String, Search>,
     used: BTreeSet<String>,
     is_changed: bool,
@@ -51,7 +52,7 @@ pub(super) struct Search {
     #[serde(skip)]
     pub(super) is_lasting: bool,
     #[serde(skip)]
-    begun: i64,
+    now: i64,
     #[serde(skip)]
     local: BTreeSet<u64>,
 }
@@ -84,7 +85,7 @@ impl Search {
             sockets: Vec::new(),
             of_libraries: Vec::new(),
             is_lasting: true,
-            begun: now,
+            now,
             local: BTreeSet::new(),
         }
     }
@@ -104,7 +105,7 @@ impl Search {
                 _ => self.is_lasting = false,
             }
         }
-        let is_settled = stamp.2 + SETTLED < self.begun;
+        let is_settled = stamp.2 + SETTLED < self.now;
         self.is_lasting &= is_settled && path.to_str().is_some() && self.directories.len() < MAX_DIRECTORIES;
         if self.is_lasting {
             self.directories.push((path.to_owned(), stamp));
@@ -120,13 +121,25 @@ impl Search {
 }
 
 impl Searches {
-    /// Reads what [`Self::changed`] returned in an earlier run. What another version wrote, and what is damaged, counts as
-    /// nothing.
+    /// Reads what [`Self::changed`] returned in an earlier run. What is damaged counts as nothing.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
-        let document = serde_json::from_slice::<Document<BTreeMap<String, Search>>>(bytes);
-        let document = document.ok().filter(|document| document.rules == rules());
-        Self { kept: document.map(|document| document.searches).unwrap_or_default(), ..Self::default() }
+        match serde_json::from_slice::<Document<BTreeMap<String, Search>>>(bytes) {
+            Ok(Document { rules, searches }) => Self { rules, kept: searches, ..Self::default() },
+            Err(_) => Self::default(),
+        }
+    }
+
+    /// Forgets what was found by other rules than these words.
+    pub(super) fn obey(&mut self, rules: impl Iterator<Item = &'static str>) {
+        let mut hash = blake3::Hasher::new();
+        for word in [FORM, env!("CARGO_PKG_VERSION")].into_iter().chain(rules) {
+            hash.update(word.as_bytes()).update(b"\n");
+        }
+        let rules = hash.finalize().to_hex()[..16].to_owned();
+        if rules != self.rules {
+            *self = Self { rules, ..Self::default() };
+        }
     }
 
     /// Returns the text of the file, if it has to be written again.
@@ -139,20 +152,20 @@ impl Searches {
         let others = self.kept.iter().filter(|(key, _)| !self.used.contains(*key));
         let searches: BTreeMap<&String, &Search> = fresh.chain(others).take(MAX_SEARCHES).collect();
         // Each path of a search that is kept is text.
-        serde_json::to_vec(&Document { rules: rules(), searches }).ok()
+        serde_json::to_vec(&Document { rules: self.rules.clone(), searches }).ok()
     }
 
-    /// Returns the search of an earlier run, if it would find the same now.
-    pub(super) fn of(&mut self, shown: &Path, libraries: Libraries) -> Option<&Search> {
-        let key = key(shown, libraries)?;
+    /// Returns the search of this kind of an earlier run, if it would find the same now.
+    pub(super) fn of(&mut self, shown: &Path, kind: &'static str) -> Option<&Search> {
+        let key = key(shown, kind)?;
         let search = self.kept.get(&key).filter(|search| search.holds())?;
         self.used.insert(key);
         Some(search)
     }
 
     /// Keeps a search for later runs, if it says enough.
-    pub(super) fn keep(&mut self, shown: &Path, libraries: Libraries, search: Search) {
-        let Some(key) = key(shown, libraries) else { return };
+    pub(super) fn keep(&mut self, shown: &Path, kind: &'static str, search: Search) {
+        let Some(key) = key(shown, kind) else { return };
         let paths = [&search.logins, &search.sockets, &search.of_libraries].into_iter().flatten();
         if !search.is_lasting || paths.into_iter().any(|path| path.to_str().is_none()) {
             self.is_changed |= self.kept.remove(&key).is_some();
@@ -164,24 +177,18 @@ impl Searches {
     }
 }
 
-fn key(shown: &Path, libraries: Libraries) -> Option<String> {
-    let kind = if libraries == Libraries::ForSockets { "sockets" } else { "logins" };
+fn key(shown: &Path, kind: &str) -> Option<String> {
     shown.to_str().map(|shown| format!("{kind} {shown}"))
-}
-
-/// Returns a name of the rules by which a search decides.
-fn rules() -> String {
-    let mut hash = blake3::Hasher::new();
-    for word in [FORM, env!("CARGO_PKG_VERSION")].into_iter().chain(logins::rules()) {
-        hash.update(word.as_bytes()).update(b"\n");
-    }
-    hash.finalize().to_hex()[..16].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::logins::{self, Libraries};
     use super::*;
     use std::time::{Duration, Instant};
+
+    const A: &str = "a";
+    const B: &str = "b";
 
     /// A tree whose directories are old enough, in the eyes of a search that begins ten seconds later.
     fn tree() -> (tempfile::TempDir, PathBuf) {
@@ -194,7 +201,7 @@ mod tests {
 
     fn searched(root: &Path, later: i64) -> Search {
         let mut search = Search::begin();
-        search.begun += later;
+        search.now += later;
         for name in ["", "a", "a/b"] {
             let path = root.join(name);
             let opened = std::fs::File::open(&path).unwrap();
@@ -204,58 +211,49 @@ mod tests {
         search
     }
 
-    fn until() -> Instant {
-        Instant::now() + Duration::from_secs(60)
-    }
-
     #[test]
     fn a_search_holds_until_a_directory_changes() {
         let (_dir, root) = tree();
         let mut known = Searches::default();
-        known.keep(&root, Libraries::Skipped, searched(&root, 10));
+        known.keep(&root, A, searched(&root, 10));
         let bytes = known.changed().unwrap();
         let again = || Searches::read(&bytes);
-        assert_eq!(again().of(&root, Libraries::Skipped).unwrap().logins, [root.join("a/npmrc")]);
+        assert_eq!(again().of(&root, A).unwrap().logins, [root.join("a/npmrc")]);
         assert!(again().changed().is_none(), "nothing is to be written");
-        assert!(
-            again().of(&root, Libraries::ForSockets).is_none()
-                && again().of(&root.join("a"), Libraries::Skipped).is_none()
-        );
+        assert!(again().of(&root, B).is_none() && again().of(&root.join("a"), A).is_none());
         // In the last directory, by a new name alone; and a search finds it.
         std::fs::write(root.join("a/b/pip.conf"), "").unwrap();
         let mut known = again();
-        assert!(known.of(&root, Libraries::Skipped).is_none());
-        let found = logins::find(&root, until(), Libraries::Skipped, &mut known).unwrap();
-        assert_eq!(found.into_keys().collect::<Vec<_>>(), [PathBuf::from("a/b/pip.conf"), PathBuf::from("a/npmrc")]);
-        // The search was made just after the change, so it is not kept, and the old one is no longer.
-        assert!(Searches::read(&known.changed().unwrap()).kept.is_empty());
+        assert!(known.of(&root, A).is_none());
+        known.keep(&root, A, searched(&root, 0));
+        assert!(Searches::read(&known.changed().unwrap()).kept.is_empty(), "nor is the old one kept");
     }
 
     #[test]
     fn another_directory_of_the_same_name_is_searched() {
         let (_dir, root) = tree();
         let mut known = Searches::default();
-        known.keep(&root, Libraries::Skipped, searched(&root, 10));
+        known.keep(&root, A, searched(&root, 10));
         std::fs::rename(root.join("a/b"), root.join("a/c")).unwrap();
         std::fs::rename(root.join("a/c"), root.join("a/b")).unwrap();
-        assert!(known.of(&root, Libraries::Skipped).is_none(), "renamed and back");
-        known.keep(&root, Libraries::Skipped, searched(&root, 10));
-        assert!(known.of(&root, Libraries::Skipped).is_some());
+        assert!(known.of(&root, A).is_none(), "renamed and back");
+        known.keep(&root, A, searched(&root, 10));
+        assert!(known.of(&root, A).is_some());
         std::fs::rename(root.join("a"), root.join("z")).unwrap();
         std::os::unix::fs::symlink("z", root.join("a")).unwrap();
-        assert!(known.of(&root, Libraries::Skipped).is_none(), "a link");
+        assert!(known.of(&root, A).is_none(), "a link");
     }
 
     #[test]
     fn what_changed_just_now_or_could_not_be_read_is_not_kept() {
         let (_dir, root) = tree();
         let mut known = Searches::default();
-        known.keep(&root, Libraries::Skipped, searched(&root, 0));
-        assert!(known.of(&root, Libraries::Skipped).is_none() && known.changed().is_none());
-        known.keep(&root, Libraries::Skipped, Search { is_lasting: false, ..searched(&root, 10) });
+        known.keep(&root, A, searched(&root, 0));
+        assert!(known.of(&root, A).is_none() && known.changed().is_none());
+        known.keep(&root, A, Search { is_lasting: false, ..searched(&root, 10) });
         assert!(known.changed().is_none());
         let proc = Path::new("/proc/self/task");
-        let mut search = Search { begun: i64::MAX, ..Search::begin() };
+        let mut search = Search { now: i64::MAX, ..Search::begin() };
         search.looked_at(proc, &std::fs::File::open(proc).unwrap().into());
         assert!(!search.is_lasting, "a file system that is not local");
     }
@@ -264,14 +262,36 @@ mod tests {
     fn what_is_damaged_or_of_other_rules_counts_as_nothing() {
         let (_dir, root) = tree();
         let mut known = Searches::default();
-        known.keep(&root, Libraries::Skipped, searched(&root, 10));
+        known.obey(["one"].into_iter());
+        known.keep(&root, A, searched(&root, 10));
         let bytes = known.changed().unwrap();
-        assert_eq!(Searches::read(&bytes).kept.len(), 1);
-        let text = String::from_utf8(bytes.clone()).unwrap();
-        let other = text.replace(&rules(), "0123456789abcdef");
-        assert_ne!(other, text);
-        for bytes in [other.as_bytes(), &bytes[..bytes.len() - 3], b""] {
-            assert!(Searches::read(bytes).kept.is_empty());
-        }
+        let obeying = |bytes: &[u8], word| {
+            let mut known = Searches::read(bytes);
+            known.obey([word].into_iter());
+            known.kept.len()
+        };
+        assert_eq!((obeying(&bytes, "one"), obeying(&bytes, "another")), (1, 0));
+        assert_eq!((obeying(&bytes[..bytes.len() - 3], "one"), obeying(b"", "one")), (0, 0));
+    }
+
+    #[test]
+    fn a_search_takes_what_an_earlier_one_found_while_that_holds() {
+        let (_dir, root) = tree();
+        let mut known = Searches::default();
+        let find = |known: &mut Searches| {
+            let until = Instant::now() + Duration::from_secs(60);
+            logins::find(&root, until, Libraries::Skipped, known).unwrap().into_keys().collect::<Vec<_>>()
+        };
+        let npmrc = PathBuf::from("a/npmrc");
+        assert_eq!(find(&mut known), [npmrc.clone()]);
+        // As if the search had found another file, which shows that no search is made.
+        let mut other = searched(&root, 10);
+        std::fs::write(root.join("other"), "").unwrap();
+        other.directories.retain(|(path, _)| *path != root);
+        other.logins = vec![root.join("other")];
+        known.keep(&root, Libraries::Skipped.word(), other);
+        assert_eq!(find(&mut known), [PathBuf::from("other")]);
+        std::fs::write(root.join("a/b/pip.conf"), "").unwrap();
+        assert_eq!(find(&mut known), [PathBuf::from("a/b/pip.conf"), npmrc]);
     }
 }

@@ -27,7 +27,7 @@ pub fn read(state: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Writes the file anew.
+/// Replaces the file.
 pub fn write(state: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = state.join(format!(".{NAME}-{}", nexus_model::RunId::new()));
     let written = OpenOptions::new()
