@@ -6,8 +6,8 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use support::{Bench, on_each_bench, report, stderr, stdout};
 
 /// A workspace with a repository and a directory of several kinds of entries in it.
@@ -60,6 +60,78 @@ fn git_moves_a_directory_and_the_move_is_committed() {
         assert_eq!(stdout(&kept), "b'value'\n", "{}", bench.who());
         assert_eq!(fs::metadata(at("sub")).unwrap().modified().unwrap(), old.modified().unwrap());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    });
+}
+
+/// Writes files with two names each, with inodes that files of the workspace have too, and moves all of them.
+const SAME_NUMBERS: &str = "
+import os
+numbers = [os.stat(f'lib/a/mine{i}').st_ino for i in range(200)]
+os.mkdir('lib/b')
+for _ in range(500_000):
+    open('lib/b/next', 'w').close()
+    at = os.stat('lib/b/next').st_ino
+    os.unlink('lib/b/next')
+    if at + 20 > min(numbers): break
+mine = set()
+for i in range(400):
+    open(f'lib/b/run{i}', 'w').write('RUNS')
+    os.link(f'lib/b/run{i}', f'lib/b/run{i}-too')
+    mine.add(os.stat(f'lib/b/run{i}').st_ino)
+print('the same', len(mine & set(numbers)) > 20 or (min(numbers), max(numbers), min(mine), max(mine)))
+os.rename('lib', 'src')
+";
+
+/// A file system in memory, which counts its inodes from the beginning as a layer in memory does.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(path: &Path) -> Option<Self> {
+        fs::create_dir(path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "none"]).arg(path);
+        mount.output().unwrap().status.success().then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let output = Command::new("umount").arg("--lazy").arg(&self.0).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn files_of_workspace_and_layer_with_one_number_stay_apart() {
+    on_each_bench(|bench| {
+        let workspace = bench.base.path().join("mounted");
+        let Some(_mounted) = Mounted::at(&workspace) else {
+            println!("in part: test files_of_workspace_and_layer_with_one_number_stay_apart: needs root for a mount");
+            return;
+        };
+        fs::create_dir_all(workspace.join("lib/a")).unwrap();
+        for number in 0..200 {
+            let at = |end: &str| workspace.join(format!("lib/a/mine{number}{end}"));
+            fs::write(at(""), "MINE").unwrap();
+            fs::hard_link(at(""), at("-too")).unwrap();
+            bench.give(&at(""));
+        }
+        for directory in ["", "lib", "lib/a"] {
+            bench.give(&workspace.join(directory));
+        }
+        let mut nexus =
+            bench.nexus(["run", "--disk", "64M", "--changes", "commit", "--", "python3", "-c", SAME_NUMBERS]);
+        let output = nexus.current_dir(&workspace).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(stdout(&output), "the same True\n", "{}: the test needs files of one number", bench.who());
+        for (directory, content) in [("a", "MINE"), ("b", "RUNS")] {
+            let files: Vec<_> =
+                fs::read_dir(workspace.join("src").join(directory)).unwrap().map(Result::unwrap).collect();
+            assert_eq!(files.len(), if directory == "a" { 400 } else { 800 }, "{}", bench.who());
+            for file in files {
+                assert_eq!(fs::read_to_string(file.path()).unwrap(), content, "{}: {file:?}", bench.who());
+            }
+        }
     });
 }
 

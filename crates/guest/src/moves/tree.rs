@@ -20,8 +20,22 @@ pub(super) struct Carried {
     mount: u64,
     /// Hashes of paths and of [`facts`].
     entries: HashMap<u64, u64>,
-    /// Files with several names: inode, and the first path at the new place.
-    twins: HashMap<u64, Vec<u8>>,
+    /// Files with several names, and the first path at the new place.
+    twins: HashMap<File, Vec<u8>>,
+}
+
+/// One file, however many names it has. The inode alone does not say it: an overlay shows files of the workspace and of the
+/// layer, and each file system counts its own.
+#[derive(PartialEq, Eq, Hash)]
+struct File {
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl File {
+    fn of(found: &Statx) -> Self {
+        Self { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino }
+    }
 }
 
 impl Carried {
@@ -62,7 +76,7 @@ impl Carried {
         path: &[u8],
         found: &Statx,
     ) -> Result<(), Errno> {
-        let twin = self.twins.get(&found.stx_ino).filter(|_| found.stx_nlink > 1);
+        let twin = self.twins.get(&File::of(found)).filter(|_| found.stx_nlink > 1);
         if let Some(first) = twin {
             // Opened part by part: a path may be longer than the kernel takes.
             let (above, first) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
@@ -72,7 +86,7 @@ impl Carried {
         }
         link(from, name, to, name)?;
         if found.stx_nlink > 1 {
-            self.twins.insert(found.stx_ino, path.to_vec());
+            self.twins.insert(File::of(found), path.to_vec());
         }
         Ok(())
     }
@@ -160,7 +174,8 @@ fn is_directory(found: &Statx) -> bool {
 
 /// Hash of facts that differ for another file, and stay the same when a file gets one more name.
 fn facts(found: &Statx) -> u64 {
-    hash((found.stx_ino, found.stx_size, found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec, found.stx_mode))
+    let device = (found.stx_dev_major, found.stx_dev_minor);
+    hash((device, found.stx_ino, found.stx_size, found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec, found.stx_mode))
 }
 
 /// Two names of one file, whatever the overlay says about their inodes: the time of the last change is that of the file.
