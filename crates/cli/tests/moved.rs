@@ -365,6 +365,17 @@ fn a_directory_with_the_name_of_an_unfinished_move_brings_nothing_unseen() {
             assert!(!bench.workspace.join(place).join(name).exists(), "{}: {place}, accepted", bench.who());
             bench.run(["changes", "reject"]);
         }
+        // Two new directories with nothing else, as a move into them leaves them that is killed. They come, and it stays.
+        bench.run(["run", "--changes", "commit", "--shell", &format!("mkdir -p n/m/{name} && echo x > n/m/{name}/f")]);
+        assert!(bench.workspace.join("n/m").is_dir(), "{}", bench.who());
+        for _ in 0..2 {
+            let shown = stdout(&bench.run(["changes", "show"]));
+            assert!(shown.contains(name), "{}: {shown}", bench.who());
+            bench.run(["changes", "accept"]);
+            assert!(!bench.workspace.join("n/m").join(name).exists(), "{}", bench.who());
+        }
+        assert!(bench.run(["changes", "reject"]).status.success(), "{}", bench.who());
+        assert_eq!(bench.run(["changes", "show"]).status.code(), Some(125), "{}: nothing waits", bench.who());
         // A directory that was renamed or replaced as a whole.
         bench.run([
             "run",

@@ -148,7 +148,7 @@ impl Walk<'_> {
             let names = names(dir.as_fd()).doing("list", &path.0)?;
             for (entry, name) in SharedPath::of_entries(&path.0, &names).into_iter().zip(names) {
                 if nexus_model::moving::is_unfinished(&name)
-                    && is_left_out(self.base, &nodes, at, &entry.0).doing("look at", &entry.0)?
+                    && self.is_left_out(&nodes, at, &entry.0).doing("look at", &entry.0)?
                 {
                     continue;
                 }
@@ -335,25 +335,30 @@ impl Walk<'_> {
         }
         Ok(())
     }
-}
 
-/// Returns whether an entry with the name of an unfinished move is left out: a directory that was being moved when the run was
-/// killed, whose content is still at the old place. That holds where the directory around it comes entry by entry. A
-/// directory that comes as a whole would bring it unseen; there it is an entry that waits by its name.
-fn is_left_out(base: &Workspace, nodes: &[Node], parent: usize, path: &[u8]) -> io::Result<bool> {
-    let mut at = parent;
-    while at != 0 {
-        if nodes[at].marks.opaque || nodes[at].marks.redirect.is_some() {
-            return Ok(false);
+    /// Returns whether an entry with the name of an unfinished move is left out: a directory that was being moved when the run
+    /// was killed, whose content is still at the old place. That holds where the directory around it comes entry by entry. A
+    /// directory that comes as a whole would bring it unseen; there it is an entry that waits by its name, and it stays one
+    /// when the directory has come.
+    fn is_left_out(&self, nodes: &[Node], parent: usize, path: &[u8]) -> io::Result<bool> {
+        let mut at = parent;
+        while at != 0 {
+            let node = &nodes[at];
+            if node.marks.opaque || node.marks.redirect.is_some() {
+                return Ok(false);
+            }
+            at = node.parent;
         }
-        at = nodes[at].parent;
+        let is_merged = match self.base.stat(&nodes[parent].path.0) {
+            // One that was made since has come with an earlier commit of this layer.
+            Ok(found) => found.is_some_and(|meta| {
+                meta.kind == EntryType::Directory && meta.id.born.is_none_or(|born| born <= self.started)
+            }),
+            Err(error) if is_gone(&error) || is_other_mount(&error) => false,
+            Err(error) => return Err(error),
+        };
+        Ok(is_merged && self.base.stat(path)?.is_none())
     }
-    let is_merged = match base.stat(&nodes[parent].path.0) {
-        Ok(found) => found.is_some_and(|meta| meta.kind == EntryType::Directory),
-        Err(error) if is_gone(&error) || is_other_mount(&error) => false,
-        Err(error) => return Err(error),
-    };
-    Ok(is_merged && base.stat(path)?.is_none())
 }
 
 fn meta_differs(new: &Meta, old: &Meta) -> bool {
