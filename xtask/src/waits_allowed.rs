@@ -148,15 +148,19 @@ pub const ALLOWED: &[Entry] = &[
         &[("descriptors::send(", 1), ("descriptors::receive(", 1)],
         "The socket to the door, of which no sandbox has an end, each call DONTWAIT.",
     ),
-    ("crates/egress/src/dial.rs", &[("TcpStream::connect(", 2)], "Futures, within the time that a connection has."),
     (
-        "crates/egress/src/dns/serve.rs",
+        "crates/egress/src/ingress/dns/serve.rs",
         &[(".read_exact(", 1)],
         "A future, within the time that its caller gives a question.",
     ),
-    ("crates/egress/src/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
+    ("crates/egress/src/ingress/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
     (
-        "crates/egress/src/system.rs",
+        "crates/egress/src/upstream/dial.rs",
+        &[("TcpStream::connect(", 2)],
+        "Futures, within the time that a connection has.",
+    ),
+    (
+        "crates/egress/src/upstream/system.rs",
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "The hosts file of the machine, up to a bound.",
     ),

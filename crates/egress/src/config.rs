@@ -1,14 +1,14 @@
 //! Configuration with which an egress starts.
 
 use crate::approve::Approver;
-use crate::audit::Sink;
+use crate::audit::record::Sink;
 use crate::clock::Clock;
-use crate::own::OwnAddresses;
-use crate::programs::{Programs, Unknown};
-use crate::resolve::Resolver;
-use crate::system::System;
-use crate::transparent::{Destinations, Kernel};
-use crate::upstream::UpstreamProxy;
+use crate::decide::own::OwnAddresses;
+use crate::decide::programs::{Programs, Unknown};
+use crate::ingress::transparent::{Destinations, Kernel};
+use crate::upstream::proxy::UpstreamProxy;
+use crate::upstream::resolve::Resolver;
+use crate::upstream::system::System;
 use nexus_policy::net::Policy;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;

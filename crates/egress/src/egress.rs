@@ -9,17 +9,17 @@
 //! An egress lives in a thread of the caller's process, so it ends with the process. When the thread ends, for any
 //! reason, the listeners are closed with it: the sandbox's connections are refused then, and there is no other way out.
 
-use crate::accept::{Door, accept};
-use crate::audit::Audit;
-use crate::behind::follow;
-use crate::bounds::Heads;
+use crate::audit::record::Audit;
+use crate::audit::summary::Summary;
 use crate::config::{Config, Limits, Listeners};
-use crate::dial::{Dialer, SPARE_SOCKETS};
-use crate::dns;
-use crate::own::{KernelRoutes, OwnAddresses, watch};
-pub use crate::registry::ReloadError;
-use crate::shared::{Parts, Shared};
-use crate::summary::Summary;
+use crate::decide::behind::follow;
+use crate::decide::own::{KernelRoutes, OwnAddresses, watch};
+pub use crate::decide::registry::ReloadError;
+use crate::decide::shared::{Parts, Shared};
+use crate::ingress::accept::{Door, accept};
+use crate::ingress::dns;
+use crate::memory::bounds::Heads;
+use crate::upstream::dial::{Dialer, SPARE_SOCKETS};
 use nexus_policy::net::Policy;
 use std::io;
 use std::sync::Arc;

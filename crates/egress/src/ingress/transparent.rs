@@ -1,0 +1,83 @@
+//! Serves redirected TCP, for programs that know nothing of a proxy.
+//!
+//! The kernel knows the original destination of a connection (`SO_ORIGINAL_DST`). A synthetic address (`synthetic`) is
+//! decided as the name that the DNS stub gave it for; any other address as itself. The client's protocol cannot carry
+//! the reason of a denial, so it gets a reset; the reason is in the audit and in the summary.
+
+use crate::decide::denials;
+use crate::decide::gone::Waiting;
+use crate::decide::programs::{Caller, Connection};
+use crate::decide::shared::{Shared, Speech};
+use crate::decide::synthetic::Found;
+use crate::ingress::http::carry::carry;
+use crate::ingress::tunnel;
+use crate::memory::inbuf::InBuf;
+use nexus_policy::net::{Attempt, Denial, Host, Target, Way};
+use rustix::net::sockopt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, PoisonError};
+use tokio::net::TcpStream;
+
+/// Finder of the original destination of a redirected connection.
+pub trait Destinations: Send + Sync {
+    /// Returns the original destination of an accepted connection. `v6` is true if it came by the IPv6 listener.
+    fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr>;
+}
+
+/// Finder that asks the kernel's connection tracking.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kernel;
+
+impl Destinations for Kernel {
+    fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr> {
+        if v6 {
+            Ok(SocketAddr::V6(sockopt::ipv6_original_dst(connection)?))
+        } else {
+            Ok(SocketAddr::V4(sockopt::ip_original_dst(connection)?))
+        }
+    }
+}
+
+/// Serves `stream` to its end.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, v6: bool) {
+    let (target, remote) = match target(&shared, &stream, v6) {
+        Ok(found) => found,
+        Err(denial) => {
+            shared.unreadable(Way::Transparent, &denial);
+            return tunnel::reset(&stream);
+        }
+    };
+    let caller = Caller::of(Some(Connection { local: peer, remote }));
+    let waiting = Waiting { client: &stream, has_sent: false };
+    let attempt = Attempt { target, way: Way::Transparent, program: None };
+    if let Ok(opened) = shared.open(attempt, &caller, waiting, Speech::Unknown).await {
+        carry(stream, InBuf::default(), opened).await;
+    } else {
+        shared.pause_after_refusal().await;
+        tunnel::reset(&stream);
+    }
+}
+
+/// Returns the target that the client meant, and the address to which it connected.
+fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, SocketAddr), Denial> {
+    use std::os::fd::AsFd;
+    // Without the kernel's answer the destination is not known, and nothing else may stand in for it.
+    let address = shared.destinations.of(stream.as_fd(), v6).map_err(|error| {
+        denials::internal(format!("the destination of a redirected connection is unknown: {error}"))
+    })?;
+    let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
+    Ok((meant(shared, target)?, address))
+}
+
+/// Returns the name for which a synthetic address was given out, in every way in; any other target unchanged.
+pub(crate) fn meant(shared: &Shared, target: Target) -> Result<Target, Denial> {
+    let Host::Address(ip) = target.host else { return Ok(target) };
+    let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip);
+    match found {
+        Found::NotOurs => Ok(target),
+        Found::Name(name) => Ok(Target { host: Host::Name(name), port: target.port }),
+        Found::Forgotten => Err(denials::malformed(format!("{target} stands for no name any more: resolve it again"))),
+    }
+}
