@@ -17,33 +17,40 @@
 
 #![forbid(unsafe_code)]
 
-mod approve;
 mod audit;
 mod clock;
 mod config;
 mod decide;
 mod egress;
 mod ingress;
+mod limits;
 mod memory;
+mod seams;
 mod upstream;
 
-pub use approve::{Answer, Approver, Asked};
 pub use audit::event::{AuditError, Event, EventKind};
 pub use audit::file_sink::FileSink;
-pub use audit::record::Sink;
 pub use audit::summary::{Allowed, Denied, Summary};
 pub use clock::Clock;
-pub use config::{Config, Limits, Listeners};
+pub use config::{Config, Listeners};
 pub use decide::behind::behind_now;
 pub use decide::nat64::nat64_now;
-pub use decide::own::{KernelRoutes, OwnAddresses, own_among};
-pub use decide::programs::{Connection, Processes, Programs, Unknown};
+pub use decide::own::kernel::KernelRoutes;
+pub use decide::own::own_among;
+pub use decide::programs::Unknown;
+pub use decide::programs::processes::Processes;
+pub use decide::registry::ReloadError;
 pub use decide::synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};
-pub use egress::{Egress, ReloadError, StartError, StopError};
+pub use egress::{Egress, StartError, StopError};
 pub use ingress::dns::answer::without_network;
-pub use ingress::transparent::{Destinations, Kernel};
+pub use ingress::transparent::Kernel;
+pub use limits::Limits;
+pub use seams::{
+    Answer, Approver, Asked, Connection, Destinations, Lookup, OwnAddresses, Programs, ResolveError, Resolved,
+    Resolver, Sink,
+};
 pub use upstream::proxy::{UpstreamError, UpstreamProxy};
-pub use upstream::resolve::{Lookup, ResolveError, Resolved, Resolver, Scripted};
+pub use upstream::scripted::Scripted;
 pub use upstream::system::System;
 
 #[doc(hidden)]

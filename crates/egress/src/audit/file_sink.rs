@@ -1,7 +1,7 @@
 //! Writes the audit log to a file.
 
 use crate::audit::event::{AuditError, Event};
-use crate::audit::record::Sink;
+use crate::seams::Sink;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};

@@ -9,14 +9,9 @@
 
 use crate::audit::event::{AuditError, Event};
 use crate::audit::repeats::Repeats;
+use crate::seams::Sink;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Receiver of events. It is called on the thread that serves connections, so it must not wait for long.
-pub trait Sink: Send + Sync {
-    /// Records one event, or returns the reason of the failure.
-    fn record(&self, event: &Event) -> Result<(), AuditError>;
-}
 
 /// Sink with a count of the events that it could not record.
 pub(crate) struct Audit {

@@ -12,9 +12,8 @@
 //! answer are kept: names with many servers answer with a few at a time. A name whose addresses are not known, or too
 //! many, closes every connection that could lead there unseen.
 
-use crate::config::Limits;
-use crate::decide::shared::Shared;
-use crate::upstream::resolve::{ResolveError, Resolved, Resolver};
+use crate::limits::Limits;
+use crate::seams::{ResolveError, Resolved, Resolver};
 use nexus_policy::net::{Attempt, Behind, Name, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -193,15 +192,26 @@ impl Followed {
         timeout(limit, asked).await.unwrap_or_default();
     }
 
+    /// Waits for a new policy.
+    pub(crate) async fn until_policy_changed(&self) {
+        self.changed.notified().await;
+    }
+
     /// Returns the time of the next look-up among these names; `None` if one was never looked up.
-    fn next_due(&self, policy: &Policy) -> Option<Instant> {
+    pub(crate) fn next_due(&self, policy: &Policy) -> Option<Instant> {
         let known = self.known();
         let due = |name: &Name| known.get(name).and_then(|known| known.due);
         policy.followed().take(MAX_NAMES).map(due).min().flatten()
     }
 
     /// Looks up every name whose time has come; reports whether a state changed.
-    async fn look_up(&self, policy: &Policy, resolver: &Arc<dyn Resolver>, limit: Duration, every: Duration) -> bool {
+    pub(crate) async fn look_up(
+        &self,
+        policy: &Policy,
+        resolver: &Arc<dyn Resolver>,
+        limit: Duration,
+        every: Duration,
+    ) -> bool {
         let now = Instant::now();
         let is_due = |name: &&Name| self.known().get(*name).and_then(|known| known.due).is_none_or(|due| due <= now);
         let due: Vec<Name> = policy.followed().take(MAX_NAMES).filter(is_due).cloned().collect();
@@ -225,27 +235,6 @@ impl Followed {
         }
         self.asked.notify_waiters();
         is_new
-    }
-}
-
-/// Looks up the denied names as long as the egress lives.
-pub(crate) async fn follow(shared: Arc<Shared>) {
-    loop {
-        let policy = shared.registry.policy();
-        if policy.followed().next().is_none() {
-            shared.followed.changed.notified().await;
-            continue;
-        }
-        let (limit, every) = (shared.limits.resolve_time, shared.limits.follow_every);
-        if shared.followed.look_up(&policy, &shared.resolver, limit, every).await {
-            shared.host_changed();
-        }
-        // A look-up that ended by a panic has no time of its own.
-        let again = shared.followed.next_due(&policy).unwrap_or_else(|| Instant::now() + every);
-        tokio::select! {
-            () = tokio::time::sleep_until(again) => {}
-            () = shared.followed.changed.notified() => {}
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Denials for reasons that lie in the egress instead of in the policy.
 
-use crate::upstream::resolve::ResolveError;
+use crate::seams::ResolveError;
 use nexus_policy::net::{Cause, Denial, DenyCode, Target};
 
 /// Denies a request that breaks the rules of its protocol.

@@ -12,7 +12,7 @@
 //! and delay neither the names of the user's rules nor the host's name servers.
 
 use crate::decide::pace::Pace;
-use crate::upstream::resolve::{ResolveError, Resolved};
+use crate::seams::{ResolveError, Resolved};
 use nexus_policy::net::{Name, NameQuery};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -13,59 +13,20 @@
 //! was chosen by the user.
 
 use crate::audit::event::{Event, EventKind};
+use crate::decide::charge::Charged;
 use crate::decide::denials;
 use crate::decide::grounds::Grounds;
 use crate::decide::look_up_pool::Found;
-use crate::decide::shared::{Charged, Shared};
-use crate::upstream::resolve::{ResolveError, Resolved};
+use crate::decide::state::Shared;
+use crate::seams::{ResolveError, Resolved};
 use nexus_policy::net::{Attempt, Charge, Denial, Name, NameQuery};
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time limit for a look-up here of a name that the proxy looks up too.
 const LOOK_UP: Duration = Duration::from_secs(3);
-/// Time for which a name without an answer gets a shorter limit.
-const SILENT: Duration = Duration::from_secs(30);
-/// Divisor of the time limit for such a name.
-const SHORT: u32 = 10;
-/// Maximum number of silent names that are remembered. A forgotten name gets the full time limit.
-const MAX_SILENT: usize = 256;
-
-/// Names that were not answered in time, each with its own time: the program inside chooses names, and one that is
-/// never answered must not shorten the wait for another.
-#[derive(Debug, Default)]
-pub(crate) struct Silence(Mutex<HashMap<Name, Instant>>);
-
-impl Silence {
-    fn since(&self) -> MutexGuard<'_, HashMap<Name, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the time limit for `name`, of at most `most`.
-    fn limit(&self, name: &Name, most: Duration) -> Duration {
-        let silent = self.since().get(name).is_some_and(|since| since.elapsed() < SILENT);
-        if silent { most / SHORT } else { most }
-    }
-
-    /// Records whether an answer came within `limit`, which is at most `most`.
-    fn heard(&self, name: &Name, answered: bool, limit: Duration, most: Duration) {
-        let mut since = self.since();
-        if answered {
-            since.remove(name);
-        } else if limit == most {
-            since.retain(|_, since| since.elapsed() < SILENT);
-            if since.len() >= MAX_SILENT {
-                let oldest = since.iter().min_by_key(|(_, since)| **since).map(|(name, _)| name.clone());
-                oldest.and_then(|name| since.remove(&name));
-            }
-            since.insert(name.clone(), Instant::now());
-        }
-    }
-}
-
 impl Shared {
     /// Counts a look-up as a connection, and its name as bytes that leave; records the name if the program inside chose
     /// it.
@@ -150,31 +111,5 @@ pub(crate) fn unknown_here(found: Result<Resolved, ResolveError>, is_exact: bool
         Some(
             error @ (ResolveError::Local { .. } | ResolveError::Configuration { .. } | ResolveError::TooMany { .. }),
         ) => Err(denials::not_resolved(&error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nexus_policy::net::Target;
-
-    fn name(text: &str) -> Name {
-        Target::parse(&format!("{text}:443")).unwrap().host.name().unwrap().clone()
-    }
-
-    #[test]
-    fn each_silent_name_shortens_its_own_wait_alone() {
-        let (silence, most) = (Silence::default(), Duration::from_secs(3));
-        assert_eq!(silence.limit(&name("gone.test"), most), most);
-        silence.heard(&name("gone.test"), false, most, most);
-        assert_eq!(silence.limit(&name("gone.test"), most), most / SHORT);
-        assert_eq!(silence.limit(&name("slow.test"), most), most);
-        silence.heard(&name("gone.test"), true, most / SHORT, most);
-        assert_eq!(silence.limit(&name("gone.test"), most), most);
-        for number in 0..MAX_SILENT * 2 {
-            silence.heard(&name(&format!("n{number}.test")), false, most, most);
-            assert!(silence.since().len() <= MAX_SILENT);
-        }
-        assert_eq!(silence.limit(&name("n0.test"), most), most, "the oldest one is forgotten");
     }
 }

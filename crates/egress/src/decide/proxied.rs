@@ -13,10 +13,12 @@
 //! reaches this host's loopback: such a proxy gets a name without an address here only where a rule names it, since a
 //! program inside could choose a name whose name server answers the proxy alone.
 
+use crate::decide::charge::{Charged, Permitted};
 use crate::decide::denials;
 use crate::decide::grounds::Grounds;
 use crate::decide::own::own_among;
-use crate::decide::shared::{Charged, Permitted, Shared};
+use crate::decide::registry::ends;
+use crate::decide::state::Shared;
 use nexus_policy::net::{
     Attempt, Class, Denial, Host, Next, Permit, Policy, Route, Target, check_name, check_proxied, classify,
     first_asked, the_proxy_itself,
@@ -24,15 +26,6 @@ use nexus_policy::net::{
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::timeout;
-
-/// Returns the addresses that `permit` leads to, as far as they are known: also an address that the proxy connects to.
-pub(crate) fn ends(permit: &Permit) -> Vec<SocketAddr> {
-    match (permit.route(), permit.host()) {
-        (Route::Addrs(addrs), _) => addrs.to_vec(),
-        (Route::ViaProxy(target), Host::Address(address)) => vec![SocketAddr::new(*address, target.port.number())],
-        (Route::ViaProxy(_), Host::Name(_)) => Vec::new(),
-    }
-}
 
 impl Shared {
     /// Returns the permit for a target that is an address, after a new decision if the kernel reports it as this

@@ -5,10 +5,10 @@
 
 use crate::decide::behind::Followed;
 use crate::decide::grounds::InForce;
-use crate::decide::own::{OwnAddresses, own_among};
-use crate::decide::proxied::ends;
+use crate::decide::own::own_among;
+use crate::seams::OwnAddresses;
 use nexus_policy::net::{
-    AnyRule, Behind, Denial, Ipv6Net, Moment as MonotonicMs, Permit, Policy, check_method, recheck,
+    AnyRule, Behind, Denial, Host, Ipv6Net, Moment as MonotonicMs, Permit, Policy, Route, check_method, recheck,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +24,15 @@ pub(crate) struct Learned {
     pub(crate) own: Vec<IpAddr>,
     /// Known facts about denied names behind the addresses.
     pub(crate) behind: Vec<Behind>,
+}
+
+/// Returns the addresses that `permit` leads to, as far as they are known: also an address that the proxy connects to.
+pub(crate) fn ends(permit: &Permit) -> Vec<SocketAddr> {
+    match (permit.route(), permit.host()) {
+        (Route::Addrs(addrs), _) => addrs.to_vec(),
+        (Route::ViaProxy(target), Host::Address(address)) => vec![SocketAddr::new(*address, target.port.number())],
+        (Route::ViaProxy(_), Host::Name(_)) => Vec::new(),
+    }
 }
 
 /// Open connection with its permit.

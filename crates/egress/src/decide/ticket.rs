@@ -3,7 +3,7 @@
 use crate::audit::event::{Event, EventKind};
 use crate::decide::grounds::InForce;
 use crate::decide::registry::Entry;
-use crate::decide::shared::Shared;
+use crate::decide::state::Shared;
 use crate::upstream::dial::{DialError, Received};
 use nexus_policy::net::{Charge, Denial, DenyCode, Host, Moment, Permit};
 use std::net::IpAddr;

@@ -4,11 +4,13 @@
 //! and a client beyond the bound is refused at once, since a connection that waits for a place looks like a hang.
 
 use crate::decide::denials;
-use crate::decide::programs::Connection;
-use crate::decide::shared::Shared;
+use crate::decide::state::Shared;
+use crate::ingress::dns::serve as dns;
 use crate::ingress::host_port;
-use crate::ingress::http;
-use crate::ingress::{dns, socks, transparent, tunnel};
+use crate::ingress::http::{reply, serve as http};
+use crate::ingress::socks::serve as socks;
+use crate::ingress::{transparent, tunnel};
+use crate::seams::Connection;
 use nexus_policy::net::Way as Ingress;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Pause after a failure that does not concern one connection, such as no descriptors left.
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Interval at which [`keep_beat`] wakes the runtime; shorter than any time-out of a connection.
 const BEAT: Duration = Duration::from_secs(1);
 /// Number of clients beyond the bound that get an answer at one time; all others get only a reset.
@@ -100,11 +102,11 @@ impl Drop for Place {
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, door: Door, place: Place) {
     match door {
-        Door::Http => http::serve::serve(shared, stream, connection).await,
-        Door::Socks => socks::serve::serve(shared, stream, connection).await,
+        Door::Http => http::serve(shared, stream, connection).await,
+        Door::Socks => socks::serve(shared, stream, connection).await,
         Door::TransparentV4 => transparent::serve(shared, stream, connection.local, false).await,
         Door::TransparentV6 => transparent::serve(shared, stream, connection.local, true).await,
-        Door::Dns => dns::serve::serve_tcp(shared, stream).await,
+        Door::Dns => dns::serve_tcp(shared, stream).await,
         Door::HostPort(port) => host_port::serve(shared, stream, connection, port).await,
     }
     drop(place);
@@ -128,7 +130,7 @@ fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc
     }
     let told = Arc::clone(told);
     tokio::spawn(async move {
-        http::reply::last(&mut stream, &http::reply::denied(&denial, true, false)).await;
+        reply::last(&mut stream, &reply::denied(&denial, true, false)).await;
         told.fetch_sub(1, Ordering::AcqRel);
     });
 }

@@ -7,11 +7,13 @@
 //! away, gets a reset: there is no protocol in which to explain it.
 
 use crate::decide::gone::Waiting;
-use crate::decide::programs::{Caller, Connection};
-use crate::decide::shared::{Shared, Speech};
-use crate::ingress::http::carry::carry;
+use crate::decide::open::Speech;
+use crate::decide::programs::caller::Caller;
+use crate::decide::state::Shared;
+use crate::ingress::http::serve::carried;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
+use crate::seams::Connection;
 use nexus_policy::net::{Attempt, Denial, Target, Way};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Co
     let attempt = Attempt { target, way: Way::HostPort, program: None };
     let caller = Caller::of(Some(connection));
     match shared.open(attempt, &caller, waiting, Speech::Unknown).await {
-        Ok(opened) => carry(stream, InBuf::default(), opened).await,
+        Ok(opened) => carried(stream, InBuf::default(), opened).await,
         Err(refusal) => {
             drop(refusal);
             shared.pause_after_refusal().await;

@@ -6,25 +6,21 @@
 
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
-use crate::decide::programs::{Caller, Connection};
-use crate::decide::shared::{Shared, Speech};
-use crate::decide::synthetic::Found;
-use crate::ingress::http::carry::carry;
+use crate::decide::open::Speech;
+use crate::decide::programs::caller::Caller;
+use crate::decide::state::Shared;
+use crate::ingress::http::serve::carried;
+use crate::ingress::meant::meant;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
-use nexus_policy::net::{Attempt, Denial, Host, Target, Way};
+use crate::seams::{Connection, Destinations};
+use nexus_policy::net::{Attempt, Denial, Target, Way};
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::net::TcpStream;
-
-/// Finder of the original destination of a redirected connection.
-pub trait Destinations: Send + Sync {
-    /// Returns the original destination of an accepted connection. `v6` is true if it came by the IPv6 listener.
-    fn of(&self, connection: BorrowedFd<'_>, v6: bool) -> io::Result<SocketAddr>;
-}
 
 /// Finder that asks the kernel's connection tracking.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,7 +49,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     let waiting = Waiting { client: &stream, has_sent: false };
     let attempt = Attempt { target, way: Way::Transparent, program: None };
     if let Ok(opened) = shared.open(attempt, &caller, waiting, Speech::Unknown).await {
-        carry(stream, InBuf::default(), opened).await;
+        carried(stream, InBuf::default(), opened).await;
     } else {
         shared.pause_after_refusal().await;
         tunnel::reset(&stream);
@@ -69,15 +65,4 @@ fn target(shared: &Shared, stream: &TcpStream, v6: bool) -> Result<(Target, Sock
     })?;
     let target = Target::of_socket(address).map_err(|why| Denial::unreadable(&why))?;
     Ok((meant(shared, target)?, address))
-}
-
-/// Returns the name for which a synthetic address was given out, in every way in; any other target unchanged.
-pub(crate) fn meant(shared: &Shared, target: Target) -> Result<Target, Denial> {
-    let Host::Address(ip) = target.host else { return Ok(target) };
-    let found = shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).name_of(ip);
-    match found {
-        Found::NotOurs => Ok(target),
-        Found::Name(name) => Ok(Target { host: Host::Name(name), port: target.port }),
-        Found::Forgotten => Err(denials::malformed(format!("{target} stands for no name any more: resolve it again"))),
-    }
 }

@@ -12,10 +12,10 @@
 
 use crate::decide::gone;
 use crate::decide::ticket::{Flow, Ticket};
+use crate::ingress::stop::Stop;
 use crate::ingress::tls::handshake::{self, Answer};
 use crate::memory::buffers::SMALL;
 use crate::memory::inbuf::InBuf;
-use nexus_policy::net::Denial;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
@@ -32,26 +32,6 @@ pub(crate) struct Ends<'a> {
     pub(crate) upstream: &'a mut TcpStream,
     pub(crate) from_client: InBuf,
     pub(crate) from_upstream: InBuf,
-}
-
-/// Reason why a tunnel was ended before its ends were done.
-pub(crate) enum Stop {
-    /// A decision ended it.
-    Denied(Denial),
-    /// One end broke, or was silent for too long.
-    Broken,
-}
-
-impl From<io::Error> for Stop {
-    fn from(_: io::Error) -> Self {
-        Self::Broken
-    }
-}
-
-impl From<Denial> for Stop {
-    fn from(denial: Denial) -> Self {
-        Self::Denied(denial)
-    }
 }
 
 /// Runs a tunnel to its end; `http::carry` keeps other connections away. `inspect` checks the ClientHello if the permit

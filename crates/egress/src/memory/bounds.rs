@@ -1,16 +1,14 @@
-//! Bounds that all connections of one sandbox share: memory of unfinished heads, the kernel's buffers, and refusals.
+//! Bounds that all connections of one sandbox share: memory of unfinished heads, and the kernel's buffers.
 //!
 //! The egress works outside the sandbox's own limits, so this module bounds the memory and work that a sandbox can
 //! cause.
 
-use crate::config::Limits;
-use crate::decide::shared::Shared;
+use crate::limits::Limits;
 use crate::memory::inbuf::InBuf;
 use rustix::fd::AsFd;
 use rustix::net::sockopt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Bytes that each connection may hold uncounted: one read.
 const FREE: usize = 8 * 1024;
@@ -21,8 +19,6 @@ const MOST_TUNED: usize = 16;
 /// Bounds of a buffer that the egress sets, in bytes.
 const SMALLEST: usize = 16 * 1024;
 const LARGEST: usize = 256 * 1024;
-/// Longest wait after one refusal, in milliseconds.
-const LONGEST_MS: u64 = 1000;
 
 /// Count of the bytes of unfinished heads and ClientHellos, of both sides.
 #[derive(Debug)]
@@ -82,25 +78,14 @@ fn buffer(limits: &Limits, open: usize) -> Option<usize> {
     (open > tuned).then(|| (limits.buffer_bytes / open).clamp(SMALLEST, LARGEST))
 }
 
-impl Shared {
-    /// Bounds the kernel's memory for `socket` where many connections are open.
-    pub(crate) fn bound_buffers(&self, socket: &impl AsFd) {
-        let Some(size) = buffer(&self.limits, self.clients.load(Ordering::Relaxed)) else { return };
-        // Setting a size fails only on a socket that is gone already.
-        for set in
-            [sockopt::set_socket_recv_buffer_size(socket, size), sockopt::set_socket_send_buffer_size(socket, size)]
-        {
-            match set {
-                Ok(()) | Err(_) => {}
-            }
-        }
-    }
-
-    /// Slows down a sandbox whose attempts are refused far more often than a mistaken program's.
-    pub(crate) async fn pause_after_refusal(&self) {
-        let wait = self.pace.take(self.clock.now().0, LONGEST_MS);
-        if wait > 0 {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
+/// Bounds the kernel's memory for `socket` beside `open` connections.
+pub(crate) fn set_buffers(limits: &Limits, open: usize, socket: &impl AsFd) {
+    let Some(size) = buffer(limits, open) else { return };
+    // Setting a size fails only on a socket that is gone already.
+    for set in [sockopt::set_socket_recv_buffer_size(socket, size), sockopt::set_socket_send_buffer_size(socket, size)]
+    {
+        match set {
+            Ok(()) | Err(_) => {}
         }
     }
 }

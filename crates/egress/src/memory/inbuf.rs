@@ -1,6 +1,6 @@
 //! Holds bytes that were read and not used yet.
 
-use crate::config::Limits;
+use crate::limits::Limits;
 use std::io;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;

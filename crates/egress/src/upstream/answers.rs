@@ -3,7 +3,7 @@
 //! The program inside can choose the name, and with it the name server and its whole answer. So only the addresses of
 //! an answer are kept, and no answer with more of them than are used.
 
-use crate::upstream::resolve::MAX_ADDRESSES;
+use crate::seams::MAX_ADDRESSES;
 use hickory_proto::rr::RecordType;
 use nexus_policy::net::Name;
 use std::collections::HashMap;

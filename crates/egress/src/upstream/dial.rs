@@ -8,8 +8,8 @@
 
 use crate::memory::bounds::Heads;
 use crate::memory::inbuf::InBuf;
+use crate::seams::{ResolveError, Resolver};
 use crate::upstream::proxy::UpstreamProxy;
-use crate::upstream::resolve::{ResolveError, Resolver};
 use nexus_policy::net::{Host, Permit, Route, Target};
 use rustix::net::sockopt;
 use std::collections::VecDeque;

@@ -3,6 +3,6 @@
 pub(crate) mod answers;
 pub(crate) mod dial;
 pub(crate) mod proxy;
-pub(crate) mod resolve;
+pub(crate) mod scripted;
 pub(crate) mod sockets;
 pub(crate) mod system;

@@ -5,8 +5,8 @@
 //!                                                   └─▶ A and AAAA at once ─▶ both, or the one that came
 //! ```
 
+use crate::seams::{Lookup, ResolveError, Resolved, Resolver};
 use crate::upstream::answers::{Answers, Family};
-use crate::upstream::resolve::{Lookup, ResolveError, Resolved, Resolver};
 use crate::upstream::sockets::{Sockets, is_local};
 use hickory_proto::op::Query;
 use hickory_proto::rr::{Name as DnsName, RecordType};

@@ -1,7 +1,7 @@
 //! Asks the kernel for the route of a packet (RTM_GETROUTE of rtnetlink(7)), and subscribes to changes of addresses and
 //! routes.
 
-use super::OwnAddresses;
+use crate::seams::OwnAddresses;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

@@ -9,27 +9,13 @@
 //! A list that was read when the run began misses later addresses: a lease, a VPN, an IPv6 privacy address. It also
 //! misses whole prefixes that are routed to the host itself (AnyIP).
 
-mod kernel;
-mod watch;
-
-pub use kernel::KernelRoutes;
-pub(crate) use watch::watch;
+pub(crate) mod kernel;
+pub(crate) mod watch;
 
 use crate::decide::denials;
+use crate::seams::OwnAddresses;
 use nexus_policy::net::{Denial, Policy};
-use rustix::fd::OwnedFd;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-
-/// Source of this host's own addresses.
-pub trait OwnAddresses: Send + Sync {
-    /// Reports whether a connection to `to` would end at this host. The thread that serves connections calls it, so it
-    /// must not wait.
-    fn is_own(&self, to: SocketAddr) -> io::Result<bool>;
-
-    /// Returns a non-blocking socket that can be read when an answer may have changed; `None` if answers never change.
-    fn changes(&self) -> io::Result<Option<OwnedFd>>;
-}
 
 /// Returns the addresses behind `to` that are this host's own and that `policy` does not know as such.
 ///

@@ -1,12 +1,10 @@
 //! Decides about open connections again when addresses or routes of this host change.
 
-use crate::decide::registry::Entry;
-use crate::decide::shared::Shared;
+use crate::decide::state::Shared;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
@@ -26,28 +24,6 @@ pub(crate) async fn watch(shared: Weak<Shared>, changes: AsyncFd<OwnedFd>) {
         shared.host_changed();
         drop(shared);
         tokio::time::sleep(PAUSE).await;
-    }
-}
-
-impl Shared {
-    /// Asks about the addresses of every open connection again and cuts those that may not lead there any more.
-    pub(crate) fn host_changed(&self) {
-        // The number changes first: a connection that is entered from here on sees the new number and asks again on its
-        // own.
-        self.host_changes.fetch_add(1, Ordering::AcqRel);
-        for entry in self.registry.entries() {
-            self.ask_again(&entry);
-        }
-    }
-
-    /// Asks again about the addresses of one connection, and cuts it if it may not lead there any more.
-    pub(crate) fn ask_again(&self, entry: &Entry) {
-        let policy = self.registry.policy();
-        let decided =
-            entry.learn(&policy, &*self.own, &self.followed).and_then(|()| entry.judge(&policy, self.clock.now()));
-        if let Err(why) = decided {
-            entry.cut(why);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looks up the client of one connection when a rule first asks for its program.
 
-use super::Connection;
-use crate::decide::shared::Shared;
+use crate::decide::state::Shared;
+use crate::seams::Connection;
 use nexus_policy::net::{Attempt, Program};
 use std::sync::Arc;
 use std::time::Duration;

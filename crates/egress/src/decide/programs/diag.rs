@@ -4,7 +4,7 @@
 //! The table in `/proc/net/tcp` has the same, after a walk over every bucket that the host has for sockets: 10 ms
 //! instead of 20 µs.
 
-use super::Connection;
+use crate::seams::Connection;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};

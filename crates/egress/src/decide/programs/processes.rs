@@ -6,7 +6,7 @@
 //! can load code into an allowed program.
 
 use super::diag::SockDiag;
-use super::{Connection, Programs};
+use crate::seams::{Connection, Programs};
 use nexus_policy::net::Program;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, readlinkat, statat};

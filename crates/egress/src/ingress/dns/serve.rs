@@ -4,14 +4,17 @@ use super::answer::{answer, is_infrastructure, is_localhost, question};
 use crate::audit::event::{Event, EventKind};
 use crate::decide::denials;
 use crate::decide::grounds::Grounds;
-use crate::decide::shared::Shared;
+use crate::decide::state::Shared;
 use nexus_policy::net::{Charge, Check, Denial, Host, check_dns, may_be_asked};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+/// Pause after a failure that does not concern one question, such as no memory left.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum length of a question in bytes. A question is one name with a few options; more would be memory that a client
 /// makes the egress hold.
 const LONGEST: u16 = 4096;
@@ -21,7 +24,7 @@ pub(crate) async fn serve_udp(shared: Arc<Shared>, socket: UdpSocket) {
     let mut buffer = [0; 4096];
     loop {
         let Ok((count, from)) = socket.recv_from(&mut buffer).await else {
-            tokio::time::sleep(crate::ingress::accept::PAUSE).await;
+            tokio::time::sleep(PAUSE).await;
             continue;
         };
         let bytes = buffer.get(..count).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  CONNECT ────┐   for port 80 without TLS: await the first bytes
-//!  SOCKS5 ─────┼─▶   ├─ METHOD SP ───────────────▶ serve::inside: every request is decided
+//!  SOCKS5 ─────┼─▶   ├─ METHOD SP ───────────────▶ back to `serve`: every request is decided
 //!  redirected ─┘     ├─ WORD TAB and the like ────▶ refused
 //!                    ├─ something else, the server │ refused, or by the setting
 //!                    │  first ─────────────────────┴▶ tunnel
@@ -15,9 +15,8 @@
 //! names behind the server.
 
 use super::head::is_token;
-use super::serve;
 use crate::decide::denials;
-use crate::decide::shared::Opened;
+use crate::decide::open::Opened;
 use crate::ingress::tunnel::{self, Ends};
 use crate::memory::inbuf::InBuf;
 use nexus_policy::net::{Denial, check_not_http};
@@ -52,16 +51,22 @@ enum First {
     Over(Option<Denial>),
 }
 
-/// Serves `stream` to its end.
-pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Opened) {
+/// HTTP/1 that was found on an allowed connection: the caller decides about each request.
+pub(crate) struct Http {
+    pub(crate) stream: TcpStream,
+    pub(crate) held: InBuf,
+    pub(crate) opened: Opened,
+}
+
+/// Serves `stream` to its end, unless it carries HTTP/1, which is returned.
+pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Opened) -> Option<Http> {
     if opened.ticket.permit().expects_http() {
         let first = first(&mut stream, &mut held, &opened).await;
         let lax = check_not_http(&opened.ticket.policy(), opened.ticket.permit());
         let stop = match (first, lax) {
-            // The box breaks a cycle of futures: the inside has no CONNECT, but the compiler cannot know.
-            (First::Begin(Begin::Http), _) => return Box::pin(serve::inside(stream, held, opened)).await,
+            (First::Begin(Begin::Http), _) => return Some(Http { stream, held, opened }),
             (First::Over(why), _) => why,
-            (First::End, Err(_)) => return,
+            (First::End, Err(_)) => return None,
             (First::Begin(Begin::More | Begin::Lenient | Begin::Other) | First::Late, Err(denial)) => Some(denial),
             // A tunnel from here on would hide the rest of the request.
             (First::Begin(Begin::More) | First::Late, Ok(())) => {
@@ -71,7 +76,8 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
                 Some(denials::malformed("the first line is not a request, and some servers would take it for one"))
             }
             (First::Begin(Begin::Other) | First::End, Ok(())) => {
-                return through(stream, held, &mut opened).await;
+                through(stream, held, &mut opened).await;
+                return None;
             }
         };
         if let Some(why) = stop {
@@ -79,9 +85,10 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
         }
         tunnel::reset(&stream);
         tunnel::reset(&opened.dialed.stream);
-        return;
+        return None;
     }
     through(stream, held, &mut opened).await;
+    None
 }
 
 async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {

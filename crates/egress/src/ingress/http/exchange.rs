@@ -11,7 +11,7 @@ use super::head::{HeadError, Response, parse_response, unfold_response};
 use super::order::{Forward, put};
 use crate::decide::denials;
 use crate::decide::gone;
-use crate::decide::shared::Opened;
+use crate::decide::open::Opened;
 use crate::decide::ticket::Flow;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;

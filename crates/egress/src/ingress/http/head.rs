@@ -5,7 +5,7 @@
 //! the target. Each of them was a smuggling attack somewhere (CVE-2025-4366, RUSTSEC-2021-0078). A response may have
 //! folded lines, which become spaces first ([`unfold_response`]).
 
-use crate::config::Limits;
+use crate::limits::Limits;
 
 /// Field of a head: its name, and its value without outer white space.
 #[derive(Debug, Clone, PartialEq, Eq)]

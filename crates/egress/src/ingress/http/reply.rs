@@ -1,6 +1,6 @@
 //! Builds and sends the answers of the proxy itself.
 
-use crate::decide::shared::Refusal;
+use crate::decide::open::Refusal;
 use crate::upstream::dial::DialError;
 use nexus_policy::net::Denial;
 use std::time::Duration;

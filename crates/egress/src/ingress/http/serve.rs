@@ -14,7 +14,7 @@
 //! gets a new decision. Inside of a connection ([`inside`]) that target is the connection's own for every request, and
 //! the server connection that was opened for it is the first one that is kept.
 
-use super::carry::carry;
+use super::carry::{Http, carry};
 use super::exchange::{self, Outcome};
 use super::framing::Body;
 use super::head::{Request, parse_request};
@@ -22,12 +22,14 @@ use super::order::{Forward, Inside, Order, Refused, order};
 use super::reply;
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
-use crate::decide::programs::{Caller, Connection};
-use crate::decide::shared::{Opened, Refusal, Shared, Speech};
-use crate::ingress::transparent::meant;
+use crate::decide::open::{Opened, Refusal, Speech};
+use crate::decide::programs::caller::Caller;
+use crate::decide::state::Shared;
+use crate::ingress::meant::meant;
 use crate::ingress::tunnel::{self, Ends};
 use crate::memory::bounds::Share;
 use crate::memory::inbuf::InBuf;
+use crate::seams::Connection;
 use nexus_policy::net::{Attempt, Charge, Denial, Host, Target, Way};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -50,8 +52,16 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Co
     client.requests().await;
 }
 
+/// Serves `stream`, whose connection was allowed, to its end: HTTP request by request, anything else as a tunnel.
+pub(crate) async fn carried(stream: TcpStream, held: InBuf, opened: Opened) {
+    if let Some(Http { stream, held, opened }) = carry(stream, held, opened).await {
+        // The box breaks a cycle of futures: the inside has no CONNECT, but the compiler cannot know.
+        Box::pin(inside(stream, held, opened)).await;
+    }
+}
+
 /// Serves `stream`, on which a client speaks HTTP to the server of `opened`, to its end.
-pub(crate) async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
+async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let shared = Arc::clone(&opened.ticket.shared);
     let attempt = opened.ticket.permit().attempt().clone();
     let kept = Some(Kept { target: attempt.target.clone(), opened });
@@ -233,7 +243,7 @@ impl Client {
         self.held.shrink();
         self.share = None;
         if self.stream.write_all(reply::CONNECTED).await.is_ok() {
-            carry(self.stream, self.held, opened).await;
+            carried(self.stream, self.held, opened).await;
         }
     }
 

@@ -3,11 +3,13 @@
 use super::frame::{Command, Greeting, Step, greeting, request};
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
-use crate::decide::programs::{Caller, Connection};
-use crate::decide::shared::{Opened, Refusal, Shared, Speech};
-use crate::ingress::http::carry::carry;
-use crate::ingress::transparent::meant;
+use crate::decide::open::{Opened, Refusal, Speech};
+use crate::decide::programs::caller::Caller;
+use crate::decide::state::Shared;
+use crate::ingress::http::serve::carried;
+use crate::ingress::meant::meant;
 use crate::memory::inbuf::InBuf;
+use crate::seams::Connection;
 use crate::upstream::dial::DialError;
 use nexus_policy::net::{Attempt, Denial, Way};
 use std::io;
@@ -25,7 +27,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
     match opened(&shared, command, &Caller::of(Some(connection)), waiting).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
-                carry(stream, held, opened).await;
+                carried(stream, held, opened).await;
             }
         }
         Err(code) => {

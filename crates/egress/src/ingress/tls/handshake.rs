@@ -13,8 +13,8 @@
 
 use crate::decide::denials;
 use crate::decide::ticket::{Flow, Ticket};
+use crate::ingress::stop::Stop;
 use crate::ingress::tls::hello::{self, Seen, ServerAnswer};
-use crate::ingress::tunnel::Stop;
 use crate::memory::bounds::Share;
 use crate::memory::inbuf::InBuf;
 use nexus_policy::net::{Hello, Host, check_second_sni, check_sni};

@@ -11,70 +11,26 @@
 //! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet
 //! leaves.
 
-use crate::approve::{Answer, Approver};
 use crate::audit::event::{Event, EventKind};
-use crate::audit::record::Audit;
-use crate::audit::summary::{Summary, Tally};
-use crate::clock::Clock;
-use crate::config::Limits;
-use crate::decide::behind::Followed;
+use crate::decide::charge::{Charged, Permitted};
 use crate::decide::denials;
 use crate::decide::gone::{self, Waiting};
 use crate::decide::grounds::Grounds;
-use crate::decide::look_up_pool::LookUpPool;
-use crate::decide::look_ups::{Silence, unknown_here};
-use crate::decide::nat64::Nat64;
-use crate::decide::own::{OwnAddresses, own_among};
-use crate::decide::pace::Pace;
-use crate::decide::programs::{Caller, Programs};
-use crate::decide::registry::{Entry, Learned, Registry};
-use crate::decide::synthetic::Synthetic;
+use crate::decide::look_ups::unknown_here;
+use crate::decide::own::own_among;
+use crate::decide::programs::caller::Caller;
+use crate::decide::registry::{Entry, Learned};
+use crate::decide::state::Shared;
 use crate::decide::ticket::Ticket;
-use crate::ingress::transparent::Destinations;
-use crate::memory::bounds::Heads;
-use crate::memory::buffers::Buffers;
-use crate::upstream::dial::{DialError, Dialed, Dialer};
-use crate::upstream::resolve::{ResolveError, Resolver};
+use crate::seams::{Answer, ResolveError};
+use crate::upstream::dial::{DialError, Dialed};
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Charge, Check, Denial, DenyCode, Hello, Host, Next, Permit, Policy, Route, Spent,
-    check_addrs, check_name, check_sni,
+    AnyRule, Attempt, Cause, Check, Denial, DenyCode, Hello, Next, Permit, Route, check_addrs, check_name, check_sni,
 };
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::net::TcpStream;
-
-/// State that all connections of one sandbox share.
-pub(crate) struct Shared {
-    pub(crate) registry: Registry,
-    pub(crate) audit: Audit,
-    pub(crate) clock: Clock,
-    pub(crate) limits: Limits,
-    pub(crate) buffers: Buffers,
-    pub(crate) heads: Arc<Heads>,
-    pub(crate) pace: Pace,
-    pub(crate) programs: Arc<dyn Programs>,
-    /// Lock that a connection holds while its program is looked up.
-    pub(crate) looking_up: tokio::sync::Mutex<()>,
-    pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) destinations: Arc<dyn Destinations>,
-    pub(crate) synthetic: Mutex<Synthetic>,
-    pub(crate) clients: AtomicUsize,
-    /// True if a task wakes the runtime regularly.
-    pub(crate) beating: AtomicBool,
-    pub(crate) own: Arc<dyn OwnAddresses>,
-    pub(crate) followed: Followed,
-    pub(crate) silence: Silence,
-    pub(crate) nat64: Nat64,
-    pub(crate) look_ups: LookUpPool,
-    /// Number of times that addresses or routes of this host changed.
-    pub(crate) host_changes: AtomicU64,
-    pub(crate) resolver: Arc<dyn Resolver>,
-    pub(crate) dialer: Dialer,
-    spent: Mutex<Spent>,
-    tally: Mutex<Tally>,
-    ids: AtomicU64,
-}
 
 /// Reason why there is no connection.
 #[derive(Debug)]
@@ -100,29 +56,6 @@ pub(crate) enum Speech {
     PlainHttp,
 }
 
-/// Charge for a connection that is not open yet; given back when it is dropped.
-pub(crate) struct Charged(Option<Arc<Shared>>);
-
-impl Charged {
-    pub(crate) fn take(shared: &Arc<Shared>) -> Result<Self, Denial> {
-        shared.charge(Charge::Connection)?;
-        Ok(Self(Some(Arc::clone(shared))))
-    }
-
-    /// Leaves the charge to a ticket, which gives it back from now on.
-    fn pass_on(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Charged {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.take() {
-            shared.give_back();
-        }
-    }
-}
-
 /// Decision for a connection, with its inputs for the record.
 struct Decided {
     permit: Permit,
@@ -132,116 +65,10 @@ struct Decided {
     grounds: Grounds,
 }
 
-/// Permit with the charge of its look-up and the time to live of the answer in seconds.
-pub(crate) type Permitted = (Permit, Option<Charged>, Option<u32>);
-
 /// Denial with its inputs for the record.
 type Refused = (Denial, Grounds);
 
-/// Parts that an egress gives to [`Shared`].
-pub(crate) struct Parts {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) audit: Audit,
-    pub(crate) clock: Clock,
-    pub(crate) limits: Limits,
-    pub(crate) programs: Arc<dyn Programs>,
-    pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) destinations: Arc<dyn Destinations>,
-    pub(crate) resolver: Arc<dyn Resolver>,
-    pub(crate) own: Arc<dyn OwnAddresses>,
-    pub(crate) dialer: Dialer,
-    pub(crate) heads: Arc<Heads>,
-}
-
 impl Shared {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self {
-            registry: Registry::new(parts.policy),
-            audit: parts.audit,
-            clock: parts.clock,
-            heads: parts.heads,
-            look_ups: LookUpPool::new(parts.limits.look_ups),
-            pace: Pace::default(),
-            limits: parts.limits,
-            buffers: Buffers::default(),
-            programs: parts.programs,
-            looking_up: tokio::sync::Mutex::new(()),
-            approver: parts.approver,
-            destinations: parts.destinations,
-            synthetic: Mutex::new(Synthetic::default()),
-            clients: AtomicUsize::new(0),
-            beating: AtomicBool::new(false),
-            own: parts.own,
-            followed: Followed::default(),
-            silence: Silence::default(),
-            nat64: Nat64::default(),
-            host_changes: AtomicU64::new(0),
-            resolver: parts.resolver,
-            dialer: parts.dialer,
-            spent: Mutex::new(Spent::default()),
-            tally: Mutex::new(Tally::default()),
-            ids: AtomicU64::new(1),
-        }
-    }
-
-    pub(crate) fn next_id(&self) -> u64 {
-        self.ids.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Returns the id that the next attempt will have; it changes with each attempt.
-    pub(crate) fn latest_id(&self) -> u64 {
-        self.ids.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn summary(&self) -> Summary {
-        let open = self.registry.open();
-        self.tally().told(self.audit.lost(), open)
-    }
-
-    pub(crate) fn has_upstream(&self) -> bool {
-        self.dialer.upstream.is_some()
-    }
-
-    /// Takes from the budget, or refuses and leaves it as it was.
-    pub(crate) fn charge(&self, charge: Charge) -> Result<(), Denial> {
-        let policy = self.registry.policy();
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        *spent = policy.budget().charge(*spent, charge)?;
-        Ok(())
-    }
-
-    /// Gives back the charge of a connection that ended.
-    pub(crate) fn give_back(&self) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.open_connections = spent.open_connections.saturating_sub(1);
-    }
-
-    /// Returns the context for a decision by more than the policy in force now.
-    pub(crate) fn grounds(&self) -> Grounds {
-        Grounds::of(self.registry.policy(), self.clock.now())
-    }
-
-    /// Records a denial. A failing audit changes nothing, since the attempt is refused in any case.
-    pub(crate) fn denied(&self, id: u64, attempt: &Attempt, denial: &Denial) {
-        self.denied_on(&self.grounds(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
-    }
-
-    fn denied_on(&self, grounds: &Grounds, event: Event, attempt: &Attempt, denial: &Denial) {
-        self.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), denial);
-        grounds.note(&event.denied(denial), &self.audit);
-    }
-
-    /// Records a request that names no readable destination.
-    pub(crate) fn unreadable(&self, way: nexus_policy::net::Way, denial: &Denial) {
-        self.tally().deny(String::new(), 0, denial);
-        let event = Event::new(EventKind::Deny, self.next_id()).denied(denial);
-        self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);
-    }
-
     /// Leads an attempt to a connection, as long as the client waits for it.
     pub(crate) async fn open(
         self: &Arc<Self>,
@@ -274,33 +101,6 @@ impl Shared {
                 Err(Refusal::Denied(denial))
             }
         }
-    }
-
-    /// Decides about a further request on an existing connection, and records a denial. `asked` is another host that
-    /// the request names.
-    pub(crate) fn again(&self, ticket: &Ticket, asked: Option<&Host>) -> Result<(), Denial> {
-        let attempt = ticket.permit().attempt();
-        if let Some(why) = ticket.entry.why() {
-            self.denied(self.next_id(), attempt, &why);
-            return Err(why);
-        }
-        let grounds = self.grounds().asked(Check::Keep);
-        let learned = ticket.entry.learn(&grounds.policy, &*self.own, &self.followed);
-        let Learned { own, behind } = ticket.entry.learned();
-        let grounds = Grounds { once: ticket.entry.once.clone(), own, behind, ..grounds };
-        let event = |kind, id| Event::of(kind, id, attempt).permitted(ticket.permit(), None);
-        if let Err(denial) = learned {
-            self.denied(self.next_id(), attempt, &denial);
-            return Err(denial);
-        }
-        if let Err(denial) = ticket.entry.judge(&grounds.policy, grounds.at) {
-            self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
-            return Err(denial);
-        }
-        let asked = asked.map(Host::to_string).into_iter().collect();
-        let request = Event { asked, ..event(EventKind::Request, ticket.id) };
-        let recorded = grounds.must(&request, &self.audit);
-        recorded.map_err(|error| denials::internal(error.to_string()))
     }
 
     /// Carries out every step before the dial. The holder of the ticket settles the budget by dropping it.
