@@ -1,5 +1,6 @@
 //! Names what the engine tells its caller while it works: each notice is one sentence for a person, with its facts.
 
+use crate::recover::error::ClearError;
 use nexus_layer::{Leftover, Stash};
 
 /// One thing that a person should know, though nothing failed.
@@ -36,6 +37,15 @@ pub enum Notice {
         /// The answer of the system.
         why: String,
     },
+    /// The command has ended, and the kernel still takes its sandbox apart.
+    #[error("The command has ended, and the kernel still frees what its processes held. nexus waits for that.")]
+    Lingers,
+    /// Something was done for a run that was killed, or is left of it.
+    #[error("{0}")]
+    Recovered(String),
+    /// A run that was killed is not cleared up. The caller adds its advice.
+    #[error("{0}")]
+    NotCleared(ClearError),
 }
 
 /// Takes the notices of the engine.

@@ -20,7 +20,7 @@ use std::path::Path;
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
     run::recover::refuse_left(&places, args.run)?;
-    let interrupted = run::recover::interrupted(&places, &run::driver())?;
+    let interrupted = crate::recovery::interrupted(&places)?;
     run::recover::refuse_left(&places, args.run)?;
     let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
     if one.state == State::Interrupted {
@@ -84,7 +84,7 @@ fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
         return recover::finish(places, one).map(|()| String::new());
     }
     // The answer is a failure.
-    recover::finish_with(places, one, &mut run::recover::say_aside)?;
+    recover::finish_with(places, one, &mut run::recover::as_notices(&crate::notices::print))?;
     let hint = format!("look at the changes and accept them again: nexus changes show --run {}", one.run);
     let message = format!("nothing was accepted: the commit of the run {} was being taken back", one.run);
     Err(Failure::refused("taken_back", message, hint))
@@ -132,11 +132,9 @@ fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText
 pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
     let run = &pending.one.run;
     match error {
-        CommitError::Interrupted { .. } => Failure::refused(
-            run::INTERRUPTED,
-            nexus_runner::causes::chain(error),
-            run::unsaid::go_on(&pending.places, run),
-        ),
+        CommitError::Interrupted { .. } => {
+            Failure::refused(run::INTERRUPTED, nexus_runner::causes::chain(error), run::go_on(&pending.places, run))
+        }
         CommitError::Altered { .. } => {
             let hint = format!("nothing was changed. Look at the changes again: nexus changes show --run {run}");
             Failure::refused("commit", nexus_runner::causes::chain(error), hint)
@@ -327,7 +325,7 @@ pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is 
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
-    if let Some(line) = run::unwatched_line(committed.unwatched) {
+    if let Some(line) = change_text::unwatched_line(committed.unwatched) {
         crate::notices::tell(&line);
     }
     let accepted = committed

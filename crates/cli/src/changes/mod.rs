@@ -32,6 +32,7 @@ use nexus_runner::state::commit_lock::{self, CommitLock};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note;
 use nexus_runner::state::record::{Content, Record};
+use std::path::Path;
 use waiting::{State, Waiting};
 
 pub use diff::of_layer as diff_of_layer;
@@ -60,7 +61,7 @@ pub fn command(args: &ChangesArgs) -> u8 {
 /// Clears up after killed commands, and returns the state directory and the commits that were interrupted.
 fn places() -> Result<(StateDir, Vec<Interrupted>), Failure> {
     let places = crate::host::ready_state_dir()?;
-    let interrupted = run::recover::look(&places, &run::driver())?;
+    let interrupted = crate::recovery::look(&places)?;
     Ok((places, interrupted))
 }
 
@@ -83,9 +84,9 @@ fn list(json: bool) -> Result<String, Failure> {
             .collect();
         return Ok(format!("{}\n", serde_json::Value::Array(rows)));
     }
-    let kept = run::unsaid::kept_lines(&places)
+    let kept = run::unsaid::kept_files(&places)
         .map_err(|error| Failure::refused("state_dir", format!("{}: {error}", places.state.display()), ""))?;
-    let kept: String = kept.into_iter().map(|line| line + "\n").collect();
+    let kept: String = kept.iter().map(|path| kept_line(path) + "\n").collect();
     if all.is_empty() {
         return Ok("No changes wait for a decision.\n".to_owned() + &kept);
     }
@@ -100,6 +101,11 @@ fn list(json: bool) -> Result<String, Failure> {
         one_line(&format!("{}  {}  {}{state}", one.run, one.workspace.display(), one.command.as_os_str().display()))
     });
     Ok(rows.collect::<Vec<_>>().join("\n") + "\n" + &kept)
+}
+
+fn kept_line(path: &Path) -> String {
+    let path = path.display();
+    one_line(&format!("Files that an earlier command kept are in {path}. Remove them when nobody needs them."))
 }
 
 /// One waiting run, opened for reading or deciding. No other process works with it meanwhile.
@@ -169,7 +175,7 @@ impl Pending {
     fn to_look_at(run: Option<RunId>) -> Result<Self, Failure> {
         let places = crate::host::ready_state_dir()?;
         run::recover::refuse_left(&places, run)?;
-        let interrupted = run::recover::look(&places, &run::driver())?;
+        let interrupted = crate::recovery::look(&places)?;
         run::recover::refuse_left(&places, run)?;
         let one = waiting::latest(waiting::all(&places, &interrupted)?, run)?;
         Self::of(places, one)
@@ -199,7 +205,8 @@ impl Pending {
         let refused = |why: String| Failure::refused("lock", why, "nothing was changed");
         let alone = commit_lock::lock(&self.places, self.one.folder)
             .map_err(|error| refused(format!("the workspace cannot be locked: {error}")))?;
-        run::recover::finish_others(&self.places, &self.one.run, &self.one.workspace, &self.workspace)
+        let (run, path) = (&self.one.run, &self.one.workspace);
+        run::recover::finish_others(&self.places, run, path, &self.workspace, &crate::notices::print)
             .map_err(refused)?;
         note::sync(self.layer.root()).map_err(|error| refused(format!("{}: {error}", self.layer.root().display())))?;
         Ok(alone)
@@ -232,7 +239,8 @@ impl Pending {
         }
         let left = self.changes()?.len();
         if left == 0 {
-            run::recover::remove(self.layer).map_err(|why| Failure::refused("discard", why, ""))?;
+            nexus_runner::recover::remove::remove(self.layer, &crate::notices::print)
+                .map_err(|why| Failure::refused("discard", why, ""))?;
         }
         Ok(left)
     }

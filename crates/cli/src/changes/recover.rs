@@ -10,7 +10,7 @@ use nexus_runner::state::directory::StateDir;
 /// keeps no other from being finished.
 pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
-    let all = run::recover::interrupted(&places, &run::driver())?;
+    let all = crate::recovery::interrupted(&places)?;
     let chosen: Vec<_> = match run {
         None => all,
         Some(run) => all.into_iter().filter(|one| one.run == run.to_string()).collect(),

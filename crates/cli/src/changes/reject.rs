@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Rejects, and says what still waits.
 pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
-    let interrupted = run::recover::interrupted(&places, &run::driver())?;
+    let interrupted = crate::recovery::interrupted(&places)?;
     let one = match (waiting::only_one(waiting::all(&places, &interrupted)?, run), run) {
         (Err(failure), Some(run)) if named.is_empty() => {
             return unknown(&places, run, set_aside, (&interrupted, failure));
@@ -50,7 +50,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
     let run = &of.run;
     for _ in 0..TRIES {
         if let Some((path, folder)) = &of.directory {
-            run::recover::clear_staging(places, run, path, *folder);
+            run::recover::clear_staging(places, run, path, *folder, &crate::notices::print);
         }
         match remove(places, of)? {
             Removal::Removed => return Ok(String::new()),

@@ -1,6 +1,8 @@
 //! The recovery that the daemon needs from the command line, and its words for the operator.
 
-use crate::notices::tell;
+use crate::failure::Failure;
+use crate::notices::{print, tell};
+use crate::recovery::OfNamespace;
 use crate::run::recover;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
@@ -20,7 +22,7 @@ pub struct TerritoryUpkeep {
 
 impl Recovery for TerritoryUpkeep {
     fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
-        recover::finish_others(places, own, path, directory)
+        recover::finish_others(places, own, path, directory, &print)
     }
 
     fn finds(&self, run: RunId, handle: &Handle) -> bool {
@@ -29,7 +31,7 @@ impl Recovery for TerritoryUpkeep {
     }
 
     fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
-        match recover::park(places, run)? {
+        match recover::park(places, run, &print)? {
             recover::Parked::Done => Ok(()),
             recover::Parked::NoRoom { why } => Err(why),
         }
@@ -40,8 +42,9 @@ impl Upkeep for TerritoryUpkeep {
     fn recover(&self, places: &StateDir) -> Result<Vec<String>, String> {
         let mut left = Vec::new();
         // All commits that were decided: the directories of a territory belong to it alone.
-        for one in recover::interrupted(places, &self.driver).map_err(|failure| failure.text())? {
-            if let Err(error) = recover::finish(places, &one, &mut recover::say_aside) {
+        let interrupted = recover::interrupted(places, &OfNamespace(&self.driver), &print);
+        for one in interrupted.map_err(|error| Failure::from(error).text())? {
+            if let Err(error) = recover::finish(places, &one, &mut recover::as_notices(&print)) {
                 left.push(error.to_string());
             }
         }

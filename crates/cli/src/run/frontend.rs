@@ -4,6 +4,7 @@ use super::ask;
 use super::recover;
 use super::signals::Signals;
 use super::slow_end::SlowEnd;
+use crate::notices::print;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;
@@ -32,7 +33,7 @@ impl Frontend for Terminal<'_> {
     }
 
     fn tell(&self, notice: &Notice) {
-        crate::notices::print(notice);
+        print(notice);
     }
 
     fn is_ended(&self) -> bool {
@@ -51,7 +52,7 @@ impl Frontend for Terminal<'_> {
 
 impl Recovery for Terminal<'_> {
     fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
-        recover::finish_others(places, own, path, directory)
+        recover::finish_others(places, own, path, directory, &print)
     }
 
     fn finds(&self, run: RunId, handle: &Handle) -> bool {
@@ -60,7 +61,7 @@ impl Recovery for Terminal<'_> {
     }
 
     fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
-        match recover::park(places, run)? {
+        match recover::park(places, run, &print)? {
             recover::Parked::Done => Ok(()),
             recover::Parked::NoRoom { why } => Err(why),
         }

@@ -15,6 +15,7 @@ mod feeder;
 mod foreground;
 mod frontend;
 mod full_output;
+mod go_on;
 mod hints;
 mod input;
 pub mod launcher;
@@ -31,7 +32,7 @@ pub mod unsaid;
 pub use crate::terminal::out::write_unless_closed;
 pub use facility::MOUNT as FACILITY_MOUNT;
 pub use full_output::FullOutput;
-pub use open_files::unwatched_line;
+pub use go_on::go_on;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use report::{Report, failure_document, not_written, print_failure};
 pub use signals::{RELOAD, Signals, hold as hold_signals, survive_file_limit};
@@ -39,7 +40,8 @@ pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::notices::tell;
+use crate::notices::{print, tell};
+use crate::recovery::OfNamespace;
 use crate::terminal::raw::Raw;
 use crate::used_up;
 use foreground::Foreground;
@@ -243,7 +245,9 @@ fn reported<C: Attendant>(
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
     let driver =
         if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
-    recover::before_run(&run.site.places, driver.local(), run.plan.workspace.source.as_path(), run.site.id)?;
+    let here = run.plan.workspace.source.as_path();
+    let remains = OfNamespace(driver.local());
+    recover::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::receipt::open_issuer(&run.site.places)?;
     let side = crate::net::caller_side(run.network.as_ref(), order.hold.as_ref())?;
     let frontend = Terminal { signals, driver: driver.local() };

@@ -1,10 +1,8 @@
-//! Says what a command did and kept that was killed before it could say so.
+//! Reports what a command did and kept that was killed before it could report that itself.
 
-use super::recover::{Direction, Interrupted, is_busy, kept_back, patiently};
-use crate::failure::one_line;
-use crate::notices::tell;
-use crate::notices::tell_leftovers;
+use super::recover::{is_busy, kept_back, patiently};
 use nexus_runner::causes::chain;
+use nexus_runner::notices::{Notice, Notify, tell_leftovers};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use std::path::{Path, PathBuf};
@@ -16,13 +14,19 @@ pub const KEPT: &str = "kept";
 const BESIDE_LAYERS: &str = ".kept";
 
 /// Names what earlier commands kept of a run under names that no command touches.
-pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, DirectoryId)>) -> Result<(), String> {
+pub fn tell_kept(
+    places: &StateDir,
+    run: &str,
+    recorded: Option<&(PathBuf, DirectoryId)>,
+    tell: Notify<'_>,
+) -> Result<(), String> {
+    let say = |line: String| tell(&Notice::Recovered(line));
     let asides = nexus_layer::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
     for layer in asides {
-        tell(&format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
+        say(format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
     }
     for kept in nexus_layer::found_kept(&places.layers, run).map_err(|error| chain(&error))? {
-        tell(&format!(
+        say(format!(
             "Files that a command kept of the run {run} are in {}: they may be the only copy of something. Remove them when \
              you do not need them any more.",
             kept.display()
@@ -33,19 +37,25 @@ pub fn tell_kept(places: &StateDir, run: &str, recorded: Option<&(PathBuf, Direc
         let found = || nexus_layer::found_beside(&places.layers, run, directory);
         let beside = patiently(found, is_busy).map_err(|error| chain(&error))?;
         if let Some(line) = kept_back(run, path, &beside) {
-            tell(&line);
+            say(line);
         }
     }
     let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_layer::found_staging(run, &directory));
-    tell_leftovers(&staging.map_err(|error| chain(&error))?);
+    tell_leftovers(tell, &staging.map_err(|error| chain(&error))?);
     Ok(())
 }
 
-/// Says how far a killed accept or reject came that had ended its work, as far as the layer tells. `rejecting`:
+/// Reports how far a killed accept or reject came that had ended its work, as far as the layer tells. `rejecting`:
 /// `None` for a run. `waits`: changes of the run wait.
-pub fn tell_over(run: &str, rejecting: Option<bool>, recorded: Option<&(PathBuf, DirectoryId)>, waits: bool) {
+pub fn tell_over(
+    run: &str,
+    rejecting: Option<bool>,
+    recorded: Option<&(PathBuf, DirectoryId)>,
+    waits: bool,
+    tell: Notify<'_>,
+) {
     let (Some(rejecting), Some((path, _))) = (rejecting, recorded) else { return };
-    tell(&over(run, rejecting, path, waits));
+    tell(&Notice::Recovered(over(run, rejecting, path, waits)));
 }
 
 /// Describes what a killed accept or reject did. Pure.
@@ -70,38 +80,14 @@ fn over(run: &str, rejecting: bool, path: &Path, waits: bool) -> String {
     }
 }
 
-/// Says what to do about a commit that stopped half-way, by how far it is.
-pub fn go_on(places: &StateDir, run: &str) -> String {
-    advice(run, Interrupted::new(places, run.to_owned(), None).ending)
-}
-
-/// Returns the advice for a commit that cannot go on now. Pure.
-pub fn advice(run: &str, ending: Direction) -> String {
-    let (recover, reject) = (format!("nexus changes recover --run {run}"), format!("nexus changes reject --run {run}"));
-    let then = match ending {
-        Direction::Open => format!("{recover} finishes the commit, and {reject} takes it back"),
-        Direction::Back => format!("{recover} and {reject} both go on with taking the commit back"),
-        Direction::Forward => {
-            format!("{recover} finishes the commit. All of it is applied, and nothing can take it back")
-        }
-    };
-    format!("fix that (is the disk full?), then {then}")
-}
-
-/// Lines that name everything that commands kept in the state directory and no command removes.
-pub fn kept_lines(places: &StateDir) -> std::io::Result<Vec<String>> {
+/// Lists everything that commands kept in the state directory and no command removes.
+pub fn kept_files(places: &StateDir) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for run in list(&places.layers.join(BESIDE_LAYERS))? {
         found.extend(list(&run)?);
     }
     found.extend(list(&places.state.join(KEPT))?);
-    let line = |path: PathBuf| {
-        one_line(&format!(
-            "Files that an earlier command kept are in {}. Remove them when nobody needs them.",
-            path.display()
-        ))
-    };
-    Ok(found.into_iter().map(line).collect())
+    Ok(found)
 }
 
 fn list(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -118,21 +104,8 @@ fn list(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Direction, advice, over};
+    use super::over;
     use std::path::Path;
-
-    #[test]
-    fn advice_names_only_commands_that_do_what_it_says() {
-        let of = |ending| advice("7", ending);
-        assert!(
-            of(Direction::Open).contains("recover --run 7 finishes")
-                && of(Direction::Open).contains("reject --run 7 takes")
-        );
-        assert!(!of(Direction::Back).contains("finishes") && of(Direction::Back).contains("reject --run 7 both go on"));
-        assert!(
-            of(Direction::Forward).contains("recover --run 7 finishes") && !of(Direction::Forward).contains("reject")
-        );
-    }
 
     #[test]
     fn what_a_killed_command_did_is_said_as_it_is() {

@@ -54,7 +54,7 @@ pub fn command(command: SessionCommand) -> u8 {
 /// Opens the store, after whatever was killed has been cleared up.
 fn store() -> Result<Store, Failure> {
     let places = crate::host::ready_state_dir()?;
-    run::recover::look(&places, &run::driver())?;
+    crate::recovery::look(&places)?;
     let store = Store::open(&places)?;
     store.clean()?;
     Ok(store)

@@ -6,8 +6,10 @@
 //! ```
 //! The recovery of killed runs is still in the command line, which hands it in as a [`steps::Recovery`].
 
+pub mod error;
 pub mod interrupted;
 pub mod kept;
+pub mod remains;
 pub mod remove;
 pub mod signed;
 pub mod steps;

@@ -3,10 +3,10 @@
 use super::retry::{is_busy, patiently};
 use super::sandboxes::presence;
 use super::words::report_lines;
-use crate::notices::tell;
 use nexus_layer::{Recovered, Stage, Workspace};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
+use nexus_runner::notices::{Notice, Notify};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::kept::kept_back;
 use nexus_runner::state::commit_lock;
@@ -53,19 +53,20 @@ pub enum FinishError {
     },
 }
 
-/// Says what a command did, before the record goes by which the next command finds it.
+/// Reports what a command did, before the record goes by which the next command finds it.
 pub type Say<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
 
-/// Says it on standard error.
-#[expect(clippy::unnecessary_wraps, reason = "it is one of several ways to say it")]
-pub fn say_aside(lines: &[String]) -> Result<(), String> {
-    for line in lines {
-        tell(line);
+/// Reports each line as a notice.
+pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&[String]) -> Result<(), String> {
+    move |lines| {
+        for line in lines {
+            tell(&Notice::Recovered(line.clone()));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Finishes an interrupted commit in the very directory that it is for, and says what was done.
+/// Finishes an interrupted commit in the very directory that it is for, and reports what was done.
 pub fn finish(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), FinishError> {
     let run = || one.run.clone();
     let Some((path, id)) = &one.directory else { return Err(FinishError::Unknown { run: run() }) };
@@ -77,10 +78,16 @@ pub fn finish(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), 
 }
 
 /// Finishes all other interrupted commits of a directory whose lock the caller holds.
-pub fn finish_others(places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
+pub fn finish_others(
+    places: &StateDir,
+    own: &str,
+    path: &Path,
+    directory: &Workspace,
+    tell: Notify<'_>,
+) -> Result<(), String> {
     let id = directory.identity().map_err(|error| error.to_string())?;
     for run in journals(places, id)?.iter().filter(|run| *run != own) {
-        roll_forward(places, run, (path, directory), &mut say_aside)
+        roll_forward(places, run, (path, directory), &mut as_notices(tell))
             .map_err(|why| format!("the commit of the run {run} was interrupted and cannot be finished: {why}"))?;
     }
     Ok(())

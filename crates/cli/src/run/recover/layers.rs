@@ -1,15 +1,15 @@
 //! Ends of layers whose run is gone: parked, removed, or removed bit by bit.
 
-use super::retry::{is_busy, patiently, refused};
-use crate::failure::Failure;
-use crate::notices::tell;
-use crate::notices::tell_leftovers;
+use super::retry::{is_busy, patiently};
 use crate::run::unsaid::KEPT;
 use nexus_layer::going::Going;
 use nexus_layer::{
     Abandoned, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Rules, is_whole_copy,
 };
 use nexus_runner::causes::chain;
+use nexus_runner::notices::{Notice, Notify, tell_leftovers};
+use nexus_runner::recover::error::ClearError;
+use nexus_runner::recover::remove::remove;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use nexus_runner::state::note::{self, CutShort};
@@ -28,8 +28,9 @@ pub enum Parked {
     },
 }
 
-/// Keeps what a killed run had written, and says so. What it had not written, or what was being removed, goes.
-pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
+/// Keeps what a killed run had written, and reports that. What it had not written, or what was being removed, goes.
+pub fn park(places: &StateDir, run: &str, notify: Notify<'_>) -> Result<Parked, String> {
+    let tell = |line: String| notify(&Notice::Recovered(line));
     let path = places.layers.join(run);
     let io = |error: std::io::Error| format!("{}: {error}", path.display());
     let read = note::read(&path);
@@ -48,13 +49,13 @@ pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
     }
     if layer.is_bare().map_err(|error| chain(&error))? {
         if note.is_some_and(|note| note.in_memory) {
-            tell(&format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
+            tell(format!("The run {run} was killed. What it had written was in memory (--disk) and is gone."));
         }
-        return remove(layer).map(|()| Parked::Done);
+        return remove(layer, notify).map(|()| Parked::Done);
     }
     let Some(mut note) = note else {
         // Nothing was decided, so no workspace is half old and half new: no run has to wait for this.
-        tell(&format!(
+        tell(format!(
             "The run {run} was killed, and what is known of it cannot be read{why}. Its files are in {}; \
              nexus changes reject --run {run} removes them.",
             layer.upper().display()
@@ -69,8 +70,8 @@ pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
     note.cut_short = Some(why);
     match note.write(&path).and_then(|()| note::sync(&path)) {
         Err(error) if is_no_room(&error) && note.discards => {
-            remove(layer)?;
-            tell(&format!("The run {run} was killed. Its changes were to be discarded and are: the disk is full."));
+            remove(layer, notify)?;
+            tell(format!("The run {run} was killed. Its changes were to be discarded and are: the disk is full."));
             return Ok(Parked::Done);
         }
         Err(error) if is_no_room(&error) => return Ok(Parked::NoRoom { why: io(error) }),
@@ -80,14 +81,14 @@ pub fn park(places: &StateDir, run: &str) -> Result<Parked, String> {
     let parked = note.directory.open_at(note.workspace.as_path()).ok();
     let parked = parked.and_then(|directory| layer.park(&directory, &Rules::default()).ok());
     if parked.is_some_and(|changes| changes.is_empty()) {
-        return remove(layer).map(|()| Parked::Done);
+        return remove(layer, notify).map(|()| Parked::Done);
     }
     let show = format!("nexus changes show --run {run}");
     match why {
-        CutShort::Left => tell(&format!("The sandbox of the run {run} is gone now; its changes are parked: {show}.")),
-        CutShort::Killed => tell(&format!("The run {run} was killed; its changes are parked: {show}.")),
+        CutShort::Left => tell(format!("The sandbox of the run {run} is gone now; its changes are parked: {show}.")),
+        CutShort::Killed => tell(format!("The run {run} was killed; its changes are parked: {show}.")),
         CutShort::Rebooted | CutShort::Unknown | CutShort::Partial => {
-            tell(&format!("The run {run} was killed; its changes are parked: {show}. But {}.", why.text()));
+            tell(format!("The run {run} was killed; its changes are parked: {show}. But {}.", why.text()));
         }
     }
     Ok(Parked::Done)
@@ -98,23 +99,18 @@ fn is_no_room(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-/// Removes a layer so that no part of it is ever taken for the whole.
-pub fn remove(layer: Layer) -> Result<(), String> {
-    nexus_runner::recover::remove::remove(layer, &crate::notices::print)
-}
-
 /// Time that each command spends on layers that are going away.
 const ON_GOING: Duration = Duration::from_millis(200);
 
 /// Removes a part of what is left of layers that take long to remove.
-pub fn remove_going(places: &StateDir) -> Result<(), Failure> {
+pub fn remove_going(places: &StateDir) -> Result<(), ClearError> {
     let end = Instant::now() + ON_GOING;
     remove_going_until(places, &mut || Instant::now() >= end).map(drop)
 }
 
 /// Removes what is left of layers that take long to remove, until `stop`. Returns how many there were.
-pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> Result<usize, Failure> {
-    let failed = |error| refused(&chain(&error));
+pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> Result<usize, ClearError> {
+    let failed = |error| ClearError::not_cleared(&chain(&error));
     let Some(going) = Going::open(&places.layers).map_err(failed)? else { return Ok(0) };
     let count = going.count().map_err(failed)?;
     if count > 0 {
@@ -124,19 +120,19 @@ pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> 
 }
 
 /// Removes what is left of a layer, and names what cannot be removed.
-pub fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
+pub fn abandon(places: &StateDir, run: &str, tell: Notify<'_>) -> Result<(), String> {
     let abandon = || nexus_layer::abandon(&places.layers, run, || Ok(()));
     match patiently(abandon, is_busy) {
-        Ok(Abandoned::Removed(left)) => tell_leftovers(left.iter()),
+        Ok(Abandoned::Removed(left)) => tell_leftovers(tell, left.iter()),
         Ok(Abandoned::Nothing) => {}
         // A reject by an older version was interrupted before it had taken the commit back.
         Err(RecoverError::Decided { .. }) => {
             let set_aside = || nexus_layer::set_aside(&places.layers, run, &places.state.join(KEPT), None);
             if let Some(aside) = patiently(set_aside, is_busy).map_err(|error| chain(&error))? {
-                tell(&format!(
+                tell(&Notice::Recovered(format!(
                     "What the interrupted commit of the run {run} displaced is in {}.",
                     aside.layer.display()
-                ));
+                )));
             }
         }
         Err(error) => return Err(chain(&error)),
@@ -145,12 +141,13 @@ pub fn abandon(places: &StateDir, run: &str) -> Result<(), String> {
 }
 
 /// Removes what a killed accept had copied into the workspace, where that is there.
-pub fn clear_staging(places: &StateDir, run: &str, path: &Path, id: DirectoryId) {
+pub fn clear_staging(places: &StateDir, run: &str, path: &Path, id: DirectoryId, tell: Notify<'_>) {
     let Ok(directory) = id.open_at(path) else { return };
     match nexus_layer::clear_staging(&places.layers, run, &directory) {
-        Ok(kept) => tell_leftovers(kept.iter()),
+        Ok(kept) => tell_leftovers(tell, kept.iter()),
         Err(error) => {
-            tell(&format!("Copies of the run {run} could not be removed from {}: {}.", path.display(), chain(&error)));
+            let (path, why) = (path.display(), chain(&error));
+            tell(&Notice::Recovered(format!("Copies of the run {run} could not be removed from {path}: {why}.")));
         }
     }
 }

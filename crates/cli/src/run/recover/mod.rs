@@ -17,8 +17,8 @@ mod retry;
 mod sandboxes;
 mod words;
 
-pub use finish::{FinishError, Say, finish, finish_others, forget, is_live, say_aside};
-pub use layers::{Parked, clear_staging, park, remove, remove_going_until};
+pub use finish::{FinishError, Say, as_notices, finish, finish_others, forget, is_live};
+pub use layers::{Parked, clear_staging, park, remove_going_until};
 pub use nexus_runner::recover::interrupted::{Direction, Interrupted};
 pub use nexus_runner::recover::kept::kept_back;
 pub use retry::{is_busy, patiently};
@@ -26,23 +26,22 @@ pub use sandboxes::{is_unparked, refuse_left};
 pub use words::report_lines;
 
 use super::unsaid::{tell_kept, tell_over};
-use crate::failure::Failure;
-use crate::notices::tell;
-use crate::notices::tell_leftovers;
 use finish::journals;
 use layers::{abandon, remove_going};
 use nexus_driver::{DestroyError, Handle};
-use nexus_driver_namespace::Namespace;
 use nexus_layer::{FsTime, Layer, LayerMode, LayerOrigin, Stage};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
+use nexus_runner::notices::{Notice, Notify, tell_leftovers};
+use nexus_runner::recover::error::ClearError;
 use nexus_runner::recover::interrupted::overlap;
+use nexus_runner::recover::remains::Remains;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use nexus_runner::state::note;
 use nexus_runner::state::record::{self, Content, Orphan, RecordState};
-use retry::{after_others, no_room, refused};
+use retry::after_others;
 use sandboxes::Sandboxes;
 use std::path::{Path, PathBuf};
 
@@ -52,82 +51,85 @@ pub struct Found {
     /// Commits to finish.
     pub interrupted: Vec<Interrupted>,
     /// Runs that could not be cleared up, with their directory where it is known.
-    failed: Vec<(Option<PathBuf>, Failure)>,
+    failed: Vec<(Option<PathBuf>, ClearError)>,
 }
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
-pub fn look(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
-    let found = interrupted(places, driver)?;
+pub fn look(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) -> Result<Vec<Interrupted>, ClearError> {
+    let found = interrupted(places, driver, tell)?;
     for one in &found {
-        tell(&one.text());
+        tell(&Notice::Recovered(one.text()));
     }
     Ok(found)
 }
 
 /// Clears up what changes no workspace, for commands that decide.
-pub fn interrupted(places: &StateDir, driver: &Namespace) -> Result<Vec<Interrupted>, Failure> {
-    let found = clear(places, driver)?;
-    remove_remains(places).map_err(|why| refused(&why))?;
-    for (_, failure) in &found.failed {
-        tell(&failure.text());
+pub fn interrupted(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) -> Result<Vec<Interrupted>, ClearError> {
+    let Found { interrupted, failed } = clear(places, driver, tell)?;
+    remove_remains(places, tell).map_err(|error| ClearError::not_cleared(&error))?;
+    for (_, error) in failed {
+        tell(&Notice::NotCleared(error));
     }
-    Ok(found.interrupted)
+    Ok(interrupted)
 }
 
 /// Clears up for a run that is about to start: also finishes the interrupted commits of its directory. What cannot be
 /// ended there stops the run, since its files may be half old and half new; elsewhere it is only named.
 pub fn before_run(
     places: &StateDir,
-    driver: &Namespace,
+    driver: &dyn Remains,
     here: &Path,
     id: nexus_layer::FolderId,
-) -> Result<(), Failure> {
-    let mut found = clear(places, driver)?;
+    tell: Notify<'_>,
+) -> Result<(), ClearError> {
+    let mut found = clear(places, driver, tell)?;
     // A journal may have outlived its record.
-    for run in journals(places, id).map_err(|why| refused(&why))? {
-        let has_record = places.runs.join(&run).try_exists().map_err(|error| refused(&error.to_string()))?;
+    for run in journals(places, id).map_err(|error| ClearError::not_cleared(&error))? {
+        let has_record = places.runs.join(&run).try_exists().map_err(|error| ClearError::not_cleared(&error))?;
         if !has_record {
             found.interrupted.push(Interrupted::new(places, run, Some((here.to_owned(), id.into()))));
         }
     }
-    for (path, failure) in found.failed {
+    for (path, error) in found.failed {
         if path.is_some_and(|there| overlap(&there, here)) {
-            return Err(failure);
+            return Err(error);
         }
-        tell(&failure.text());
+        tell(&Notice::NotCleared(error));
     }
     for one in found.interrupted {
         if !one.touches(here, id.into()) {
-            tell(&one.text());
+            tell(&Notice::Recovered(one.text()));
             continue;
         }
-        match finish(places, &one, &mut say_aside) {
+        match finish(places, &one, &mut as_notices(tell)) {
             Ok(()) => {}
             // Another directory has the name of the one that is half-way.
-            Err(error @ FinishError::Away { .. }) => tell(&error.to_string()),
-            Err(error) => return Err(refused(&error.to_string())),
+            Err(error @ FinishError::Away { .. }) => tell(&Notice::Recovered(error.to_string())),
+            Err(error) => return Err(ClearError::not_cleared(&error)),
         }
     }
     Ok(())
 }
 
 /// Clears up what changes no workspace, and collects the rest.
-fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
+fn clear(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) -> Result<Found, ClearError> {
     // Its errors keep no command from its work: nothing of it is ever read.
-    if let Err(failure) = remove_going(places) {
-        tell(&failure.text());
+    if let Err(error) = remove_going(places) {
+        tell(&Notice::NotCleared(error));
     }
     // Of two commands at one time the second would take the records that the first has locked for those of live runs.
     let is_held = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
-    let alone = after_others(|| record::only_recovery(&places.runs), is_held)
-        .map_err(|error| refused(&format!("another command recovers runs: {}: {error}", places.runs.display())))?;
-    let orphans = record::orphans(&places.runs).map_err(|error| refused(&error.to_string()))?;
+    let alone = after_others(|| record::only_recovery(&places.runs), is_held).map_err(|error| {
+        ClearError::not_cleared(&format!("another command recovers runs: {}: {error}", places.runs.display()))
+    })?;
+    let orphans = record::orphans(&places.runs).map_err(|error| ClearError::not_cleared(&error))?;
     let mut found = Found::default();
     if !orphans.is_empty() {
-        commit_lock::sweep(places).map_err(|error| refused(&format!("{}: {error}", places.locks.display())))?;
+        commit_lock::sweep(places)
+            .map_err(|error| ClearError::not_cleared(&format!("{}: {error}", places.locks.display())))?;
     }
     let taken_over = |orphan: std::io::Result<Orphan>| {
-        orphan.map_err(|error| found.failed.push((None, refused(&error.to_string())))).ok()
+        orphan.map_err(|error| found.failed.push((None, ClearError::not_cleared(&error)))).ok()
     };
     let orphans: Vec<_> = orphans.into_iter().filter_map(taken_over).collect();
     let sandboxes = Sandboxes::end(places, driver, &orphans)?;
@@ -136,26 +138,27 @@ fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
             RecordState::Complete(content) => Some(content.workspace.as_path().to_owned()),
             RecordState::Empty | RecordState::Corrupt => None,
         };
-        match one(&orphan, places, (driver, &sandboxes)) {
+        match one(&orphan, places, (driver, &sandboxes), tell) {
             Ok(Cleared::All) => {
                 if let Err(error) = orphan.remove() {
-                    found.failed.push((path, refused(&error.to_string())));
+                    found.failed.push((path, ClearError::not_cleared(&error)));
                 }
             }
             Ok(Cleared::But(interrupted)) => found.interrupted.push(interrupted),
             Ok(Cleared::Lingers) => match &orphan.state {
                 RecordState::Complete(content) if !content.layered => {
-                    let failure = sandboxes.refuse_beside(places, orphan.run, content.workspace.as_path());
-                    found.failed.push((path, failure));
+                    let error = sandboxes.refuse_beside(places, orphan.run, content.workspace.as_path());
+                    found.failed.push((path, error));
                 }
-                _ => tell(&sandboxes.waits(places, orphan.run)),
+                _ => tell(&Notice::Recovered(sandboxes.waits(places, orphan.run))),
             },
             // Nothing was decided, so the workspace is whole and no run has to wait.
-            Ok(Cleared::NoRoom { why }) => found.failed.push((None, no_room(orphan.run, &why))),
+            Ok(Cleared::NoRoom { why }) => found.failed.push((None, ClearError::NoRoom { run: orphan.run, why })),
             Ok(Cleared::Foreign(driver)) => {
-                found.failed.push((path, sandboxes::of_another_driver(places, orphan.run, &driver)));
+                let record = record::Record::place(&places.runs, orphan.run);
+                found.failed.push((path, ClearError::OtherDriver { run: orphan.run, driver, record }));
             }
-            Err(why) => found.failed.push((path, refused(&why))),
+            Err(why) => found.failed.push((path, ClearError::NotCleared { why })),
         }
     }
     drop(alone);
@@ -164,7 +167,7 @@ fn clear(places: &StateDir, driver: &Namespace) -> Result<Found, Failure> {
 
 /// Removes what is left of layers whose removal was killed at its end. Such a layer has no record, which exists before
 /// the layer does, is neither decided nor parked, and holds no change; its note may be one of the files that are left.
-fn remove_remains(places: &StateDir) -> Result<(), String> {
+fn remove_remains(places: &StateDir, tell: Notify<'_>) -> Result<(), String> {
     let io = |error: std::io::Error| format!("{}: {error}", places.layers.display());
     for entry in std::fs::read_dir(&places.layers).map_err(io)? {
         let path = entry.map_err(io)?.path();
@@ -180,10 +183,10 @@ fn remove_remains(places: &StateDir) -> Result<(), String> {
         match layer.is_bare() {
             Ok(false) => {}
             Ok(true) => match layer.discard() {
-                Ok(left) => tell_leftovers(left.iter()),
-                Err(error) => tell(&refused(&chain(&error)).text()),
+                Ok(left) => tell_leftovers(tell, left.iter()),
+                Err(error) => tell(&Notice::NotCleared(ClearError::not_cleared(&chain(&error)))),
             },
-            Err(error) => tell(&refused(&chain(&error)).text()),
+            Err(error) => tell(&Notice::NotCleared(ClearError::not_cleared(&chain(&error)))),
         }
     }
     Ok(())
@@ -207,7 +210,12 @@ enum Cleared {
 }
 
 /// Clears one run up.
-fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sandboxes)) -> Result<Cleared, String> {
+fn one(
+    orphan: &Orphan,
+    places: &StateDir,
+    (driver, sandboxes): (&dyn Remains, &Sandboxes),
+    tell: Notify<'_>,
+) -> Result<Cleared, String> {
     let run = orphan.run.to_string();
     // Whatever the record says: nothing of a sandbox that may be there is looked at.
     if sandboxes.lingers(orphan.run)? {
@@ -229,38 +237,38 @@ fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sa
     };
     let path = places.layers.join(&run);
     if note::is_going(&path).map_err(|error| format!("{}: {error}", path.display()))? {
-        tell_kept(places, &run, recorded.as_ref())?;
-        abandon(places, &run)?;
-        tell_over(&run, deciding, recorded.as_ref(), false);
+        tell_kept(places, &run, recorded.as_ref(), tell)?;
+        abandon(places, &run, tell)?;
+        tell_over(&run, deciding, recorded.as_ref(), false, tell);
         return Ok(Cleared::All);
     }
     let stage = patiently(|| nexus_layer::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
     if !matches!(stage, Stage::Decided(_)) {
         // The record goes after that: a command that was killed may have kept these files without naming them.
-        tell_kept(places, &run, recorded.as_ref())?;
+        tell_kept(places, &run, recorded.as_ref(), tell)?;
     }
     match stage {
         Stage::Parked => {
             if let Some((path, directory)) = &recorded {
-                clear_staging(places, &run, path, *directory);
+                clear_staging(places, &run, path, *directory, tell);
             }
-            tell_over(&run, deciding, recorded.as_ref(), true);
+            tell_over(&run, deciding, recorded.as_ref(), true, tell);
             Ok(Cleared::All)
         }
         // Perhaps some of its directory is left.
         Stage::Gone => {
-            abandon(places, &run)?;
-            tell_over(&run, deciding, recorded.as_ref(), false);
+            abandon(places, &run, tell)?;
+            tell_over(&run, deciding, recorded.as_ref(), false, tell);
             Ok(Cleared::All)
         }
         Stage::Undecided if deciding.is_some() => {
             // A removal takes the upper directory first.
             if !path.join("upper").exists() {
-                tell_over(&run, deciding, recorded.as_ref(), false);
+                tell_over(&run, deciding, recorded.as_ref(), false, tell);
             }
             Ok(Cleared::All)
         }
-        Stage::Undecided => park(places, &run).map(|parked| match parked {
+        Stage::Undecided => park(places, &run, tell).map(|parked| match parked {
             Parked::Done => Cleared::All,
             Parked::NoRoom { why } => Cleared::NoRoom { why },
         }),
@@ -273,7 +281,7 @@ fn one(orphan: &Orphan, places: &StateDir, (driver, sandboxes): (&Namespace, &Sa
 }
 
 /// Removes what the sandbox of a run, which is gone, had on the host beside its layer.
-fn clear_away(driver: &Namespace, handle: &Handle) -> Result<(), DestroyError> {
+fn clear_away(driver: &dyn Remains, handle: &Handle) -> Result<(), DestroyError> {
     if handle.is_nothing() { Ok(()) } else { driver.clear_away(handle) }
 }
 

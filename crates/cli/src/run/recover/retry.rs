@@ -1,8 +1,6 @@
-//! Waits, up to a bound, for what a dying sandbox still holds; and the failure when clearing up did not work.
+//! Waits, up to a bound, for what a dying sandbox or another command still holds.
 
-use crate::failure::Failure;
 use nexus_layer::RecoverError;
-use nexus_model::RunId;
 use std::time::{Duration, Instant};
 
 /// Time for which a dying sandbox may hold on to its layer.
@@ -40,23 +38,4 @@ fn repeated<T, E>(
             other => return other,
         }
     }
-}
-
-/// Failure of parking what a killed run had written, on a full disk.
-pub fn no_room(run: RunId, why: &str) -> Failure {
-    let message = format!(
-        "the run {run} was killed, and its changes cannot be parked because the disk of the state directory is full ({why}). \
-         None of them are in the workspace"
-    );
-    let hint = format!(
-        "nexus changes reject --run {run} removes them, which makes room. To keep them, make room elsewhere on that disk: the \
-         next command parks them, and nexus changes show and accept can be used"
-    );
-    Failure::refused("no_room", message, hint)
-}
-
-/// Failure of clearing up after an earlier run.
-pub fn refused(why: &str) -> Failure {
-    let message = format!("an earlier run was killed and could not be cleared up: {why}");
-    Failure::refused("recover", message, "look at that first: its changes may be half applied")
 }

@@ -8,12 +8,11 @@
 //! The view of /proc does not decide: the first process that the record notes has to be gone. Where that cannot be known,
 //! the sandbox counts as there.
 
-use super::retry::refused;
-use crate::failure::Failure;
 use nexus_driver::Handle;
-use nexus_driver_namespace::Namespace;
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
+use nexus_runner::recover::error::{ClearError, Elsewhere};
+use nexus_runner::recover::remains::Remains;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::left::{self, Left, Presence};
 use nexus_runner::state::note;
@@ -39,7 +38,7 @@ pub struct Sandboxes {
 
 impl Sandboxes {
     /// Ends the sandboxes of the orphans, and waits once for all of them.
-    pub fn end(places: &StateDir, driver: &Namespace, orphans: &[Orphan]) -> Result<Self, Failure> {
+    pub fn end(places: &StateDir, driver: &dyn Remains, orphans: &[Orphan]) -> Result<Self, ClearError> {
         let mut found = Self { lingering: HashSet::new(), elsewhere: HashSet::new(), unknown: HashMap::new() };
         let mut others = Vec::new();
         for orphan in orphans {
@@ -53,7 +52,7 @@ impl Sandboxes {
         }
         let until = Instant::now() + GONE_WITHIN;
         let all: Vec<_> = others.iter().map(|orphan| (orphan.run, handle_of(orphan))).collect();
-        let lingering = driver.end(&all, GONE_WITHIN).map_err(|error| refused(&chain(&error)))?;
+        let lingering = driver.end(&all, GONE_WITHIN).map_err(|error| ClearError::not_cleared(&chain(&error)))?;
         for one in lingering {
             // Later commands do not wait again. Where it cannot be noted, they do.
             let left = Left::of(one.process.as_fd()).ok().flatten();
@@ -96,51 +95,28 @@ impl Sandboxes {
         let waits = has_changes(places, run);
         if self.elsewhere.contains(&run) {
             let wait = if waits { " What the run left waits." } else { "" };
-            return format!("{}.{wait} {}", elsewhere(run), way_out(places, run));
+            let sandbox = elsewhere(places, run);
+            return format!("{sandbox}.{wait} {}", sandbox.way_out());
         }
         let what = if waits { "What the run left waits until it is gone" } else { "Nothing of the run waits" };
         format!("The kernel still takes the sandbox of the run {run} apart. {what}.")
     }
 
     /// Refuses to work where a sandbox that is not gone may still write.
-    pub fn refuse_beside(&self, places: &StateDir, run: RunId, directory: &Path) -> Failure {
+    pub fn refuse_beside(&self, places: &StateDir, run: RunId, directory: &Path) -> ClearError {
+        let directory = directory.to_owned();
         if self.elsewhere.contains(&run) {
-            let message = format!("{}; it wrote to {} directly", elsewhere(run), directory.display());
-            return Failure::refused("lingers", message, way_out(places, run));
+            return ClearError::ElsewhereDirect { sandbox: elsewhere(places, run), directory };
         }
-        let message = format!(
-            "The kernel still takes the sandbox of the run {run} apart, which wrote to {} directly",
-            directory.display()
-        );
-        Failure::refused(
-            "lingers",
-            message,
-            "No other run works in that directory until it is gone. Run it again then.",
-        )
+        ClearError::LingersDirect { run, directory }
     }
 }
 
-fn elsewhere(run: RunId) -> String {
-    format!(
-        "It cannot be known here whether the sandbox of the run {run} is gone, because it started in another container or on \
-         another machine"
-    )
-}
-
-/// Says how a person ends the wait for a sandbox that is not known here.
-fn way_out(places: &StateDir, run: RunId) -> String {
+/// Describes a sandbox that is not known here.
+fn elsewhere(places: &StateDir, run: RunId) -> Elsewhere {
     let files = [left::place(&places.runs, run), Record::place(&places.runs, run)];
-    let there = files.iter().filter(|file| file.exists()).map(|file| file.display().to_string());
-    let there = there.collect::<Vec<_>>().join(" and ");
-    let then = if has_changes(places, run) {
-        format!(
-            " Then nexus changes show --run {run} shows what the run left. nexus changes reject --run {run} removes it \
-             unread."
-        )
-    } else {
-        String::new()
-    };
-    format!("Use nexus there. If the sandbox is gone for certain, remove {there}.{then}")
+    let files = files.into_iter().filter(|file| file.exists()).collect();
+    Elsewhere { run, files, waits: has_changes(places, run) }
 }
 
 /// Returns what is known of the sandbox of a run, whatever process holds its record: it is read without its lock. A
@@ -187,50 +163,18 @@ fn has_changes(places: &StateDir, run: RunId) -> bool {
 }
 
 /// Refuses to show or decide about the changes of a run whose sandbox is not gone.
-pub fn refuse_left(places: &StateDir, run: Option<RunId>) -> Result<(), Failure> {
+pub fn refuse_left(places: &StateDir, run: Option<RunId>) -> Result<(), ClearError> {
     let Some(run) = run else { return Ok(()) };
-    let presence = presence(places, run).map_err(|error| refused(&error.to_string()))?;
+    let presence = presence(places, run).map_err(|error| ClearError::not_cleared(&error))?;
     if presence == Presence::Gone || !has_changes(places, run) {
         return Ok(());
     }
     if presence == Presence::Unknown {
-        return Err(Failure::refused("lingers", elsewhere(run), way_out(places, run)));
+        return Err(ClearError::Elsewhere(elsewhere(places, run)));
     }
-    let record = record::inspect(&places.runs, run).map_err(|error| refused(&error.to_string()))?;
+    let record = record::inspect(&places.runs, run).map_err(|error| ClearError::not_cleared(&error))?;
     if let Some(owner) = record.and_then(|record| record.owner) {
-        return Err(held(run, owner));
+        return Err(ClearError::Held { run, owner: owner.map(Pid::as_raw_pid) });
     }
-    let message = format!("The sandbox of the run {run} is not gone yet: the kernel still takes it apart");
-    Err(Failure::refused("lingers", message, "The changes of the run wait until then. Try it again."))
-}
-
-/// Refuses to decide about a run whose sandbox is there and whose record a process holds.
-fn held(run: RunId, owner: Option<Pid>) -> Failure {
-    let who = owner.map_or_else(|| "a process".to_owned(), |pid| format!("the process {}", pid.as_raw_pid()));
-    let message = format!(
-        "The sandbox of the run {run} is there, and {who} holds its record: the run is not over, or another command works on \
-         what it left"
-    );
-    let hint = match owner {
-        Some(pid) => {
-            format!(
-                "Try it again when that process has ended. If it is stopped, kill -CONT {} lets it go on.",
-                pid.as_raw_pid()
-            )
-        }
-        None => "Try it again when that process has ended.".to_owned(),
-    };
-    Failure::refused("lingers", message, hint)
-}
-
-/// Describes a record that another driver made, whose sandbox this program can neither find nor end.
-pub fn of_another_driver(places: &StateDir, run: RunId, driver: &str) -> Failure {
-    let file = Record::place(&places.runs, run);
-    let message = format!("The run {run} has a sandbox of the driver {driver}, which this nexus does not have");
-    let hint = format!(
-        "Use the nexus that started it. If its sandbox is gone for certain, remove {}: nexus changes list then shows what the \
-         run left.",
-        file.display()
-    );
-    Failure::refused("driver", message, hint)
+    Err(ClearError::Lingers { run })
 }

@@ -1,8 +1,7 @@
 //! The words in which a recovery is reported.
 
-use crate::run::open_files::unwatched_line;
 use nexus_layer::Recovered;
-use nexus_runner::change_text;
+use nexus_runner::change_text::{self, unwatched_line};
 use nexus_runner::recover::kept::left_out;
 use std::path::Path;
 
