@@ -5,6 +5,7 @@ use crate::notices::print;
 use nexus_driver::{DestroyError, Handle, InventoryError};
 use nexus_driver_namespace::Namespace;
 use nexus_model::RunId;
+use nexus_runner::recover::clear;
 use nexus_runner::recover::error::ClearError;
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::remains::{Lingering, Remains};
@@ -27,12 +28,12 @@ impl Remains for OfNamespace<'_> {
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
 pub fn look(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(crate::run::recover::look(places, &OfNamespace(&crate::run::driver()), &print)?)
+    Ok(clear::look(places, &OfNamespace(&crate::run::driver()), &print)?)
 }
 
 /// Clears up what changes no workspace, for commands that decide.
 pub fn interrupted(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(crate::run::recover::interrupted(places, &OfNamespace(&crate::run::driver()), &print)?)
+    Ok(clear::interrupted(places, &OfNamespace(&crate::run::driver()), &print)?)
 }
 
 impl From<ClearError> for Failure {

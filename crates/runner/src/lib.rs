@@ -18,7 +18,7 @@
 //! * [`net`]: reads the rules of a run's network, and serves it.
 //! * [`notices`]: names what the engine reports while it works.
 //! * [`plan`]: turns a request into a plan.
-//! * [`recover`]: clears up after runs, as far as a run itself needs that.
+//! * [`recover`]: clears up after runs whose caller was killed.
 //! * [`request`]: asks for one run.
 //! * [`run`]: takes a resolved run to its report.
 //! * [`settle`]: makes the layer of a run, and settles its changes.

@@ -8,10 +8,12 @@ use crate::args::AcceptArgs;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Direction, Interrupted};
 use nexus_layer::meta::EntryType;
 use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules, Yours};
 use nexus_model::ByteText;
+use nexus_runner::recover::finish::as_notices;
+use nexus_runner::recover::interrupted::{Direction, Interrupted};
+use nexus_runner::recover::sandboxes::refuse_left;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
 use std::path::Path;
@@ -19,9 +21,9 @@ use std::path::Path;
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
-    run::recover::refuse_left(&places, args.run)?;
+    refuse_left(&places, args.run)?;
     let interrupted = crate::recovery::interrupted(&places)?;
-    run::recover::refuse_left(&places, args.run)?;
+    refuse_left(&places, args.run)?;
     let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
     if one.state == State::Interrupted {
         if !args.paths.is_empty() || args.patch {
@@ -84,7 +86,7 @@ fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
         return recover::finish(places, one).map(|()| String::new());
     }
     // The answer is a failure.
-    recover::finish_with(places, one, &mut run::recover::as_notices(&crate::notices::print))?;
+    recover::finish_with(places, one, &mut as_notices(&crate::notices::print))?;
     let hint = format!("look at the changes and accept them again: nexus changes show --run {}", one.run);
     let message = format!("nothing was accepted: the commit of the run {} was being taken back", one.run);
     Err(Failure::refused("taken_back", message, hint))

@@ -23,11 +23,14 @@ mod waiting;
 use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Direction, Interrupted};
 use nexus_driver::Handle;
 use nexus_layer::{Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::{ByteText, RunId};
 use nexus_runner::plan::protect;
+use nexus_runner::recover::finish::finish_others;
+use nexus_runner::recover::interrupted::{Direction, Interrupted};
+use nexus_runner::recover::sandboxes::refuse_left;
+use nexus_runner::recover::unsaid::kept_files;
 use nexus_runner::state::commit_lock::{self, CommitLock};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note;
@@ -84,7 +87,7 @@ fn list(json: bool) -> Result<String, Failure> {
             .collect();
         return Ok(format!("{}\n", serde_json::Value::Array(rows)));
     }
-    let kept = run::unsaid::kept_files(&places)
+    let kept = kept_files(&places)
         .map_err(|error| Failure::refused("state_dir", format!("{}: {error}", places.state.display()), ""))?;
     let kept: String = kept.iter().map(|path| kept_line(path) + "\n").collect();
     if all.is_empty() {
@@ -174,9 +177,9 @@ impl Pending {
     /// Opens the run that was named, or the latest one of the directory that the caller stands in, for reading.
     fn to_look_at(run: Option<RunId>) -> Result<Self, Failure> {
         let places = crate::host::ready_state_dir()?;
-        run::recover::refuse_left(&places, run)?;
+        refuse_left(&places, run)?;
         let interrupted = crate::recovery::look(&places)?;
-        run::recover::refuse_left(&places, run)?;
+        refuse_left(&places, run)?;
         let one = waiting::latest(waiting::all(&places, &interrupted)?, run)?;
         Self::of(places, one)
     }
@@ -206,8 +209,7 @@ impl Pending {
         let alone = commit_lock::lock(&self.places, self.one.folder)
             .map_err(|error| refused(format!("the workspace cannot be locked: {error}")))?;
         let (run, path) = (&self.one.run, &self.one.workspace);
-        run::recover::finish_others(&self.places, run, path, &self.workspace, &crate::notices::print)
-            .map_err(refused)?;
+        finish_others(&self.places, run, path, &self.workspace, &crate::notices::print).map_err(refused)?;
         note::sync(self.layer.root()).map_err(|error| refused(format!("{}: {error}", self.layer.root().display())))?;
         Ok(alone)
     }

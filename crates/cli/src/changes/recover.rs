@@ -2,8 +2,10 @@
 
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Interrupted, Say};
 use nexus_model::RunId;
+use nexus_runner::recover::finish::{self, Say};
+use nexus_runner::recover::interrupted::Interrupted;
+use nexus_runner::recover::layers::remove_going_until;
 use nexus_runner::state::directory::StateDir;
 
 /// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished
@@ -15,7 +17,7 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
         None => all,
         Some(run) => all.into_iter().filter(|one| one.run == run.to_string()).collect(),
     };
-    let removed = if run.is_none() { run::recover::remove_going_until(&places, &mut || false)? } else { 0 };
+    let removed = if run.is_none() { remove_going_until(&places, &mut || false)? } else { 0 };
     if chosen.is_empty() {
         if removed > 0 {
             let runs = if removed == 1 { "one run".to_owned() } else { format!("{removed} runs") };
@@ -48,5 +50,5 @@ pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
 pub fn finish_with(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = run::hold_signals()?;
-    run::recover::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
+    finish::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
 }

@@ -4,10 +4,13 @@ use super::take_back::{TakenBack, take_back};
 use super::{Pending, State, accept, paths, rejected, say, waiting};
 use crate::failure::Failure;
 use crate::run;
-use crate::run::recover::{Interrupted, is_busy, patiently};
 use nexus_layer::{Abandoned, RecoverError, Rules};
 use nexus_model::RunId;
 use nexus_runner::causes::chain;
+use nexus_runner::recover::finish::{forget, is_live};
+use nexus_runner::recover::interrupted::Interrupted;
+use nexus_runner::recover::layers::clear_staging;
+use nexus_runner::recover::retry::{is_busy, patiently};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note;
 use nexus_runner::state::record::{Content, Record};
@@ -50,7 +53,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
     let run = &of.run;
     for _ in 0..TRIES {
         if let Some((path, folder)) = &of.directory {
-            run::recover::clear_staging(places, run, path, *folder, &crate::notices::print);
+            clear_staging(places, run, path, *folder, &crate::notices::print);
         }
         match remove(places, of)? {
             Removal::Removed => return Ok(String::new()),
@@ -108,7 +111,7 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     tell_staging(of).map_err(failed)?;
     say(&format!("The changes of the run {run} are gone.\n"))?;
     // Without the record no later command names anything of this.
-    run::recover::forget(places, run).map_err(failed)?;
+    forget(places, run).map_err(failed)?;
     Ok(Removal::Removed)
 }
 
@@ -140,7 +143,7 @@ fn unknown(
 ) -> Result<String, Failure> {
     let (layer, run_name) = (places.layers.join(run.to_string()), run.to_string());
     // A note that can be read names a run that is listed, unless something else of it cannot be read.
-    if !layer.exists() || run::recover::is_live(places, run).map_err(|why| Failure::refused("recover", why, ""))? {
+    if !layer.exists() || is_live(places, run).map_err(|why| Failure::refused("recover", why, ""))? {
         return Err(failure);
     }
     let known = interrupted.iter().find(|one| one.run == run_name).cloned();

@@ -9,10 +9,13 @@
 
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Interrupted, is_busy, patiently};
-use crate::run::unsaid::KEPT;
 use nexus_layer::{Conflict, RecoverError, Stage, Workspace};
 use nexus_runner::causes::chain;
+use nexus_runner::recover::finish::forget;
+use nexus_runner::recover::interrupted::Interrupted;
+use nexus_runner::recover::retry::{is_busy, patiently};
+use nexus_runner::recover::unsaid::KEPT;
+use nexus_runner::recover::words::report_lines;
 use nexus_runner::state::commit_lock;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::{DirectoryId, OpenSameError};
@@ -55,10 +58,10 @@ pub fn take_back(places: &StateDir, of: &Interrupted, may_leave: bool) -> Result
         Err(RecoverError::Applied { .. }) => match nexus_layer::recover(layers, run, &directory) {
             Ok(recovered) => {
                 // The answer is a failure; what was done, and where versions are, is told before it.
-                for line in run::recover::report_lines(run, &path, &recovered) {
+                for line in report_lines(run, &path, &recovered) {
                     crate::notices::tell(&line);
                 }
-                run::recover::forget(places, run).map_err(|why| failed(run, &why))?;
+                forget(places, run).map_err(|why| failed(run, &why))?;
                 let message = format!("the commit of the run {run} had been applied already, and is finished now");
                 return Err(Failure::refused("recover", message, "nexus changes list shows what waits"));
             }
@@ -172,6 +175,6 @@ fn leave(
         }
     }
     lines.push("Nexus is done with it; remove it when you do not need it any more.".to_owned());
-    run::recover::forget(places, run).map_err(|why| failed(run, &why))?;
+    forget(places, run).map_err(|why| failed(run, &why))?;
     Ok(TakenBack::Aside(lines.iter().map(|line| one_line(line) + "\n").collect()))
 }

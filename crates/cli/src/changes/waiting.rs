@@ -2,10 +2,11 @@
 
 use crate::failure::{Failure, one_line};
 use crate::receipt::utc;
-use crate::run::recover::{self, Interrupted};
 use nexus_layer::going::GOING;
 use nexus_layer::is_whole_copy;
 use nexus_model::{ByteText, RunId};
+use nexus_runner::recover::interrupted::Interrupted;
+use nexus_runner::recover::sandboxes::is_unparked;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::identity::DirectoryId;
 use nexus_runner::state::note::{self, CutShort, RunNote};
@@ -108,7 +109,7 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
         // ended between the two looks has taken its layer with it, or has left it to wait.
         let has_record = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
         let is_unparked = match run.parse() {
-            Ok(id) if has_record => recover::is_unparked(places, id).map_err(failed)?,
+            Ok(id) if has_record => is_unparked(places, id).map_err(failed)?,
             _ => false,
         };
         if (has_record && !is_unparked) || !path.try_exists().map_err(failed)? {

@@ -9,9 +9,9 @@
 
 use super::name::Name;
 use crate::failure::Failure;
-use crate::run::recover::patiently;
 use nexus_layer::state_file;
 use nexus_model::{ByteText, ExitReason, RunId};
+use nexus_runner::recover::retry::patiently;
 use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;

@@ -1,10 +1,11 @@
 //! Reports what a command did and kept that was killed before it could report that itself.
 
-use super::recover::{is_busy, kept_back, patiently};
-use nexus_runner::causes::chain;
-use nexus_runner::notices::{Notice, Notify, tell_leftovers};
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::DirectoryId;
+use crate::causes::chain;
+use crate::notices::{Notice, Notify, tell_leftovers};
+use crate::recover::kept::kept_back;
+use crate::recover::retry::{is_busy, patiently};
+use crate::state::directory::StateDir;
+use crate::state::identity::DirectoryId;
 use std::path::{Path, PathBuf};
 
 /// The directory of layers that were set aside, in the state directory.

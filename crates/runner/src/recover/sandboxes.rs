@@ -8,15 +8,15 @@
 //! The view of /proc does not decide: the first process that the record notes has to be gone. Where that cannot be known,
 //! the sandbox counts as there.
 
+use crate::causes::chain;
+use crate::recover::error::{ClearError, Elsewhere};
+use crate::recover::remains::Remains;
+use crate::state::directory::StateDir;
+use crate::state::left::{self, Left, Presence};
+use crate::state::note;
+use crate::state::record::{self, Orphan, Record, RecordState};
 use nexus_driver::Handle;
 use nexus_model::RunId;
-use nexus_runner::causes::chain;
-use nexus_runner::recover::error::{ClearError, Elsewhere};
-use nexus_runner::recover::remains::Remains;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::left::{self, Left, Presence};
-use nexus_runner::state::note;
-use nexus_runner::state::record::{self, Orphan, Record, RecordState};
 use rustix::fd::AsFd;
 use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};

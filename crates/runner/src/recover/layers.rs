@@ -1,18 +1,18 @@
 //! Ends of layers whose run is gone: parked, removed, or removed bit by bit.
 
-use super::retry::{is_busy, patiently};
-use crate::run::unsaid::KEPT;
+use crate::causes::chain;
+use crate::notices::{Notice, Notify, tell_leftovers};
+use crate::recover::error::ClearError;
+use crate::recover::remove::remove;
+use crate::recover::retry::{is_busy, patiently};
+use crate::recover::unsaid::KEPT;
+use crate::state::directory::StateDir;
+use crate::state::identity::DirectoryId;
+use crate::state::note::{self, CutShort};
 use nexus_layer::going::Going;
 use nexus_layer::{
     Abandoned, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Rules, is_whole_copy,
 };
-use nexus_runner::causes::chain;
-use nexus_runner::notices::{Notice, Notify, tell_leftovers};
-use nexus_runner::recover::error::ClearError;
-use nexus_runner::recover::remove::remove;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::DirectoryId;
-use nexus_runner::state::note::{self, CutShort};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

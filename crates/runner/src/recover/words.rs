@@ -1,8 +1,8 @@
 //! The words in which a recovery is reported.
 
+use crate::change_text::{self, unwatched_line};
+use crate::recover::kept::left_out;
 use nexus_layer::Recovered;
-use nexus_runner::change_text::{self, unwatched_line};
-use nexus_runner::recover::kept::left_out;
 use std::path::Path;
 
 /// Describes a recovery to the user, one line for each of its results.

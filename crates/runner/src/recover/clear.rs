@@ -11,45 +11,31 @@
 //! Commands that only read never change a workspace, and what cannot be cleared up stops runs in its own directory
 //! alone.
 
-mod finish;
-mod layers;
-mod retry;
-mod sandboxes;
-mod words;
-
-pub use finish::{FinishError, Say, as_notices, finish, finish_others, forget, is_live};
-pub use layers::{Parked, clear_staging, park, remove_going_until};
-pub use nexus_runner::recover::interrupted::{Direction, Interrupted};
-pub use nexus_runner::recover::kept::kept_back;
-pub use retry::{is_busy, patiently};
-pub use sandboxes::{is_unparked, refuse_left};
-pub use words::report_lines;
-
-use super::unsaid::{tell_kept, tell_over};
-use finish::journals;
-use layers::{abandon, remove_going};
+use crate::causes::chain;
+use crate::notices::{Notice, Notify, tell_leftovers};
+use crate::recover::error::ClearError;
+use crate::recover::finish::{FinishError, as_notices, finish, journals};
+use crate::recover::interrupted::{Interrupted, overlap};
+use crate::recover::layers::{Parked, abandon, clear_staging, park, remove_going};
+use crate::recover::remains::Remains;
+use crate::recover::retry::{after_others, is_busy, patiently};
+use crate::recover::sandboxes::Sandboxes;
+use crate::recover::unsaid::{tell_kept, tell_over};
+use crate::state::commit_lock;
+use crate::state::directory::StateDir;
+use crate::state::identity::DirectoryId;
+use crate::state::note;
+use crate::state::record::{self, Content, Orphan, RecordState};
 use nexus_driver::{DestroyError, Handle};
 use nexus_layer::{FsTime, Layer, LayerMode, LayerOrigin, Stage};
 use nexus_model::RunId;
-use nexus_runner::causes::chain;
-use nexus_runner::notices::{Notice, Notify, tell_leftovers};
-use nexus_runner::recover::error::ClearError;
-use nexus_runner::recover::interrupted::overlap;
-use nexus_runner::recover::remains::Remains;
-use nexus_runner::state::commit_lock;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::DirectoryId;
-use nexus_runner::state::note;
-use nexus_runner::state::record::{self, Content, Orphan, RecordState};
-use retry::after_others;
-use sandboxes::Sandboxes;
 use std::path::{Path, PathBuf};
 
 /// Remains of earlier runs that could not be cleared up without a decision or help of the user.
 #[derive(Debug, Default)]
-pub struct Found {
+struct Found {
     /// Commits to finish.
-    pub interrupted: Vec<Interrupted>,
+    interrupted: Vec<Interrupted>,
     /// Runs that could not be cleared up, with their directory where it is known.
     failed: Vec<(Option<PathBuf>, ClearError)>,
 }

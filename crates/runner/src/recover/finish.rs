@@ -1,20 +1,20 @@
 //! Finishes interrupted commits, in the very directory that each is for.
 
-use super::retry::{is_busy, patiently};
-use super::sandboxes::presence;
-use super::words::report_lines;
+use crate::causes::chain;
+use crate::notices::{Notice, Notify};
+use crate::recover::interrupted::Interrupted;
+use crate::recover::kept::kept_back;
+use crate::recover::retry::{is_busy, patiently};
+use crate::recover::sandboxes::presence;
+use crate::recover::words::report_lines;
+use crate::state::commit_lock;
+use crate::state::directory::StateDir;
+use crate::state::identity::OpenSameError;
+use crate::state::left::Presence;
+use crate::state::note;
+use crate::state::record::{self, Orphan};
 use nexus_layer::{Recovered, Stage, Workspace};
 use nexus_model::RunId;
-use nexus_runner::causes::chain;
-use nexus_runner::notices::{Notice, Notify};
-use nexus_runner::recover::interrupted::Interrupted;
-use nexus_runner::recover::kept::kept_back;
-use nexus_runner::state::commit_lock;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::OpenSameError;
-use nexus_runner::state::left::Presence;
-use nexus_runner::state::note;
-use nexus_runner::state::record::{self, Orphan};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
