@@ -21,6 +21,7 @@
 //! * [`recover`]: clears up after runs whose caller was killed.
 //! * [`request`]: asks for one run.
 //! * [`run`]: takes a resolved run to its report.
+//! * [`session`]: keeps detached sandboxes, serves their clients, and is the client's side too.
 //! * [`settle`]: makes the layer of a run, and settles its changes.
 //! * [`state`]: owns every path of the state directory that a run uses.
 
@@ -36,5 +37,6 @@ pub mod plan;
 pub mod recover;
 pub mod request;
 pub mod run;
+pub mod session;
 pub mod settle;
 pub mod state;

@@ -14,7 +14,6 @@ mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
-mod full_output;
 mod go_on;
 mod hints;
 mod input;
@@ -29,7 +28,6 @@ mod slow_end;
 
 pub use crate::terminal::out::write_unless_closed;
 pub use facility::MOUNT as FACILITY_MOUNT;
-pub use full_output::FullOutput;
 pub use go_on::go_on;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use report::{Report, failure_document, not_written, print_failure};
@@ -48,6 +46,7 @@ use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::WarmDriver;
 use nexus_layer::Faults;
 use nexus_runner::live::attendant::Attendant;
+use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::ports::Ports;
 use nexus_runner::recover::clear;
 use nexus_runner::run::finished::Finished;
@@ -285,9 +284,9 @@ fn reported<C: Attendant>(
 /// Makes the files that `--full-output` and `--receipt` ask for.
 fn asked_files(args: &RunArgs, order: &Order) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
     let plan = &order.run.plan;
-    let file = |flag: &str, path: &Option<PathBuf>| {
+    let file = |flag: &str, path: &Option<PathBuf>| -> Result<Option<FullOutput>, Failure> {
         let workspace = plan.workspace.source.as_path();
-        path.as_ref().map(|path| FullOutput::create(flag, path, workspace, plan.run_id)).transpose()
+        path.as_ref().map(|path| Ok(FullOutput::create(flag, path, workspace, plan.run_id)?)).transpose()
     };
     Ok((file("--full-output", &args.full_output)?, file("--receipt", &args.receipt)?))
 }

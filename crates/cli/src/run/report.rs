@@ -5,7 +5,6 @@ mod failures;
 mod words;
 
 use super::direct::{appeared_line, held_line, some_of, uncovered_line};
-use super::full_output::FullOutput;
 use super::hints::{self, Hint};
 use super::open_files::readers_line;
 use super::order::Order;
@@ -19,6 +18,7 @@ use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitReason, ExitStatus};
 use nexus_receipt::Issued;
 use nexus_runner::change_text::unwatched_line;
+use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::output::Stream;
 use nexus_runner::run::report::{Remark, RunReport};
 use nexus_runner::settle::settled::ChangesState;

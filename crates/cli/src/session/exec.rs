@@ -1,18 +1,19 @@
 //! `nexus attach` and `nexus exec`.
 
 use super::args::{AttachArgs, ExecArgs};
-use super::link::{Found, Link, broken, is_gone};
-use super::store::{Condition, Entry};
+use super::find;
 use super::view::{Outcome, Part, View};
-use super::wire::Ask;
-use super::{find, lost};
 use crate::failure::Failure;
+use crate::notices::print;
 use crate::request::{check_passed, no_name, secret_name};
 use crate::run::{Show, Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
 use nexus_model::exit::SIGNAL_BASE;
+use nexus_runner::session::link::{Found, Link, broken, is_gone, lost};
+use nexus_runner::session::store::{Condition, Entry};
+use nexus_runner::session::wire::Ask;
 use nexus_terminal::Mode;
 use std::ffi::OsString;
 use std::io;
@@ -25,7 +26,7 @@ pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     let is_terminal = rustix::termios::isatty(rustix::stdio::stdin());
     let keys = entry.about.terminal && is_terminal;
     let size = keys.then(raw::size);
-    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size }, Some(&signals))? {
+    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size }, Some(&signals), &print)? {
         Found::Live(link) => link,
         Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(entry) => {
@@ -62,7 +63,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         terminal: args.tty.then(raw::size),
         input,
     };
-    let mut link = match Link::open(&entry, &ask, Some(&signals))? {
+    let mut link = match Link::open(&entry, &ask, Some(&signals), &print)? {
         Found::Live(link) => link,
         Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(entry) => {
@@ -141,9 +142,9 @@ pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool
                 tell(&ending.message);
                 Ok(ending.exit)
             }
-            _ => Err(lost(entry)),
+            _ => Err(lost(entry).into()),
         },
-        Err(error) => Err(broken(entry, &error)),
+        Err(error) => Err(broken(entry, error).into()),
     }
 }
 

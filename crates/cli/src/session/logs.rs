@@ -3,14 +3,14 @@
 use super::args::LogsArgs;
 use super::exec::{conclude, show, tell};
 use super::find;
-use super::link::{Found, Link};
-use super::store::Entry;
 use super::view::{Outcome, Part, View};
-use super::wire::{Ask, Reader, Tell};
 use crate::failure::Failure;
 use crate::run::{Signals, Sink};
 use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::live::output::Stream;
+use nexus_runner::session::link::{Found, Link};
+use nexus_runner::session::store::Entry;
+use nexus_runner::session::wire::{Ask, Reader, Tell};
 use std::collections::VecDeque;
 use std::io;
 
@@ -23,7 +23,7 @@ pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
         let message = format!("the output of the sandbox {} cannot be printed: {error}", entry.about.id);
         Failure::refused("output", message, "look at where the output goes: is the disk full?")
     };
-    match Link::open(&entry, &Ask::Logs { follow: args.follow }, None)? {
+    match Link::open(&entry, &Ask::Logs { follow: args.follow }, None, &crate::notices::print)? {
         Found::Interrupted(signal) => Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(over) => {
             kept(&over, args.tail, &mut sink).map_err(|error| failed(&error))?;

@@ -5,14 +5,14 @@
 //!             ◀─Input── detach keys? ◀─ stdin        signals ─▶ Resize | Signal | leave
 //! ```
 
-use super::link::Link;
-use super::wire::{Ask, INPUT_WINDOW, Tell};
 use crate::run::{Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use nexus_runner::session::link::Link;
+use nexus_runner::session::wire::{Ask, INPUT_WINDOW, Tell};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! Files of a workspace that came to their names after a sandbox had started: a layer shows those that were read before as they
 //! were.
 //!
-//! Whether the command had read a file is not known: the kernel does not say. So what is named is what was replaced or made outside,
-//! and the sentence says what follows. The search is bounded in entries and time, and goes through no link.
+//! The kernel does not tell whether the command had read a file, so that every file counts that was replaced or made outside. The
+//! search is bounded in entries and time, and goes through no link.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ const MAX_ENTRIES: usize = 20_000;
 const MAX_TIME: Duration = Duration::from_millis(100);
 /// Files that are named.
 const MAX_NAMED: usize = 3;
-/// Directories in which programs of the host write without anybody editing.
+/// Directories in which programs of the host write without an editor.
 const LEFT_OUT: &[&str] = &[".git", "node_modules", "target", ".venv", "__pycache__"];
 
 /// The files that were found.
@@ -54,25 +54,10 @@ impl Outside {
         }
         found
     }
-
-    /// Returns the sentence for a person; `None` when nothing was found.
-    pub fn line(&self, sandbox: &str) -> Option<String> {
-        let named: Vec<String> = self.named.iter().map(|path| path.display().to_string()).collect();
-        let more = match self.count.saturating_sub(named.len()) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (self.count > 0).then(|| {
-            format!(
-                "{sandbox}: replaced or made outside since it started: {}{more}. What its command had read before stays as it \
-                 was; a sandbox with --direct sees edits at once.",
-                named.join(", ")
-            )
-        })
-    }
 }
 
-/// A file that takes the place of another one is a new file; one that is written in place is seen inside, and is not.
+/// Reports whether a file was made after the start. A file that takes the place of another one is new; one that is written
+/// in place is seen inside, and is not new.
 fn is_newer(meta: &std::fs::Metadata, started: SystemTime) -> bool {
     meta.created().is_ok_and(|made| made > started)
 }
@@ -93,7 +78,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(Outside::find(top.path(), now).line("dev"), None);
+        assert_eq!(Outside::find(top.path(), now), Outside::default());
         fs::write(top.path().join("src/b"), "in place").unwrap();
         fs::write(top.path().join("src/new"), "new").unwrap();
         fs::rename(top.path().join("src/new"), top.path().join("src/a")).unwrap();
@@ -101,6 +86,5 @@ mod tests {
         std::os::unix::fs::symlink("..", top.path().join("src/up")).unwrap();
         let found = Outside::find(top.path(), now);
         assert_eq!(found, Outside { named: vec!["src/a".into()], count: 1 });
-        assert!(found.line("dev").unwrap().starts_with("dev: replaced or made outside since it started: src/a. "));
     }
 }

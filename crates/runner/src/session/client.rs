@@ -1,6 +1,6 @@
 //! One client of a supervisor: what came from it, what is on its way to it, and what it wants.
 
-use super::wire::{Reader, Tell, put};
+use crate::session::wire::{Reader, Tell, put};
 use nexus_driver::frames::TerminalSize;
 use rustix::io::Errno;
 use std::io;
@@ -72,6 +72,12 @@ impl Client {
         if put(&mut self.out, tell).is_err() {
             self.role = Role::Leaving;
         }
+    }
+
+    /// Tells the client that it does not get what it asked for.
+    pub fn refuse(&mut self, exit: u8, message: String) {
+        self.tell(&Tell::Refused { exit, message });
+        self.role = Role::Leaving;
     }
 
     /// Reports that so many bytes of the input for the client's own command wait no more.

@@ -4,7 +4,6 @@
 //!  lock of the sandbox ─F_GETLK─▶ number ─▶ pidfd ─F_GETLK─▶ the same number: the pidfd is that of the supervisor
 //! ```
 
-use crate::failure::Failure;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -36,40 +35,5 @@ impl SupervisorProcess {
     /// Lets a process that a signal stopped go on.
     pub fn resume(&self) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.process, Signal::CONT)?)
-    }
-}
-
-/// Describes a supervisor that has not answered for some time, and what to do about it.
-pub struct Silent<'a> {
-    /// The id of the sandbox.
-    pub id: &'a str,
-    /// The process id of the supervisor.
-    pub pid: u32,
-    /// The seconds without an answer.
-    pub seconds: u64,
-    /// True if the process is known to be stopped.
-    pub is_stopped: bool,
-    /// True if the client asked for an exec.
-    pub is_exec: bool,
-}
-
-impl Silent<'_> {
-    /// Makes the failure that a person sees.
-    pub fn failure(&self) -> Failure {
-        let Self { id, pid, seconds, .. } = self;
-        let (why, hint) = if self.is_stopped {
-            (", because it is stopped", format!("kill -CONT {pid} lets it go on, and nexus stop {id} ends the sandbox"))
-        } else {
-            let hint = format!(
-                "It may be busy with the changes of the run: try it again later. If it never answers, kill -KILL {pid} ends \
-                 it with everything inside, and its changes wait: nexus changes list"
-            );
-            ("", hint)
-        };
-        let nothing = if self.is_exec { "; nothing was run" } else { "" };
-        let message = format!(
-            "the supervisor of the sandbox {id} (process {pid}) has not answered for {seconds} s{why}{nothing}"
-        );
-        Failure::refused("supervisor", message, hint)
     }
 }

@@ -7,27 +7,26 @@
 //! ```
 //! A message that does not belong to its role drops the client, and no other client notices.
 
-use super::client::{Client, Role};
-use super::command::Command;
-use super::hub::{Hub, MAX_CLIENTS};
-use super::store::ExitRecord;
-use super::wire::{Ask, Tell, VERSION};
+use crate::live::control::SandboxControl;
+use crate::live::output::Stream;
+use crate::live::pipes::{pipe, stdin_pair};
+use crate::live::signal::{SIGKILL, SIGTERM};
+use crate::session::client::Role;
+use crate::session::command::Command;
+use crate::session::feed::feed;
+use crate::session::hub::Hub;
+use crate::session::wire::{Ask, Tell, VERSION};
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
 use nexus_model::ByteText;
 use nexus_model::exit::REFUSED;
-use nexus_runner::live::control::SandboxControl;
-use nexus_runner::live::output::Stream;
-use nexus_runner::live::pipes::{pipe, stdin_pair};
-use nexus_runner::live::ring::Ring;
-use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-/// Bytes of output in one frame.
-const FRAME: usize = 32 * 1024;
+/// Most clients with a request that may take long; further ones are refused, unless they end the sandbox.
+pub(super) const MAX_CLIENTS: usize = 128;
 
 impl Hub {
     /// Does what a client asks for, as far as it goes now.
@@ -67,15 +66,11 @@ impl Hub {
                 client.tell(&Tell::Hello { version: VERSION, terminal });
                 client.role = Role::Greeted;
                 if version != VERSION {
-                    refuse(
-                        client,
-                        REFUSED,
-                        format!("this sandbox was started by another version of nexus ({VERSION})"),
-                    );
+                    client.refuse(REFUSED, format!("this sandbox was started by another version of nexus ({VERSION})"));
                 }
             }
             (Role::Greeted, Ask::Attach { .. } | Ask::Logs { .. } | Ask::Wait | Ask::Exec { .. }) if is_full => {
-                refuse(client, REFUSED, format!("the sandbox has {MAX_CLIENTS} clients already; try it again later"));
+                client.refuse(REFUSED, format!("the sandbox has {MAX_CLIENTS} clients already; try it again later"));
             }
             (Role::Greeted, Ask::Attach { input, size }) => {
                 client.role = viewer(true, input);
@@ -95,10 +90,10 @@ impl Hub {
                 if let Err(why) = self.exec(number, &command, terminal, input, inside)
                     && let Some(client) = self.clients.get_mut(&number)
                 {
-                    refuse(client, REFUSED, why);
+                    client.refuse(REFUSED, why);
                 }
             }
-            (Role::Greeted, Ask::Exec { .. }) => refuse(client, REFUSED, "the sandbox has just ended".to_owned()),
+            (Role::Greeted, Ask::Exec { .. }) => client.refuse(REFUSED, "the sandbox has just ended".to_owned()),
             (Role::Viewer { input: true, .. }, Ask::Input(bytes)) => {
                 self.resize(number, false, inside);
                 inside.input(&bytes.0);
@@ -189,66 +184,5 @@ impl Hub {
         for client in self.clients.values_mut() {
             while client.has_room() && feed(client, &self.ring, self.ending.as_ref()) {}
         }
-    }
-}
-
-/// Tells a client that it does not get what it asked for.
-pub fn refuse(client: &mut Client, exit: u8, message: String) {
-    client.tell(&Tell::Refused { exit, message });
-    client.role = Role::Leaving;
-}
-
-/// Returns the next frame of a ring for a reader at this position, and moves the position.
-pub fn next_output(ring: &Ring, position: &mut u64) -> Option<Tell> {
-    let missed = match ring.read(*position, FRAME) {
-        None => ring.missed_at_end(*position),
-        Some(read) if read.missed > 0 => read.missed,
-        Some(read) => {
-            *position += read.bytes.len() as u64;
-            return Some(Tell::Output { err: read.stream == Stream::Err, bytes: ByteText(read.bytes.to_vec()) });
-        }
-    };
-    *position += missed;
-    (missed > 0).then_some(Tell::Behind { bytes: missed })
-}
-
-/// Tells a client one thing more; `false` when there is nothing.
-fn feed(client: &mut Client, ring: &Ring, ending: Option<&ExitRecord>) -> bool {
-    let ended = |ending: &ExitRecord| Tell::Ended { exit: ending.exit, message: ending.message.clone() };
-    match client.role {
-        Role::Viewer { mut position, live_at, follow, input } => {
-            if let Some(at) = live_at
-                && position >= at
-            {
-                client.role = Role::Viewer { position, live_at: None, follow, input };
-                client.tell(&Tell::Live);
-                if !follow {
-                    client.tell(&ending.map_or(Tell::Done, ended));
-                    client.role = Role::Leaving;
-                }
-                return true;
-            }
-            match (next_output(ring, &mut position), ending) {
-                (Some(frame), _) => {
-                    client.role = Role::Viewer { position, live_at, follow, input };
-                    client.tell(&frame);
-                }
-                (None, Some(ending)) => {
-                    client.tell(&ended(ending));
-                    client.role = Role::Leaving;
-                }
-                (None, None) => return false,
-            }
-            true
-        }
-        Role::Waiter => match ending {
-            Some(ending) => {
-                client.tell(&ended(ending));
-                client.role = Role::Leaving;
-                true
-            }
-            None => false,
-        },
-        Role::New | Role::Greeted | Role::Commander { .. } | Role::Leaving => false,
     }
 }

@@ -7,12 +7,11 @@
 //! A sandbox is alive while its lock is held: a record lock of fcntl(2), which belongs to the supervisor's process
 //! alone and goes with it, however it ends. A process id could be that of another process by now.
 
-use super::name::Name;
-use crate::failure::Failure;
+use crate::recover::retry::patiently;
+use crate::session::name::Name;
+use crate::state::directory::StateDir;
 use nexus_layer::state_file;
 use nexus_model::{ByteText, ExitReason, RunId};
-use nexus_runner::recover::retry::patiently;
-use nexus_runner::state::directory::StateDir;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -120,9 +119,76 @@ pub struct Entry {
     pub condition: Condition,
 }
 
-/// All of them.
+/// All detached sandboxes of a state directory.
 pub struct Store {
     root: PathBuf,
+    /// Takes the error of a sandbox that cannot be read, when the others are listed.
+    unreadable: fn(StoreError),
+}
+
+/// Error of the store, or a sandbox that it does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or directory cannot be used.
+    #[error("{} cannot be used: {source}", path.display())]
+    Unusable {
+        /// The path of the file or directory.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Other users could read the directory.
+    #[error("{} is not a folder that only you can open", root.display())]
+    OpenToOthers {
+        /// The directory of the store.
+        root: PathBuf,
+    },
+    /// Several ids start with the text.
+    #[error("{count} sandboxes have ids that start with {text}")]
+    Ambiguous {
+        /// Number of the sandboxes.
+        count: usize,
+        /// The start of an id that was asked for.
+        text: String,
+    },
+    /// No sandbox has this id or name.
+    #[error("there is no sandbox {text}{}", meant.as_ref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
+    Unknown {
+        /// The id or name that was asked for.
+        text: String,
+        /// The closest name.
+        meant: Option<String>,
+    },
+    /// Another sandbox has the name.
+    #[error("the name {name} is that of the sandbox {by}")]
+    NameTaken {
+        /// The name.
+        name: Name,
+        /// The id of the sandbox that has it.
+        by: RunId,
+    },
+    /// The lock under which a sandbox gets its name is held for some calls; only a process that is stopped holds it longer.
+    #[error(
+        "The sandbox got no name, because another nexus has locked {} for more than five seconds. Nothing was started",
+        root.display()
+    )]
+    Busy {
+        /// The directory of the store.
+        root: PathBuf,
+    },
+}
+
+impl StoreError {
+    /// Returns a stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unusable { .. } | Self::OpenToOthers { .. } => "state_dir",
+            Self::Ambiguous { .. } => "ambiguous",
+            Self::Unknown { .. } => "no_session",
+            Self::NameTaken { .. } => "name",
+            Self::Busy { .. } => "busy",
+        }
+    }
 }
 
 /// The directory of a sandbox that this process supervises.
@@ -138,35 +204,31 @@ pub struct Own {
 }
 
 impl Store {
-    /// Opens the store, and makes its directory if it is missing.
-    pub fn open(places: &StateDir) -> Result<Self, Failure> {
+    /// Opens the store, and makes its directory if it is missing. `unreadable` takes the errors of sandboxes that cannot be
+    /// read when the others are listed.
+    pub fn open(places: &StateDir, unreadable: fn(StoreError)) -> Result<Self, StoreError> {
         let root = places.state.join("sessions");
         let made = match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other,
         };
-        let meta = made.and_then(|()| std::fs::symlink_metadata(&root)).map_err(|error| failed(&root, &error))?;
+        let meta = made.and_then(|()| std::fs::symlink_metadata(&root)).map_err(|error| failed(&root, error))?;
         if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
-            let message = format!("{} is not a folder that only you can open", root.display());
-            return Err(Failure::refused(
-                "state_dir",
-                message,
-                "chmod 700 it, or set NEXUS_STATE_DIR to another directory",
-            ));
+            return Err(StoreError::OpenToOthers { root });
         }
-        Ok(Self { root })
+        Ok(Self { root, unreadable })
     }
 
     /// Lists every sandbox, the oldest first.
-    pub fn list(&self) -> Result<Vec<Entry>, Failure> {
+    pub fn list(&self) -> Result<Vec<Entry>, StoreError> {
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
-            let entry = entry.map_err(|error| failed(&self.root, &error))?;
+        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, error))? {
+            let entry = entry.map_err(|error| failed(&self.root, error))?;
             if entry.file_name().to_str().is_some_and(|name| name.parse::<RunId>().is_ok()) {
                 match read_entry(&entry.path()) {
                     Ok(entry) => found.extend(entry),
-                    // One that nobody can read does not hide the others.
-                    Err(error) => drop(crate::run::print_failure(&failed(&entry.path(), &error), false)),
+                    // One that cannot be read does not hide the others.
+                    Err(error) => (self.unreadable)(failed(&entry.path(), error)),
                 }
             }
         }
@@ -175,25 +237,25 @@ impl Store {
     }
 
     /// Removes what processes that were killed left half made or half removed.
-    pub fn clean(&self) -> Result<(), Failure> {
-        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, &error))? {
-            let path = entry.map_err(|error| failed(&self.root, &error))?.path();
+    pub fn clean(&self) -> Result<(), StoreError> {
+        for entry in std::fs::read_dir(&self.root).map_err(|error| failed(&self.root, error))? {
+            let path = entry.map_err(|error| failed(&self.root, error))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let half = name.starts_with(".gone-") || (name.starts_with(".new-") && is_old(&path));
             let held = match is_held(&path) {
                 // Its lock went before it, or was never made.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                other => half && other.map_err(|error| failed(&path, &error))?,
+                other => half && other.map_err(|error| failed(&path, error))?,
             };
             if half && !held {
-                remove(&path).map_err(|error| failed(&path, &error))?;
+                remove(&path).map_err(|error| failed(&path, error))?;
             }
         }
         Ok(())
     }
 
     /// Finds the sandbox with this id, this name or this start of an id.
-    pub fn find(&self, text: &str) -> Result<Entry, Failure> {
+    pub fn find(&self, text: &str) -> Result<Entry, StoreError> {
         let mut all = self.list()?;
         let names: Vec<String> = all.iter().filter_map(|entry| Some(entry.about.name.as_ref()?.to_string())).collect();
         let exact = |entry: &Entry| {
@@ -205,19 +267,16 @@ impl Store {
         // A digit or two that somebody mistyped must not end whatever is the only one.
         all.retain(|entry| text.len() >= MIN_PREFIX && entry.about.id.to_string().starts_with(text));
         if all.len() > 1 {
-            let message = format!("{} sandboxes have ids that start with {text}", all.len());
-            return Err(Failure::refused("ambiguous", message, "write more of the id; nexus ps --all shows them"));
+            return Err(StoreError::Ambiguous { count: all.len(), text: text.to_owned() });
         }
         all.pop().ok_or_else(|| {
             let meant = nexus_policy::profile::closest(text, names.iter().map(String::as_str));
-            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-            let message = format!("there is no sandbox {text}{meant}");
-            Failure::refused("no_session", message, "nexus ps --all shows those that there are")
+            StoreError::Unknown { text: text.to_owned(), meant: meant.map(str::to_owned) }
         })
     }
 
     /// Makes the directory of a new sandbox, if its name is free.
-    pub fn create(&self, about: About) -> Result<Own, Failure> {
+    pub fn create(&self, about: About) -> Result<Own, StoreError> {
         let hidden = self.root.join(format!(".new-{}", about.id));
         let directory = self.root.join(about.id.to_string());
         let make = || -> io::Result<(File, UnixListener)> {
@@ -229,40 +288,39 @@ impl Store {
             listener.set_nonblocking(true)?;
             Ok((lock, listener))
         };
-        let (lock, listener) = make().map_err(|error| failed(&hidden, &error))?;
-        if let Err(failure) = self.show(&hidden, &directory, &about) {
-            remove(&hidden).map_err(|error| failed(&hidden, &error))?;
-            return Err(failure);
+        let (lock, listener) = make().map_err(|error| failed(&hidden, error))?;
+        if let Err(error) = self.show(&hidden, &directory, &about) {
+            remove(&hidden).map_err(|error| failed(&hidden, error))?;
+            return Err(error);
         }
         Ok(Own { root: self.root.clone(), directory, _lock: lock, listener, about })
     }
 
     /// Gives the directory its name. One process at a time, so that two sandboxes cannot get one name.
-    fn show(&self, hidden: &Path, directory: &Path, about: &About) -> Result<(), Failure> {
-        let alone = File::open(&self.root).map_err(|error| failed(&self.root, &error))?;
+    fn show(&self, hidden: &Path, directory: &Path, about: &About) -> Result<(), StoreError> {
+        let alone = File::open(&self.root).map_err(|error| failed(&self.root, error))?;
         let take = || rustix::fs::flock(&alone, FlockOperation::NonBlockingLockExclusive);
         match patiently(take, |error| matches!(*error, Errno::WOULDBLOCK | Errno::INTR)) {
-            Err(Errno::WOULDBLOCK) => return Err(busy(&self.root)),
-            other => other.map_err(|error| failed(&self.root, &error.into()))?,
+            Err(Errno::WOULDBLOCK) => return Err(StoreError::Busy { root: self.root.clone() }),
+            other => other.map_err(|error| failed(&self.root, error.into()))?,
         }
         if let Some(name) = &about.name
             && let Some(other) = self.list()?.into_iter().find(|entry| entry.about.name.as_ref() == Some(name))
         {
-            let message = format!("the name {name} is that of the sandbox {}", other.about.id);
-            return Err(Failure::refused("name", message, format!("take another, or nexus rm {name} first")));
+            return Err(StoreError::NameTaken { name: name.clone(), by: other.about.id });
         }
-        std::fs::rename(hidden, directory).map_err(|error| failed(directory, &error))
+        std::fs::rename(hidden, directory).map_err(|error| failed(directory, error))
     }
 
     /// Removes everything that is kept of a sandbox that is over.
-    pub fn remove(&self, entry: &Entry) -> Result<(), Failure> {
+    pub fn remove(&self, entry: &Entry) -> Result<(), StoreError> {
         let gone = self.root.join(format!(".gone-{}", entry.about.id));
         match std::fs::rename(&entry.directory, &gone) {
             // Somebody else removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other.and_then(|()| remove(&gone)),
         }
-        .map_err(|error| failed(&entry.directory, &error))
+        .map_err(|error| failed(&entry.directory, error))
     }
 }
 
@@ -321,8 +379,8 @@ impl Entry {
     }
 
     /// Reads the entry again; `None` when it was removed.
-    pub fn again(&self) -> Result<Option<Entry>, Failure> {
-        read_entry(&self.directory).map_err(|error| failed(&self.directory, &error))
+    pub fn again(&self) -> Result<Option<Entry>, StoreError> {
+        read_entry(&self.directory).map_err(|error| failed(&self.directory, error))
     }
 }
 
@@ -365,7 +423,7 @@ fn is_old(path: &Path) -> bool {
     matches!(age, Ok(Ok(age)) if age.as_secs() > 60)
 }
 
-/// Written whole or not at all.
+/// Writes a file whole or not at all.
 fn write(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let half = directory.join(format!(".{name}"));
     match std::fs::remove_file(&half) {
@@ -386,28 +444,17 @@ fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A path for a socket, which may have 108 bytes at most (unix(7)): a state directory may be longer.
+/// Returns a path for a socket, which may have 108 bytes at most (unix(7)): a state directory may be longer.
 fn in_directory(directory: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub fn now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as u64)
 }
 
-/// The lock under which a sandbox gets its name is held for some calls; only a process that is stopped holds it longer.
-fn busy(root: &Path) -> Failure {
-    let message = format!(
-        "The sandbox got no name, because another nexus has locked {} for more than five seconds. Nothing was started",
-        root.display()
-    );
-    let hint = "Look for a nexus that is stopped (ps -o pid,stat,args -C nexus: T), continue it with kill -CONT, and try again.";
-    Failure::refused("busy", message, hint)
-}
-
-fn failed(path: &Path, error: &io::Error) -> Failure {
-    let message = format!("{} cannot be used: {error}", path.display());
-    Failure::refused("state_dir", message, "make room there, or set NEXUS_STATE_DIR to another directory")
+fn failed(path: &Path, source: io::Error) -> StoreError {
+    StoreError::Unusable { path: path.to_owned(), source }
 }

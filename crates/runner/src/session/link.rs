@@ -1,12 +1,13 @@
 //! The client's side of a connection to a supervisor.
 
-use super::lost;
-use super::process::{Silent, SupervisorProcess};
-use super::store::{Condition, Entry};
-use super::wire::{Ask, Reader, Tell, VERSION, put};
-use crate::failure::Failure;
-use crate::run::Signals;
-use nexus_runner::live::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use crate::live::attendant::Interrupts;
+use crate::live::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use crate::notices::{Notice, Notify};
+use crate::session::process::SupervisorProcess;
+use crate::session::silent::Silent;
+use crate::session::store::{Condition, Entry, StoreError};
+use crate::session::wire::{Ask, Reader, Tell, VERSION, put};
+use nexus_model::RunId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -48,15 +49,67 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two attempts to connect, while too many clients wait already.
 const CONNECT_EVERY: Duration = Duration::from_millis(50);
 
-/// Error: the supervisor cannot be reached.
-enum LinkError {
+/// Error: a sandbox cannot be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum TalkError {
+    /// The directory of the sandbox cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The supervisor was killed; how its command ended is not known.
+    #[error("the supervisor of the sandbox {id} was killed, and everything inside with it")]
+    Lost {
+        /// The id of the sandbox.
+        id: RunId,
+    },
+    /// The sandbox was removed.
+    #[error("the sandbox {id} was removed")]
+    Removed {
+        /// The id of the sandbox.
+        id: RunId,
+    },
+    /// The output of the client takes nothing more. No socket gives these errors.
+    #[error("The output of the sandbox {id} could not be written: {source}. The sandbox goes on")]
+    Output {
+        /// The id of the sandbox.
+        id: RunId,
+        /// The error of the output.
+        source: io::Error,
+    },
+    /// The connection cannot go on.
+    #[error("the supervisor of the sandbox {id} cannot be talked to: {source}")]
+    Broken {
+        /// The id of the sandbox.
+        id: RunId,
+        /// The error of the connection.
+        source: io::Error,
+    },
+    /// The supervisor does not answer.
+    #[error(transparent)]
+    Silent(Silent),
+}
+
+impl TalkError {
+    /// Returns a stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Store(error) => error.code(),
+            Self::Lost { .. } => "lost",
+            Self::Removed { .. } => "no_session",
+            Self::Output { .. } => "output",
+            Self::Broken { .. } | Self::Silent(_) => "supervisor",
+        }
+    }
+}
+
+/// Error of a greeting.
+enum GreetError {
     /// A call failed.
     Io(io::Error),
     /// The supervisor does not answer.
-    Silent(Failure),
+    Silent(Silent),
 }
 
-impl From<io::Error> for LinkError {
+impl From<io::Error> for GreetError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -72,34 +125,38 @@ struct Silence {
 impl Silence {
     /// Goes on or gives up. A sandbox that is to be ended has its supervisor go on, and one that is waited for may take
     /// long to settle its changes.
-    fn goes_on(&mut self, entry: &Entry, ask: &Ask) -> Result<(), Failure> {
-        let id = entry.about.id.to_string();
+    fn goes_on(&mut self, entry: &Entry, ask: &Ask, tell: Notify<'_>) -> Result<(), Silent> {
         let silent = Silent {
-            id: &id,
+            id: entry.about.id,
             pid: entry.about.pid,
             seconds: ANSWER_WITHIN.as_secs(),
             is_stopped: process_of(entry).is_some_and(|process| process.is_stopped()),
             is_exec: matches!(ask, Ask::Exec { .. }),
         };
         match ask {
-            Ask::Stop { .. } if !self.is_resumed && resume(entry) => {
+            Ask::Stop { .. } if !self.is_resumed && resume(entry, tell) => {
                 self.is_resumed = true;
                 Ok(())
             }
             Ask::Wait if !silent.is_stopped => {
                 if !std::mem::replace(&mut self.is_reported, true) {
-                    crate::notices::tell(&format!("{}. nexus waits for it.", silent.failure().message));
+                    tell(&Notice::SupervisorSilent(silent));
                 }
                 Ok(())
             }
-            _ => Err(silent.failure()),
+            _ => Err(silent),
         }
     }
 }
 
 impl Link {
     /// Connects and asks; or finds that it is over. Signals that were caught end the wait for the answer.
-    pub fn open(entry: &Entry, ask: &Ask, signals: Option<&Signals>) -> Result<Found, Failure> {
+    pub fn open(
+        entry: &Entry,
+        ask: &Ask,
+        signals: Option<&dyn Interrupts>,
+        tell: Notify<'_>,
+    ) -> Result<Found, TalkError> {
         // Between a look at the folder and the connection it may end: once more, then.
         for _ in 0..3 {
             let Some(now) = entry.again()? else { return Err(removed(entry)) };
@@ -108,23 +165,28 @@ impl Link {
                 Condition::Lost => return Err(lost(&now)),
                 Condition::Starting | Condition::Running => {}
             }
-            match Self::greet(&now, ask, signals) {
+            match Self::greet(&now, ask, signals, tell) {
                 Ok(found) => return Ok(found),
-                Err(LinkError::Io(error)) if is_gone(&error) => std::thread::sleep(Duration::from_millis(20)),
-                Err(LinkError::Io(error)) => return Err(broken(entry, &error)),
-                Err(LinkError::Silent(failure)) => return Err(failure),
+                Err(GreetError::Io(error)) if is_gone(&error) => std::thread::sleep(Duration::from_millis(20)),
+                Err(GreetError::Io(error)) => return Err(broken(entry, error)),
+                Err(GreetError::Silent(silent)) => return Err(TalkError::Silent(silent)),
             }
         }
         match entry.again()? {
             Some(now) if matches!(now.condition, Condition::Ended(_)) => Ok(Found::Over(Box::new(now))),
             Some(now) if now.condition == Condition::Lost => Err(lost(&now)),
-            Some(_) => Err(broken(entry, &io::ErrorKind::ConnectionRefused.into())),
+            Some(_) => Err(broken(entry, io::ErrorKind::ConnectionRefused.into())),
             None => Err(removed(entry)),
         }
     }
 
     /// Greets the supervisor and asks only then: what one that never answered was not asked for is never done later.
-    fn greet(entry: &Entry, ask: &Ask, signals: Option<&Signals>) -> Result<Found, LinkError> {
+    fn greet(
+        entry: &Entry,
+        ask: &Ask,
+        signals: Option<&dyn Interrupts>,
+        tell: Notify<'_>,
+    ) -> Result<Found, GreetError> {
         let mut silence = Silence::default();
         let mut until = Instant::now() + ANSWER_WITHIN;
         let socket = loop {
@@ -136,7 +198,7 @@ impl Link {
                 return Ok(Found::Interrupted(signal));
             }
             if Instant::now() >= until {
-                silence.goes_on(entry, ask).map_err(LinkError::Silent)?;
+                silence.goes_on(entry, ask, tell).map_err(GreetError::Silent)?;
                 until = Instant::now() + ANSWER_WITHIN;
             }
         };
@@ -145,7 +207,7 @@ impl Link {
         let hello = loop {
             match link.next_within(signals, ANSWER_WITHIN)? {
                 Answer::Message(message) => break message,
-                Answer::Silent => silence.goes_on(entry, ask).map_err(LinkError::Silent)?,
+                Answer::Silent => silence.goes_on(entry, ask, tell).map_err(GreetError::Silent)?,
                 Answer::Interrupted(signal) => return Ok(Found::Interrupted(signal)),
             }
         };
@@ -220,7 +282,7 @@ impl Link {
     }
 
     /// Waits so long for the next message of the supervisor, or for a signal that asks this process to end.
-    pub fn next_within(&mut self, signals: Option<&Signals>, within: Duration) -> io::Result<Answer> {
+    pub fn next_within(&mut self, signals: Option<&dyn Interrupts>, within: Duration) -> io::Result<Answer> {
         let until = Instant::now() + within;
         loop {
             if let Some(message) = self.next()? {
@@ -231,7 +293,7 @@ impl Link {
                 return Ok(Answer::Silent);
             }
             let mut list = vec![PollFd::new(&self.socket, self.flags(true))];
-            list.extend(signals.map(|signals| PollFd::new(signals, PollFlags::IN)));
+            list.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN)));
             match poll(&mut list, Some(&timespec(left))) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -263,24 +325,22 @@ fn process_of(entry: &Entry) -> Option<SupervisorProcess> {
 }
 
 /// Lets a supervisor that was stopped go on, so that it can end its sandbox. Returns `false` if it was not stopped.
-pub fn resume(entry: &Entry) -> bool {
+pub fn resume(entry: &Entry, tell: Notify<'_>) -> bool {
     let Some(process) = process_of(entry).filter(SupervisorProcess::is_stopped) else { return false };
-    crate::notices::tell(&format!(
-        "The supervisor of the sandbox {} (process {}) is stopped. nexus lets it go on, so that it can end the sandbox.",
-        entry.about.id, entry.about.pid
-    ));
+    tell(&Notice::SupervisorResumed { id: entry.about.id, pid: entry.about.pid });
     process.resume().is_ok()
 }
 
 /// Returns a signal that was caught and asks this process to end.
-fn taken(signals: Option<&Signals>) -> io::Result<Option<u8>> {
-    let numbers = signals.map_or(Ok(Vec::new()), Signals::take)?;
+fn taken(signals: Option<&dyn Interrupts>) -> io::Result<Option<u8>> {
+    let numbers = signals.map_or(Ok(Vec::new()), Interrupts::take)?;
     Ok(numbers.into_iter().find(|number| matches!(*number, SIGHUP | SIGINT | SIGQUIT | SIGTERM)))
 }
 
 /// Waits so long for such a signal.
-fn caught(signals: Option<&Signals>, within: Duration) -> io::Result<Option<u8>> {
-    let mut list: Vec<_> = signals.map(|signals| PollFd::new(signals, PollFlags::IN)).into_iter().collect();
+fn caught(signals: Option<&dyn Interrupts>, within: Duration) -> io::Result<Option<u8>> {
+    let mut list: Vec<_> =
+        signals.map(|signals| PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN)).into_iter().collect();
     match poll(&mut list, Some(&timespec(within))) {
         Ok(_) | Err(Errno::INTR) => taken(signals),
         Err(error) => Err(error.into()),
@@ -297,18 +357,20 @@ pub fn is_gone(error: &io::Error) -> bool {
     [BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&error.kind())
 }
 
-/// Describes a connection that cannot go on, or an output that takes nothing more: no socket gives these errors.
-pub fn broken(entry: &Entry, error: &io::Error) -> Failure {
-    if let Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) = Errno::from_io_error(error) {
-        let message =
-            format!("The output of the sandbox {} could not be written: {error}. The sandbox goes on", entry.about.id);
-        return Failure::refused("output", message, "Look at where the output goes: is the disk full?");
+/// Describes a connection that cannot go on, or an output that takes nothing more.
+pub fn broken(entry: &Entry, source: io::Error) -> TalkError {
+    let id = entry.about.id;
+    match Errno::from_io_error(&source) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => TalkError::Output { id, source },
+        _ => TalkError::Broken { id, source },
     }
-    let message = format!("the supervisor of the sandbox {} cannot be talked to: {error}", entry.about.id);
-    Failure::refused("supervisor", message, "nexus ps --all shows how it is")
 }
 
-fn removed(entry: &Entry) -> Failure {
-    let message = format!("the sandbox {} was removed", entry.about.id);
-    Failure::refused("no_session", message, "nexus ps --all shows those that there are")
+/// Describes a sandbox whose supervisor was killed.
+pub fn lost(entry: &Entry) -> TalkError {
+    TalkError::Lost { id: entry.about.id }
+}
+
+fn removed(entry: &Entry) -> TalkError {
+    TalkError::Removed { id: entry.about.id }
 }

@@ -21,7 +21,7 @@ pub const MAX_FRAME: usize = 3 << 20;
 /// behind input that the command does not read.
 pub const INPUT_WINDOW: usize = 64 * 1024;
 
-/// Client to supervisor.
+/// Message of a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// The first frame of a client.
@@ -78,7 +78,7 @@ pub enum Ask {
     },
 }
 
-/// Supervisor to client.
+/// Message of the supervisor to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tell {
     /// The first frame of the supervisor.

@@ -1,40 +1,25 @@
-//! The supervisor's side of a sandbox: its output goes into a ring, and clients come and go. What clients ask for is
-//! done in `answer`.
-//!
-//! ```text
-//!  sandbox ─▶ ring ─▶ viewers, each at its own position            (nobody waits for a viewer)
-//!  commander ◀──▶ its own command inside                           (a stuck one stops its own command alone)
-//!  stop ─▶ SIGTERM ─▶ SIGKILL        end ─▶ everybody is told, who listens
-//! ```
+//! Drives a detached sandbox and its clients, as the attendant of its pump.
 
-use super::answer::{next_output, refuse};
-use super::client::{self, Client, Role};
-use super::command::Command;
-use super::store::{ExitRecord, Own};
-use super::wire::{Launched, Tell, put};
-use crate::run::{FullOutput, Order};
-use nexus_driver::frames::TerminalSize;
-use nexus_driver::{CommandEvent, Ended, Event, LEADER};
+use crate::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
+use crate::live::control::SandboxControl;
+use crate::live::output::Stream;
+use crate::live::ports::PortToken;
+use crate::live::signal::{SIGHUP, SIGKILL, SIGTERM};
+use crate::notices::Notice;
+use crate::session::answer::MAX_CLIENTS;
+use crate::session::client::{self, Client, Role};
+use crate::session::command::Command;
+use crate::session::hub::Hub;
+use crate::session::wire::{Launched, Tell, put};
+use nexus_driver::{CommandEvent, Ended, Event};
 use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitStatus};
-use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
-use nexus_runner::live::control::SandboxControl;
-use nexus_runner::live::output::Stream;
-use nexus_runner::live::ports::{PortToken, Ports};
-use nexus_runner::live::ring::Ring;
-use nexus_runner::live::signal::{SIGHUP, SIGKILL, SIGTERM};
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Bytes of output that are kept.
-const RING: usize = 1 << 20;
-/// Most clients with a request that may take long; further ones are refused, unless they end the sandbox.
-pub(super) const MAX_CLIENTS: usize = 128;
-/// Clients that are accepted beyond that, so that they can say what they want; further ones wait to be accepted.
+/// Clients that are accepted beyond `MAX_CLIENTS`, so that they can say what they want; further ones wait to be accepted.
 const MAX_NEW: usize = 32;
 /// Time that a new client has until it has said what it wants.
 const GREETING: Duration = Duration::from_secs(10);
@@ -43,127 +28,32 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Time that a client has for the last output of its command, after the end of the sandbox.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Everything about one detached sandbox.
-pub struct Hub {
-    /// The directory of the sandbox.
-    pub own: Own,
-    pub(super) ring: Ring,
-    pub(super) clients: BTreeMap<u32, Client>,
-    pub(super) commands: BTreeMap<u32, Command>,
-    pub(super) next_client: u32,
-    pub(super) next_exec: u32,
-    pub(super) ports: Ports,
-    pub(super) launcher: Option<UnixStream>,
-    pub(super) full: Option<FullOutput>,
-    pub(super) env: Vec<(ByteText, ByteText)>,
-    pub(super) cwd: ByteText,
-    pub(super) size: Option<TerminalSize>,
-    pub(super) paused_until: Option<Instant>,
-    pub(super) ending: Option<ExitRecord>,
-    /// The time until which clients may take the last output of their commands.
-    pub(super) last_words_until: Option<Instant>,
-    pub(super) buffer: Vec<u8>,
-}
-
 /// A descriptor on which the supervisor waits.
 #[derive(Debug, Clone, Copy)]
 pub enum Token {
+    /// The socket to which clients connect.
     Listener,
+    /// The connection of a client.
     Client(u32),
+    /// An output of an exec.
     Output(u32, Stream),
+    /// The input of an exec.
     Input(u32),
+    /// A published port or a connection to one.
     Port(PortToken),
 }
 
 impl Hub {
-    /// Makes the hub of a sandbox that is about to be started; it tells `launcher` when the command runs.
-    pub fn new(own: Own, order: &Order, launcher: UnixStream, full: Option<FullOutput>, ports: Ports) -> Self {
-        Self {
-            own,
-            ring: Ring::new(RING),
-            clients: BTreeMap::new(),
-            commands: BTreeMap::new(),
-            next_client: 0,
-            next_exec: LEADER + 1,
-            ports,
-            launcher: Some(launcher),
-            full,
-            env: order.run.plan.env.clone(),
-            cwd: order.run.plan.cwd.clone(),
-            size: None,
-            paused_until: None,
-            ending: None,
-            last_words_until: None,
-            buffer: vec![0; 64 * 1024],
-        }
-    }
-
-    /// Takes the socket to the command that started the sandbox; `None` once that command got its answer.
-    pub fn launcher(&mut self) -> Option<UnixStream> {
-        self.launcher.take()
-    }
-
-    /// Returns the latest output, as frames.
-    pub fn output(&self) -> Vec<u8> {
-        let (mut out, mut position) = (Vec::new(), 0);
-        while let Some(frame) = next_output(&self.ring, &mut position) {
-            // Frames of ours are short.
-            if put(&mut out, &frame).is_err() {
-                break;
-            }
-        }
-        out
-    }
-
-    /// Records how the sandbox ended. From now on the clients get that as their answer.
-    pub fn end(&mut self, ending: ExitRecord) {
-        self.ending = Some(ending);
-    }
-
-    /// Reports whether no client is left that waits for a message.
-    pub fn is_deserted(&self) -> bool {
-        self.clients.is_empty()
-    }
-
-    /// Returns the number of clients, of the bytes that wait for them, and the sum of their positions in the output;
-    /// while this changes, a client takes something.
-    pub fn progress(&self) -> (usize, usize, u64) {
-        let positions = self.clients.values().map(|client| match client.role {
-            Role::Viewer { position, .. } => position,
-            _ => 0,
-        });
-        (self.clients.len(), self.clients.values().map(Client::waiting).sum(), positions.sum())
-    }
-
     fn accept(&mut self, now: Instant) {
         match client::accept(&self.own.listener) {
             Ok(Some(socket)) => {
                 self.clients.insert(self.next_client, Client::new(socket, now));
                 self.next_client += 1;
             }
-            // Somebody else's, or it has left again.
+            // A client of another user, or one that has left again.
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.paused_until = Some(now + PAUSE),
-        }
-    }
-
-    pub(super) fn drop_client(&mut self, number: u32, inside: &mut SandboxControl) {
-        let Some(client) = self.clients.remove(&number) else { return };
-        if let Role::Commander { exec } = client.role
-            && let Some(command) = self.commands.get_mut(&exec)
-        {
-            command.abandon(Instant::now());
-            inside.signal(exec, SIGHUP);
-        }
-    }
-
-    /// Reports whether the input of this client can be taken now.
-    pub(super) fn takes_typing(&self, client: &Client, inside: &SandboxControl) -> bool {
-        match client.role {
-            Role::Viewer { input: true, .. } => inside.takes_input(),
-            Role::Commander { exec } => self.commands.get(&exec).is_none_or(Command::takes_input),
-            _ => true,
         }
     }
 
@@ -174,14 +64,14 @@ impl Hub {
             CommandEvent::Ended(ended) => command.ended(ended, now),
             CommandEvent::NotStarted(reason) => {
                 if let Some(client) = command.client.and_then(|number| self.clients.get_mut(&number)) {
-                    refuse(client, reason.exit_code().unwrap_or(REFUSED), reason.to_string());
+                    client.refuse(reason.exit_code().unwrap_or(REFUSED), reason.to_string());
                 }
                 self.commands.remove(&exec);
             }
         }
     }
 
-    /// Those commands that are over.
+    /// Tells the clients of commands that are over, and forgets these.
     fn settle_commands(&mut self) {
         let clients = &mut self.clients;
         self.commands.retain(|_, command| {
@@ -212,10 +102,6 @@ impl Hub {
         if !there || (client.role == Role::Leaving && client.waiting() == 0) {
             self.drop_client(number, inside);
         }
-    }
-
-    fn has_room(&self, command: &Command) -> bool {
-        command.client.and_then(|number| self.clients.get(&number)).is_none_or(Client::has_room)
     }
 }
 
@@ -306,7 +192,7 @@ impl Attendant for Hub {
                     &Launched::Started { id: self.own.about.id.to_string(), published: self.ports.published() },
                 );
                 let sent = self.launcher.take().map(|mut launcher| launcher.write_all(&bytes));
-                // Whoever wanted it is gone, and nobody else knows of it.
+                // The command that started the sandbox is gone, and nobody else knows its id.
                 if told.is_err() || sent.is_none_or(|sent| sent.is_err()) {
                     inside.end(SIGTERM, None);
                 }
@@ -376,9 +262,7 @@ impl Attendant for Hub {
     }
 
     fn lingers(&mut self) {
-        crate::notices::tell(
-            "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
-        );
+        (self.tell)(&Notice::Lingers);
     }
 
     fn sandbox_is_dead(&mut self) {

@@ -5,9 +5,9 @@
 //!             └─ its client is gone: SIGHUP ─▶ SIGKILL
 //! ```
 
-use super::wire::INPUT_WINDOW;
+use crate::live::output::Stream;
+use crate::session::wire::INPUT_WINDOW;
 use nexus_driver::Ended;
-use nexus_runner::live::output::Stream;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
