@@ -28,7 +28,7 @@ impl Remains for OfNamespace<'_> {
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
 pub fn look(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(clear::look(places, &OfNamespace(&crate::run::driver()), &print)?)
+    Ok(clear::inspect(places, &OfNamespace(&crate::run::driver()), &print)?)
 }
 
 /// Clears up what changes no workspace, for commands that decide.

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, one_line};
 use crate::run;
 use nexus_model::RunId;
-use nexus_runner::recover::finish::{self, Say};
+use nexus_runner::recover::finish::{self, Report};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::remove_going_until;
 use nexus_runner::state::directory::StateDir;
@@ -47,7 +47,7 @@ pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
 }
 
 /// [`finish`] that says it elsewhere.
-pub fn finish_with(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
+pub fn finish_with(places: &StateDir, one: &Interrupted, say: Report<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = run::hold_signals()?;
     finish::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))

@@ -9,14 +9,14 @@ use crate::run::{not_written, print_failure, write_unless_closed};
 use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use nexus_runner::session::link::TalkError;
 use nexus_runner::session::until_ended::until_ended;
-use nexus_runner::session::wire::Ask;
+use nexus_runner::session::wire::ClientMessage;
 use std::io;
 
 /// Ends sandboxes and prints which.
 pub fn stop(args: &StopArgs) -> Result<u8, Failure> {
     each(&args.sessions, |text| {
         let (_, entry) = find(text)?;
-        until_ended(&entry, &Ask::Stop { signal: SIGTERM, grace_ms: args.grace }, &print_notice)?;
+        until_ended(&entry, &ClientMessage::Stop { signal: SIGTERM, grace_ms: args.grace }, &print_notice)?;
         Ok(())
     })
 }
@@ -24,7 +24,7 @@ pub fn stop(args: &StopArgs) -> Result<u8, Failure> {
 /// Waits for the end, prints the exit code and returns it.
 pub fn wait(text: &str) -> Result<u8, Failure> {
     let (_, entry) = find(text)?;
-    let ended = until_ended(&entry, &Ask::Wait, &print_notice)?;
+    let ended = until_ended(&entry, &ClientMessage::Wait, &print_notice)?;
     tell(&ended.1);
     print(&ended.0.to_string())?;
     Ok(ended.0)
@@ -45,7 +45,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
                     format!("nexus stop {text} first, or use nexus rm -f"),
                 ));
             }
-            match until_ended(&entry, &Ask::Stop { signal: SIGKILL, grace_ms: Some(0) }, &print_notice) {
+            match until_ended(&entry, &ClientMessage::Stop { signal: SIGKILL, grace_ms: Some(0) }, &print_notice) {
                 Ok(_) => {}
                 Err(TalkError::Lost { .. } | TalkError::Removed { .. }) => {}
                 Err(error) => return Err(error.into()),

@@ -19,7 +19,7 @@ use nexus_runner::live::ports::Ports;
 use nexus_runner::session::closing::closing;
 use nexus_runner::session::ending::bounded;
 use nexus_runner::session::hub::Hub;
-use nexus_runner::session::store::{About, ExitRecord, FORM, Store, now_ms};
+use nexus_runner::session::store::{ExitRecord, FORM, SessionInfo, Store, now_ms};
 use nexus_runner::session::wire::{Launched, Reader, put};
 use rustix::fd::OwnedFd;
 use serde_json::json;
@@ -161,7 +161,7 @@ fn open(
 ) -> Result<Hub, Failure> {
     let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
     let asked = &order.run;
-    let about = About {
+    let about = SessionInfo {
         version: FORM,
         id: asked.plan.run_id,
         name: args.name.clone(),

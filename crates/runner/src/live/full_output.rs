@@ -19,7 +19,7 @@ pub struct FullOutputError {
     pub asked: String,
     /// The path that was named.
     pub path: PathBuf,
-    /// The reason.
+    /// The reason why it takes no such file.
     pub why: String,
 }
 
@@ -34,7 +34,7 @@ impl FullOutputError {
 pub struct FullOutput {
     /// The file without a name that receives the bytes.
     pub file: File,
-    folder: OwnedFd,
+    directory: OwnedFd,
     name: OsString,
     temporary: String,
 }
@@ -50,15 +50,15 @@ impl FullOutput {
             return Err(refuse("it lies in the workspace, where a command may have put a link".to_owned()));
         }
         match std::fs::symlink_metadata(parent.join(&name)) {
-            Ok(meta) if !meta.is_file() => return Err(refuse("it is no regular file".to_owned())),
+            Ok(meta) if !meta.is_file() => return Err(refuse("it is not a regular file".to_owned())),
             _ => {}
         }
         let open = || -> io::Result<Self> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let folder = rustix::fs::open(&parent, flags, Mode::empty())?;
+            let directory = rustix::fs::open(&parent, flags, Mode::empty())?;
             let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&folder, c".", flags, Mode::from_raw_mode(0o666))?;
-            Ok(Self { file: file.into(), folder, name, temporary: format!(".nexus{asked}-{run}") })
+            let file = rustix::fs::openat(&directory, c".", flags, Mode::from_raw_mode(0o666))?;
+            Ok(Self { file: file.into(), directory, name, temporary: format!(".nexus{asked}-{run}") })
         };
         open().map_err(|error| refuse(error.to_string()))
     }
@@ -67,7 +67,7 @@ impl FullOutput {
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_data()?;
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::linkat(CWD, unnamed, &self.folder, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
-        Ok(rustix::fs::renameat(&self.folder, &self.temporary, &self.folder, &self.name)?)
+        rustix::fs::linkat(CWD, unnamed, &self.directory, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(rustix::fs::renameat(&self.directory, &self.temporary, &self.directory, &self.name)?)
     }
 }

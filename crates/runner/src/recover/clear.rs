@@ -41,7 +41,7 @@ struct Found {
 }
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
-pub fn look(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) -> Result<Vec<Interrupted>, ClearError> {
+pub fn inspect(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) -> Result<Vec<Interrupted>, ClearError> {
     let found = interrupted(places, driver, tell)?;
     for one in &found {
         tell(&Notice::Recovered(one.text()));

@@ -4,7 +4,7 @@ use nexus_model::RunId;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// A sandbox of another container or machine, of which nobody here can know that it is gone.
+/// A sandbox of another container or machine, whose end cannot be known here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "It cannot be known here whether the sandbox of the run {run} is gone, because it started in another container or on \
@@ -59,7 +59,7 @@ pub enum ClearError {
     /// A sandbox that wrote to a directory without a layer is not known to be gone.
     #[error("{sandbox}; it wrote to {} directly", directory.display())]
     ElsewhereDirect {
-        /// The sandbox.
+        /// The sandbox that wrote.
         sandbox: Elsewhere,
         /// The directory to which it wrote.
         directory: PathBuf,

@@ -54,7 +54,7 @@ pub enum FinishError {
 }
 
 /// Reports what a command did, before the record goes by which the next command finds it.
-pub type Say<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
+pub type Report<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
 
 /// Reports each line as a notice.
 pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&[String]) -> Result<(), String> {
@@ -67,14 +67,14 @@ pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&[String]) -> Result<(), Strin
 }
 
 /// Finishes an interrupted commit in the very directory that it is for, and reports what was done.
-pub fn finish(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), FinishError> {
+pub fn finish(places: &StateDir, one: &Interrupted, report: Report<'_>) -> Result<(), FinishError> {
     let run = || one.run.clone();
     let Some((path, id)) = &one.directory else { return Err(FinishError::Unknown { run: run() }) };
     let away = |why| FinishError::Away { run: run(), path: path.clone(), why };
     let directory = id.open_at(path).map_err(away)?;
     let failed = |why: String| FinishError::Failed { run: run(), why };
     let _alone = commit_lock::lock(places, *id).map_err(|error| failed(error.to_string()))?;
-    roll_forward(places, &one.run, (path, &directory), say).map_err(failed)
+    roll_forward(places, &one.run, (path, &directory), report).map_err(failed)
 }
 
 /// Finishes all other interrupted commits of a directory whose lock the caller holds.
@@ -95,7 +95,7 @@ pub fn finish_others(
 
 /// Lists the layers with a journal for this directory, but for those that were given up.
 pub fn journals(places: &StateDir, id: nexus_layer::FolderId) -> Result<Vec<String>, String> {
-    // Two names for itself and none for a directory in it: most file systems say so without a list.
+    // Two names for itself and none for a directory in it: most file systems report so without a list.
     if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {
         return Ok(Vec::new());
     }
@@ -126,7 +126,7 @@ fn roll_forward(
     places: &StateDir,
     run: &str,
     (path, directory): (&Path, &Workspace),
-    say: Say<'_>,
+    report: Report<'_>,
 ) -> Result<(), String> {
     let recover = || nexus_layer::recover(&places.layers, run, directory);
     let recovered = patiently(recover, is_busy).map_err(|error| chain(&error))?;
@@ -137,12 +137,12 @@ fn roll_forward(
             path.display()
         );
         let lines: Vec<_> = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
-        say(&lines)?;
+        report(&lines)?;
         let stage = patiently(|| nexus_layer::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
         // Otherwise the record stays: by it the next command finds the changes and parks them.
         return if stage == Stage::Parked { forget(places, run) } else { Ok(()) };
     }
-    say(&report_lines(run, path, &recovered))?;
+    report(&report_lines(run, path, &recovered))?;
     forget(places, run)
 }
 

@@ -5,7 +5,7 @@
 //!     └─▶ a commit that stopped half-way ─▶ interrupted ─▶ finish ─▶ kept: what became of each path
 //!  a run whose caller died after its end ─▶ signed: the end as the receipt states it
 //! ```
-//! What was done is told in notices; an error has a code, and the caller adds its advice.
+//! What was done is reported in notices; an error has a code, and the caller adds its advice.
 
 pub mod clear;
 pub mod error;

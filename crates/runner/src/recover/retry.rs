@@ -4,7 +4,7 @@ use nexus_layer::RecoverError;
 use std::time::{Duration, Instant};
 
 /// Time for which a dying sandbox may hold on to its layer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WITHIN: Duration = Duration::from_secs(5);
 
 /// Time for which another command may recover runs.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ pub fn is_busy(error: &RecoverError) -> bool {
 
 /// Repeats what a sandbox that is just being killed may still hold up.
 pub fn patiently<T, E>(act: impl FnMut() -> Result<T, E>, is_busy: impl Fn(&E) -> bool) -> Result<T, E> {
-    repeated(PATIENCE, act, is_busy)
+    repeated(WITHIN, act, is_busy)
 }
 
 /// Repeats what another command that recovers runs holds up. It may wait itself, for several runs.

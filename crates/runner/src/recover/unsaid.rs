@@ -21,24 +21,24 @@ pub fn tell_kept(
     recorded: Option<&(PathBuf, DirectoryId)>,
     tell: Notify<'_>,
 ) -> Result<(), String> {
-    let say = |line: String| tell(&Notice::Recovered(line));
+    let report = |line: String| tell(&Notice::Recovered(line));
     let asides = nexus_layer::found_set_aside(&places.state.join(KEPT), run).map_err(|error| chain(&error))?;
     for layer in asides {
-        say(format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
+        report(format!("What the interrupted commit of the run {run} displaced is in {}.", layer.display()));
     }
     for kept in nexus_layer::found_kept(&places.layers, run).map_err(|error| chain(&error))? {
-        say(format!(
+        report(format!(
             "Files that a command kept of the run {run} are in {}: they may be the only copy of something. Remove them when \
              you do not need them any more.",
             kept.display()
         ));
     }
-    let directory = recorded.and_then(|(path, folder)| Some((path, folder.open_at(path).ok()?)));
+    let directory = recorded.and_then(|(path, id)| Some((path, id.open_at(path).ok()?)));
     if let Some((path, directory)) = &directory {
         let found = || nexus_layer::found_beside(&places.layers, run, directory);
         let beside = patiently(found, is_busy).map_err(|error| chain(&error))?;
         if let Some(line) = kept_back(run, path, &beside) {
-            say(line);
+            report(line);
         }
     }
     let staging = directory.map_or(Ok(Vec::new()), |(_, directory)| nexus_layer::found_staging(run, &directory));

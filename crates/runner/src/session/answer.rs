@@ -15,7 +15,7 @@ use crate::session::client::Role;
 use crate::session::command::Command;
 use crate::session::feed::feed;
 use crate::session::hub::Hub;
-use crate::session::wire::{Ask, Tell, VERSION};
+use crate::session::wire::{ClientMessage, ServerMessage, VERSION};
 use nexus_driver::frames::TerminalSize;
 use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
 use nexus_model::ByteText;
@@ -37,7 +37,7 @@ impl Hub {
                 return;
             }
             let Some(client) = self.clients.get_mut(&number) else { return };
-            match client.reader.next::<Ask>() {
+            match client.reader.next::<ClientMessage>() {
                 Ok(Some(ask)) => {
                     if !self.answer(number, ask, inside) {
                         return self.drop_client(number, inside);
@@ -51,7 +51,7 @@ impl Hub {
     }
 
     /// `false` when what it asks does not belong here.
-    fn answer(&mut self, number: u32, ask: Ask, inside: &mut SandboxControl) -> bool {
+    fn answer(&mut self, number: u32, ask: ClientMessage, inside: &mut SandboxControl) -> bool {
         let over = self.ending.is_some();
         // Beside the clients that everybody may have, there is always a place for one that ends the sandbox.
         let is_full = self.clients.values().filter(|client| !client.is_new()).count() >= MAX_CLIENTS;
@@ -61,31 +61,39 @@ impl Hub {
         let viewer = |follow, input| Role::Viewer { position: 0, live_at: Some(end), follow, input };
         match (client.role, ask) {
             // kill(2) knows no other numbers; 0 would only ask whether somebody is there.
-            (_, Ask::Signal(signal) | Ask::Stop { signal, .. }) if !(1..=64).contains(&signal) => return false,
-            (Role::New, Ask::Hello { version }) => {
-                client.tell(&Tell::Hello { version: VERSION, terminal });
+            (_, ClientMessage::Signal(signal) | ClientMessage::Stop { signal, .. }) if !(1..=64).contains(&signal) => {
+                return false;
+            }
+            (Role::New, ClientMessage::Hello { version }) => {
+                client.tell(&ServerMessage::Hello { version: VERSION, terminal });
                 client.role = Role::Greeted;
                 if version != VERSION {
                     client.refuse(REFUSED, format!("this sandbox was started by another version of nexus ({VERSION})"));
                 }
             }
-            (Role::Greeted, Ask::Attach { .. } | Ask::Logs { .. } | Ask::Wait | Ask::Exec { .. }) if is_full => {
+            (
+                Role::Greeted,
+                ClientMessage::Attach { .. }
+                | ClientMessage::Logs { .. }
+                | ClientMessage::Wait
+                | ClientMessage::Exec { .. },
+            ) if is_full => {
                 client.refuse(REFUSED, format!("the sandbox has {MAX_CLIENTS} clients already; try it again later"));
             }
-            (Role::Greeted, Ask::Attach { input, size }) => {
+            (Role::Greeted, ClientMessage::Attach { input, size }) => {
                 client.role = viewer(true, input);
                 client.size = size;
                 self.resize(number, true, inside);
             }
-            (Role::Greeted, Ask::Logs { follow }) => client.role = viewer(follow, false),
-            (Role::Greeted, Ask::Wait) => client.role = Role::Waiter,
-            (Role::Greeted, Ask::Stop { signal: signal @ (SIGTERM | SIGKILL), grace_ms }) => {
+            (Role::Greeted, ClientMessage::Logs { follow }) => client.role = viewer(follow, false),
+            (Role::Greeted, ClientMessage::Wait) => client.role = Role::Waiter,
+            (Role::Greeted, ClientMessage::Stop { signal: signal @ (SIGTERM | SIGKILL), grace_ms }) => {
                 client.role = Role::Waiter;
                 if !over {
                     inside.end(signal, grace_ms.map(Duration::from_millis));
                 }
             }
-            (Role::Greeted, Ask::Exec { argv, env, cwd, terminal, input }) if !over => {
+            (Role::Greeted, ClientMessage::Exec { argv, env, cwd, terminal, input }) if !over => {
                 let command = self.more_command(argv, env, cwd);
                 if let Err(why) = self.exec(number, &command, terminal, input, inside)
                     && let Some(client) = self.clients.get_mut(&number)
@@ -93,23 +101,27 @@ impl Hub {
                     client.refuse(REFUSED, why);
                 }
             }
-            (Role::Greeted, Ask::Exec { .. }) => client.refuse(REFUSED, "the sandbox has just ended".to_owned()),
-            (Role::Viewer { input: true, .. }, Ask::Input(bytes)) => {
+            (Role::Greeted, ClientMessage::Exec { .. }) => {
+                client.refuse(REFUSED, "the sandbox has just ended".to_owned())
+            }
+            (Role::Viewer { input: true, .. }, ClientMessage::Input(bytes)) => {
                 self.resize(number, false, inside);
                 inside.input(&bytes.0);
             }
-            (Role::Viewer { input: true, .. }, Ask::EndInput) => inside.end_input(),
-            (Role::Viewer { .. }, Ask::Resize(size)) => {
+            (Role::Viewer { input: true, .. }, ClientMessage::EndInput) => inside.end_input(),
+            (Role::Viewer { .. }, ClientMessage::Resize(size)) => {
                 client.size = Some(size);
                 self.resize(number, false, inside);
             }
-            (Role::Viewer { .. }, Ask::Signal(signal)) => inside.signal(LEADER, signal),
+            (Role::Viewer { .. }, ClientMessage::Signal(signal)) => inside.signal(LEADER, signal),
             (Role::Commander { exec }, ask) => match (ask, self.commands.get_mut(&exec)) {
-                (Ask::Input(bytes), Some(command)) => client.taken(command.input(&bytes.0)),
-                (Ask::EndInput, Some(command)) => command.end_input(),
-                (Ask::Resize(size), Some(_)) => inside.resize(Some(exec), size),
-                (Ask::Signal(signal), Some(_)) => inside.signal(exec, signal),
-                (Ask::Close { err }, Some(command)) => command.close(if err { Stream::Err } else { Stream::Out }),
+                (ClientMessage::Input(bytes), Some(command)) => client.taken(command.input(&bytes.0)),
+                (ClientMessage::EndInput, Some(command)) => command.end_input(),
+                (ClientMessage::Resize(size), Some(_)) => inside.resize(Some(exec), size),
+                (ClientMessage::Signal(signal), Some(_)) => inside.signal(exec, signal),
+                (ClientMessage::Close { err }, Some(command)) => {
+                    command.close(if err { Stream::Err } else { Stream::Out })
+                }
                 (_, None) => {}
                 _ => return false,
             },

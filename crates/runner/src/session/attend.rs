@@ -10,7 +10,7 @@ use crate::session::answer::MAX_CLIENTS;
 use crate::session::client::{self, Client, Role};
 use crate::session::command::Command;
 use crate::session::hub::Hub;
-use crate::session::wire::{Launched, Tell, put};
+use crate::session::wire::{Launched, ServerMessage, put};
 use nexus_driver::{CommandEvent, Ended, Event};
 use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitStatus};
@@ -78,7 +78,7 @@ impl Hub {
             if let Some(ended) = command.ended.filter(|_| command.is_over())
                 && let Some(client) = command.client.and_then(|number| clients.get_mut(&number))
             {
-                client.tell(&Tell::Ended { exit: ended.status.shell_code(), message: String::new() });
+                client.tell(&ServerMessage::Ended { exit: ended.status.shell_code(), message: String::new() });
                 client.role = Role::Leaving;
             }
             !command.is_over()
@@ -92,7 +92,7 @@ impl Hub {
             && let Some(client) = command.client.and_then(|number| self.clients.get_mut(&number))
         {
             let bytes = ByteText(self.buffer[..count].to_vec());
-            client.tell(&Tell::Output { err: stream == Stream::Err, bytes });
+            client.tell(&ServerMessage::Output { err: stream == Stream::Err, bytes });
         }
     }
 

@@ -1,6 +1,6 @@
 //! One client of a supervisor: what came from it, what is on its way to it, and what it wants.
 
-use crate::session::wire::{Reader, Tell, put};
+use crate::session::wire::{Reader, ServerMessage, put};
 use nexus_driver::frames::TerminalSize;
 use rustix::io::Errno;
 use std::io;
@@ -21,7 +21,7 @@ pub enum Role {
     Viewer {
         /// Offset in the output of the next byte to send.
         position: u64,
-        /// Offset at which new output begins; `None` after the client got [`Tell::Live`].
+        /// Offset at which new output begins; `None` after the client got [`ServerMessage::Live`].
         live_at: Option<u64>,
         /// True if the client wants new output, too.
         follow: bool,
@@ -68,7 +68,7 @@ impl Client {
     }
 
     /// Adds a message for the client. The supervisor makes these messages, and they are short.
-    pub fn tell(&mut self, tell: &Tell) {
+    pub fn tell(&mut self, tell: &ServerMessage) {
         if put(&mut self.out, tell).is_err() {
             self.role = Role::Leaving;
         }
@@ -76,14 +76,14 @@ impl Client {
 
     /// Tells the client that it does not get what it asked for.
     pub fn refuse(&mut self, exit: u8, message: String) {
-        self.tell(&Tell::Refused { exit, message });
+        self.tell(&ServerMessage::Refused { exit, message });
         self.role = Role::Leaving;
     }
 
     /// Reports that so many bytes of the input for the client's own command wait no more.
     pub fn taken(&mut self, bytes: usize) {
         if let Some(bytes) = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0) {
-            self.tell(&Tell::Taken { bytes });
+            self.tell(&ServerMessage::Taken { bytes });
         }
     }
 

@@ -16,7 +16,7 @@ use crate::notices::Notice;
 use crate::session::client::{Client, Role};
 use crate::session::command::Command;
 use crate::session::feed::next_output;
-use crate::session::store::{ExitRecord, Own};
+use crate::session::store::{ExitRecord, OwnedSession};
 use crate::session::wire::put;
 use nexus_driver::LEADER;
 use nexus_driver::frames::TerminalSize;
@@ -31,7 +31,7 @@ const RING: usize = 1 << 20;
 /// The state of one detached sandbox.
 pub struct Hub {
     /// The directory of the sandbox.
-    pub own: Own,
+    pub own: OwnedSession,
     pub(super) ring: Ring,
     pub(super) clients: BTreeMap<u32, Client>,
     pub(super) commands: BTreeMap<u32, Command>,
@@ -55,7 +55,7 @@ pub struct Hub {
 impl Hub {
     /// Makes the hub of a sandbox that is about to be started; it tells `launcher` when the command runs.
     pub fn new(
-        own: Own,
+        own: OwnedSession,
         plan: &Plan,
         launcher: UnixStream,
         full: Option<FullOutput>,

@@ -6,7 +6,7 @@ use crate::notices::{Notice, Notify};
 use crate::session::process::SupervisorProcess;
 use crate::session::silent::Silent;
 use crate::session::store::{Condition, Entry, StoreError};
-use crate::session::wire::{Ask, Reader, Tell, VERSION, put};
+use crate::session::wire::{ClientMessage, Reader, ServerMessage, VERSION, put};
 use nexus_model::RunId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -37,7 +37,7 @@ pub enum Found {
 /// Answer of a supervisor, or what came instead of it.
 pub enum Answer {
     /// A message came.
-    Message(Tell),
+    Message(ServerMessage),
     /// No message came in time.
     Silent,
     /// This signal asked the client to end.
@@ -125,20 +125,20 @@ struct Silence {
 impl Silence {
     /// Goes on or gives up. A sandbox that is to be ended has its supervisor go on, and one that is waited for may take
     /// long to settle its changes.
-    fn goes_on(&mut self, entry: &Entry, ask: &Ask, tell: Notify<'_>) -> Result<(), Silent> {
+    fn goes_on(&mut self, entry: &Entry, ask: &ClientMessage, tell: Notify<'_>) -> Result<(), Silent> {
         let silent = Silent {
             id: entry.about.id,
             pid: entry.about.pid,
             seconds: ANSWER_WITHIN.as_secs(),
             is_stopped: process_of(entry).is_some_and(|process| process.is_stopped()),
-            is_exec: matches!(ask, Ask::Exec { .. }),
+            is_exec: matches!(ask, ClientMessage::Exec { .. }),
         };
         match ask {
-            Ask::Stop { .. } if !self.is_resumed && resume(entry, tell) => {
+            ClientMessage::Stop { .. } if !self.is_resumed && resume(entry, tell) => {
                 self.is_resumed = true;
                 Ok(())
             }
-            Ask::Wait if !silent.is_stopped => {
+            ClientMessage::Wait if !silent.is_stopped => {
                 if !std::mem::replace(&mut self.is_reported, true) {
                     tell(&Notice::SupervisorSilent(silent));
                 }
@@ -153,7 +153,7 @@ impl Link {
     /// Connects and asks; or finds that it is over. Signals that were caught end the wait for the answer.
     pub fn open(
         entry: &Entry,
-        ask: &Ask,
+        ask: &ClientMessage,
         signals: Option<&dyn Interrupts>,
         tell: Notify<'_>,
     ) -> Result<Found, TalkError> {
@@ -183,7 +183,7 @@ impl Link {
     /// Greets the supervisor and asks only then: what one that never answered was not asked for is never done later.
     fn greet(
         entry: &Entry,
-        ask: &Ask,
+        ask: &ClientMessage,
         signals: Option<&dyn Interrupts>,
         tell: Notify<'_>,
     ) -> Result<Found, GreetError> {
@@ -203,7 +203,7 @@ impl Link {
             }
         };
         let mut link = Self { socket, reader: Reader::default(), out: Vec::new(), terminal: false };
-        link.send(&Ask::Hello { version: VERSION })?;
+        link.send(&ClientMessage::Hello { version: VERSION })?;
         let hello = loop {
             match link.next_within(signals, ANSWER_WITHIN)? {
                 Answer::Message(message) => break message,
@@ -212,8 +212,8 @@ impl Link {
             }
         };
         match hello {
-            Tell::Hello { version: VERSION, terminal } => link.terminal = terminal,
-            Tell::Hello { .. } => {
+            ServerMessage::Hello { version: VERSION, terminal } => link.terminal = terminal,
+            ServerMessage::Hello { .. } => {
                 let message = "this sandbox was started by another version of nexus; use that one";
                 return Err(io::Error::other(message).into());
             }
@@ -224,7 +224,7 @@ impl Link {
     }
 
     /// Sends something more.
-    pub fn send(&mut self, ask: &Ask) -> io::Result<()> {
+    pub fn send(&mut self, ask: &ClientMessage) -> io::Result<()> {
         put(&mut self.out, ask).map_err(io::Error::other)
     }
 
@@ -234,7 +234,7 @@ impl Link {
     }
 
     /// Returns the next message of the supervisor, if all of it has come.
-    pub fn next(&mut self) -> io::Result<Option<Tell>> {
+    pub fn next(&mut self) -> io::Result<Option<ServerMessage>> {
         self.reader.next().map_err(io::Error::other)
     }
 
@@ -273,7 +273,7 @@ impl Link {
     }
 
     /// Waits for the next message of the supervisor.
-    pub fn wait_for_next(&mut self) -> io::Result<Tell> {
+    pub fn wait_for_next(&mut self) -> io::Result<ServerMessage> {
         loop {
             if let Answer::Message(message) = self.next_within(None, ANSWER_WITHIN)? {
                 return Ok(message);

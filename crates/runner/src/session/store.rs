@@ -35,7 +35,7 @@ const OUTPUT: &str = "output";
 
 /// Facts about a sandbox that are known from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct SessionInfo {
     /// The version of this form; see [`FORM`].
     pub version: u32,
     /// The id of the run.
@@ -61,7 +61,7 @@ pub struct About {
     pub layered: bool,
 }
 
-/// The form of [`About`] and [`ExitRecord`] that this code writes.
+/// The form of [`SessionInfo`] and [`ExitRecord`] that this code writes.
 pub const FORM: u32 = 1;
 
 /// The end of a sandbox.
@@ -114,7 +114,7 @@ impl Condition {
 pub struct Entry {
     directory: PathBuf,
     /// The facts from the start of the sandbox.
-    pub about: About,
+    pub about: SessionInfo,
     /// The condition when the entry was read.
     pub condition: Condition,
 }
@@ -162,7 +162,7 @@ pub enum StoreError {
     /// Another sandbox has the name.
     #[error("the name {name} is that of the sandbox {by}")]
     NameTaken {
-        /// The name.
+        /// The name that was asked for.
         name: Name,
         /// The id of the sandbox that has it.
         by: RunId,
@@ -192,7 +192,7 @@ impl StoreError {
 }
 
 /// The directory of a sandbox that this process supervises.
-pub struct Own {
+pub struct OwnedSession {
     root: PathBuf,
     directory: PathBuf,
     /// Never opened again by this process: closing any descriptor of it would give the lock up (fcntl(2)).
@@ -200,7 +200,7 @@ pub struct Own {
     /// The socket to which clients connect.
     pub listener: UnixListener,
     /// The facts that are written in the directory.
-    pub about: About,
+    pub about: SessionInfo,
 }
 
 impl Store {
@@ -276,7 +276,7 @@ impl Store {
     }
 
     /// Makes the directory of a new sandbox, if its name is free.
-    pub fn create(&self, about: About) -> Result<Own, StoreError> {
+    pub fn create(&self, about: SessionInfo) -> Result<OwnedSession, StoreError> {
         let hidden = self.root.join(format!(".new-{}", about.id));
         let directory = self.root.join(about.id.to_string());
         let make = || -> io::Result<(File, UnixListener)> {
@@ -293,11 +293,11 @@ impl Store {
             remove(&hidden).map_err(|error| failed(&hidden, error))?;
             return Err(error);
         }
-        Ok(Own { root: self.root.clone(), directory, _lock: lock, listener, about })
+        Ok(OwnedSession { root: self.root.clone(), directory, _lock: lock, listener, about })
     }
 
     /// Gives the directory its name. One process at a time, so that two sandboxes cannot get one name.
-    fn show(&self, hidden: &Path, directory: &Path, about: &About) -> Result<(), StoreError> {
+    fn show(&self, hidden: &Path, directory: &Path, about: &SessionInfo) -> Result<(), StoreError> {
         let alone = File::open(&self.root).map_err(|error| failed(&self.root, error))?;
         let take = || rustix::fs::flock(&alone, FlockOperation::NonBlockingLockExclusive);
         match patiently(take, |error| matches!(*error, Errno::WOULDBLOCK | Errno::INTR)) {
@@ -324,7 +324,7 @@ impl Store {
     }
 }
 
-impl Own {
+impl OwnedSession {
     /// Records that the command has started.
     pub fn started(&mut self) -> io::Result<()> {
         self.about.started_ms = Some(now_ms());
@@ -390,7 +390,7 @@ fn read_entry(directory: &Path) -> io::Result<Option<Entry>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let Some(about) = read_json::<About>(&directory.join(ABOUT))? else { return Ok(None) };
+    let Some(about) = read_json::<SessionInfo>(&directory.join(ABOUT))? else { return Ok(None) };
     let condition = match read_json::<ExitRecord>(&directory.join(ENDING))? {
         Some(ending) => Condition::Ended(Box::new(ending)),
         None if !held => Condition::Lost,

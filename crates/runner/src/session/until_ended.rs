@@ -3,12 +3,12 @@
 use crate::notices::Notify;
 use crate::session::link::{ANSWER_WITHIN, Answer, Found, Link, TalkError, broken, is_gone, lost, resume};
 use crate::session::store::{Condition, Entry, ExitRecord};
-use crate::session::wire::{Ask, Tell};
+use crate::session::wire::{ClientMessage, ServerMessage};
 use nexus_model::exit::SIGNAL_BASE;
 use std::io;
 
 /// Waits for the end, and returns the exit code and the text for the user about it.
-pub fn until_ended(entry: &Entry, ask: &Ask, tell: Notify<'_>) -> Result<(u8, String), TalkError> {
+pub fn until_ended(entry: &Entry, ask: &ClientMessage, tell: Notify<'_>) -> Result<(u8, String), TalkError> {
     let known = |ending: &ExitRecord| (ending.exit, ending.message.clone());
     let mut link = match Link::open(entry, ask, None, tell)? {
         Found::Live(link) => link,
@@ -20,12 +20,12 @@ pub fn until_ended(entry: &Entry, ask: &Ask, tell: Notify<'_>) -> Result<(u8, St
     };
     loop {
         match link.next_within(None, ANSWER_WITHIN) {
-            Ok(Answer::Message(Tell::Ended { exit, message })) => return Ok((exit, message)),
-            Ok(Answer::Message(Tell::Refused { message, .. })) => {
+            Ok(Answer::Message(ServerMessage::Ended { exit, message })) => return Ok((exit, message)),
+            Ok(Answer::Message(ServerMessage::Refused { message, .. })) => {
                 return Err(broken(entry, io::Error::other(message)));
             }
             // One that was stopped after it was asked cannot end its sandbox either.
-            Ok(Answer::Silent) if matches!(ask, Ask::Stop { .. }) => drop(resume(entry, tell)),
+            Ok(Answer::Silent) if matches!(ask, ClientMessage::Stop { .. }) => drop(resume(entry, tell)),
             Ok(_) => {}
             // The supervisor may have been too late to tell, and has written it down.
             Err(error) if is_gone(&error) => {

@@ -1,7 +1,7 @@
 //! The messages between a client and the supervisor of a sandbox, over a Unix socket.
 //!
 //! ```text
-//!  client ─Hello, one Ask─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind | Taken)* ─▶ Ended, Done, Refused
+//!  client ─Hello, one request─▶ supervisor ─Hello─▶ (Output | Behind)* ─Live─▶ (Output | Behind | Taken)* ─▶ Ended, Done, Refused
 //!         ─Input, Resize, Signal, Close─▶
 //! ```
 //! Frames are those of the guest channel: a length, then postcard. Both sides are the same user, but not of the same
@@ -23,7 +23,7 @@ pub const INPUT_WINDOW: usize = 64 * 1024;
 
 /// Message of a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum ClientMessage {
     /// The first frame of a client.
     Hello {
         /// The client's version.
@@ -80,7 +80,7 @@ pub enum Ask {
 
 /// Message of the supervisor to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tell {
+pub enum ServerMessage {
     /// The first frame of the supervisor.
     Hello {
         /// The supervisor's version.
@@ -161,7 +161,12 @@ mod tests {
 
     #[test]
     fn frames_come_out_whole_however_they_are_cut() {
-        let frames = [Ask::Hello { version: 1 }, Ask::Input(ByteText(vec![7; 300])), Ask::Wait, Ask::EndInput];
+        let frames = [
+            ClientMessage::Hello { version: 1 },
+            ClientMessage::Input(ByteText(vec![7; 300])),
+            ClientMessage::Wait,
+            ClientMessage::EndInput,
+        ];
         let mut bytes = Vec::new();
         for frame in &frames {
             put(&mut bytes, frame).unwrap();
@@ -170,7 +175,7 @@ mod tests {
             let (mut reader, mut found) = (Reader::default(), Vec::new());
             for piece in bytes.chunks(size) {
                 reader.push(piece);
-                while let Some(frame) = reader.next::<Ask>().unwrap() {
+                while let Some(frame) = reader.next::<ClientMessage>().unwrap() {
                     found.push(frame);
                 }
             }
@@ -182,7 +187,7 @@ mod tests {
     fn a_hostile_length_is_refused_before_anything_is_kept() {
         let mut reader = Reader::default();
         reader.push(&(MAX_FRAME as u32 + 1).to_le_bytes());
-        assert!(matches!(reader.next::<Ask>(), Err(FrameError::TooLong { .. })));
+        assert!(matches!(reader.next::<ClientMessage>(), Err(FrameError::TooLong { .. })));
     }
 
     proptest! {
@@ -190,7 +195,7 @@ mod tests {
         fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let mut reader = Reader::default();
             reader.push(&bytes);
-            while let Ok(Some(_)) = reader.next::<Ask>() {}
+            while let Ok(Some(_)) = reader.next::<ClientMessage>() {}
         }
     }
 }
