@@ -20,6 +20,7 @@
 //! * [`plan`]: turns a request into a plan.
 //! * [`recover`]: clears up after runs whose caller was killed.
 //! * [`request`]: asks for one run.
+//! * [`review`]: shows the changes of a run that wait, and decides about them.
 //! * [`run`]: takes a resolved run to its report.
 //! * [`session`]: keeps detached sandboxes, serves their clients, and is the client's side too.
 //! * [`settle`]: makes the layer of a run, and settles its changes.
@@ -36,6 +37,7 @@ pub mod notices;
 pub mod plan;
 pub mod recover;
 pub mod request;
+pub mod review;
 pub mod run;
 pub mod session;
 pub mod settle;

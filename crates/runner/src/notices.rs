@@ -55,6 +55,12 @@ pub enum Notice {
         /// The process id of the supervisor.
         pid: u32,
     },
+    /// A change in conflict cannot be decided for the run.
+    #[error("{why}: it waits")]
+    KeepsWaiting {
+        /// The error, with the path of the change.
+        why: String,
+    },
     /// Something was done for a run that was killed, or is left of it.
     #[error("{0}")]
     Recovered(String),

@@ -41,7 +41,7 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
 pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
     let mut say = |lines: &[String]| {
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
-        super::say(&text).map_err(|failure| failure.text())
+        super::say::say(&text).map_err(|failure| failure.text())
     };
     finish_with(places, one, &mut say)
 }

@@ -1,12 +1,6 @@
 //! The advice about a commit that stopped half-way.
 
-use nexus_runner::recover::interrupted::{Direction, Interrupted};
-use nexus_runner::state::directory::StateDir;
-
-/// Says what to do about a commit that stopped half-way, by how far it is.
-pub fn go_on(places: &StateDir, run: &str) -> String {
-    advice(run, Interrupted::new(places, run.to_owned(), None).ending)
-}
+use nexus_runner::recover::interrupted::Direction;
 
 /// Returns the advice for a commit that cannot go on now. Pure.
 pub fn advice(run: &str, ending: Direction) -> String {

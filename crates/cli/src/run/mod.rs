@@ -28,10 +28,10 @@ mod slow_end;
 
 pub use crate::terminal::out::write_unless_closed;
 pub use facility::MOUNT as FACILITY_MOUNT;
-pub use go_on::go_on;
+pub use go_on::advice as commit_advice;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use signals::{RELOAD, Signals, hold as hold_signals, survive_file_limit};
+pub use signals::{RELOAD, Signals, hold as hold_signals, hold_any, survive_file_limit};
 pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;
@@ -44,7 +44,6 @@ use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::WarmDriver;
-use nexus_layer::Faults;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::ports::Ports;
@@ -59,11 +58,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Returns the faults that a test asked for.
-pub fn faults() -> Faults {
-    nexus_runner::settle::create::faults(&crate::host::here())
-}
 
 /// Runs it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {

@@ -1,7 +1,7 @@
 //! The list of a layer's rejected paths, in a file beside its content. The rejected changes stay in the layer until
 //! the layer goes, but are neither shown nor committed until an accept names them.
 
-use crate::failure::Failure;
+use crate::review::error::ReviewError;
 use nexus_layer::{Change, state_file};
 use nexus_model::ByteText;
 use std::io;
@@ -10,20 +10,20 @@ use std::path::Path;
 const FILE: &str = "rejected.json";
 
 /// Reads the list; empty when there is none.
-pub fn read(layer: &Path) -> Result<Vec<ByteText>, Failure> {
+pub fn read(layer: &Path) -> Result<Vec<ByteText>, ReviewError> {
     match state_file::read(&layer.join(FILE), state_file::MAX_NOTE) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(&io::Error::other(error))),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(io::Error::other(error))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(failed(error)),
     }
 }
 
 /// Writes the list so that after a crash it is the old or the new one.
-pub fn write(layer: &Path, paths: &[ByteText]) -> Result<(), Failure> {
+pub fn write(layer: &Path, paths: &[ByteText]) -> Result<(), ReviewError> {
     let written = serde_json::to_vec(paths)
         .map_err(io::Error::other)
         .and_then(|bytes| state_file::replace(&layer.join(FILE), &bytes, true));
-    written.map_err(|error| failed(&error))
+    written.map_err(failed)
 }
 
 /// Returns the list without the named paths, and the paths that were taken from it. Of a rejected directory the other
@@ -53,8 +53,8 @@ pub fn without(rejected: &[ByteText], named: &[ByteText], all: &[Change]) -> (Ve
     (left, taken)
 }
 
-fn failed(error: &io::Error) -> Failure {
-    Failure::refused("rejected", format!("the list of rejected paths cannot be used: {error}"), "is the disk full?")
+fn failed(source: io::Error) -> ReviewError {
+    ReviewError::Rejected { source }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Lists the runs whose layers wait for a decision, and chooses one.
+//! Lists the runs whose layers wait for a decision.
 
-use crate::failure::{Failure, one_line};
-use crate::receipt::utc;
+use crate::notices::{Notice, Notify};
+use crate::recover::interrupted::Interrupted;
+use crate::recover::sandboxes::is_unparked;
+use crate::review::error::ReviewError;
+use crate::state::directory::StateDir;
+use crate::state::identity::DirectoryId;
+use crate::state::note::{self, CutShort, RunNote};
 use nexus_layer::going::GOING;
 use nexus_layer::is_whole_copy;
-use nexus_model::{ByteText, RunId};
-use nexus_runner::recover::interrupted::Interrupted;
-use nexus_runner::recover::sandboxes::is_unparked;
-use nexus_runner::state::directory::StateDir;
-use nexus_runner::state::identity::DirectoryId;
-use nexus_runner::state::note::{self, CutShort, RunNote};
-use std::path::{Path, PathBuf};
+use nexus_model::ByteText;
+use std::path::PathBuf;
 
 /// A run whose layer waits.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Waiting {
     /// The workspace of the run.
     pub workspace: PathBuf,
     /// The identity of the workspace.
-    pub folder: DirectoryId,
+    pub directory: DirectoryId,
     /// The command of the run.
     pub command: ByteText,
     /// Everything that is known of the run.
@@ -66,7 +66,7 @@ impl Waiting {
         Self {
             run,
             workspace: note.workspace.as_path().to_owned(),
-            folder: note.directory,
+            directory: note.directory,
             command,
             note,
             state,
@@ -76,26 +76,19 @@ impl Waiting {
 
     /// Returns the run in the form that the commands of recovery take.
     pub fn interrupted(&self, places: &StateDir) -> Interrupted {
-        Interrupted::new(places, self.run.clone(), Some((self.workspace.clone(), self.folder)))
-    }
-
-    /// Names the run with its start and its command.
-    fn brief(&self) -> String {
-        let when = started_ms(&self.run).map_or_else(String::new, |ms| format!("{}, ", utc(ms)));
-        format!("{} ({when}{})", self.run, self.command.as_os_str().display())
+        Interrupted::new(places, self.run.clone(), Some((self.workspace.clone(), self.directory)))
     }
 }
 
-/// Returns the time in an id, which begins with the milliseconds since 1970.
-fn started_ms(run: &str) -> Option<u64> {
+/// Returns the time of the start of a run by its id, which begins with the milliseconds since 1970.
+pub fn started_ms(run: &str) -> Option<u64> {
     let digits: String = run.chars().filter(|letter| *letter != '-').take(12).collect();
     u64::from_str_radix(&digits, 16).ok()
 }
 
 /// Lists all runs whose layers wait, the latest first.
-pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting>, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::refused("state_dir", format!("{}: {error}", places.layers.display()), "");
+pub fn all(places: &StateDir, interrupted: &[Interrupted], tell: Notify<'_>) -> Result<Vec<Waiting>, ReviewError> {
+    let failed = |source: std::io::Error| ReviewError::StateDir { path: places.layers.clone(), source };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&places.layers).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -122,7 +115,7 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
             (Ok(None), Ok(Some(note))) => (note, State::Going),
             (Ok(None), Ok(None)) => continue,
             (Err(error), _) | (Ok(None), Err(error)) => {
-                crate::notices::tell(&one_line(&format!(
+                tell(&Notice::Recovered(format!(
                     "What is known of the run {run} cannot be read: {error}. Its files are in {}; nexus changes reject \
                      --run {run} removes them.",
                     path.join("upper").display()
@@ -139,61 +132,10 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted]) -> Result<Vec<Waiting
     Ok(found)
 }
 
-/// Returns the runs of the directory that the caller stands in, and that directory.
-fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
-    let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
-    let found = all.into_iter().filter(|one| here.starts_with(&one.workspace)).collect();
-    (here, found)
-}
-
-/// Returns the run that was named, or the only one that waits for the directory that the caller stands in. What is
-/// decided must be what the caller has seen, so that with several of them one has to be named.
-pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
-    if let Some(run) = run {
-        return named(all, run);
-    }
-    let (here, mut found) = here(all);
-    if found.len() > 1 {
-        let list: Vec<_> = found.iter().map(Waiting::brief).collect();
-        let message = format!("{} runs wait for {}: {}", list.len(), here.display(), list.join("; "));
-        return Err(Failure::usage("run", message, "name one with --run ID"));
-    }
-    found.pop().ok_or_else(|| none(&here))
-}
-
-/// Returns the run that was named, or the latest one of the directory that the caller stands in. In that case prints
-/// a line about the others.
-pub fn latest(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
-    if let Some(run) = run {
-        return named(all, run);
-    }
-    let (here, found) = here(all);
-    let mut found = found.into_iter();
-    let latest = found.next().ok_or_else(|| none(&here))?;
-    let others: Vec<_> = found.map(|one| one.brief()).collect();
-    if !others.is_empty() {
-        let what = if others.len() == 1 { "Another run waits" } else { "Other runs wait" };
-        let line = format!("{what} for this directory: {}. --run ID chooses one.", others.join("; "));
-        crate::notices::tell(&one_line(&line));
-    }
-    Ok(latest)
-}
-
-fn named(all: Vec<Waiting>, run: RunId) -> Result<Waiting, Failure> {
-    all.into_iter().find(|one| one.run == run.to_string()).ok_or_else(|| {
-        let message = format!("no changes of the run {run} wait for a decision");
-        Failure::refused("no_changes", message, "nexus changes list shows all that wait")
-    })
-}
-
-fn none(here: &Path) -> Failure {
-    let message = format!("no changes of {} wait for a decision", here.display());
-    Failure::refused("no_changes", message, "nexus changes list shows all that wait")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nexus_model::RunId;
 
     #[test]
     fn an_id_tells_when_its_run_started() {
