@@ -62,28 +62,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1)],
         "A thread that waits for signals to this process and for its own end; the end of a run waits for no sandbox then.",
     ),
-    (
-        "crates/cli/src/session/client.rs",
-        &[("io::read(", 1)],
-        "The socket of a client, a process of the same user outside; it is set to O_NONBLOCK.",
-    ),
-    ("crates/cli/src/session/command.rs", &[("io::read(", 1)], "The output of an exec, set to O_NONBLOCK."),
-    (
-        "crates/cli/src/session/link.rs",
-        &[("io::read(", 1)],
-        "The socket of a supervisor, a process of nexus's own; it is set to O_NONBLOCK.",
-    ),
     ("crates/cli/src/session/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
-    (
-        "crates/cli/src/session/process.rs",
-        &[("fs::read_to_string(", 1)],
-        "The state of a supervisor in /proc, which waits for no process.",
-    ),
-    (
-        "crates/cli/src/session/store.rs",
-        &[("fs::read(", 1), ("File::open(", 3), ("net::connect(", 1)],
-        "Files and the lock of the state directory, held for some calls; the socket of a supervisor, set to O_NONBLOCK.",
-    ),
     ("crates/cli/src/session/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
         "crates/cli/src/session/view.rs",
@@ -148,15 +127,19 @@ pub const ALLOWED: &[Entry] = &[
         &[("descriptors::send(", 1), ("descriptors::receive(", 1)],
         "The socket to the door, of which no sandbox has an end, each call DONTWAIT.",
     ),
-    ("crates/egress/src/dial.rs", &[("TcpStream::connect(", 2)], "Futures, within the time that a connection has."),
     (
-        "crates/egress/src/dns/serve.rs",
+        "crates/egress/src/ingress/dns/serve.rs",
         &[(".read_exact(", 1)],
         "A future, within the time that its caller gives a question.",
     ),
-    ("crates/egress/src/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
+    ("crates/egress/src/ingress/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
     (
-        "crates/egress/src/system.rs",
+        "crates/egress/src/upstream/dial.rs",
+        &[("TcpStream::connect(", 2)],
+        "Futures, within the time that a connection has.",
+    ),
+    (
+        "crates/egress/src/upstream/system.rs",
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "The hosts file of the machine, up to a bound.",
     ),
@@ -318,6 +301,27 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/runner/src/plan/git_host.rs", &[("fs::read(", 1)], "The table of users."),
     ("crates/runner/src/plan/mounts.rs", &[("fs::read(", 1)], "A file of proc."),
     ("crates/runner/src/plan/watch.rs", &[(".read_to_end(", 2)], "Files opened without waiting, up to a bound."),
+    (
+        "crates/runner/src/session/client.rs",
+        &[("io::read(", 1)],
+        "The socket of a client, a process of the same user outside; it is set to O_NONBLOCK.",
+    ),
+    ("crates/runner/src/session/command.rs", &[("io::read(", 1)], "The output of an exec, set to O_NONBLOCK."),
+    (
+        "crates/runner/src/session/link.rs",
+        &[("io::read(", 1)],
+        "The socket of a supervisor, a process of nexus's own; it is set to O_NONBLOCK.",
+    ),
+    (
+        "crates/runner/src/session/process.rs",
+        &[("fs::read_to_string(", 1)],
+        "The state of a supervisor in /proc, which waits for no process.",
+    ),
+    (
+        "crates/runner/src/session/store.rs",
+        &[("fs::read(", 1), ("File::open(", 3), ("net::connect(", 1)],
+        "Files and the lock of the state directory, held for some calls; the socket of a supervisor, set to O_NONBLOCK.",
+    ),
     ("crates/runner/src/state/commit_lock.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     ("crates/runner/src/state/generated.rs", &[("fs::read(", 1)], "A file in the state directory."),
     (

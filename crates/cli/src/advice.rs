@@ -5,6 +5,7 @@ use crate::used_up;
 use nexus_egress::StartError;
 use nexus_layer::top::Unfit;
 use nexus_model::plan::PlanError;
+use nexus_runner::live::full_output::FullOutputError;
 use nexus_runner::live::ports::PublishError;
 use nexus_runner::net::record::CreateError;
 use nexus_runner::net::rules::RulesError;
@@ -312,6 +313,12 @@ impl From<PublishError> for Failure {
                 Self::refused(error.code(), error.to_string(), hint)
             }
         }
+    }
+}
+
+impl From<FullOutputError> for Failure {
+    fn from(error: FullOutputError) -> Self {
+        Self::refused(error.code(), error.to_string(), "name a file that you can write, outside of the workspace")
     }
 }
 

@@ -165,7 +165,7 @@ pub struct RunArgs {
     pub detach: bool,
     /// A name for a detached sandbox
     #[arg(long, value_name = "NAME", requires = "detach")]
-    pub name: Option<crate::session::Name>,
+    pub name: Option<nexus_runner::session::name::Name>,
     /// Let a port of this machine's 127.0.0.1 lead to one inside; 0:PORT picks a free one; may repeat
     #[arg(long, value_name = "HOSTPORT:PORT")]
     pub publish: Vec<nexus_runner::live::ports::Publish>,

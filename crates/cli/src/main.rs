@@ -31,6 +31,7 @@ mod net;
 mod notices;
 mod profile;
 mod receipt;
+mod recovery;
 mod request;
 mod run;
 mod session;

@@ -1,6 +1,6 @@
 //! Messages to the caller, each on a line of standard error.
 
-use crate::failure::one_line;
+use crate::failure::{Failure, one_line};
 use crate::terminal::out::{stderr, write_unless_closed};
 use nexus_layer::{Leftover, Stash};
 use nexus_runner::notices::{self, Notice};
@@ -14,7 +14,10 @@ pub fn tell(text: &str) {
 
 /// Prints a notice of the engine.
 pub fn print(notice: &Notice) {
-    tell(&notice.to_string());
+    match notice {
+        Notice::NotCleared(error) => tell(&Failure::from(error.clone()).text()),
+        other => tell(&other.to_string()),
+    }
 }
 
 /// Names what a commit or a reject could not remove. It stays, and no later command waits for it.

@@ -9,17 +9,20 @@
 //! An egress lives in a thread of the caller's process, so it ends with the process. When the thread ends, for any
 //! reason, the listeners are closed with it: the sandbox's connections are refused then, and there is no other way out.
 
-use crate::accept::{Door, accept};
-use crate::audit::Audit;
-use crate::behind::follow;
-use crate::bounds::Heads;
-use crate::config::{Config, Limits, Listeners};
-use crate::dial::{Dialer, SPARE_SOCKETS};
-use crate::dns;
-use crate::own::{KernelRoutes, OwnAddresses, watch};
-pub use crate::registry::ReloadError;
-use crate::shared::{Parts, Shared};
-use crate::summary::Summary;
+use crate::audit::record::Audit;
+use crate::audit::summary::Summary;
+use crate::config::{Config, Listeners};
+use crate::decide::follow::follow;
+use crate::decide::own::kernel::KernelRoutes;
+use crate::decide::own::watch::watch;
+use crate::decide::registry::ReloadError;
+use crate::decide::state::{Parts, Shared};
+use crate::ingress::accept::{Door, accept};
+use crate::ingress::dns::serve as dns;
+use crate::limits::Limits;
+use crate::memory::bounds::Heads;
+use crate::seams::OwnAddresses;
+use crate::upstream::dial::{Dialer, SPARE_SOCKETS};
 use nexus_policy::net::Policy;
 use std::io;
 use std::sync::Arc;
@@ -252,7 +255,7 @@ fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Resul
         let wrong = |source| StartError::Listener { what: "DNS UDP", source };
         socket.set_nonblocking(true).map_err(wrong)?;
         let socket = UdpSocket::from_std(socket).map_err(wrong)?;
-        runtime.spawn(dns::serve::serve_udp(Arc::clone(shared), socket));
+        runtime.spawn(dns::serve_udp(Arc::clone(shared), socket));
     }
     drop(inside);
     Ok(())

@@ -17,76 +17,52 @@
 
 #![forbid(unsafe_code)]
 
-mod accept;
-mod answers;
-mod approve;
 mod audit;
-mod audit_event;
-mod behind;
-mod bounds;
-mod buffers;
 mod clock;
 mod config;
-mod denials;
-mod dial;
-mod dns;
+mod decide;
 mod egress;
-mod file_sink;
-mod gone;
-mod grounds;
-mod handshake;
-mod hello;
-mod host_port;
-mod http;
-mod inbuf;
-mod look_up_pool;
-mod look_ups;
-mod nat64;
-mod own;
-mod pace;
-mod programs;
-mod proxied;
-mod registry;
-mod repeats;
-mod resolve;
-mod shared;
-mod sockets;
-mod socks;
-mod summary;
-mod synthetic;
-mod system;
-mod ticket;
-mod transparent;
-mod tunnel;
+mod ingress;
+mod limits;
+mod memory;
+mod seams;
 mod upstream;
 
-pub use approve::{Answer, Approver, Asked};
-pub use audit::Sink;
-pub use audit_event::{AuditError, Event, EventKind};
-pub use behind::behind_now;
+pub use audit::event::{AuditError, Event, EventKind};
+pub use audit::file_sink::FileSink;
+pub use audit::summary::{Allowed, Denied, Summary};
 pub use clock::Clock;
-pub use config::{Config, Limits, Listeners};
-pub use dns::answer::without_network;
-pub use egress::{Egress, ReloadError, StartError, StopError};
-pub use file_sink::FileSink;
-pub use nat64::nat64_now;
-pub use own::{KernelRoutes, OwnAddresses, own_among};
-pub use programs::{Connection, Processes, Programs, Unknown};
-pub use resolve::{Lookup, ResolveError, Resolved, Resolver, Scripted};
-pub use summary::{Allowed, Denied, Summary};
-pub use synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};
-pub use system::System;
-pub use transparent::{Destinations, Kernel};
-pub use upstream::{UpstreamError, UpstreamProxy};
+pub use config::{Config, Listeners};
+pub use decide::behind::behind_now;
+pub use decide::nat64::nat64_now;
+pub use decide::own::kernel::KernelRoutes;
+pub use decide::own::own_among;
+pub use decide::programs::Unknown;
+pub use decide::programs::processes::Processes;
+pub use decide::registry::ReloadError;
+pub use decide::synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};
+pub use egress::{Egress, StartError, StopError};
+pub use ingress::dns::answer::without_network;
+pub use ingress::transparent::Kernel;
+pub use limits::Limits;
+pub use seams::{
+    Answer, Approver, Asked, Connection, Destinations, Lookup, OwnAddresses, Programs, ResolveError, Resolved,
+    Resolver, Sink,
+};
+pub use upstream::proxy::{UpstreamError, UpstreamProxy};
+pub use upstream::scripted::Scripted;
+pub use upstream::system::System;
 
 #[doc(hidden)]
 pub mod pure {
     //! Parsers of hostile bytes, open to the tests of this crate.
-    pub use crate::dns::answer::{Question, answer, question};
-    pub use crate::hello::{Seen, ServerAnswer, begins_as_tls, read as read_hello, read_answer, read_measured};
-    pub use crate::http::fields::{Forwarded, request_fields, response_fields};
-    pub use crate::http::framing::{Body, ChunkEvent, Chunks, request_body, response_body};
-    pub use crate::http::head::{Field, HeadError, Request, Response, parse_request, parse_response};
-    pub use crate::socks::frame::{Command, Greeting, Step, greeting, request};
-    pub use crate::synthetic::Synthetic;
+    pub use crate::decide::synthetic::Synthetic;
+    pub use crate::ingress::dns::answer::{Question, answer, question};
+    pub use crate::ingress::http::fields::{Forwarded, request_fields, response_fields};
+    pub use crate::ingress::http::framing::{Body, ChunkEvent, Chunks, request_body, response_body};
+    pub use crate::ingress::http::head::{Field, HeadError, Request, Response, parse_request, parse_response};
+    pub use crate::ingress::socks::frame::{Command, Greeting, Step, greeting, request};
+    pub use crate::ingress::tls::hello::{
+        Seen, ServerAnswer, begins_as_tls, read as read_hello, read_answer, read_measured,
+    };
 }

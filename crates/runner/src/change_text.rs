@@ -52,3 +52,17 @@ pub fn happened(conflict: &Conflict) -> String {
     let beside = conflict.beside.as_ref().map(|path| format!("; the other version is {}", path.as_path().display()));
     format!("{what}{detail}{}", beside.unwrap_or_default())
 }
+
+/// Reports the number of files for which the kernel could not tell whether a program was writing to them. `None` when
+/// there was no such file.
+pub fn unwatched_line(files: u64) -> Option<String> {
+    let what = match files {
+        0 => return None,
+        1 => "1 file was".to_owned(),
+        more => format!("{more} files were"),
+    };
+    Some(format!(
+        "{what} replaced or deleted although nothing here tells whether a program was writing: the file system or the \
+         owner of the files allows no lease. Look at what else was running."
+    ))
+}

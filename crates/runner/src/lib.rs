@@ -18,9 +18,11 @@
 //! * [`net`]: reads the rules of a run's network, and serves it.
 //! * [`notices`]: names what the engine reports while it works.
 //! * [`plan`]: turns a request into a plan.
-//! * [`recover`]: clears up after runs, as far as a run itself needs that.
+//! * [`recover`]: clears up after runs whose caller was killed.
 //! * [`request`]: asks for one run.
+//! * [`review`]: shows the changes of a run that wait, and decides about them.
 //! * [`run`]: takes a resolved run to its report.
+//! * [`session`]: keeps detached sandboxes, serves their clients, and is the client's side too.
 //! * [`settle`]: makes the layer of a run, and settles its changes.
 //! * [`state`]: owns every path of the state directory that a run uses.
 
@@ -35,6 +37,8 @@ pub mod notices;
 pub mod plan;
 pub mod recover;
 pub mod request;
+pub mod review;
 pub mod run;
+pub mod session;
 pub mod settle;
 pub mod state;

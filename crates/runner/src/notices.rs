@@ -1,6 +1,9 @@
 //! Names what the engine tells its caller while it works: each notice is one sentence for a person, with its facts.
 
+use crate::recover::error::ClearError;
+use crate::session::silent::Silent;
 use nexus_layer::{Leftover, Stash};
+use nexus_model::RunId;
 
 /// One thing that a person should know, though nothing failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +39,34 @@ pub enum Notice {
         /// The answer of the system.
         why: String,
     },
+    /// The command has ended, and the kernel still takes its sandbox apart.
+    #[error("The command has ended, and the kernel still frees what its processes held. nexus waits for that.")]
+    Lingers,
+    /// The supervisor of a sandbox does not answer, and a command waits for it.
+    #[error("{0}. nexus waits for it.")]
+    SupervisorSilent(Silent),
+    /// A supervisor that was stopped is made to go on.
+    #[error(
+        "The supervisor of the sandbox {id} (process {pid}) is stopped. nexus lets it go on, so that it can end the sandbox."
+    )]
+    SupervisorResumed {
+        /// The id of the sandbox.
+        id: RunId,
+        /// The process id of the supervisor.
+        pid: u32,
+    },
+    /// A change in conflict cannot be decided for the run.
+    #[error("{why}: it waits")]
+    KeepsWaiting {
+        /// The error, with the path of the change.
+        why: String,
+    },
+    /// Something was done for a run that was killed, or is left of it.
+    #[error("{0}")]
+    Recovered(String),
+    /// A run that was killed is not cleared up. The caller adds its advice.
+    #[error("{0}")]
+    NotCleared(ClearError),
 }
 
 /// Takes the notices of the engine.

@@ -3,15 +3,24 @@
 //! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of
 //! everything, or of a directory, must not bring a git hook along unseen.
 
-use super::{Pending, State, patch, paths, recover, rejected, waiting};
+use super::say::say;
+use super::told::{told, waiting as still_waiting};
+use super::{choose, patch, paths, recover};
 use crate::args::AcceptArgs;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
+use crate::notices::print;
 use crate::run;
-use crate::run::recover::{Direction, Interrupted};
-use nexus_layer::meta::EntryType;
-use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules, Yours};
+use nexus_layer::{Change, Committed, Conflict, Rules};
 use nexus_model::ByteText;
+use nexus_runner::recover::finish::as_notices;
+use nexus_runner::recover::interrupted::{Direction, Interrupted};
+use nexus_runner::recover::sandboxes::refuse_left;
+use nexus_runner::review::around::{Around, Conflicts, commit_around};
+use nexus_runner::review::paths::must_stand_alone;
+use nexus_runner::review::pending::Pending;
+use nexus_runner::review::rejected;
+use nexus_runner::review::waiting::{self, State};
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
 use std::path::Path;
@@ -19,10 +28,10 @@ use std::path::Path;
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
-    run::recover::refuse_left(&places, args.run)?;
-    let interrupted = run::recover::interrupted(&places, &run::driver())?;
-    run::recover::refuse_left(&places, args.run)?;
-    let one = waiting::only_one(waiting::all(&places, &interrupted)?, args.run)?;
+    refuse_left(&places, args.run)?;
+    let interrupted = crate::recovery::interrupted(&places)?;
+    refuse_left(&places, args.run)?;
+    let one = choose::only_one(waiting::all(&places, &interrupted, &print)?, args.run)?;
     if one.state == State::Interrupted {
         if !args.paths.is_empty() || args.patch {
             let message = format!("the commit of the run {} was interrupted and can only go on as a whole", one.run);
@@ -30,7 +39,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         }
         return go_on(&places, &one.interrupted(&places));
     }
-    let mut pending = Pending::of(places, one)?;
+    let mut pending = Pending::of(&crate::host::here(), places, one)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
     let mut taken_back = Vec::new();
     if pending.one.is_part && only.is_none() && !args.patch {
@@ -38,7 +47,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     }
     if let Some(only) = &only {
         let all = pending.everything()?;
-        paths::must_stand_alone(only, &all)?;
+        must_stand_alone(only, &all)?;
         (pending.rules.except, taken_back) = rejected::without(&pending.rules.except, only, &all);
     }
     let named = only.clone().unwrap_or_default();
@@ -47,13 +56,16 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let record = pending.record()?;
     let how = How {
         patch: args.patch,
-        around: args.rest || args.ours || args.theirs,
         keeps_ours: args.ours,
-        takes_theirs: args.theirs,
+        conflicts: match () {
+            () if args.theirs => Conflicts::TakeTheirs,
+            () if args.rest || args.ours => Conflicts::LeaveOut,
+            () => Conflicts::Refuse,
+        },
     };
     let done = decide(pending, &rules, &how, &taken_back);
     // Before the record goes, by which the next command finds what a killed one did not say.
-    let done = done.and_then(|text| super::say(&text).map(|()| String::new()));
+    let done = done.and_then(|text| say(&text).map(|()| String::new()));
     // A commit that stopped half-way is found by its record.
     if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED)
         && let Err(error) = record.remove()
@@ -84,7 +96,7 @@ fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
         return recover::finish(places, one).map(|()| String::new());
     }
     // The answer is a failure.
-    recover::finish_with(places, one, &mut run::recover::say_aside)?;
+    recover::finish_with(places, one, &mut as_notices(&print))?;
     let hint = format!("look at the changes and accept them again: nexus changes show --run {}", one.run);
     let message = format!("nothing was accepted: the commit of the run {} was being taken back", one.run);
     Err(Failure::refused("taken_back", message, hint))
@@ -94,12 +106,9 @@ fn go_on(places: &StateDir, one: &Interrupted) -> Result<String, Failure> {
 struct How {
     /// Each hunk is asked about.
     patch: bool,
-    /// Changes in conflict are left waiting.
-    around: bool,
     /// Changes in conflict are rejected.
     keeps_ours: bool,
-    /// Files in conflict come, and the workspace's versions are kept beside.
-    takes_theirs: bool,
+    conflicts: Conflicts,
 }
 
 fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText]) -> Result<String, Failure> {
@@ -124,121 +133,15 @@ fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText
         text.push_str(&one_line(&format!("{} is not rejected any more", path.as_path().display())));
         text.push('\n');
     }
-    let left = pending.finish()?;
-    Ok(text + &waiting(left))
-}
-
-/// Describes a failed commit to the user and to the process that keeps the record.
-pub fn failed(error: &CommitError, pending: &Pending) -> Failure {
-    let run = &pending.one.run;
-    match error {
-        CommitError::Interrupted { .. } => Failure::refused(
-            run::INTERRUPTED,
-            nexus_runner::causes::chain(error),
-            run::unsaid::go_on(&pending.places, run),
-        ),
-        CommitError::Altered { .. } => {
-            let hint = format!("nothing was changed. Look at the changes again: nexus changes show --run {run}");
-            Failure::refused("commit", nexus_runner::causes::chain(error), hint)
-        }
-        CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
-            Failure::refused("commit", nexus_runner::causes::chain(error), "nothing was changed")
-        }
-    }
-}
-
-/// Tries of an accept that leaves conflicts out: each names all that it found, and later ones what came meanwhile.
-const MAX_TRIES: usize = 5;
-
-/// The outcome of an accept that goes around conflicts, or decides them.
-struct Around {
-    done: Committed,
-    left_out: Vec<Conflict>,
-    /// Conflicts that were decided for the run.
-    theirs: Vec<Yours>,
-}
-
-/// Commits what the rules choose. Conflicts are left out or decided, as the user wants it.
-fn commit_around(pending: &Pending, rules: &Rules, how: &How) -> Result<Around, Failure> {
-    let mut rules = rules.clone();
-    let mut left_out = Vec::new();
-    let mut tries = 1;
-    let done = loop {
-        let done = pending.layer.commit(&pending.workspace, &rules);
-        let is_over = |done: &Committed| !how.around || done.conflicts.is_empty() || !done.changes.changes.is_empty();
-        match done {
-            Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
-                tries += 1;
-                // What is kept of versions that changed again is none to decide by.
-                forget(pending, &rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect::<Vec<_>>())?;
-                let mut left = Vec::new();
-                for conflict in done.conflicts {
-                    match how.takes_theirs.then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path)) {
-                        Some(Ok(yours)) => rules.theirs.push(yours),
-                        Some(Err(error)) => {
-                            crate::notices::tell(&one_line(&format!("{error}: it waits")));
-                            left.push(conflict);
-                        }
-                        None => left.push(conflict),
-                    }
-                }
-                rules.except.extend(left.iter().map(|conflict| conflict.path.clone()));
-                rules.except.extend(around_them(&done.parked, &left));
-                left_out.extend(left);
-            }
-            other => break other,
-        }
-    };
-    match done {
-        Ok(done) => {
-            let came = |one: &Yours| done.changes.changes.iter().any(|change| change.path == one.path);
-            let (theirs, unused): (Vec<_>, Vec<_>) = rules.theirs.into_iter().partition(came);
-            forget(pending, &unused)?;
-            Ok(Around { done, left_out, theirs })
-        }
-        Err(error) => {
-            // After an interruption the commit may still go on: then the copies are what is left of the workspace's versions.
-            if !matches!(error, CommitError::Interrupted { .. }) {
-                forget(pending, &rules.theirs)?;
-            }
-            Err(failed(&error, pending))
-        }
-    }
-}
-
-/// Lists the changes that take a directory away in which something is in conflict.
-fn around_them<'a>(parked: &'a [Change], conflicts: &'a [Conflict]) -> impl Iterator<Item = ByteText> + 'a {
-    let takes = |change: &&Change| {
-        let from = match &change.kind {
-            ChangeKind::Renamed { from } => from,
-            ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => &change.path,
-            ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => return false,
-        };
-        conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
-    };
-    parked.iter().filter(takes).map(|change| change.path.clone())
-}
-
-fn is_in(conflicts: &[Conflict], one: &Yours) -> bool {
-    conflicts.iter().any(|conflict| conflict.path == one.path)
-}
-
-/// Removes copies of versions that stayed at their places.
-fn forget(pending: &Pending, all: &[Yours]) -> Result<(), Failure> {
-    all.iter().try_for_each(|yours| {
-        pending.layer.forget_yours(&pending.workspace, yours).map_err(|error| {
-            let copy = yours.copy.as_ref().map(|copy| copy.as_path().display().to_string()).unwrap_or_default();
-            let hint = format!("{copy} is a copy of a file that is still at its place: remove it");
-            Failure::refused("commit", nexus_runner::causes::chain(&error), one_line(&hint))
-        })
-    })
+    let left = pending.finish(&print)?;
+    Ok(text + &still_waiting(left))
 }
 
 fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Conflict>), Failure> {
     let Around { done: committed, left_out, theirs } = {
-        let _alone = pending.alone()?;
+        let _alone = pending.alone(&print)?;
         let _held = run::hold_signals()?;
-        commit_around(pending, rules, how)?
+        commit_around(pending, rules, how.conflicts, &print)?
     };
     let kept = theirs.iter().map(|one| {
         let path = one.path.as_path().display();
@@ -319,47 +222,4 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
         lines.push(one_line(&line) + "\n");
     }
     lines.concat()
-}
-
-/// The way out of a conflict.
-pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, --ours also keeps your \
-    version of what is, and --theirs takes the run's version and keeps yours beside it; the version of the run is in nexus changes diff";
-
-/// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
-pub fn told(committed: &Committed) -> Result<String, Failure> {
-    if let Some(line) = run::unwatched_line(committed.unwatched) {
-        crate::notices::tell(&line);
-    }
-    let accepted = committed
-        .changes
-        .changes
-        .iter()
-        .map(|change| one_line(&format!("accepted {}", change_text::line(change))) + "\n");
-    let accepted: String = accepted.collect();
-    crate::notices::tell_leftovers(&committed.left);
-    crate::notices::tell_stashes(&committed.stashes);
-    if committed.conflicts.is_empty() {
-        return Ok(accepted);
-    }
-    let what = |one: &Conflict| format!("{} {}", one.path.as_path().display(), change_text::happened(one));
-    let names: Vec<_> = committed.conflicts.iter().take(5).map(what).collect();
-    let names = names.join(", ");
-    let message = if accepted.is_empty() {
-        let is_event = committed.conflicts.iter().any(|one| one.outside != Outside::Blocked);
-        format!("nothing was accepted: {}{names}", if is_event { "since the run " } else { "" })
-    } else {
-        // The answer is a failure, which is one line; what was accepted all the same is told before it.
-        accepted.lines().for_each(crate::notices::tell);
-        format!("not everything was accepted: {names}")
-    };
-    Err(Failure::refused("conflict", message, AROUND_CONFLICTS))
-}
-
-/// Describes to the user how many changes still wait for a decision.
-pub fn waiting(left: usize) -> String {
-    match left {
-        0 => "Nothing of this run waits any more.\n".to_owned(),
-        1 => "1 change still waits: nexus changes show\n".to_owned(),
-        more => format!("{more} changes still wait: nexus changes show\n"),
-    }
 }

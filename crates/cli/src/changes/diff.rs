@@ -1,19 +1,21 @@
 //! `nexus changes diff`: one diff that `git apply` accepts.
 
-use super::{Pending, paths};
+use super::choose::to_look_at;
+use super::paths;
 use crate::args::DiffArgs;
 use crate::failure::Failure;
 use nexus_layer::diff::{DiffOptions, RenderOptions};
 use nexus_layer::{Layer, Rules, Workspace};
+use nexus_runner::review::paths::must_match;
 use nexus_terminal::visible::escaped;
 use std::io::IsTerminal;
 
 /// Renders the diff of a run.
 pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
-    let pending = Pending::to_look_at(args.run)?;
+    let pending = to_look_at(args.run)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
     if let Some(only) = &only {
-        paths::must_match(only, &pending.changes()?)?;
+        must_match(only, &pending.changes()?)?;
     }
     let rules = Rules { only, ..pending.rules.clone() };
     let diff = pending

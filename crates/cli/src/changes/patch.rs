@@ -4,13 +4,17 @@
 //! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's
 //! last hunk was answered, and each file is one commit.
 
-use super::{Pending, accept, diff, paths};
+use super::diff;
+use super::told::told;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
+use crate::notices::print;
 use crate::run;
 use nexus_layer::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
 use nexus_layer::{Change, Rules};
 use nexus_model::ByteText;
+use nexus_runner::review::paths::taken_along;
+use nexus_runner::review::pending::Pending;
 use std::io::{BufRead, Write};
 
 /// Asks for every hunk of the chosen paths. The workspace stays unlocked while the user thinks: what was shown has a
@@ -27,7 +31,7 @@ pub fn command(pending: &Pending, rules: &Rules) -> Result<String, Failure> {
     let mut asked: Vec<&ByteText> = Vec::new();
     for file in &diff.files {
         // What goes away or moves as a whole is one question, however many files it has.
-        let stop = if let Some(change) = paths::taken_along(&file.path, &changes) {
+        let stop = if let Some(change) = taken_along(&file.path, &changes) {
             if asked.contains(&&change.path) {
                 continue;
             }
@@ -149,20 +153,20 @@ fn carry_out(
     let digest = file.digest();
     let choice = Choice { path: &file.path, hunks: chosen, seen: Some(&digest), options };
     let committed = {
-        let _alone = pending.alone()?;
+        let _alone = pending.alone(&print)?;
         pending
             .layer
             .accept_hunks(&pending.workspace, &Rules { named: vec![file.path.clone()], ..rules.clone() }, &choice)
-            .map_err(|error| match &error {
-                AcceptError::Commit(error) => accept::failed(error, pending),
-                _ => Failure::refused(
+            .map_err(|error| match error {
+                AcceptError::Commit(error) => pending.commit_failed(error).into(),
+                other => Failure::refused(
                     "accept",
-                    nexus_runner::causes::chain(&error),
+                    nexus_runner::causes::chain(&other),
                     "accept the path as a whole, or not at all",
                 ),
             })?
     };
-    accept::told(&committed)?;
+    told(&committed)?;
     if committed.changes.changes.is_empty() {
         return Ok(not_accepted(&file.path));
     }
@@ -175,17 +179,17 @@ fn carry_out(
 fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<String, Failure> {
     let only = Rules { only: Some(vec![path.clone()]), accept_protected: true, ..rules.clone() };
     let committed = {
-        let _alone = pending.alone()?;
+        let _alone = pending.alone(&print)?;
         let _held = run::hold_signals()?;
         let committed = pending.layer.commit(&pending.workspace, &only);
-        committed.map_err(|error| accept::failed(&error, pending))?
+        committed.map_err(|error| pending.commit_failed(error))?
     };
-    let told = accept::told(&committed)?;
+    let accepted = told(&committed)?;
     if committed.changes.changes.is_empty() {
         return Ok(not_accepted(path));
     }
     let is_alone = committed.changes.changes.iter().all(|change| change.path == *path);
-    Ok(if is_alone { one_line(&format!("accepted {}", path.as_path().display())) + "\n" } else { told })
+    Ok(if is_alone { one_line(&format!("accepted {}", path.as_path().display())) + "\n" } else { accepted })
 }
 
 fn not_accepted(path: &ByteText) -> String {

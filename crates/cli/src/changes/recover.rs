@@ -2,20 +2,22 @@
 
 use crate::failure::{Failure, one_line};
 use crate::run;
-use crate::run::recover::{Interrupted, Say};
 use nexus_model::RunId;
+use nexus_runner::recover::finish::{self, Report};
+use nexus_runner::recover::interrupted::Interrupted;
+use nexus_runner::recover::layers::remove_going_until;
 use nexus_runner::state::directory::StateDir;
 
 /// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished
 /// keeps no other from being finished.
 pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
-    let all = run::recover::interrupted(&places, &run::driver())?;
+    let all = crate::recovery::interrupted(&places)?;
     let chosen: Vec<_> = match run {
         None => all,
         Some(run) => all.into_iter().filter(|one| one.run == run.to_string()).collect(),
     };
-    let removed = if run.is_none() { run::recover::remove_going_until(&places, &mut || false)? } else { 0 };
+    let removed = if run.is_none() { remove_going_until(&places, &mut || false)? } else { 0 };
     if chosen.is_empty() {
         if removed > 0 {
             let runs = if removed == 1 { "one run".to_owned() } else { format!("{removed} runs") };
@@ -39,14 +41,14 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
 pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
     let mut say = |lines: &[String]| {
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
-        super::say(&text).map_err(|failure| failure.text())
+        super::say::say(&text).map_err(|failure| failure.text())
     };
     finish_with(places, one, &mut say)
 }
 
 /// [`finish`] that says it elsewhere.
-pub fn finish_with(places: &StateDir, one: &Interrupted, say: Say<'_>) -> Result<(), Failure> {
+pub fn finish_with(places: &StateDir, one: &Interrupted, say: Report<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = run::hold_signals()?;
-    run::recover::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
+    finish::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
 }

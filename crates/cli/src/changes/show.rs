@@ -1,11 +1,12 @@
 //! `nexus changes show`: a line for each change.
 
-use super::Pending;
-use super::waiting::Waiting;
+use super::choose::to_look_at;
+use super::told::AROUND_CONFLICTS;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use nexus_layer::{Change, Conflict};
 use nexus_model::{ByteText, RunId};
+use nexus_runner::review::waiting::Waiting;
 use nexus_runner::state::note::CutShort;
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ struct Document<'a> {
 
 /// Lists the changes of a run.
 pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
-    let pending = Pending::to_look_at(run)?;
+    let pending = to_look_at(run)?;
     let noted = pending.layer.note_shown();
     noted.map_err(|error| Failure::refused("layer", nexus_runner::causes::chain(&error), ""))?;
     let changes = pending.changes()?;
@@ -53,7 +54,7 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
         text.push('\n');
     }
     if !conflicts.is_empty() {
-        text.push_str(super::accept::AROUND_CONFLICTS);
+        text.push_str(AROUND_CONFLICTS);
         text.push_str(".\n");
     }
     Ok(text)

@@ -1,11 +1,15 @@
 //! The recovery that the daemon needs from the command line, and its words for the operator.
 
-use crate::notices::tell;
-use crate::run::recover;
+use crate::failure::Failure;
+use crate::notices::{print, tell};
+use crate::recovery::OfNamespace;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;
 use nexus_model::RunId;
+use nexus_runner::recover::clear::interrupted;
+use nexus_runner::recover::finish::{as_notices, finish, finish_others};
+use nexus_runner::recover::layers::{Parked, park};
 use nexus_runner::recover::steps::Recovery;
 use nexus_runner::state::directory::StateDir;
 use nexusd::Upkeep;
@@ -20,7 +24,7 @@ pub struct TerritoryUpkeep {
 
 impl Recovery for TerritoryUpkeep {
     fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
-        recover::finish_others(places, own, path, directory)
+        finish_others(places, own, path, directory, &print)
     }
 
     fn finds(&self, run: RunId, handle: &Handle) -> bool {
@@ -29,9 +33,9 @@ impl Recovery for TerritoryUpkeep {
     }
 
     fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
-        match recover::park(places, run)? {
-            recover::Parked::Done => Ok(()),
-            recover::Parked::NoRoom { why } => Err(why),
+        match park(places, run, &print)? {
+            Parked::Done => Ok(()),
+            Parked::NoRoom { why } => Err(why),
         }
     }
 }
@@ -40,8 +44,9 @@ impl Upkeep for TerritoryUpkeep {
     fn recover(&self, places: &StateDir) -> Result<Vec<String>, String> {
         let mut left = Vec::new();
         // All commits that were decided: the directories of a territory belong to it alone.
-        for one in recover::interrupted(places, &self.driver).map_err(|failure| failure.text())? {
-            if let Err(error) = recover::finish(places, &one, &mut recover::say_aside) {
+        let found = interrupted(places, &OfNamespace(&self.driver), &print);
+        for one in found.map_err(|error| Failure::from(error).text())? {
+            if let Err(error) = finish(places, &one, &mut as_notices(&print)) {
                 left.push(error.to_string());
             }
         }

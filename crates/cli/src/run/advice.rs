@@ -1,8 +1,8 @@
 //! Gives each error of a run its advice.
 
 use super::INTERNAL_ADVICE;
+use super::go_on::advice as go_on;
 use super::order;
-use super::unsaid::advice as go_on;
 use crate::failure::Failure;
 use nexus_runner::run::error::{ReceiptError, RunError};
 use nexus_runner::settle::problem::SettleProblem;

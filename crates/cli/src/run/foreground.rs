@@ -12,6 +12,7 @@ use nexus_runner::live::input::InputSource;
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::ports::{PortToken, Ports};
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
+use nexus_runner::notices::Notice;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -233,9 +234,7 @@ impl Attendant for Foreground {
     }
 
     fn lingers(&mut self) {
-        crate::notices::tell(
-            "The command has ended, and the kernel still frees what its processes held. nexus waits for that.",
-        );
+        crate::notices::print(&Notice::Lingers);
     }
 
     fn sandbox_is_dead(&mut self) {

@@ -1,15 +1,17 @@
 //! The user of a run, for the engine: notices, the question about the changes, and signals at a slow end.
 
 use super::ask;
-use super::recover;
 use super::signals::Signals;
 use super::slow_end::SlowEnd;
+use crate::notices::print;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_runner::host::Host;
 use nexus_runner::notices::Notice;
+use nexus_runner::recover::finish::finish_others;
+use nexus_runner::recover::layers::{Parked, park};
 use nexus_runner::recover::steps::Recovery;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::settle::frontend::{Frontend, Question};
@@ -32,7 +34,7 @@ impl Frontend for Terminal<'_> {
     }
 
     fn tell(&self, notice: &Notice) {
-        crate::notices::print(notice);
+        print(notice);
     }
 
     fn is_ended(&self) -> bool {
@@ -51,7 +53,7 @@ impl Frontend for Terminal<'_> {
 
 impl Recovery for Terminal<'_> {
     fn finish_others(&self, places: &StateDir, own: &str, path: &Path, directory: &Workspace) -> Result<(), String> {
-        recover::finish_others(places, own, path, directory)
+        finish_others(places, own, path, directory, &print)
     }
 
     fn finds(&self, run: RunId, handle: &Handle) -> bool {
@@ -60,9 +62,9 @@ impl Recovery for Terminal<'_> {
     }
 
     fn park(&self, places: &StateDir, run: &str) -> Result<(), String> {
-        match recover::park(places, run)? {
-            recover::Parked::Done => Ok(()),
-            recover::Parked::NoRoom { why } => Err(why),
+        match park(places, run, &print)? {
+            Parked::Done => Ok(()),
+            Parked::NoRoom { why } => Err(why),
         }
     }
 }

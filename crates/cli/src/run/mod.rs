@@ -14,41 +14,40 @@ mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
-mod full_output;
+mod go_on;
 mod hints;
 mod input;
 pub mod launcher;
 mod open_files;
 mod order;
 mod perhaps;
-pub mod recover;
 mod report;
 mod signals;
 mod sink;
 mod slow_end;
-pub mod unsaid;
 
 pub use crate::terminal::out::write_unless_closed;
 pub use facility::MOUNT as FACILITY_MOUNT;
-pub use full_output::FullOutput;
-pub use open_files::unwatched_line;
+pub use go_on::advice as commit_advice;
 pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
 pub use report::{Report, failure_document, not_written, print_failure};
-pub use signals::{RELOAD, Signals, hold as hold_signals, survive_file_limit};
+pub use signals::{RELOAD, Signals, hold as hold_signals, hold_any, survive_file_limit};
 pub use sink::{Show, Sink};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::notices::tell;
+use crate::notices::{print, tell};
+use crate::recovery::OfNamespace;
 use crate::terminal::raw::Raw;
 use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::WarmDriver;
-use nexus_layer::Faults;
 use nexus_runner::live::attendant::Attendant;
+use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::ports::Ports;
+use nexus_runner::recover::clear;
 use nexus_runner::run::finished::Finished;
 use nexus_runner::run::prepared::Prepared;
 use nexus_runner::run::running::Running;
@@ -59,11 +58,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Returns the faults that a test asked for.
-pub fn faults() -> Faults {
-    nexus_runner::settle::create::faults(&crate::host::here())
-}
 
 /// Runs it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
@@ -243,7 +237,9 @@ fn reported<C: Attendant>(
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
     let driver =
         if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
-    recover::before_run(&run.site.places, driver.local(), run.plan.workspace.source.as_path(), run.site.id)?;
+    let here = run.plan.workspace.source.as_path();
+    let remains = OfNamespace(driver.local());
+    clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::receipt::open_issuer(&run.site.places)?;
     let side = crate::net::caller_side(run.network.as_ref(), order.hold.as_ref())?;
     let frontend = Terminal { signals, driver: driver.local() };
@@ -282,9 +278,9 @@ fn reported<C: Attendant>(
 /// Makes the files that `--full-output` and `--receipt` ask for.
 fn asked_files(args: &RunArgs, order: &Order) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
     let plan = &order.run.plan;
-    let file = |flag: &str, path: &Option<PathBuf>| {
+    let file = |flag: &str, path: &Option<PathBuf>| -> Result<Option<FullOutput>, Failure> {
         let workspace = plan.workspace.source.as_path();
-        path.as_ref().map(|path| FullOutput::create(flag, path, workspace, plan.run_id)).transpose()
+        path.as_ref().map(|path| Ok(FullOutput::create(flag, path, workspace, plan.run_id)?)).transpose()
     };
     Ok((file("--full-output", &args.full_output)?, file("--receipt", &args.receipt)?))
 }

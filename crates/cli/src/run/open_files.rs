@@ -6,20 +6,6 @@ use nexus_model::ByteText;
 /// Paths that a line lists.
 const LISTED: usize = 5;
 
-/// Reports the number of files for which the kernel could not tell whether a program was writing to them. `None` when
-/// there was no such file.
-pub fn unwatched_line(files: u64) -> Option<String> {
-    let what = match files {
-        0 => return None,
-        1 => "1 file was".to_owned(),
-        more => format!("{more} files were"),
-    };
-    Some(format!(
-        "{what} replaced or deleted although nothing here tells whether a program was writing: the file system or the \
-         owner of the files allows no lease. Look at what else was running."
-    ))
-}
-
 /// Names files of which programs go on to read the version from before. `None` when there is none.
 pub fn readers_line(readers: &[ByteText]) -> Option<String> {
     let names: Vec<_> = readers.iter().take(LISTED).map(|path| path.as_path().display().to_string()).collect();

@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use nexus_runner::live::attendant::Interrupts;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXFSZ};
+use std::any::Any;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -139,6 +140,11 @@ impl Signals {
     pub fn ending(&self) -> io::Result<bool> {
         Ok(self.take()?.iter().any(|number| ENDING.contains(&i32::from(*number))))
     }
+}
+
+/// Holds off the same signals as [`hold`], for a library.
+pub fn hold_any() -> io::Result<Box<dyn Any>> {
+    Ok(Box::new(Signals::catch()?))
 }
 
 /// Keeps signals that would end this process from ending it in the middle of a decision. They stay caught to its end,

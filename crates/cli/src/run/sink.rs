@@ -1,9 +1,9 @@
 //! Passes a command's output on to the caller as it comes, or into a bounded buffer; and to a file if asked.
 
-use super::full_output::FullOutput;
 use crate::terminal::out::{self, LAST_WAIT, caller};
 use crate::terminal::{Hold, raw};
 use nexus_runner::live::attendant::KeptOutput;
+use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::output::{HeadTail, Stream};
 use nexus_runner::live::pipes;
 use nexus_terminal::{Filter, Mode};

@@ -1,18 +1,19 @@
 //! `nexus attach` and `nexus exec`.
 
 use super::args::{AttachArgs, ExecArgs};
-use super::link::{Found, Link, broken, is_gone};
-use super::store::{Condition, Entry};
+use super::find;
 use super::view::{Outcome, Part, View};
-use super::wire::Ask;
-use super::{find, lost};
 use crate::failure::Failure;
+use crate::notices::print;
 use crate::request::{check_passed, no_name, secret_name};
 use crate::run::{Show, Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
 use nexus_model::exit::SIGNAL_BASE;
+use nexus_runner::session::link::{Found, Link, broken, is_gone, lost};
+use nexus_runner::session::store::{Condition, Entry};
+use nexus_runner::session::wire::ClientMessage;
 use nexus_terminal::Mode;
 use std::ffi::OsString;
 use std::io;
@@ -25,18 +26,19 @@ pub fn attach(args: AttachArgs) -> Result<u8, Failure> {
     let is_terminal = rustix::termios::isatty(rustix::stdio::stdin());
     let keys = entry.about.terminal && is_terminal;
     let size = keys.then(raw::size);
-    let mut link = match Link::open(&entry, &Ask::Attach { input: !args.no_stdin, size }, Some(&signals))? {
-        Found::Live(link) => link,
-        Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
-        Found::Over(entry) => {
-            let message = format!("the sandbox {} has ended", entry.about.id);
-            return Err(Failure::refused(
-                "ended",
-                message,
-                format!("nexus logs {} shows what it printed", entry.about.id),
-            ));
-        }
-    };
+    let mut link =
+        match Link::open(&entry, &ClientMessage::Attach { input: !args.no_stdin, size }, Some(&signals), &print)? {
+            Found::Live(link) => link,
+            Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
+            Found::Over(entry) => {
+                let message = format!("the sandbox {} has ended", entry.about.id);
+                return Err(Failure::refused(
+                    "ended",
+                    message,
+                    format!("nexus logs {} shows what it printed", entry.about.id),
+                ));
+            }
+        };
     let raw = if keys && !args.no_stdin { Some(enter(&mut signals)?) } else { None };
     let watch = raw.as_ref().map(|_| Watch::new(args.detach_keys));
     let part = if entry.about.terminal || args.no_stdin { Part::Shows } else { Part::Joins };
@@ -55,14 +57,14 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
     }
     let input = args.stdin || args.tty;
-    let ask = Ask::Exec {
+    let ask = ClientMessage::Exec {
         argv: args.command.iter().cloned().map(ByteText::from).collect(),
         env: environment(args)?,
         cwd: args.cwd.clone().map(ByteText::from),
         terminal: args.tty.then(raw::size),
         input,
     };
-    let mut link = match Link::open(&entry, &ask, Some(&signals))? {
+    let mut link = match Link::open(&entry, &ask, Some(&signals), &print)? {
         Found::Live(link) => link,
         Found::Interrupted(signal) => return Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(entry) => {
@@ -141,9 +143,9 @@ pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool
                 tell(&ending.message);
                 Ok(ending.exit)
             }
-            _ => Err(lost(entry)),
+            _ => Err(lost(entry).into()),
         },
-        Err(error) => Err(broken(entry, &error)),
+        Err(error) => Err(broken(entry, error).into()),
     }
 }
 

@@ -3,14 +3,14 @@
 use super::args::LogsArgs;
 use super::exec::{conclude, show, tell};
 use super::find;
-use super::link::{Found, Link};
-use super::store::Entry;
 use super::view::{Outcome, Part, View};
-use super::wire::{Ask, Reader, Tell};
 use crate::failure::Failure;
 use crate::run::{Signals, Sink};
 use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::live::output::Stream;
+use nexus_runner::session::link::{Found, Link};
+use nexus_runner::session::store::Entry;
+use nexus_runner::session::wire::{ClientMessage, Reader, ServerMessage};
 use std::collections::VecDeque;
 use std::io;
 
@@ -23,7 +23,7 @@ pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
         let message = format!("the output of the sandbox {} cannot be printed: {error}", entry.about.id);
         Failure::refused("output", message, "look at where the output goes: is the disk full?")
     };
-    match Link::open(&entry, &Ask::Logs { follow: args.follow }, None)? {
+    match Link::open(&entry, &ClientMessage::Logs { follow: args.follow }, None, &crate::notices::print)? {
         Found::Interrupted(signal) => Ok(SIGNAL_BASE.saturating_add(signal)),
         Found::Over(over) => {
             kept(&over, args.tail, &mut sink).map_err(|error| failed(&error))?;
@@ -50,15 +50,15 @@ pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
 }
 
 /// Frames up to what is new, and whether nothing more comes.
-fn until_live(link: &mut Link) -> io::Result<(Vec<Tell>, bool)> {
+fn until_live(link: &mut Link) -> io::Result<(Vec<ServerMessage>, bool)> {
     let mut frames = Vec::new();
     loop {
         match link.wait_for_next()? {
-            Tell::Live => return Ok((frames, false)),
-            frame @ (Tell::Output { .. } | Tell::Behind { .. }) => frames.push(frame),
-            Tell::Hello { .. } | Tell::Taken { .. } => {}
-            Tell::Done | Tell::Ended { .. } => return Ok((frames, true)),
-            Tell::Refused { message, .. } => return Err(io::Error::other(message)),
+            ServerMessage::Live => return Ok((frames, false)),
+            frame @ (ServerMessage::Output { .. } | ServerMessage::Behind { .. }) => frames.push(frame),
+            ServerMessage::Hello { .. } | ServerMessage::Taken { .. } => {}
+            ServerMessage::Done | ServerMessage::Ended { .. } => return Ok((frames, true)),
+            ServerMessage::Refused { message, .. } => return Err(io::Error::other(message)),
         }
     }
 }
@@ -68,7 +68,7 @@ fn kept(entry: &Entry, tail: Option<usize>, sink: &mut Sink) -> io::Result<()> {
     let mut reader = Reader::default();
     reader.push(&entry.output()?);
     let mut frames = Vec::new();
-    while let Some(frame) = reader.next::<Tell>().map_err(io::Error::other)? {
+    while let Some(frame) = reader.next::<ServerMessage>().map_err(io::Error::other)? {
         frames.push(frame);
     }
     let frames = match tail {
@@ -78,16 +78,16 @@ fn kept(entry: &Entry, tail: Option<usize>, sink: &mut Sink) -> io::Result<()> {
     print(&frames, sink)
 }
 
-fn print(frames: &[Tell], sink: &mut Sink) -> io::Result<()> {
+fn print(frames: &[ServerMessage], sink: &mut Sink) -> io::Result<()> {
     for frame in frames {
         match frame {
-            Tell::Output { err, bytes } => {
+            ServerMessage::Output { err, bytes } => {
                 let stream = if *err { Stream::Err } else { Stream::Out };
                 if sink.take(stream, &bytes.0)? || sink.drain()? {
                     return Ok(());
                 }
             }
-            Tell::Behind { bytes } => tell(&format!("[... {bytes} bytes are not there any more ...]\n")),
+            ServerMessage::Behind { bytes } => tell(&format!("[... {bytes} bytes are not there any more ...]\n")),
             _ => {}
         }
     }
@@ -95,11 +95,11 @@ fn print(frames: &[Tell], sink: &mut Sink) -> io::Result<()> {
 }
 
 /// Returns the last `lines` lines, whichever stream they are on.
-fn last_lines(frames: Vec<Tell>, lines: usize) -> Vec<Tell> {
+fn last_lines(frames: Vec<ServerMessage>, lines: usize) -> Vec<ServerMessage> {
     let mut kept = VecDeque::new();
     let mut ends = 0;
     for frame in frames.into_iter().rev() {
-        let Tell::Output { err, mut bytes } = frame else { continue };
+        let ServerMessage::Output { err, mut bytes } = frame else { continue };
         for at in (0..bytes.0.len()).rev() {
             // A line end at the very end starts no line.
             let last = kept.is_empty() && at + 1 == bytes.0.len();
@@ -107,13 +107,13 @@ fn last_lines(frames: Vec<Tell>, lines: usize) -> Vec<Tell> {
                 ends += 1;
                 if ends == lines {
                     bytes.0.drain(..=at);
-                    kept.push_front(Tell::Output { err, bytes });
+                    kept.push_front(ServerMessage::Output { err, bytes });
                     return kept.into();
                 }
             }
         }
         if lines > 0 {
-            kept.push_front(Tell::Output { err, bytes });
+            kept.push_front(ServerMessage::Output { err, bytes });
         }
     }
     kept.into()
@@ -125,9 +125,9 @@ mod tests {
     use nexus_model::ByteText;
 
     fn text(pieces: &[&str], lines: usize) -> String {
-        let frames = pieces.iter().map(|piece| Tell::Output { err: false, bytes: (*piece).into() });
+        let frames = pieces.iter().map(|piece| ServerMessage::Output { err: false, bytes: (*piece).into() });
         let last = last_lines(frames.collect(), lines).into_iter().map(|frame| match frame {
-            Tell::Output { bytes: ByteText(bytes), .. } => String::from_utf8(bytes).unwrap(),
+            ServerMessage::Output { bytes: ByteText(bytes), .. } => String::from_utf8(bytes).unwrap(),
             other => panic!("{other:?}"),
         });
         last.collect()

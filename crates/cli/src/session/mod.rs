@@ -9,32 +9,21 @@
 //! A supervisor that ends takes everything inside along, whatever ended it; what it kept of changes is recovered by the
 //! next command, as after any run that was killed.
 
-mod answer;
+mod advice;
 mod args;
-mod client;
-mod command;
-mod ending;
 mod exec;
-mod hub;
-mod link;
 mod logs;
-mod name;
-mod outside;
 mod over;
-mod process;
 mod ps;
-mod store;
 mod supervisor;
 mod view;
-mod wire;
 
 pub use args::SessionCommand;
-pub use name::Name;
 pub use supervisor::detach;
 
 use crate::failure::Failure;
 use crate::run;
-use store::{Entry, Store};
+use nexus_runner::session::store::{Entry, Store, StoreError};
 
 /// Runs one of the commands and returns the exit code.
 pub fn command(command: SessionCommand) -> u8 {
@@ -54,20 +43,19 @@ pub fn command(command: SessionCommand) -> u8 {
 /// Opens the store, after whatever was killed has been cleared up.
 fn store() -> Result<Store, Failure> {
     let places = crate::host::ready_state_dir()?;
-    run::recover::look(&places, &run::driver())?;
-    let store = Store::open(&places)?;
+    crate::recovery::look(&places)?;
+    let store = Store::open(&places, unreadable)?;
     store.clean()?;
     Ok(store)
 }
 
 fn find(text: &str) -> Result<(Store, Entry), Failure> {
-    let store = Store::open(&crate::host::ready_state_dir()?)?;
+    let store = Store::open(&crate::host::ready_state_dir()?, unreadable)?;
     let entry = store.find(text)?;
     Ok((store, entry))
 }
 
-/// Describes a sandbox whose supervisor was killed; how its command ended is unknown.
-fn lost(entry: &Entry) -> Failure {
-    let message = format!("the supervisor of the sandbox {} was killed, and everything inside with it", entry.about.id);
-    Failure::refused("lost", message, format!("nexus rm {} clears up", entry.about.id))
+/// Prints the error of a sandbox that cannot be read; the command goes on with the others.
+fn unreadable(error: StoreError) {
+    run::print_failure(&error.into(), false);
 }

@@ -1,10 +1,10 @@
 //! The command `nexus ps`.
 
 use super::args::PsArgs;
-use super::outside::Outside;
-use super::store::{Condition, Entry, now_ms};
 use crate::failure::{Failure, one_line};
 use crate::run::{not_written, write_unless_closed};
+use nexus_runner::session::outside::Outside;
+use nexus_runner::session::store::{Condition, Entry, now_ms};
 use serde_json::json;
 use std::io;
 
@@ -20,7 +20,7 @@ pub fn command(args: &PsArgs) -> Result<u8, Failure> {
     if !args.json {
         for (entry, outside) in entries.iter().filter_map(|entry| Some((entry, outside(entry)?))) {
             let name = entry.about.name.as_ref().map_or_else(|| entry.about.id.to_string(), ToString::to_string);
-            if let Some(line) = outside.line(&name) {
+            if let Some(line) = outside_line(&outside, &name) {
                 crate::notices::tell(&one_line(&line));
             }
         }
@@ -33,6 +33,22 @@ fn outside(entry: &Entry) -> Option<Outside> {
     let about = &entry.about;
     let started = about.started_ms.filter(|_| about.layered && entry.condition.is_live())?;
     Some(Outside::find(about.workspace.as_path(), started))
+}
+
+/// Returns the sentence for a person about what changed outside; `None` when nothing did.
+fn outside_line(outside: &Outside, sandbox: &str) -> Option<String> {
+    let named: Vec<String> = outside.named.iter().map(|path| path.display().to_string()).collect();
+    let more = match outside.count.saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (outside.count > 0).then(|| {
+        format!(
+            "{sandbox}: replaced or made outside since it started: {}{more}. What its command had read before stays as it \
+             was; a sandbox with --direct sees edits at once.",
+            named.join(", ")
+        )
+    })
 }
 
 fn document(entries: &[Entry]) -> String {
@@ -114,5 +130,20 @@ fn age(ms: u64) -> String {
         60..3600 => format!("{}m", seconds / 60),
         3600..86_400 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_about_changes_outside_names_the_first_and_counts_the_rest() {
+        assert_eq!(outside_line(&Outside::default(), "dev"), None);
+        let found = Outside { named: vec!["src/a".into()], count: 1 };
+        let line = outside_line(&found, "dev").unwrap();
+        assert!(line.starts_with("dev: replaced or made outside since it started: src/a. "), "{line}");
+        let more = outside_line(&Outside { count: 3, ..found }, "dev").unwrap();
+        assert!(more.contains(": src/a and 2 more. "), "{more}");
     }
 }

@@ -10,28 +10,24 @@
 //!                                                end: changes settled ─▶ ending.json ─▶ clients told ─▶ exit
 //! ```
 
-use super::hub::Hub;
-use super::store::{About, ExitRecord, FORM, Store, now_ms};
-use super::wire::{Launched, Reader, put};
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
-use crate::run::{self, FullOutput, Order, Report, Signals};
+use crate::run::{self, Order, Report, Signals};
 use crate::used_up;
-use nexus_runner::live::attendant::Attendant;
-use nexus_runner::live::control::SandboxControl;
+use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::ports::Ports;
-use rustix::event::{PollFd, Timespec, poll};
+use nexus_runner::session::closing::closing;
+use nexus_runner::session::ending::bounded;
+use nexus_runner::session::hub::Hub;
+use nexus_runner::session::store::{ExitRecord, FORM, SessionInfo, Store, now_ms};
+use nexus_runner::session::wire::{Launched, Reader, put};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Time that clients have for the last output, while they take any.
-const CLOSING: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// Starts a detached sandbox and prints its id.
 pub fn detach(args: &RunArgs) -> u8 {
@@ -165,7 +161,7 @@ fn open(
 ) -> Result<Hub, Failure> {
     let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
     let asked = &order.run;
-    let about = About {
+    let about = SessionInfo {
         version: FORM,
         id: asked.plan.run_id,
         name: args.name.clone(),
@@ -181,9 +177,9 @@ fn open(
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; here, no folder of the caller's is held.
     std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
-    let own = Store::open(&order.run.site.places)?.create(about)?;
+    let own = Store::open(&order.run.site.places, super::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
-    Ok(Hub::new(own, order, launcher, full, ports))
+    Ok(Hub::new(own, &order.run.plan, launcher, full, ports, crate::notices::print))
 }
 
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.
@@ -210,7 +206,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
             reason: Some(report.reason()),
             ended_ms: now_ms(),
             message: report.text(false, true),
-            report: super::ending::bounded(report.json(args)),
+            report: bounded(report.json(args)),
         },
         Err(failure) => ExitRecord {
             exit: failure.exit,
@@ -226,37 +222,4 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
     let told = closing(&mut hub, signals);
     let closed = hub.own.close();
     u8::from(written.is_err() || told.is_err() || closed.is_err())
-}
-
-/// Tells every client how it ended. One that takes nothing is left behind.
-fn closing(hub: &mut Hub, signals: &Signals) -> io::Result<()> {
-    let mut inside = SandboxControl::over();
-    let mut progress = hub.progress();
-    let mut until = Instant::now() + CLOSING;
-    loop {
-        hub.tick(Instant::now(), &mut inside)?;
-        if hub.progress() != progress {
-            progress = hub.progress();
-            until = Instant::now() + CLOSING;
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        // Whoever is about to connect finds the socket until the very end.
-        let left = if hub.is_deserted() { Duration::ZERO } else { left };
-        let mut watched = Vec::new();
-        hub.watch(&inside, &mut watched);
-        let mut list: Vec<_> = watched.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        let found = match poll(&mut list, Some(&timeout)) {
-            Ok(found) => found,
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let ready: Vec<_> = watched.iter().zip(&list).map(|((token, ..), fd)| (*token, fd.revents())).collect();
-        if found == 0 || !signals.take()?.is_empty() {
-            return Ok(());
-        }
-        for (token, found) in ready.into_iter().filter(|(_, found)| !found.is_empty()) {
-            hub.ready(token, found, &mut inside)?;
-        }
-    }
 }

@@ -5,14 +5,14 @@
 //!             ◀─Input── detach keys? ◀─ stdin        signals ─▶ Resize | Signal | leave
 //! ```
 
-use super::link::Link;
-use super::wire::{Ask, INPUT_WINDOW, Tell};
 use crate::run::{Signals, Sink, write_unless_closed};
 use crate::terminal::keys::Watch;
 use crate::terminal::raw::{self, Raw};
 use nexus_model::ByteText;
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use nexus_runner::session::link::Link;
+use nexus_runner::session::wire::{ClientMessage, INPUT_WINDOW, ServerMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -145,7 +145,7 @@ impl View {
         }
         self.sink.close(outlet);
         for stream in self.sink.on(outlet) {
-            link.send(&Ask::Close { err: stream == Stream::Err })?;
+            link.send(&ClientMessage::Close { err: stream == Stream::Err })?;
         }
         Ok(None)
     }
@@ -155,13 +155,13 @@ impl View {
         if self.part == Part::Owns { Outcome::CutOff(signal) } else { Outcome::Left }
     }
 
-    fn receive(&mut self, tell: Tell, link: &mut Link) -> io::Result<Option<Outcome>> {
+    fn receive(&mut self, tell: ServerMessage, link: &mut Link) -> io::Result<Option<Outcome>> {
         Ok(match tell {
-            Tell::Output { err, bytes } => {
+            ServerMessage::Output { err, bytes } => {
                 let stream = if err { Stream::Err } else { Stream::Out };
                 if self.sink.take(stream, &bytes.0)? { self.reader_left(stream, link)? } else { None }
             }
-            Tell::Behind { bytes } => {
+            ServerMessage::Behind { bytes } => {
                 self.sink.skip();
                 self.sink.drain()?;
                 let end = if self.raw.is_some() { "\r\n" } else { "\n" };
@@ -169,14 +169,14 @@ impl View {
                 write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes())?;
                 None
             }
-            Tell::Taken { bytes } => {
+            ServerMessage::Taken { bytes } => {
                 self.untaken = self.untaken.saturating_sub(bytes as usize);
                 None
             }
-            Tell::Hello { .. } | Tell::Live => None,
-            Tell::Done => Some(Outcome::Done),
-            Tell::Refused { exit, message } => Some(Outcome::Refused { exit, message }),
-            Tell::Ended { exit, message } => Some(Outcome::Ended { exit, message }),
+            ServerMessage::Hello { .. } | ServerMessage::Live => None,
+            ServerMessage::Done => Some(Outcome::Done),
+            ServerMessage::Refused { exit, message } => Some(Outcome::Refused { exit, message }),
+            ServerMessage::Ended { exit, message } => Some(Outcome::Ended { exit, message }),
         })
     }
 
@@ -218,7 +218,7 @@ impl View {
                 if self.raw.is_some() {
                     return Ok(Some(self.leave(SIGHUP)));
                 }
-                link.send(&Ask::EndInput)?;
+                link.send(&ClientMessage::EndInput)?;
                 return Ok(None);
             }
             Ok(count) => &buffer[..count],
@@ -234,7 +234,7 @@ impl View {
             if self.part == Part::Owns {
                 self.untaken += bytes.len();
             }
-            link.send(&Ask::Input(ByteText(bytes)))?;
+            link.send(&ClientMessage::Input(ByteText(bytes)))?;
         }
         Ok(leave.then_some(Outcome::Left))
     }
@@ -242,19 +242,19 @@ impl View {
     fn signals(&mut self, numbers: Vec<u8>, link: &mut Link) -> io::Result<Option<Outcome>> {
         for number in numbers {
             match (number, &self.raw) {
-                (SIGWINCH, Some(_)) => link.send(&Ask::Resize(raw::size()))?,
+                (SIGWINCH, Some(_)) => link.send(&ClientMessage::Resize(raw::size()))?,
                 (SIGTSTP, Some(terminal)) => {
                     terminal.pause()?;
                     kill_process(getpid(), Signal::STOP)?;
                 }
                 (SIGCONT, Some(terminal)) => {
                     terminal.again()?;
-                    link.send(&Ask::Resize(raw::size()))?;
+                    link.send(&ClientMessage::Resize(raw::size()))?;
                 }
                 (SIGWINCH | SIGTSTP | SIGCONT, None) => {}
                 (SIGINT | SIGQUIT | SIGTERM, _) if self.part != Part::Shows && !self.signalled => {
                     self.signalled = true;
-                    link.send(&Ask::Signal(number))?;
+                    link.send(&ClientMessage::Signal(number))?;
                 }
                 _ => return Ok(Some(self.leave(number))),
             }

@@ -13,6 +13,7 @@ pub mod bounds;
 pub mod control;
 pub mod covers;
 pub mod disk;
+pub mod full_output;
 pub mod input;
 pub mod last_words;
 pub mod left;

@@ -1,13 +1,23 @@
-//! Clears up after runs, as far as a run itself needs that.
+//! Clears up after runs whose caller was killed, and as far as a run itself needs that.
 //!
 //! ```text
-//!  layer ─▶ remove                     a commit that stopped half-way ─▶ interrupted ─▶ kept: what became of each path
+//!  clear ─▶ sandboxes (killed, by `remains` of a driver) ─▶ layers (parked, removed) ─▶ unsaid: what was kept
+//!     └─▶ a commit that stopped half-way ─▶ interrupted ─▶ finish ─▶ kept: what became of each path
 //!  a run whose caller died after its end ─▶ signed: the end as the receipt states it
 //! ```
-//! The recovery of killed runs is still in the command line, which hands it in as a [`steps::Recovery`].
+//! What was done is reported in notices; an error has a code, and the caller adds its advice.
 
+pub mod clear;
+pub mod error;
+pub mod finish;
 pub mod interrupted;
 pub mod kept;
+pub mod layers;
+pub mod remains;
 pub mod remove;
+pub mod retry;
+pub mod sandboxes;
 pub mod signed;
 pub mod steps;
+pub mod unsaid;
+pub mod words;

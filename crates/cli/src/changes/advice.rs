@@ -1,0 +1,60 @@
+//! Gives the errors of a review their advice.
+
+use crate::failure::{Failure, one_line};
+use crate::run::commit_advice;
+use nexus_layer::CommitError;
+use nexus_runner::review::error::ReviewError;
+use nexus_runner::review::paths::PathError;
+
+impl From<ReviewError> for Failure {
+    fn from(error: ReviewError) -> Self {
+        let error = match error {
+            ReviewError::Protect(error) => return error.into(),
+            other => other,
+        };
+        let hint = match &error {
+            // Its own advice was given above.
+            ReviewError::Protect(_) => String::new(),
+            ReviewError::StateDir { .. } | ReviewError::Layer { .. } | ReviewError::Discard { .. } => String::new(),
+            ReviewError::NoRoomToRead { .. } => "make room in the state directory".to_owned(),
+            ReviewError::Interrupted { run, is_back } => {
+                let what = if *is_back { "goes on with taking it back" } else { "finishes it" };
+                format!("nexus changes recover --run {run} {what}")
+            }
+            ReviewError::Unparked { run } => format!(
+                "make room on the disk of the state directory: the next command parks them. nexus changes reject --run {run} \
+                 removes them, which makes room"
+            ),
+            ReviewError::Going { run } => format!("nexus changes reject --run {run} removes the rest"),
+            ReviewError::Moved { run, .. } => {
+                format!("put the folder back, or throw the changes away: nexus changes reject --run {run}")
+            }
+            ReviewError::Rejected { .. } => "is the disk full?".to_owned(),
+            ReviewError::Lock { .. } => "nothing was changed".to_owned(),
+            ReviewError::Record { .. } => "make room there".to_owned(),
+            ReviewError::Commit { run, ending, source } => match source {
+                CommitError::Interrupted { .. } => commit_advice(run, *ending),
+                CommitError::Altered { .. } => {
+                    format!("nothing was changed. Look at the changes again: nexus changes show --run {run}")
+                }
+                CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
+                    "nothing was changed".to_owned()
+                }
+            },
+            ReviewError::CopyStays { copy, .. } => {
+                one_line(&format!("{} is a copy of a file that is still at its place: remove it", copy.display()))
+            }
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        let hint = match &error {
+            PathError::Together { whole, .. } => format!("nothing was changed; name {}, or nothing", whole.display()),
+            PathError::Unknown { .. } => "nexus changes show lists what waits".to_owned(),
+        };
+        Self::usage(error.code(), error.to_string(), hint)
+    }
+}

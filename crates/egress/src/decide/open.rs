@@ -1,0 +1,249 @@
+//! Leads an attempt to an open connection, in the same steps for every way in.
+//!
+//! ```text
+//!  attempt ─▶ name ─▶ budget ─▶ audit ─▶ look-up ─▶ addresses ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
+//!              │ ▲       │        │         │           │          │        │       │
+//!              │ └ ask   └────────┴─────────┴───────────┴──────────┴────────┘       └── Refusal::Unreachable
+//!              └────────────────────────────▶ Refusal::Denied
+//! ```
+//!
+//! The order matters: nothing is resolved before the name was decided, counted and, where the program inside chose it,
+//! recorded; nothing is dialled before it is in the audit, and a connection is known to reloads before its first packet
+//! leaves.
+
+use crate::audit::event::{Event, EventKind};
+use crate::decide::charge::{Charged, Permitted};
+use crate::decide::denials;
+use crate::decide::gone::{self, Waiting};
+use crate::decide::grounds::Grounds;
+use crate::decide::look_ups::unknown_here;
+use crate::decide::own::own_among;
+use crate::decide::programs::caller::Caller;
+use crate::decide::registry::{Entry, Learned};
+use crate::decide::state::Shared;
+use crate::decide::ticket::Ticket;
+use crate::seams::{Answer, ResolveError};
+use crate::upstream::dial::{DialError, Dialed};
+use nexus_policy::net::{
+    AnyRule, Attempt, Cause, Check, Denial, DenyCode, Hello, Next, Permit, Route, check_addrs, check_name, check_sni,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::net::TcpStream;
+
+/// Reason why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The policy, a budget or the audit refused the attempt.
+    Denied(Denial),
+    /// The attempt was allowed, and no server answered.
+    Unreachable(DialError),
+}
+
+/// Allowed connection that was made.
+pub(crate) struct Opened {
+    pub(crate) ticket: Ticket,
+    pub(crate) dialed: Dialed,
+}
+
+/// Protocol that is expected on the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// Any protocol of the client.
+    Unknown,
+    /// HTTP without TLS.
+    PlainHttp,
+}
+
+/// Decision for a connection, with its inputs for the record.
+struct Decided {
+    permit: Permit,
+    /// Charge of a look-up, if one was paid for.
+    charged: Option<Charged>,
+    ttl_s: Option<u32>,
+    grounds: Grounds,
+}
+
+/// Denial with its inputs for the record.
+type Refused = (Denial, Grounds);
+
+impl Shared {
+    /// Leads an attempt to a connection, as long as the client waits for it.
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        caller: &Caller,
+        waiting: Waiting<'_>,
+        speech: Speech,
+    ) -> Result<Opened, Refusal> {
+        let way = attempt.way;
+        tokio::select! {
+            biased;
+            opened = self.open_for(attempt, caller, waiting.client, speech) => opened,
+            () = waiting.until_gone(way) => Err(Refusal::Denied(denials::malformed("the client closed its connection"))),
+        }
+    }
+
+    async fn open_for(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        caller: &Caller,
+        client: &TcpStream,
+        speech: Speech,
+    ) -> Result<Opened, Refusal> {
+        let attempt = caller.complete(self, attempt).await;
+        let id = self.next_id();
+        match self.permitted(&attempt, client, speech, id).await {
+            Ok(ticket) => self.dialled(ticket).await,
+            Err((denial, grounds)) => {
+                self.denied_on(&grounds, Event::of(EventKind::Deny, id, &attempt), &attempt, &denial);
+                Err(Refusal::Denied(denial))
+            }
+        }
+    }
+
+    /// Carries out every step before the dial. The holder of the ticket settles the budget by dropping it.
+    async fn permitted(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        client: &TcpStream,
+        speech: Speech,
+        id: u64,
+    ) -> Result<Ticket, Refused> {
+        let changes = self.host_changes.load(Ordering::Acquire);
+        let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, client, id).await?;
+        let other = |denial| (denial, self.grounds());
+        if speech == Speech::PlainHttp {
+            check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now()).map_err(other)?;
+        }
+        let charged = charged.map_or_else(|| Charged::take(self), Ok).map_err(other)?;
+        let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
+        let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
+        let entered = recorded.and_then(|()| {
+            let entry =
+                Arc::new(Entry::new(permit, grounds.once, Learned { own: grounds.own, behind: grounds.behind }));
+            self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
+        });
+        match entered {
+            Ok(entry) => {
+                if self.host_changes.load(Ordering::Acquire) != changes {
+                    self.ask_again(&entry);
+                }
+                self.tally().allow(attempt);
+                charged.pass_on();
+                Ok(Ticket::new(Arc::clone(self), entry, id))
+            }
+            Err(denial) => Err(other(denial)),
+        }
+    }
+
+    async fn dialled(&self, ticket: Ticket) -> Result<Opened, Refusal> {
+        let outcome = tokio::select! {
+            biased;
+            why = ticket.entry.until_cut() => return Err(Refusal::Denied(why)),
+            outcome = self.dialer.dial(ticket.permit(), &ticket.received) => outcome,
+        };
+        ticket.count_received().map_err(Refusal::Denied)?;
+        match outcome {
+            Ok(dialed) => {
+                self.bound_buffers(&dialed.stream);
+                if let (Route::Addrs(_), Ok(peer)) = (ticket.permit().route(), dialed.stream.peer_addr()) {
+                    ticket.dialed.get_or_init(|| peer.ip());
+                }
+                Ok(Opened { ticket, dialed })
+            }
+            Err(error) => {
+                ticket.failed(&error);
+                Err(Refusal::Unreachable(error))
+            }
+        }
+    }
+
+    /// Decides, and asks the approver once where the policy permits a question.
+    async fn decide(self: &Arc<Self>, attempt: &Attempt, client: &TcpStream, id: u64) -> Result<Decided, Refused> {
+        let (denial, grounds) = match self.decide_with(attempt, id, None).await {
+            Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
+            decided => return decided,
+        };
+        let Some(approver) = &self.approver else { return Err((denial, grounds)) };
+        let answer = tokio::select! {
+            answer = approver.ask(attempt, &denial) => answer,
+            // After a yes, a request would go out for which no client waits.
+            () = gone::until_ended(client) => Answer::Deny,
+        };
+        match answer {
+            Answer::Deny => Err((denial, grounds)),
+            Answer::Once(rule) => self.decide_with(attempt, id, Some(rule)).await,
+            Answer::Again => self.decide_with(attempt, id, None).await,
+        }
+    }
+
+    async fn decide_with(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        once: Option<AnyRule>,
+    ) -> Result<Decided, Refused> {
+        let mut grounds = Grounds { once, ..self.grounds().asked(Check::Connect) };
+        let asked = match self.ask_policy(attempt, id, &mut grounds).await {
+            Ok(permitted) => self.not_back_here(permitted, id, &mut grounds).await,
+            refused @ Err(_) => refused,
+        };
+        match asked {
+            Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
+            // Such a denial is not the policy's.
+            Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
+                Err((denial, Grounds { check: None, ..grounds }))
+            }
+            Err(denial) => Err((denial, grounds)),
+        }
+    }
+
+    /// Asks the policy and leaves the inputs of its last decision in `grounds`.
+    async fn ask_policy(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        grounds: &mut Grounds,
+    ) -> Result<Permitted, Denial> {
+        let query = match check_name(&*grounds.effective()?, attempt, grounds.at)? {
+            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),
+            Next::Resolve(query) => query,
+        };
+        let charged = self.paid_look_up(attempt, id, &query, grounds)?;
+        let is_exact = query.is_exact();
+        let found = self.look_up(&query, self.limits.resolve_time).await;
+        let found_here = found.as_ref().map(|found| found.addrs.as_slice()).unwrap_or_default();
+        self.know_nat64(found_here, is_exact).await.inspect_err(|_| grounds.check = None)?;
+        self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
+        // The policy may have changed meanwhile.
+        (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
+        if let Err(error @ ResolveError::TooMany { .. }) = &found {
+            grounds.check = None;
+            return Err(denials::not_resolved(error));
+        }
+        let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
+        let sockets: Vec<SocketAddr> =
+            addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();
+        grounds.own = own_among(&grounds.policy, &*self.own, &sockets)?;
+        grounds.behind = self.followed.among(&grounds.policy, attempt, addrs.iter().copied());
+        let decided = check_addrs(&*grounds.effective()?, query, &addrs, grounds.at);
+        grounds.resolved = Some(addrs);
+        match (decided, found) {
+            // The upstream proxy looks up the name. A replay does not know that an answer is missing.
+            (Ok(permit), found) if !permit.addresses_checked() => {
+                let ttl_s = found.as_ref().ok().and_then(|found| found.ttl_s);
+                unknown_here(found, is_exact).inspect_err(|_| grounds.check = None)?;
+                Ok((permit, Some(charged), ttl_s))
+            }
+            (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),
+            // Without an address the policy denies too; the error only has a better sentence.
+            (Err(denial), Err(error)) if denial.cause == Cause::NotResolved => {
+                Err(Denial { explanation: error.to_string(), ..denial })
+            }
+            (Err(denial), _) => Err(denial),
+            (Ok(_), Err(error)) => Err(denials::internal(error.to_string())),
+        }
+    }
+}

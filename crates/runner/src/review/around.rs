@@ -1,0 +1,118 @@
+//! An accept that goes around conflicts, or decides them.
+
+use crate::causes::chain;
+use crate::notices::{Notice, Notify};
+use crate::review::error::ReviewError;
+use crate::review::pending::Pending;
+use nexus_layer::meta::EntryType;
+use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Rules, Yours};
+use nexus_model::ByteText;
+
+/// Says what an accept does with changes in conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conflicts {
+    /// The accept accepts nothing.
+    Refuse,
+    /// Changes in conflict are left out.
+    LeaveOut,
+    /// Files in conflict come, and the versions of the workspace are kept beside.
+    TakeTheirs,
+}
+
+/// Tries of an accept that leaves conflicts out: each names all that it found, and later ones what came meanwhile.
+const MAX_TRIES: usize = 5;
+
+/// The outcome of an accept that goes around conflicts, or decides them.
+pub struct Around {
+    /// The outcome of the last try.
+    pub done: Committed,
+    /// The conflicts that were left out.
+    pub left_out: Vec<Conflict>,
+    /// The conflicts that were decided for the run.
+    pub theirs: Vec<Yours>,
+}
+
+/// Commits what the rules choose. Conflicts are left out or decided, as the caller wants it. The caller holds the lock of the
+/// workspace.
+pub fn commit_around(
+    pending: &Pending,
+    rules: &Rules,
+    conflicts: Conflicts,
+    tell: Notify<'_>,
+) -> Result<Around, ReviewError> {
+    let mut rules = rules.clone();
+    let mut left_out = Vec::new();
+    let mut tries = 1;
+    let done = loop {
+        let done = pending.layer.commit(&pending.workspace, &rules);
+        let is_over = |done: &Committed| {
+            conflicts == Conflicts::Refuse || done.conflicts.is_empty() || !done.changes.changes.is_empty()
+        };
+        match done {
+            Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
+                tries += 1;
+                // What is kept of versions that changed again is none to decide by.
+                forget(pending, &rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect::<Vec<_>>())?;
+                let mut left = Vec::new();
+                for conflict in done.conflicts {
+                    match (conflicts == Conflicts::TakeTheirs)
+                        .then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path))
+                    {
+                        Some(Ok(yours)) => rules.theirs.push(yours),
+                        Some(Err(error)) => {
+                            tell(&Notice::KeepsWaiting { why: error.to_string() });
+                            left.push(conflict);
+                        }
+                        None => left.push(conflict),
+                    }
+                }
+                rules.except.extend(left.iter().map(|conflict| conflict.path.clone()));
+                rules.except.extend(around_them(&done.parked, &left));
+                left_out.extend(left);
+            }
+            other => break other,
+        }
+    };
+    match done {
+        Ok(done) => {
+            let came = |one: &Yours| done.changes.changes.iter().any(|change| change.path == one.path);
+            let (theirs, unused): (Vec<_>, Vec<_>) = rules.theirs.into_iter().partition(came);
+            forget(pending, &unused)?;
+            Ok(Around { done, left_out, theirs })
+        }
+        Err(error) => {
+            // After an interruption the commit may still go on: then the copies are what is left of the workspace's versions.
+            if !matches!(error, CommitError::Interrupted { .. }) {
+                forget(pending, &rules.theirs)?;
+            }
+            Err(pending.commit_failed(error))
+        }
+    }
+}
+
+/// Lists the changes that take a directory away in which something is in conflict.
+fn around_them<'a>(parked: &'a [Change], conflicts: &'a [Conflict]) -> impl Iterator<Item = ByteText> + 'a {
+    let takes = |change: &&Change| {
+        let from = match &change.kind {
+            ChangeKind::Renamed { from } => from,
+            ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => &change.path,
+            ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => return false,
+        };
+        conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
+    };
+    parked.iter().filter(takes).map(|change| change.path.clone())
+}
+
+fn is_in(conflicts: &[Conflict], one: &Yours) -> bool {
+    conflicts.iter().any(|conflict| conflict.path == one.path)
+}
+
+/// Removes copies of versions that stayed at their places.
+fn forget(pending: &Pending, all: &[Yours]) -> Result<(), ReviewError> {
+    all.iter().try_for_each(|yours| {
+        pending.layer.forget_yours(&pending.workspace, yours).map_err(|error| {
+            let copy = yours.copy.as_ref().map(|copy| copy.as_path().to_owned()).unwrap_or_default();
+            ReviewError::CopyStays { copy, why: chain(&error) }
+        })
+    })
+}
