@@ -13,6 +13,8 @@ mod app;
 mod blobs;
 mod config;
 mod decide;
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod identity;
 mod listen;
