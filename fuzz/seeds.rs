@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The inputs of a target with their names.
 pub fn of(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+    // Crates lie at different depths.
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|directory| directory.join("fuzz/seeds"));
+    let kept = above.find(|directory| directory.is_dir()).unwrap().join(target);
     let grown = std::env::var_os("NEXUS_FUZZ_CORPUS").map(|folder| Path::new(&folder).join(target));
     let mut found = Vec::new();
     for folder in [Some(kept), grown].into_iter().flatten() {

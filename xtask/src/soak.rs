@@ -75,6 +75,16 @@ const SOAKS: &[Soak] = &[
         variable: ("NEXUS_SOAK_DIRECTIVES", "500"),
         words: &["-p", "nexus-cli", "--test", "fleet_crowd"],
     },
+    Soak {
+        name: "ten minutes of faults on a control plane and its daemons, and the invariants of a fleet",
+        variable: ("NEXUS_SOAK_SECONDS", "600"),
+        words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "fleet_history"],
+    },
+    Soak {
+        name: "200 examples of schemathesis for each call of both APIs",
+        variable: ("NEXUS_SOAK_CASES", "200"),
+        words: &["-p", "nexus-mothership", "--test", "schemathesis"],
+    },
 ];
 
 /// A command of this program in its long version, played on a program that was built for release.

@@ -15,9 +15,14 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file of the user's configuration; a secret that the caller passes on standard input.",
     ),
     (
-        "crates/cli/src/fleet/serve.rs",
+        "crates/cli/src/fleet/tls_files.rs",
         &[(".read_to_string(", 1)],
-        "A regular file that a flag names, with the secret of a proxy: at most 4 KiB.",
+        "A regular file that a flag names, with a secret, a key or a certificate: at most 1 MiB.",
+    ),
+    (
+        "crates/cli/src/fleet/watch.rs",
+        &[(".recv()", 1), (".status()", 1)],
+        "A wake of another task of this process, at most a second; the status of an HTTP answer.",
     ),
     (
         "crates/cli/src/fleet/services.rs",

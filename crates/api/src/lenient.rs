@@ -10,7 +10,4 @@ pub fn field<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Resul
     Ok(value.and_then(|value| serde_json::from_value(value).ok()))
 }
 
-/// Reads a field for which `null` means the default.
-pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(reader: D) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(reader)?.unwrap_or_default())
-}
+pub use nexus_model::absent::or_default;

@@ -12,6 +12,7 @@
 //! * [`payload`] – the hash that tells one report of an end from another.
 //! * [`retry`] – the rules by which a daemon repeats a call, as a pure function.
 //! * [`base64`], [`time`], [`labels`] – bytes, times and labels as the contract writes them.
+//! * [`tls`] – certificates and keys as PEM text, for the client and for the server.
 //! * [`client`] – an asynchronous HTTP client of both APIs.
 //!
 //! Receivers ignore fields that they do not know, and `null` means absent.
@@ -31,6 +32,7 @@ pub mod payload;
 pub mod retry;
 pub mod routes;
 pub mod time;
+pub mod tls;
 
 pub use error::ErrorBody;
 pub use labels::Labels;

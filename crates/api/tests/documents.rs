@@ -73,6 +73,10 @@ fn every_route_stands_in_its_document_with_its_rights() {
 
 /// A value with every member of a schema.
 fn sample(schemas: &Map<String, Value>, schema: &Value) -> Value {
+    // The second form of a member that may be absent is null.
+    if let Some(form) = schema["anyOf"].get(0) {
+        return sample(schemas, form);
+    }
     if let Some(name) = schema["$ref"].as_str() {
         return match name.strip_prefix("#/components/schemas/") {
             Some(name) => sample(schemas, &schemas[name]),
@@ -84,7 +88,8 @@ fn sample(schemas: &Map<String, Value>, schema: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values[0].clone();
     }
-    match (schema["type"].as_str(), schema["format"].as_str(), schema["contentEncoding"].as_str()) {
+    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
+    match (kind, schema["format"].as_str(), schema["contentEncoding"].as_str()) {
         (Some("string"), Some("uuid"), _) => json!("01890a5d-ac96-774b-bcce-b302099a8057"),
         (Some("string"), Some("date-time"), _) => json!("2026-01-01T00:00:00.000Z"),
         (Some("string"), _, Some(_)) => json!("YQ=="),
@@ -211,8 +216,10 @@ fn hold(text: &str, types: &BTreeMap<&'static str, Pass>) {
         .map(|(name, _)| name.as_str())
         .collect();
     assert_eq!(with_members, types.keys().copied().collect(), "each schema with members has a type");
+    let mut refused = Vec::new();
     for (name, pass) in types {
         let whole = sample(schemas, &schemas[*name]);
+        let pass = *pass;
         assert_eq!(pass(whole.clone()), whole, "{name}: a member is lost, renamed or of another form");
         // The required members alone are enough, and unknown ones are ignored where the schema says so.
         let required: BTreeSet<&str> = schemas[*name]["required"]
@@ -224,11 +231,20 @@ fn hold(text: &str, types: &BTreeMap<&'static str, Pass>) {
         let mut small = whole.clone();
         small.as_object_mut().unwrap().retain(|member, _| required.contains(member.as_str()));
         pass(small.clone());
+        // Null means absent.
+        for member in whole.as_object().unwrap().keys().filter(|member| !required.contains(member.as_str())) {
+            let mut null = small.clone();
+            null[member] = Value::Null;
+            if std::panic::catch_unwind(|| pass(null)).is_err() {
+                refused.push(format!("{name}.{member}"));
+            }
+        }
         if schemas[*name].get("additionalProperties").is_none() {
             small["from_the_future"] = json!(1);
             pass(small.clone());
         }
     }
+    assert_eq!(refused, [""; 0], "null means absent");
 }
 
 #[test]
@@ -239,6 +255,58 @@ fn every_schema_of_conduits_is_the_form_of_its_type() {
 #[test]
 fn every_schema_of_mothership_is_the_form_of_its_type() {
     hold(MOTHERSHIP_TEXT, &mothership_types());
+}
+
+/// Every object schema in a document, at any depth.
+fn objects<'a>(schema: &'a Value, found: &mut Vec<&'a Value>) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("properties").is_some_and(Value::is_object) {
+                found.push(schema);
+            }
+            members.values().for_each(|member| objects(member, found));
+        }
+        Value::Array(list) => list.iter().for_each(|one| objects(one, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_member_that_may_be_absent_may_be_null() {
+    for text in [CONDUITS_TEXT, MOTHERSHIP_TEXT] {
+        let document = document(text);
+        let mut found = Vec::new();
+        objects(&document["components"]["schemas"], &mut found);
+        assert!(found.len() > 20);
+        for schema in found {
+            let required: Vec<&Value> = schema["required"].as_array().into_iter().flatten().collect();
+            for (name, member) in schema["properties"].as_object().unwrap() {
+                let is_required = required.iter().any(|one| *one == name);
+                let has_null = |list: &Value| list.as_array().is_some_and(|list| list.contains(&json!("null")));
+                let takes_null = has_null(&member["type"])
+                    || member["anyOf"].as_array().is_some_and(|forms| forms.contains(&json!({"type": "null"})))
+                    // A member without a type takes everything.
+                    || (member.get("type").is_none() && member.get("anyOf").is_none() && member.get("$ref").is_none());
+                assert!(is_required || takes_null, "{name}: {member}");
+                if has_null(&member["type"]) && member.get("enum").is_some() {
+                    assert!(member["enum"].as_array().unwrap().contains(&Value::Null), "{name}: {member}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_call_documents_the_form_of_its_other_answers() {
+    for text in [CONDUITS_TEXT, MOTHERSHIP_TEXT] {
+        let document = document(text);
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let other = &operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"];
+                assert_eq!(other, "#/components/schemas/Error", "{method} {path}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -58,16 +58,16 @@ pub struct NetCapability {
 #[serde(deny_unknown_fields)]
 pub struct FsCapability {
     /// Paths that the command may read.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub read: Vec<String>,
     /// Paths that the command may write.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub write: Vec<String>,
     /// Absolute host paths that may be written.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::absent::or_default")]
     pub writable_roots: Vec<String>,
     /// Absolute host paths below them that may not.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::absent::or_default")]
     pub read_only_subpaths: Vec<String>,
 }
 
@@ -80,10 +80,10 @@ pub struct Capabilities {
     /// File capability of the directive.
     pub fs: FsCapability,
     /// Environment variables to set.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::absent::or_default")]
     pub env: BTreeMap<String, String>,
     /// Names of secrets, never their values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::absent::or_default")]
     pub secrets: Vec<String>,
 }
 

@@ -11,9 +11,11 @@
 //! * [`plan`] – the validated order that a driver gets.
 //! * [`bytes`] – byte strings that are text most of the time (paths, output).
 //! * [`digest`], [`canonical`] – hashes as Nexus writes them, and the JSON spelling that is hashed.
+//! * [`absent`] – fields for which `null` means that they are absent.
 
 #![forbid(unsafe_code)]
 
+pub mod absent;
 pub mod bytes;
 pub mod canonical;
 pub mod capability;

@@ -40,15 +40,25 @@ pub struct FacilityRef {
     /// Identifier of the facility.
     pub id: FacilityId,
     /// Path at which it appears inside.
-    #[serde(default = "default_mount")]
+    #[serde(default = "default_mount", deserialize_with = "read_mount")]
     pub mount: String,
     /// Repository to clone into the facility when it is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo_url: Option<String>,
 }
 
+/// Reads a field for which `null` means the default.
+fn read_mount<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_else(default_mount))
+}
+
 fn default_mount() -> String {
     "/workspace".to_owned()
+}
+
+/// Reads a field for which `null` means the default.
+fn read_shell<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_else(default_shell))
 }
 
 fn default_shell() -> String {
@@ -79,10 +89,10 @@ pub struct DirectiveLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ArtifactRules {
     /// Globs under the workspace.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub collect: Vec<String>,
     /// Report a diff even when nothing failed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub always_diff: bool,
 }
 
@@ -119,12 +129,12 @@ pub struct DirectiveSpec {
     /// Facility that serves as its workspace.
     pub facility: FacilityRef,
     /// Strength of the isolation.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub sandbox_profile: SandboxProfile,
     /// A command **string**, run by `shell -c`.
     pub command: String,
     /// Shell that runs the command.
-    #[serde(default = "default_shell")]
+    #[serde(default = "default_shell", deserialize_with = "read_shell")]
     pub shell: String,
     /// Working directory under the workspace.
     #[serde(default)]
@@ -133,16 +143,16 @@ pub struct DirectiveSpec {
     #[serde(default)]
     pub timeout_seconds: Option<u64>,
     /// Resources that the directive may use.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub limits: DirectiveLimits,
     /// Capabilities that the directive asks for.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub capabilities: Capabilities,
     /// Files to collect when the directive has ended.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::absent::or_default")]
     pub artifacts: ArtifactRules,
     /// Guarantees that the driver must give.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::absent::or_default")]
     pub requirements: Vec<Guarantee>,
     /// Runtime that the directive asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

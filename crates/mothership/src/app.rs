@@ -8,6 +8,7 @@ use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::types::Lane;
+use crate::streams::StreamCounts;
 use nexus_model::ids::{DirectiveId, TerritoryId};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, broadcast, watch};
@@ -31,6 +32,8 @@ pub struct App {
     /// Heartbeats of each directive.
     pub beats: Mutex<Windows<DirectiveId>>,
     pub metrics: Metrics,
+    /// Open event streams of each key.
+    pub streams: Arc<StreamCounts>,
     /// Wakes the tasks that remove and compact.
     pub tidy: Arc<Notify>,
     /// Becomes true when the server stops.

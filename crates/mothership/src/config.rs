@@ -33,6 +33,8 @@ pub enum TerritoryAuth {
 pub struct Clock {
     wall: Arc<dyn Fn() -> i64 + Send + Sync>,
     boot: Arc<dyn Fn() -> i64 + Send + Sync>,
+    /// Difference of the two when the clocks were made.
+    offset: i64,
 }
 
 impl Clock {
@@ -44,13 +46,14 @@ impl Clock {
             let time = clock_gettime(ClockId::Boottime);
             time.tv_sec * 1000 + time.tv_nsec / 1_000_000
         };
-        Self { wall: Arc::new(wall), boot: Arc::new(boot) }
+        Self::new(Arc::new(wall), Arc::new(boot))
     }
 
     /// Returns clocks that tests move.
     #[must_use]
     pub fn new(wall: Arc<dyn Fn() -> i64 + Send + Sync>, boot: Arc<dyn Fn() -> i64 + Send + Sync>) -> Self {
-        Self { wall, boot }
+        let offset = wall() - boot();
+        Self { wall, boot, offset }
     }
 
     /// Time since 1970 in UTC, by which the store dates everything.
@@ -63,6 +66,13 @@ impl Clock {
     #[must_use]
     pub fn boot(&self) -> i64 {
         (self.boot)()
+    }
+
+    /// Time since 1970 as the wall clock would have it if no user had set it since these clocks were made. What lasts for minutes
+    /// is measured by it: a clock that is set must neither end the life of a token nor prolong it.
+    #[must_use]
+    pub fn steady(&self) -> i64 {
+        self.boot() + self.offset
     }
 }
 
@@ -99,6 +109,12 @@ pub struct Config {
     pub reap_every: Duration,
     /// Time that open requests have when the server stops.
     pub drain: Duration,
+    /// Time after which a connection is cut whose client takes nothing of what waits for it.
+    pub stall: Duration,
+    /// Event streams that one API key may have open.
+    pub streams_per_key: u32,
+    /// Interval of the comment that keeps a silent event stream open.
+    pub keep_alive: Duration,
     /// Version of the program, for daemons and `--version`.
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
@@ -127,6 +143,9 @@ impl Config {
             tidy_every: Duration::from_secs(300),
             reap_every: Duration::from_secs(1),
             drain: Duration::from_secs(20),
+            stall: Duration::from_secs(30),
+            streams_per_key: 64,
+            keep_alive: Duration::from_secs(15),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
             clock: Clock::system(),

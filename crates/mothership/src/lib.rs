@@ -13,6 +13,8 @@ mod app;
 mod blobs;
 mod config;
 mod decide;
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod identity;
 mod listen;
@@ -20,13 +22,18 @@ mod lobby;
 mod metrics;
 mod serve;
 mod slots;
+mod stall;
 mod store;
+mod streams;
 mod tasks;
 mod tidy;
+mod tls;
 
 pub use config::{Clock, Config, TerritoryAuth};
 pub use identity::{ProcessSecret, ProxySecret};
-pub use listen::{Listener, TlsError, TlsIdentity};
+pub use listen::Listener;
+pub use nexus_api::tls::TlsError;
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;
 pub use store::types::{ArtifactBounds, LeaseTimes, Retention};
+pub use tls::TlsIdentity;

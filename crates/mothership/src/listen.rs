@@ -4,6 +4,8 @@ use crate::app::{Shared, stopped};
 use crate::http::Peer;
 use crate::identity::certificate_key;
 use crate::slots::{Slot, Slots};
+use crate::stall::StallGuard;
+use crate::tls::{LiveTls, TlsIdentity};
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
@@ -12,11 +14,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +28,8 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const FIRST_HEAD_TIME: Duration = Duration::from_secs(10);
 /// Time for the head of a later request. Connections without a request are kept longer than daemons pause.
 const HEAD_TIME: Duration = Duration::from_secs(150);
+/// Bytes of a connection that wait for its client, and largest head of a request.
+const MAX_BUFFER: usize = 64 * 1024;
 /// Largest number of connections of a listener.
 const MAX_CONNECTIONS: usize = 10_000;
 
@@ -42,69 +41,8 @@ pub struct Listener {
     pub tls: Option<TlsIdentity>,
 }
 
-/// Certificate of a listener.
-pub struct TlsIdentity {
-    /// Certificate chain, as PEM.
-    pub certificate_pem: String,
-    /// Private key, as PEM.
-    pub key_pem: String,
-    /// Provider of cryptography: nothing process-wide is used.
-    pub provider: Arc<CryptoProvider>,
-}
-
-/// Reason why the certificates of a listener cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A text is not PEM, or holds nothing of the expected kind.
-    #[error("{field} cannot be read: {why}")]
-    Pem {
-        /// Certificates or key that cannot be read.
-        field: &'static str,
-        /// Cause of the failure, for people.
-        why: String,
-    },
-    /// The library refused the certificates.
-    #[error("the certificates cannot be used: {0}")]
-    Refused(String),
-}
-
-/// Returns TLS settings of a listener. Clients may show a certificate of `client_ca`; those that show none can enrol and can
-/// bring an API key. Sessions are not resumed: each connection proves its identity.
-pub fn tls_config(identity: &TlsIdentity, client_ca_pem: &str) -> Result<Arc<ServerConfig>, TlsError> {
-    let provider = Arc::clone(&identity.provider);
-    let refused = |error: &dyn std::fmt::Display| TlsError::Refused(error.to_string());
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates("the CA bundle", client_ca_pem)? {
-        roots.add(certificate).map_err(|error| refused(&error))?;
-    }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|error| refused(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())
-        .map_err(|error| TlsError::Pem { field: "the server key", why: error.to_string() })?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| refused(&error))?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates("the server certificate", &identity.certificate_pem)?, key)
-        .map_err(|error| refused(&error))?;
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn certificates(field: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fault = |why: String| TlsError::Pem { field, why };
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|error| fault(error.to_string()))?;
-    if found.is_empty() { Err(fault("it holds no certificate".to_owned())) } else { Ok(found) }
-}
-
 /// Accepts connections until the server stops, and then waits for those that are open.
-pub async fn accept(tcp: TcpListener, tls: Option<Arc<ServerConfig>>, router: Router, app: Shared) {
+pub async fn accept(tcp: TcpListener, tls: Option<Arc<LiveTls>>, router: Router, app: Shared) {
     let mut stopping = app.stopping.clone();
     let slots = Arc::new(Slots::default());
     let mut open = JoinSet::new();
@@ -149,7 +87,7 @@ fn room() -> usize {
 async fn speak(
     stream: TcpStream,
     address: SocketAddr,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<LiveTls>>,
     router: Router,
     app: Shared,
     slot: Arc<Slot>,
@@ -157,10 +95,11 @@ async fn speak(
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let Some(config) = tls else {
+    let stream = StallGuard::new(stream, app.config.stall);
+    let Some(tls) = tls else {
         return http(stream, Peer { address, key: None }, router, app, slot).await;
     };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIME, TlsAcceptor::from(config).accept(stream)).await;
+    let handshake = tokio::time::timeout(HANDSHAKE_TIME, TlsAcceptor::from(tls.current()).accept(stream)).await;
     let Ok(Ok(stream)) = handshake else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let key = certificate.and_then(|certificate| certificate_key(certificate));
@@ -190,6 +129,7 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
+        .max_buf_size(MAX_BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let mut stopping = app.stopping.clone();

@@ -6,11 +6,13 @@ use crate::config::{Config, TerritoryAuth};
 use crate::decide::Windows;
 use crate::http::router;
 use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
-use crate::listen::{Listener, TlsError, accept, tls_config};
+use crate::listen::{Listener, accept};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
+use crate::tls::{LiveTls, TlsIdentity};
 use crate::{tasks, tidy};
+use nexus_api::tls::TlsError;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -84,6 +86,7 @@ pub struct Running {
     pub ca_bundle_pem: String,
     stop: watch::Sender<bool>,
     tidy: Arc<Notify>,
+    tls: Vec<Arc<LiveTls>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -91,6 +94,16 @@ impl Running {
     /// Lets the tasks that remove and compact run now.
     pub fn tidy(&self) {
         self.tidy.notify_one();
+    }
+
+    /// Replaces the certificate of every listener with TLS. Connections that are open keep theirs. After an error every
+    /// listener has the certificate that it had.
+    pub fn replace_certificate(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
+        let made = self.tls.iter().map(|tls| tls.prepare(identity)).collect::<Result<Vec<_>, _>>()?;
+        for (tls, config) in self.tls.iter().zip(made) {
+            tls.set(config);
+        }
+        Ok(())
     }
 
     /// Asks the server to stop: polls are answered, streams end, open requests have the time of the settings.
@@ -130,6 +143,7 @@ pub async fn serve(
         empty_polls: Mutex::new(Windows::new(config.empty_polls_per_minute)),
         beats: Mutex::new(Windows::new(config.heartbeats_per_minute)),
         metrics: Metrics::default(),
+        streams: Arc::default(),
         tidy: Arc::default(),
         loopback: addresses.iter().all(|address| address.ip().is_loopback()),
         stopping,
@@ -140,9 +154,12 @@ pub async fn serve(
     });
     let ca_bundle_pem = app.authority.bundle().to_owned();
     let (router, tidy) = (router(&app), Arc::clone(&app.tidy));
-    let mut running = vec![tokio::spawn(tasks::reaper(app.clone())), tokio::spawn(tidy::run(app.clone()))];
+    let mut running = vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone()))];
+    let mut certificates = Vec::new();
     for listener in listeners {
-        let tls = listener.tls.as_ref().map(|identity| tls_config(identity, app.authority.bundle())).transpose()?;
+        let tls = listener.tls.as_ref().map(|identity| LiveTls::new(identity, app.authority.bundle())).transpose()?;
+        let tls = tls.map(Arc::new);
+        certificates.extend(tls.clone());
         running.push(tokio::spawn(accept(listener.tcp, tls, router.clone(), app.clone())));
     }
     let asked = stop.clone();
@@ -153,7 +170,7 @@ pub async fn serve(
         }
     });
     let first_key = is_first.then_some(first.text);
-    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tidy, tasks: running })
+    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tidy, tls: certificates, tasks: running })
 }
 
 fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, ServeError> {

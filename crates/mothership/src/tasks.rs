@@ -5,11 +5,12 @@ use crate::decide::{Drift, Reading, drift};
 use crate::metrics::add;
 use crate::store::StoreError;
 
-/// Runs the reaper until the server stops.
-pub async fn reaper(app: Shared) {
+/// Runs the reaper until the server stops. With a store that is not new, nothing is taken back for one life of a lease: no daemon
+/// could renew a lease or report an end while no server ran, and the store does not know for how long that was.
+pub async fn reaper(app: Shared, is_new: bool) {
     let mut stopping = app.stopping.clone();
     let mut before = reading(&app);
-    let mut quiet_until = before.boot;
+    let mut quiet_until = if is_new { before.boot } else { before.boot + app.config.times.ttl_ms };
     loop {
         tokio::select! {
             () = tokio::time::sleep(app.config.reap_every) => {}
@@ -23,6 +24,8 @@ pub async fn reaper(app: Shared) {
                 if app.store.shift_leases(by).await.is_err() {
                     continue;
                 }
+                // A lease that was renewed between the jump and this round has moved twice: its daemon renews it again.
+                quiet_until = quiet_until.max(now.boot + app.config.times.ttl_ms);
             }
             // Daemons could not report either: each gets one life of a lease to come back.
             Drift::Outage => quiet_until = now.boot + app.config.times.ttl_ms,

@@ -369,3 +369,57 @@ async fn a_territory_without_an_identity_is_refused() {
     assert_eq!(stranger.poll(&PollRequest::default()).await.unwrap_err().status(), Some(401));
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_away_takes_the_ends_that_daemons_kept() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let (first, second) = (server.facility().await, server.facility().await);
+    let mut claims = Vec::new();
+    for facility in [first, second] {
+        let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        claims.push((id, claim.directive_token));
+    }
+    // Longer than a lease: nobody could renew one.
+    let server = server.restart_after_an_outage(300_000).await;
+    let territory = server.owner().territories().await.unwrap().territories[0].territory_id;
+    let (users, daemon) = (server.owner(), server.daemon(territory));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (id, token) = &claims[0];
+    assert_eq!(users.directive(*id).await.unwrap().state, State::Running, "no lease ended while no server ran");
+    daemon.finished(*id, token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(users.directive(*id).await.unwrap().state, State::Succeeded);
+    // A daemon that does not come back loses what it had.
+    let (id, _) = &claims[1];
+    server.advance(72_000).await;
+    let lost = server.until_over(*id).await;
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jump_of_the_wall_clock_ends_no_lease_and_keeps_none() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let mut token = claim.directive_token;
+    for jump in [3_600_000, -7_200_000, 7_200_000, -3_600_000, 300_000, -300_000] {
+        server.move_wall_clock(jump).await;
+        assert_eq!(users.directive(id).await.unwrap().state, State::Running, "after a jump of {jump} ms");
+        let beat = daemon.heartbeat(id, &token, &serde_json::from_str("{}").unwrap()).await.unwrap();
+        assert!(beat.lease_renewed, "after a jump of {jump} ms");
+        token = beat.directive_token;
+    }
+    // The lease still ends when its time has passed by the clock that no person sets, also when the wall clock was set back.
+    server.move_wall_clock(-3_600_000).await;
+    server.advance(72_000).await;
+    let lost = server.until_over(id).await;
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    assert_eq!(daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap_err().status(), Some(409));
+    server.stop().await;
+}

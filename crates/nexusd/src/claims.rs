@@ -7,6 +7,7 @@
 //! full disk loses none. Notes lie in slots, files that stay and are written in place (`slot`): a note that needs no
 //! change of a directory or of a file's size waits for nothing but its own bytes, however busy the file system is.
 
+pub use crate::slot::text_of as text_of_slot;
 use crate::slot::{self, Slot};
 use nexus_api::conduits::FinishedRequest;
 use nexus_model::RunId;

@@ -41,6 +41,10 @@ struct State {
     run: Option<RunId>,
     phase: &'static str,
     has_started: bool,
+    /// The lease was over while a command could still run. It is never renewed after that: the launcher has killed the sandbox.
+    has_lapsed: bool,
+    /// The lease allowed the commit of the changes: from here on its end takes nothing back.
+    is_committed: bool,
 }
 
 impl Live {
@@ -60,7 +64,15 @@ impl Live {
             last_seq: AtomicI64::new(-1),
             is_canceled: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
-            state: Mutex::new(State { token, until, run: None, phase: "claimed", has_started: false }),
+            state: Mutex::new(State {
+                token,
+                until,
+                run: None,
+                phase: "claimed",
+                has_started: false,
+                has_lapsed: false,
+                is_committed: false,
+            }),
         })
     }
 
@@ -89,14 +101,32 @@ impl Live {
         self.until().saturating_sub(lease::boot_time())
     }
 
-    /// Renews the lease by a request that left at `sent`. Returns the run whose sandbox has to know it.
+    /// Renews the lease by a request that left at `sent`. Returns the run whose sandbox has to know it. A lease that was over
+    /// before the answer came stays so, whatever the answer says.
     pub fn renew(&self, sent: Duration, token: Option<String>) -> (Option<RunId>, Duration) {
         let mut state = self.state();
-        state.until = state.until.max(lease::end(sent, self.ttl_seconds));
+        if !state.note_lapse() {
+            state.until = state.until.max(lease::end(sent, self.ttl_seconds));
+        }
         if let Some(token) = token {
             state.token = token;
         }
         (state.run, state.until)
+    }
+
+    /// Reports whether the lease was over while a command could still run.
+    pub fn has_lapsed(&self) -> bool {
+        self.state().note_lapse()
+    }
+
+    /// Notes that the lease allowed the commit.
+    pub fn allow_commit(&self) {
+        self.state().is_committed = true;
+    }
+
+    /// Reports whether the lease allowed the commit.
+    pub fn commits_changes(&self) -> bool {
+        self.state().is_committed
     }
 
     /// Names the run that is about to start. Returns the end of its lease.
@@ -146,6 +176,15 @@ impl Live {
     /// Returns what the heartbeat says that comes before a commit.
     pub fn settling() -> Progress {
         Progress { phase: Some(SETTLING.to_owned()), ..Progress::default() }
+    }
+}
+
+impl State {
+    /// Looks whether the lease is over, and remembers it. The report of an end needs no lease.
+    fn note_lapse(&mut self) -> bool {
+        let is_over = self.until <= lease::boot_time() && self.phase != REPORTING && !self.is_committed;
+        self.has_lapsed |= is_over;
+        self.has_lapsed
     }
 }
 
@@ -221,13 +260,43 @@ impl Table {
 mod tests {
     use super::*;
 
+    /// A claim whose lease ends so long from now.
+    fn claim(rest: Duration) -> (Live, Duration) {
+        let now = lease::boot_time();
+        (Live::new(DirectiveId::new(), Fence(1), "a".into(), 60, now + rest).unwrap(), now)
+    }
+
+    #[test]
+    fn a_lease_that_was_over_is_not_renewed_by_a_late_answer() {
+        let (live, now) = claim(Duration::ZERO);
+        assert_eq!(live.renew(now, Some("b".into())).1, now, "the launcher has killed its sandbox");
+        assert!(live.has_lapsed());
+        live.enter(REPORTING);
+        assert!(live.has_lapsed(), "it stays so");
+        // What was committed or has ended in time is reported, however long the control plane is away.
+        for is_committed in [true, false] {
+            let (live, now) = claim(Duration::from_millis(20));
+            if is_committed {
+                live.allow_commit();
+            } else {
+                live.enter(REPORTING);
+            }
+            while !live.left().is_zero() {
+                std::thread::yield_now();
+            }
+            assert!(!live.has_lapsed());
+            assert!(live.renew(now, None).1 > now + Duration::from_secs(50));
+        }
+    }
+
     #[test]
     fn a_renewal_never_shortens_a_lease_and_a_second_claim_waits() {
-        let live = Arc::new(Live::new(DirectiveId::new(), Fence(1), "a".into(), 60, Duration::from_secs(100)).unwrap());
-        let run = RunId::new();
-        assert_eq!(live.begin(run), Duration::from_secs(100));
-        assert_eq!(live.renew(Duration::from_secs(10), None), (Some(run), Duration::from_secs(100)));
-        assert_eq!(live.renew(Duration::from_secs(90), Some("b".into())).1, Duration::from_secs(145));
+        let (live, now) = claim(Duration::from_secs(100));
+        let (live, run) = (Arc::new(live), RunId::new());
+        let after = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(live.begin(run), after(100));
+        assert_eq!(live.renew(after(10), None), (Some(run), after(100)));
+        assert_eq!(live.renew(after(90), Some("b".into())).1, after(145));
         assert_eq!(live.token(), "b");
         let table = Table::default();
         assert!(table.insert(&live) && !table.insert(&live));

@@ -87,18 +87,7 @@ impl Slot {
 
     /// Returns the text of the note: its result, or else its beginning; `None` when the slot is free.
     pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        let file = self.open(false)?;
-        let mut form = [0; FORM.len()];
-        file.read_exact_at(&mut form, 0)?;
-        if form != *FORM {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of another form"));
-        }
-        let Some((nonce, text)) = unsealed(&file, BEGINNING)? else { return Ok(None) };
-        match unsealed(&file, RESULT) {
-            Ok(Some((of, result))) if of == nonce => Ok(Some(result)),
-            // Torn, or of an earlier note.
-            _ => Ok(Some(text)),
-        }
+        text_of(&self.open(false)?)
     }
 
     fn open(&self, make: bool) -> io::Result<File> {
@@ -149,22 +138,69 @@ fn sealed(nonce: &[u8; 16], text: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of a slot, in a file or in memory.
+pub trait SlotBytes {
+    /// Fills the buffer from this place on. Too few bytes are an error.
+    fn read_at(&self, buffer: &mut [u8], place: u64) -> io::Result<()>;
+    /// Number of bytes.
+    fn size(&self) -> io::Result<u64>;
+}
+
+impl SlotBytes for File {
+    fn read_at(&self, buffer: &mut [u8], place: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, place)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}
+
+impl SlotBytes for [u8] {
+    fn read_at(&self, buffer: &mut [u8], place: u64) -> io::Result<()> {
+        let place = usize::try_from(place).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let found = self.get(place..).and_then(|rest| rest.get(..buffer.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+}
+
+/// Returns the text of the note in these bytes of a slot: its result, or else its beginning; `None` when the slot is free.
+pub fn text_of<S: SlotBytes + ?Sized>(bytes: &S) -> io::Result<Option<Vec<u8>>> {
+    let mut form = [0; FORM.len()];
+    bytes.read_at(&mut form, 0)?;
+    if form != *FORM {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of another form"));
+    }
+    let Some((nonce, text)) = unsealed(bytes, BEGINNING)? else { return Ok(None) };
+    match unsealed(bytes, RESULT) {
+        Ok(Some((of, result))) if of == nonce => Ok(Some(result)),
+        // Torn, or of an earlier note.
+        _ => Ok(Some(text)),
+    }
+}
+
 /// Reads a text with its nonce; `None` where there is none.
-fn unsealed(file: &File, place: u64) -> io::Result<Option<([u8; 16], Vec<u8>)>> {
+fn unsealed<S: SlotBytes + ?Sized>(bytes: &S, place: u64) -> io::Result<Option<([u8; 16], Vec<u8>)>> {
     let damaged = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut head = [0; HEAD];
-    file.read_exact_at(&mut head, place)?;
+    bytes.read_at(&mut head, place)?;
     let (digest, rest) = head.split_at(64);
     if digest == [b'0'; 64] || digest == [0; 64] {
         return Ok(None);
     }
     let (length, nonce) = rest.split_at(8);
     let length = u64::from_le_bytes(length.try_into().map_err(|_| damaged("it is torn"))?);
-    if length > MAX_TEXT {
+    // Nothing is taken from the heap for a text that the slot cannot hold.
+    if length > MAX_TEXT.min(bytes.size()?.saturating_sub(place + HEAD as u64)) {
         return Err(damaged("it is torn"));
     }
     let mut text = vec![0; usize::try_from(length).map_err(|_| damaged("it is torn"))?];
-    file.read_exact_at(&mut text, place + HEAD as u64)?;
+    bytes.read_at(&mut text, place + HEAD as u64)?;
     let nonce: [u8; 16] = nonce.try_into().map_err(|_| damaged("it is torn"))?;
     if sealed(&nonce, &text).get(..64) != Some(digest) {
         return Err(damaged("it is torn"));

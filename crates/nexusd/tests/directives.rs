@@ -22,7 +22,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 13] = [
+const TESTS: [(&str, Test); 17] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -45,6 +45,10 @@ const TESTS: [(&str, Test); 13] = [
         the_commit_of_a_repository_is_reported_before_and_after,
     ),
     ("an_end_with_a_receipt_and_without_a_note_is_no_loss", an_end_with_a_receipt_and_without_a_note_is_no_loss),
+    ("an_end_outlives_an_outage_that_is_longer_than_a_lease", an_end_outlives_an_outage_that_is_longer_than_a_lease),
+    ("a_lease_that_was_over_is_no_end_of_a_directive", a_lease_that_was_over_is_no_end_of_a_directive),
+    ("a_directive_that_may_run_again_is_not_reported_lost", a_directive_that_may_run_again_is_not_reported_lost),
+    ("a_commit_asks_for_the_lease_that_it_needs", a_commit_asks_for_the_lease_that_it_needs),
 ];
 
 fn main() {
@@ -64,7 +68,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 13] = TESTS;
+    let tests: [(&str, Test); 17] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -259,6 +263,84 @@ fn the_launcher_ends_a_lease_that_the_daemon_forgets(launcher: &Arc<Launcher>, d
     }
     assert!(!memory.seen(id).text(Stream::Stdout).contains("late"));
     assert!(!tree(data, facility).join("file").exists(), "what a daemon without a lease did is not committed");
+    running.stop();
+}
+
+fn an_end_outlives_an_outage_that_is_longer_than_a_lease(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.set_ttl(17);
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    // The report of its end gets no answer, and then the control plane is away for longer than the lease.
+    memory.lose_ends(true);
+    let id = memory.create(facility, "echo once >> file", json!({}));
+    memory.ended(id);
+    memory.set_away(true);
+    std::thread::sleep(Duration::from_secs(13));
+    assert_eq!(running.running(), 1, "the report is still to be sent");
+    let count = memory.seen(id).finished.len();
+    memory.lose_ends(false);
+    memory.set_away(false);
+    let clock = Instant::now();
+    while memory.seen(id).finished.len() == count {
+        assert!(clock.elapsed() < Duration::from_secs(30), "the end is kept and not sent");
+        std::thread::yield_now();
+    }
+    assert_eq!((memory.seen(id).starts, memory.seen(id).end().status), (1, FinishStatus::Succeeded));
+    running.stop();
+    assert!(noted(data).is_empty());
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "once\n");
+}
+
+fn a_lease_that_was_over_is_no_end_of_a_directive(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.set_ttl(7);
+    // No heartbeat comes in time, as with a daemon that is stopped. The launcher kills the sandbox, and the daemon finds it dead.
+    let running = daemon_with(&memory, launcher, data, Duration::from_secs(600));
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 30", json!({ "on_lease_loss": "requeue" }));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    let clock = Instant::now();
+    while running.running() > 0 {
+        assert!(clock.elapsed() < Duration::from_secs(15), "the claim goes on");
+        std::thread::yield_now();
+    }
+    running.stop();
+    assert!(memory.seen(id).finished.is_empty(), "the control plane decides whether it runs again");
+    assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
+}
+
+fn a_directive_that_may_run_again_is_not_reported_lost(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let command = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let once = memory.create(FacilityId::new(), "echo ready; sleep 30", json!({}));
+    let again = memory.create(FacilityId::new(), "echo ready; sleep 30", json!({ "on_lease_loss": "requeue" }));
+    for id in [once, again] {
+        memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    }
+    running.stop();
+    assert_eq!(memory.seen(once).end().reason.as_deref(), Some("lease_lost"));
+    assert!(memory.seen(again).finished.is_empty(), "a shutdown is no end of it");
+    assert!(noted(data).is_empty());
+    // One that ends on its own at the signal has ended.
+    let running = daemon(&memory, launcher, data, 2);
+    let own = memory.create(FacilityId::new(), command, json!({ "on_lease_loss": "requeue" }));
+    memory.until(own, "no output", |seen| !seen.chunks.is_empty());
+    memory.tell(own, nexus_api::conduits::Verdict::Cancel);
+    assert_eq!(memory.ended(own).end().status, FinishStatus::Canceled);
+    running.stop();
+}
+
+fn a_commit_asks_for_the_lease_that_it_needs(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    // Eleven seconds are left after the margin, of which a commit needs ten; no heartbeat renews them.
+    memory.set_ttl(16);
+    let running = daemon_with(&memory, launcher, data, Duration::from_secs(600));
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; sleep 3", json!({}));
+    assert_eq!(memory.ended(id).end().status, FinishStatus::Succeeded);
+    assert_eq!(std::fs::read_to_string(tree(data, facility).join("file")).unwrap(), "x\n");
     running.stop();
 }
 

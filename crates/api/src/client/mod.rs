@@ -23,4 +23,5 @@ pub use self::http::{ClientConfig, Http, Reply};
 pub use self::mothership::{ListQuery, LogQuery, MothershipClient};
 pub use self::plain::PlainHttp;
 pub use self::sse::{EventStream, SseEvent, SseParser};
-pub use self::tls::{TlsError, TlsFiles, tls_config};
+pub use self::tls::{TlsFiles, tls_config};
+pub use crate::tls::TlsError;

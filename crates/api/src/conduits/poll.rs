@@ -6,8 +6,18 @@ use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 
+/// Reads a field for which `null` means the default.
+fn read_profiles<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_else(default_profiles))
+}
+
 fn default_profiles() -> Vec<String> {
     vec!["untrusted".to_owned()]
+}
+
+/// Reads a field for which `null` means the default.
+fn read_claims<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_else(default_claims))
 }
 
 fn default_claims() -> u32 {
@@ -17,9 +27,9 @@ fn default_claims() -> u32 {
 /// Body of `POST /conduits/v1/polls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PollRequest {
-    #[serde(default = "default_profiles")]
+    #[serde(default = "default_profiles", deserialize_with = "read_profiles")]
     pub supported_sandbox_profiles: Vec<String>,
-    #[serde(default = "default_claims")]
+    #[serde(default = "default_claims", deserialize_with = "read_claims")]
     pub max_directives_to_claim: u32,
     /// Time to wait for a directive; absent means that the answer comes at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -18,9 +18,9 @@ pub struct RequestedCapabilities {
     pub net: Option<NetCapability>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs: Option<FsCapability>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::lenient::or_default")]
     pub env: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::lenient::or_default")]
     pub secrets: Vec<String>,
 }
 
@@ -29,10 +29,10 @@ pub struct RequestedCapabilities {
 #[serde(deny_unknown_fields)]
 pub struct Requirements {
     /// Labels that the territory must have.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::lenient::or_default")]
     pub labels: Labels,
     /// Guarantees that its driver must give.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::lenient::or_default")]
     pub guarantees: Vec<String>,
 }
 

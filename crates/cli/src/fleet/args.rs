@@ -98,26 +98,36 @@ pub struct MothershipArgs {
 #[derive(Debug, Subcommand)]
 pub enum MothershipAction {
     /// Serve users and daemons until a signal ends it
-    Serve {
-        /// Directory of the database; made when it is missing
-        #[arg(long, value_name = "DIR")]
-        data_dir: PathBuf,
-        /// Address to listen on; beyond loopback it needs --trusted-proxy
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
-        listen: SocketAddr,
-        /// Address of a proxy that ends TLS and names the client certificate in X-Nexus-Client-Cert-Fingerprint; may repeat
-        #[arg(long, value_name = "ADDRESS")]
-        trusted_proxy: Vec<std::net::IpAddr>,
-        /// File with a secret that the proxy sends in X-Nexus-Proxy-Secret; needed for a proxy on this machine
-        #[arg(long, value_name = "FILE", requires = "trusted_proxy")]
-        proxy_secret_file: Option<PathBuf>,
-        /// Address under which users and daemons reach the server
-        #[arg(long, value_name = "URL")]
-        public_url: Option<String>,
-        /// Print one line of JSON when ready
-        #[arg(long)]
-        json: bool,
-    },
+    Serve(ServeArgs),
+}
+
+/// The arguments of `nexus mothership serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Directory of the database; made when it is missing
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Address to listen on; beyond loopback it needs --tls-cert or --trusted-proxy
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
+    pub listen: SocketAddr,
+    /// File with the server's certificate chain; read again on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the key of that certificate, which other users cannot read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Address of a proxy that ends TLS and names the client certificate in X-Nexus-Client-Cert-Fingerprint; may repeat
+    #[arg(long, value_name = "ADDRESS")]
+    pub trusted_proxy: Vec<std::net::IpAddr>,
+    /// File with a secret that the proxy sends in X-Nexus-Proxy-Secret; needed for a proxy on this machine
+    #[arg(long, value_name = "FILE", requires = "trusted_proxy")]
+    pub proxy_secret_file: Option<PathBuf>,
+    /// Address under which users and daemons reach the server
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+    /// Print one line of JSON when ready
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The arguments of `nexus daemon`.
@@ -306,6 +316,9 @@ pub enum DirectiveAction {
         /// Only those of this facility
         #[arg(long, value_name = "ID")]
         facility: Option<String>,
+        /// Go on, and print each line again when it has changed
+        #[arg(long)]
+        watch: bool,
     },
     /// Print the output of a directive
     Logs {

@@ -4,7 +4,7 @@ use super::access::Access;
 use super::args::{CreateArgs, DirectiveAction, DirectiveArgs};
 use super::call::id;
 use super::print::{print, print_json};
-use super::{artifacts, display, follow};
+use super::{artifacts, display, follow, watch};
 use crate::failure::Failure;
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
@@ -25,8 +25,11 @@ pub fn command(args: &DirectiveArgs) -> Result<u8, Failure> {
             let one = access.wait(client.directive(directive(text)?))?;
             if args.json { print_json(&one) } else { print(display::details(&one).as_bytes()) }
         }
-        DirectiveAction::Ls { facility } => {
+        DirectiveAction::Ls { facility, watch } => {
             let facility = facility.as_deref().map(|text| id(text, "facility")).transpose()?;
+            if *watch {
+                return watch::watch(&access, facility, args.json);
+            }
             let list = access.wait(client.directives(facility, &ListQuery::default()))?;
             if args.json {
                 return print_json(&list);

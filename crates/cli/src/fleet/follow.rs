@@ -15,7 +15,7 @@ use crate::terminal::out;
 use data_encoding::BASE64;
 use nexus_api::client::{ClientError, EventStream, LogQuery, MothershipClient};
 use nexus_api::conduits::Stream;
-use nexus_api::mothership::{Directive, LogChunk};
+use nexus_api::mothership::{Directive, EventId, LogChunk};
 use nexus_model::directive::State;
 use nexus_model::exit::{REFUSED, TIMEOUT};
 use nexus_model::ids::DirectiveId;
@@ -33,7 +33,7 @@ const MAX_FAILURES: u32 = 30;
 pub fn logs(access: &Access, id: DirectiveId, follow: bool, as_json: bool) -> Result<u8, Failure> {
     access.drive(async {
         let mut reader = Reader::new(&access.client, id);
-        let (mut events, mut failures) = (None, 0);
+        let (mut events, mut failures) = (Events::default(), 0);
         loop {
             let step = async {
                 let directive = access.client.directive(id).await?;
@@ -62,7 +62,7 @@ pub fn logs(access: &Access, id: DirectiveId, follow: bool, as_json: bool) -> Re
                     if !follow || failures >= MAX_FAILURES {
                         return Err(failure(&error));
                     }
-                    events = None;
+                    events.stream = None;
                     tokio::time::sleep(READ_EVERY).await;
                 }
             }
@@ -71,21 +71,33 @@ pub fn logs(access: &Access, id: DirectiveId, follow: bool, as_json: bool) -> Re
     })
 }
 
+/// Events of the directive over one connection after the other.
+#[derive(Default)]
+struct Events {
+    stream: Option<EventStream>,
+    /// The last event that came: the next connection goes on after it.
+    last: Option<EventId>,
+}
+
 /// Waits for a change of the directive, at most a second.
-async fn wait(client: &MothershipClient, id: DirectiveId, events: &mut Option<EventStream>) {
+async fn wait(client: &MothershipClient, id: DirectiveId, events: &mut Events) {
     let event = async {
-        if events.is_none() {
-            *events = client.events(id, None).await.ok();
+        if events.stream.is_none() {
+            events.stream = client.events(id, events.last).await.ok();
         }
-        match events {
-            Some(stream) => matches!(stream.next().await, Ok(Some(_))),
+        match &mut events.stream {
+            Some(stream) => stream.next().await.ok().flatten(),
             None => std::future::pending().await,
         }
     };
-    if let Ok(false) = tokio::time::timeout(READ_EVERY, event).await {
-        *events = None;
-        // A stream that ends at once must not become a loop without a pause.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    match tokio::time::timeout(READ_EVERY, event).await {
+        Ok(Some(event)) => events.last = event.id.and_then(|id| id.parse().ok()).or(events.last),
+        Ok(None) => {
+            events.stream = None;
+            // A stream that ends at once must not become a loop without a pause.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Err(_) => {}
     }
 }
 

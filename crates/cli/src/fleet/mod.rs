@@ -23,8 +23,10 @@ pub mod print;
 mod serve;
 mod services;
 mod territory;
+mod tls_files;
 mod up;
 mod upkeep;
+mod watch;
 
 use crate::run;
 use args::FleetCommand;

@@ -4,18 +4,15 @@ use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, Pl
 use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
+use super::tls_files::{Others, TlsPaths, read_own};
 use crate::failure::Failure;
 use crate::notices::tell;
 use crate::run::Signals;
 use nexus_api::Labels;
-use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, ServeError, TerritoryAuth};
+use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth};
 use nexusd::{Config, ConfigError, Settings, config};
-use rustix::fs::OFlags;
 use serde_json::json;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens an address.
@@ -31,43 +28,57 @@ pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
 pub fn of_serve(error: &ServeError) -> Failure {
     let hint = match error {
         ServeError::ProxyWithoutSecret { .. } => "Pass --proxy-secret-file FILE, and let the proxy send its content.",
+        ServeError::Tls(_) => {
+            "Look at the files of --tls-cert and --tls-key: the key belongs to the first certificate."
+        }
         _ => "look at the data directory and the address",
     };
     Failure::refused(error.code(), error.to_string(), hint)
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it. SIGHUP reads certificate and key again.
 pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
-    let MothershipAction::Serve { data_dir, listen: address, trusted_proxy, proxy_secret_file, public_url, json } =
-        &args.action;
-    if trusted_proxy.is_empty() && !address.ip().is_loopback() {
-        let message = format!("{address} can be reached by other machines, and no proxy ends TLS in front of it");
-        return Err(Failure::usage("listen", message, "Pass --trusted-proxy, or listen on loopback."));
+    let MothershipAction::Serve(args) = &args.action;
+    let tls = TlsPaths::of(args.tls_cert.as_deref(), args.tls_key.as_deref());
+    let is_proxied = !args.trusted_proxy.is_empty();
+    if tls.is_none() && !is_proxied && !args.listen.ip().is_loopback() {
+        let message = format!("{} can be reached by other machines, and nothing ends TLS there", args.listen);
+        let hint =
+            "Pass --tls-cert and --tls-key, name a proxy that ends TLS with --trusted-proxy, or listen on loopback.";
+        return Err(Failure::usage("listen", message, hint));
     }
-    let secret = proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
+    let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
+    let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
     // One connection for each client and each event stream.
     crate::net::raise_descriptors();
-    let signals = Signals::catch_all().map_err(|error| {
+    let signals = Signals::catch_for_service().map_err(|error| {
         Failure::refused("signals", format!("signals cannot be caught: {error}"), crate::run::INTERNAL_ADVICE)
     })?;
     let runtime = services::runtime()?;
     let running = runtime.block_on(async {
-        let mut config = ServerConfig::new(data_dir);
-        config.territory_auth = if trusted_proxy.is_empty() {
-            TerritoryAuth::Header
-        } else {
-            TerritoryAuth::Proxy { trusted: trusted_proxy.clone(), secret }
+        let mut config = ServerConfig::new(&args.data_dir);
+        config.territory_auth = match (is_proxied, &tls) {
+            (true, _) => TerritoryAuth::Proxy { trusted: args.trusted_proxy.clone(), secret },
+            (false, Some(_)) => TerritoryAuth::Mtls,
+            (false, None) => TerritoryAuth::Header,
         };
-        config.public_url.clone_from(public_url);
+        config.public_url.clone_from(&args.public_url);
+        #[cfg(feature = "inject")]
+        if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {
+            // A test stops a daemon for longer than a lease.
+            config.times.ttl_ms = ms;
+        }
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
-        let running = nexus_mothership::serve(config, vec![listen(*address).await?], std::future::pending()).await;
+        let mut listener = listen(args.listen).await?;
+        listener.tls = identity;
+        let running = nexus_mothership::serve(config, vec![listener], std::future::pending()).await;
         running.map_err(|error| of_serve(&error))
     })?;
     let mut document = json!({ "api_url": running.api_url });
     if let (Some(key), Some(members)) = (&running.first_key, document.as_object_mut()) {
         members.insert("api_key".to_owned(), json!(key));
     }
-    if *json {
+    if args.json {
         print_json(&document)?;
     } else {
         print(format!("The control plane is ready: {}\n", running.api_url).as_bytes())?;
@@ -75,10 +86,24 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
             print(format!("API key of the owner, shown once: {key}\n").as_bytes())?;
         }
     }
-    services::wait_for_end(&signals)?;
+    services::wait_for_end_of_service(&signals, || match &tls {
+        Some(paths) => reload_certificate(paths, &running),
+        None => tell("There is no certificate to read again."),
+    })?;
     running.stop();
     runtime.block_on(running.stopped());
     Ok(0)
+}
+
+/// Reads certificate and key again. Files that cannot be used change nothing: the server goes on with those that it has.
+fn reload_certificate(paths: &TlsPaths, running: &Running) {
+    let replaced = paths.read().map_err(|failure| failure.text()).and_then(|identity| {
+        running.replace_certificate(&identity).map_err(|error| format!("{}: {error}.", paths.certificate.display()))
+    });
+    match replaced {
+        Ok(()) => tell("The certificate was read again."),
+        Err(why) => tell(&format!("The certificate stays as it was. {why}")),
+    }
 }
 
 /// Reads the secret of a proxy from a file that other users can neither read nor change.
@@ -87,16 +112,7 @@ fn proxy_secret(path: &Path) -> Result<ProxySecret, Failure> {
         let message = format!("the proxy's secret in {} cannot be used: {why}", path.display());
         Failure::usage("proxy_secret", message, "write 32 random letters into a file of your own with mode 600")
     };
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
-    let file = file.map_err(|error| refused(error.to_string()))?;
-    let meta = file.metadata().map_err(|error| refused(error.to_string()))?;
-    let is_trusted = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
-    // The proxy may read it as a member of the group.
-    if !meta.is_file() || !is_trusted || meta.mode() & 0o027 != 0 {
-        return Err(refused("other users can read or change it".to_owned()));
-    }
-    let mut text = String::new();
-    file.take(4096).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
+    let text = read_own(path, Others::Nothing).map_err(refused)?;
     ProxySecret::read(text.trim()).ok_or_else(|| refused("it is not one line of 32 to 256 letters".to_owned()))
 }
 

@@ -1,10 +1,12 @@
-//! Decisions without I/O: matching, validation, rates, time.
+//! Decisions without I/O: chunks, matching, validation, rates, time.
 
+mod chunk;
 mod drift;
 mod matching;
 mod rate;
 mod request;
 
+pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
 pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use rate::Windows;

@@ -1,4 +1,10 @@
 //! Server-sent events of a directive: a cursor over the store. Changes in memory are a hint to look, and a timer looks anyway.
+//!
+//! ```text
+//!  change or timer ─▶ snapshot of the store ─▶ at most 16 events that wait ─▶ at most 64 KiB of the connection ─▶ client
+//! ```
+//! An event is the directive as it is now: a reader that falls behind misses none of its end. A client that takes nothing is cut
+//! by its connection ([`crate::stall`]), and comes back with the id of the last event that it has. No producer waits for it.
 
 use super::answer::{Answer, Problem};
 use super::request::Context;
@@ -19,7 +25,8 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events that wait for the connection of one reader.
+const MAX_WAITING: usize = 16;
 
 /// The last event that a reader knows.
 #[derive(Clone, Copy)]
@@ -52,14 +59,19 @@ pub async fn stream(context: Context) -> Result<Answer, Problem> {
         None | Some("") => Known::Nothing,
         Some(text) => text.parse().map_or(Known::Unreadable, Known::Event),
     };
+    let most = context.app.config.streams_per_key;
+    let Some(place) = context.app.streams.take(account.key, most) else {
+        return Err(Problem::too_many("The API key has as many event streams open as it may have.", 5));
+    };
     // The receiver is made before the first look: no change is missed in between.
     let changes = context.app.changes.subscribe();
     let first = context.app.store.snapshot(account, id, context.app.now()).await?;
-    let (pieces, body) = mpsc::channel(16);
+    let (pieces, body) = mpsc::channel(MAX_WAITING);
     tokio::spawn(async move {
         add(&context.app.metrics.streams, 1);
         follow(&context, account, id, last, first, changes, &pieces).await;
         context.app.metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
     });
     let mut answer = Answer::new(Body::new(Events(body)));
     let headers = answer.headers_mut();
@@ -108,7 +120,7 @@ async fn follow(
         return;
     }
     let mut before = first;
-    let mut quiet_until = Instant::now() + KEEP_ALIVE;
+    let mut quiet_until = Instant::now() + app.config.keep_alive;
     while !before.event.state.is_terminal() {
         let next_check = Instant::now() + LOOK_EVERY;
         loop {
@@ -138,13 +150,13 @@ async fn follow(
             if pieces.send(piece(kind, &now)).await.is_err() {
                 return;
             }
-            quiet_until = Instant::now() + KEEP_ALIVE;
+            quiet_until = Instant::now() + app.config.keep_alive;
             before = now;
         } else if Instant::now() >= quiet_until {
             if pieces.send(Bytes::from_static(b": keep-alive\n\n")).await.is_err() {
                 return;
             }
-            quiet_until = Instant::now() + KEEP_ALIVE;
+            quiet_until = Instant::now() + app.config.keep_alive;
         }
     }
 }

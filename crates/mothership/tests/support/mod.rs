@@ -21,15 +21,21 @@ pub struct Server {
     pub url: String,
     running: Running,
     shift: Arc<AtomicI64>,
+    wall_shift: Arc<AtomicI64>,
 }
 
 impl Server {
     pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// Starts it with settings that the caller changes.
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let directory = TempDir::new().unwrap();
-        let shift = Arc::new(AtomicI64::new(0));
-        let running = run(directory.path().join("data"), &shift).await;
+        let (shift, wall_shift) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+        let running = run(directory.path().join("data"), [&shift, &wall_shift], change).await;
         let key = running.first_key.clone().unwrap();
-        Self { directory, key, url: running.api_url.clone(), running, shift }
+        Self { directory, key, url: running.api_url.clone(), running, shift, wall_shift }
     }
 
     pub async fn restart(self) -> Self {
@@ -41,9 +47,24 @@ impl Server {
         self.running.stop();
         self.running.stopped().await;
         change(&self.directory.path().join("data"));
-        let running = run(self.directory.path().join("data"), &self.shift).await;
+        let running = run(self.directory.path().join("data"), [&self.shift, &self.wall_shift], |_| {}).await;
         assert!(running.first_key.is_none(), "the key is shown once");
         Self { url: running.api_url.clone(), running, ..self }
+    }
+
+    /// Stops the server, lets time pass, and starts it again.
+    pub async fn restart_after_an_outage(self, ms: i64) -> Self {
+        let shift = Arc::clone(&self.shift);
+        self.restart_after(|_| {
+            shift.fetch_add(ms, Ordering::SeqCst);
+        })
+        .await
+    }
+
+    /// Moves the wall clock alone.
+    pub async fn move_wall_clock(&self, ms: i64) {
+        self.wall_shift.fetch_add(ms, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(250)).await;
     }
 
     pub async fn stop(self) {
@@ -136,10 +157,10 @@ pub async fn try_run(data: &std::path::Path) -> Result<Running, nexus_mothership
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await
 }
 
-async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
+async fn run(data: PathBuf, [shift, wall_shift]: [&Arc<AtomicI64>; 2], change: impl FnOnce(&mut Config)) -> Running {
     let clock = Clock::system();
     let (wall, boot) = (clock.clone(), clock);
-    let (for_wall, for_boot) = (Arc::clone(shift), Arc::clone(shift));
+    let (for_wall, for_boot, wall_alone) = (Arc::clone(shift), Arc::clone(shift), Arc::clone(wall_shift));
     let mut config = Config::new(data);
     config.territory_auth = TerritoryAuth::Header;
     config.enroll_per_hour = 1_000;
@@ -148,9 +169,10 @@ async fn run(data: PathBuf, shift: &Arc<AtomicI64>) -> Running {
     // Output may come late, after minutes that a test lets pass at once.
     config.token_ms = 3_600_000;
     config.clock = Clock::new(
-        Arc::new(move || wall.wall() + for_wall.load(Ordering::SeqCst)),
+        Arc::new(move || wall.wall() + for_wall.load(Ordering::SeqCst) + wall_alone.load(Ordering::SeqCst)),
         Arc::new(move || boot.boot() + for_boot.load(Ordering::SeqCst)),
     );
+    change(&mut config);
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await.unwrap()
 }

@@ -37,10 +37,11 @@ pub fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Gives up the claims whose lease is over. Their sandboxes were killed by the launcher.
+/// Gives up the claims whose lease is over. Their sandboxes were killed by the launcher. A claim whose command has ended has only
+/// its report left, which the control plane may still take.
 fn fence_off(shared: &Shared) {
     for live in shared.table.all() {
-        if live.left().is_zero() && !live.is_lost() {
+        if live.has_lapsed() && !live.is_lost() {
             shared.tell(&format!("directive {}: its lease is over, and its work ends", live.directive));
             live.lose();
         }

@@ -76,6 +76,10 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         let sender = scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
         let done = done(shared, live, claimed, &output, runs, clock);
         output.close();
+        if live.has_lapsed() {
+            // The launcher killed the sandbox: this is no end of the directive, which the control plane decides about.
+            live.lose();
+        }
         live.enter(REPORTING);
         let within = if live.is_lost() { Duration::ZERO } else { OUTPUT_WITHIN.min(live.left()) };
         if !output.is_sent_within(within) {
@@ -90,13 +94,23 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
         return forget(shared, &note);
     }
+    let result = finished(live, &done, has_gap);
+    if requeues && is_loss(&result) && !live.commits_changes() {
+        shared.tell(&format!("directive {}: it may run again when its lease is over", live.directive));
+        return forget(shared, &note);
+    }
     note.token = live.token();
-    note.result = Some(finished(live, &done, has_gap));
+    note.result = Some(result);
     if let Err(error) = shared.engine.claims.write(&note) {
         shared.tell(&format!("directive {}: its end cannot be noted, and is only sent: {error}", live.directive));
     }
     let tape = finish_tape(live, done.tape, note.result.as_ref(), clock);
     deliver(shared, &note, Some(&tape), || live.is_lost());
+}
+
+/// Reports whether a result says that this territory lost the directive. A report would end one that its user wants to run again.
+fn is_loss(result: &FinishedRequest) -> bool {
+    result.reason.as_deref() == Some("lease_lost")
 }
 
 /// Adds the signal that was sent and the end.

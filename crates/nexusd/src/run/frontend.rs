@@ -2,9 +2,10 @@
 
 use crate::lease::COMMIT_WITHIN;
 use crate::live::Live;
-use crate::source::WorkSource;
+use crate::source::{SourceError, WorkSource};
 use crate::upkeep::Upkeep;
 use nexus_api::conduits::HeartbeatRequest;
+use nexus_api::retry::{self, Next};
 use nexus_facility::artifacts::{self, Bounds, Manifest};
 use nexus_facility::diff::{self, Diff};
 use nexus_facility::glob::Glob;
@@ -20,6 +21,10 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time between two questions whether changes may be committed.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The sides of one run.
 pub struct DirectiveFrontend<'a> {
@@ -47,25 +52,52 @@ impl DirectiveFrontend<'_> {
     /// Refuses a commit that another claim of the directive could overtake.
     fn may_commit(&self) -> Result<(), String> {
         self.live.enter(nexus_api::conduits::SETTLING);
-        if self.requeues {
-            let sent = crate::lease::boot_time();
-            let request = HeartbeatRequest {
-                progress: Some(Live::settling()),
-                last_output_seq: None,
-                now: Some(crate::report::now()),
-            };
-            let answer = self.source.heartbeat(self.live.directive, &self.live.token(), &request);
-            let answer = answer.map_err(|error| format!("the control plane did not allow the commit: {error}"))?;
-            self.live.renew(sent, Some(answer.directive_token).filter(|token| !token.is_empty()));
+        // A lease that heartbeats could not renew lately is asked for, too: the changes would wait for a person otherwise.
+        if self.requeues || self.live.left() < COMMIT_WITHIN {
+            match self.announce() {
+                Err(error) if self.requeues => {
+                    return Err(format!("the control plane did not allow the commit: {error}"));
+                }
+                // Without a requeue the rest of the lease decides.
+                _ => {}
+            }
         }
-        if self.live.is_lost() {
+        if self.live.is_lost() || self.live.has_lapsed() {
             return Err("the claim of the directive is over".to_owned());
         }
         let left = self.live.left();
         if left < COMMIT_WITHIN {
             return Err(format!("the lease ends in {} s, which is too soon for a commit", left.as_secs()));
         }
+        self.live.allow_commit();
         Ok(())
+    }
+
+    /// Tells the control plane that changes are about to be committed, and renews the lease. A control plane that does not answer
+    /// is asked again while the lease lasts.
+    fn announce(&self) -> Result<(), SourceError> {
+        let mut tries = 0;
+        loop {
+            let sent = crate::lease::boot_time();
+            let request = HeartbeatRequest {
+                progress: Some(Live::settling()),
+                last_output_seq: None,
+                now: Some(crate::report::now()),
+            };
+            let error = match self.source.heartbeat(self.live.directive, &self.live.token(), &request) {
+                Ok(answer) => {
+                    self.live.renew(sent, Some(answer.directive_token).filter(|token| !token.is_empty()));
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            tries += 1;
+            let is_retryable = matches!(retry::next(error.outcome(), tries, 0.5), Next::Again(_));
+            if !is_retryable || self.live.is_lost() || self.live.left() <= ASK_EVERY {
+                return Err(error);
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
     }
 }
 

@@ -28,3 +28,8 @@ pub use likeness::{Likeness, OwnFacts};
 pub use place::{Place, PlaceError};
 pub use serve::serve_warm;
 pub use wire::Greeting;
+
+/// Messages of a connection, for those who look at their encoding.
+pub mod messages {
+    pub use super::wire::{Answer, Greeting, Start};
+}

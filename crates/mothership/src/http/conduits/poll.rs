@@ -141,7 +141,7 @@ fn claimed(app: &Shared, territory: Territory, claims: &Claims) -> Answer {
 fn empty(app: &Shared, territory: Territory) -> Result<Answer, Problem> {
     let mut polls = app.empty_polls.lock().unwrap_or_else(PoisonError::into_inner);
     polls
-        .count(territory.id, app.now())
+        .count(territory.id, app.config.clock.steady())
         .map_err(|seconds| Problem::too_many("The territory asks for work too often.", seconds))?;
     Ok(ok(&PollAnswer {
         directives: Vec::new(),

@@ -1,6 +1,7 @@
 //! Reports about one directive.
 
 use super::token::token;
+use crate::decide::{Chunk, ChunkFault, chunk};
 use crate::http::answer::{Answer, Problem, ok};
 use crate::http::request::{Context, read_json};
 use crate::metrics::add;
@@ -54,7 +55,7 @@ pub async fn heartbeat(context: &Context) -> Result<Answer, Problem> {
     app.beats
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .count(holding.directive, app.now())
+        .count(holding.directive, app.config.clock.steady())
         .map_err(|seconds| Problem::too_many("The directive sends too many heartbeats.", seconds))?;
     let reported = app.store.beat(territory, holding, request.progress, app.config.times, app.now()).await?;
     let beat = accepted(reported, "The heartbeat was refused.")?;
@@ -69,18 +70,16 @@ pub async fn log_chunk(context: &Context) -> Result<Answer, Problem> {
     let app = &context.app;
     let (territory, holding) = context.holding()?;
     let request: LogChunkRequest = context.json()?;
-    let (stream, seq, truncated) = (request.stream, request.seq, request.truncated);
-    if seq < 0 {
-        return Err(Problem::invalid("invalid_seq", "seq must be 0 or larger."));
-    }
-    let bytes = base64::decode(&request.bytes)
-        .ok_or_else(|| Problem::invalid("invalid_base64", "bytes must be standard base64 with padding."))?;
-    if bytes.len() > MAX_CHUNK_BYTES {
-        return Err(Problem::invalid("chunk_too_large", format!("A chunk must have at most {MAX_CHUNK_BYTES} bytes.")));
-    }
+    let Chunk { stream, seq, bytes, truncated } = chunk(&request).map_err(|fault| match fault {
+        ChunkFault::Seq => Problem::invalid("invalid_seq", "seq must be 0 or larger."),
+        ChunkFault::Base64 => Problem::invalid("invalid_base64", "bytes must be standard base64 with padding."),
+        ChunkFault::TooLarge => {
+            Problem::invalid("chunk_too_large", format!("A chunk must have at most {MAX_CHUNK_BYTES} bytes."))
+        }
+    })?;
     let accepted_bytes = bytes.len() as u64;
-    let chunk = NewChunk { stream, seq, bytes, truncated };
-    let reported = app.store.put_chunk(territory, holding, chunk, app.now()).await?;
+    let new = NewChunk { stream, seq, bytes, truncated };
+    let reported = app.store.put_chunk(territory, holding, new, app.now()).await?;
     let state = accepted(reported, "The chunk with this number was stored with other bytes.")?;
     if state.stored && !state.duplicate {
         app.changed(holding.directive);

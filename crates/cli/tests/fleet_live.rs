@@ -1,0 +1,377 @@
+//! A fleet with the real program: TLS of the control plane, live events, settings that are read again.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod fleet_support;
+
+use fleet_support::{Relay, Scene, TestAuthority, address_of};
+use nexus_api::client::{TlsFiles, tls_config};
+use rustix::process::Signal;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+/// Writes a file of its user alone.
+fn write(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A control plane with TLS and the certificate of an authority of the test.
+fn with_tls(authority: &TestAuthority) -> Scene {
+    let mut scene = Scene::new();
+    let (certificate, key) = authority.server();
+    write(&scene.path("cert.pem"), &certificate, 0o644);
+    write(&scene.path("key.pem"), &key, 0o600);
+    write(&scene.path("ca.pem"), &authority.pem, 0o644);
+    scene.trust = vec!["--ca".to_owned(), scene.path("ca.pem").to_str().unwrap().to_owned()];
+    let (certificate, key) = (scene.path("cert.pem"), scene.path("key.pem"));
+    let files = ["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    scene.mothership(&[&["--listen", LOOPBACK][..], &files].concat());
+    scene
+}
+
+/// A connection over TLS that is kept open.
+struct Tls {
+    connection: rustls::ClientConnection,
+    tcp: TcpStream,
+}
+
+impl Tls {
+    fn open(url: &str, ca_pem: &str) -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = tls_config(&TlsFiles { ca_pem, identity: None }, provider).unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let connection = rustls::ClientConnection::new(config, name).unwrap();
+        let tcp = TcpStream::connect(address_of(url)).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut tls = Self { connection, tcp };
+        assert_eq!(tls.healthz(), 200);
+        tls
+    }
+
+    fn healthz(&mut self) -> u16 {
+        let mut stream = rustls::Stream::new(&mut self.connection, &mut self.tcp);
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+        let mut answer = [0; 4096];
+        let count = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    fn certificate(&self) -> Vec<u8> {
+        self.connection.peer_certificates().unwrap()[0].to_vec()
+    }
+}
+
+#[test]
+fn a_control_plane_with_tls_serves_users_and_daemons() {
+    let authority = TestAuthority::new();
+    let mut scene = with_tls(&authority);
+    assert!(scene.url.starts_with("https://127.0.0.1:"), "{}", scene.url);
+    scene.join(0, &scene.url);
+    scene.daemon(0, &[]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let words = ["directive", "create", "--facility", &facility, "--follow"];
+    let followed = scene.user(&words).args(["--", "echo over tls; exit 5"]).output().unwrap();
+    assert_eq!((followed.status.code(), &followed.stdout[..]), (Some(5), &b"over tls\n"[..]), "{followed:?}");
+    // A territory is known by its certificate: without one, the id in a header is nothing.
+    let identity = std::fs::read_to_string(scene.territory(0).join("identity.json")).unwrap();
+    assert!(serde_json::from_str::<Value>(&identity).unwrap()["certificate"].is_string(), "{identity}");
+    // Another authority, and no TLS at all.
+    write(&scene.path("other.pem"), &TestAuthority::new().pem, 0o644);
+    let other = scene.path("other.pem");
+    let words = ["directive", "ls", "--ca", other.to_str().unwrap()];
+    let refused =
+        scene.command(&words).env("NEXUS_SERVER", &scene.url).env("NEXUS_API_KEY", &scene.key).output().unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    let mut plain = TcpStream::connect(address_of(&scene.url)).unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    plain.read_to_end(&mut answer).ok();
+    assert!(!answer.starts_with(b"HTTP"), "a request in clear has no answer: {answer:?}");
+    assert_eq!(alert_for(&scene.url, [3, 3], None), None, "a hello of TLS 1.2 is answered");
+    for version in [[3, 2], [3, 1]] {
+        // Alert 70: the version of the protocol.
+        assert_eq!(alert_for(&scene.url, version, Some(())), Some(70), "{version:?}");
+    }
+}
+
+/// Sends the first message of a client of one version, and returns the number of the fatal alert that answers it.
+fn alert_for(url: &str, version: [u8; 2], expected: Option<()>) -> Option<u8> {
+    let mut body = version.to_vec();
+    body.extend([7; 32]);
+    // No session; ECDHE with AES-GCM and with AES-CBC; no compression.
+    body.extend([0, 0, 6, 0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x13, 1, 0]);
+    // Groups x25519 and P-256, points, signatures ECDSA and RSA with SHA-256.
+    let extensions: &[u8] =
+        &[0, 10, 0, 6, 0, 4, 0, 29, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 6, 0, 4, 4, 3, 4, 1, 0, 23, 0, 0];
+    body.extend([0, u8::try_from(extensions.len()).unwrap()]);
+    body.extend(extensions);
+    let mut record = vec![22, 3, 1, 0, u8::try_from(body.len() + 4).unwrap(), 1, 0, 0];
+    record.push(u8::try_from(body.len()).unwrap());
+    record.extend(body);
+    let mut tcp = TcpStream::connect(address_of(url)).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    tcp.write_all(&record).unwrap();
+    let mut head = [0; 7];
+    tcp.read_exact(&mut head).unwrap();
+    assert!(head[0] == 21 || expected.is_none(), "{head:?}");
+    (head[0] == 21 && head[5] == 2).then_some(head[6])
+}
+
+#[test]
+fn a_certificate_is_read_again_on_a_signal() {
+    let authority = TestAuthority::new();
+    let scene = with_tls(&authority);
+    let mut first = Tls::open(&scene.url, &authority.pem);
+    let (certificate, key) = authority.server();
+    write(&scene.path("cert.pem"), &certificate, 0o644);
+    // Between the two writes of a renewal the files do not belong together.
+    scene.signal("mothership", Signal::HUP);
+    scene.until_said("mothership", "The certificate stays as it was.");
+    assert_eq!(Tls::open(&scene.url, &authority.pem).certificate(), first.certificate());
+    write(&scene.path("key.pem"), &key, 0o644);
+    scene.signal("mothership", Signal::HUP);
+    scene.until_said("mothership", "other users can read or change it");
+    assert_eq!(Tls::open(&scene.url, &authority.pem).certificate(), first.certificate());
+    write(&scene.path("key.pem"), &key, 0o600);
+    scene.signal("mothership", Signal::HUP);
+    scene.until_said("mothership", "The certificate was read again.");
+    let second = Tls::open(&scene.url, &authority.pem);
+    assert_ne!(second.certificate(), first.certificate());
+    assert_eq!(first.healthz(), 200, "a connection that is open goes on");
+    scene.ok(&["directive", "ls"]);
+}
+
+#[test]
+fn a_key_of_tls_that_others_can_read_is_refused() {
+    let authority = TestAuthority::new();
+    let (certificate, key) = authority.server();
+    let (_, other_key) = authority.server();
+    let scene = Scene::new();
+    let (cert_file, key_file) = (scene.path("cert.pem"), scene.path("key.pem"));
+    let serve = |address: &str, cert: (&str, u32), key: (&str, u32)| {
+        write(&cert_file, cert.0, cert.1);
+        write(&key_file, key.0, key.1);
+        let mut command = scene.command(&["mothership", "serve", "--json", "--listen", address, "--data-dir"]);
+        command.arg(scene.path("data")).arg("--tls-cert").arg(&cert_file).arg("--tls-key").arg(&key_file);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        if !ready.is_empty() {
+            process.kill().unwrap();
+        }
+        let said = process.wait_with_output().unwrap();
+        (!ready.is_empty(), String::from_utf8_lossy(&said.stderr).into_owned())
+    };
+    let (cert, key) = ((certificate.as_str(), 0o644), key.as_str());
+    for (cert, key, why) in [
+        (cert, (key, 0o644), "read or change it"),
+        (cert, (key, 0o604), "read or change it"),
+        (cert, (key, 0o620), "read or change it"),
+        ((&certificate, 0o664), (key, 0o600), "change it"),
+        (cert, (other_key.as_str(), 0o600), "cannot be used"),
+        (cert, ("no key", 0o600), "the server key"),
+        (("no certificate", 0o644), (key, 0o600), "the server certificate"),
+    ] {
+        let (is_ready, said) = serve(LOOPBACK, cert, key);
+        assert!(!is_ready && said.contains(why), "{why}: {said}");
+    }
+    for (address, mode) in [(LOOPBACK, 0o600), (LOOPBACK, 0o640), ("0.0.0.0:0", 0o400)] {
+        std::fs::remove_file(&key_file).unwrap();
+        let (is_ready, said) = serve(address, cert, (key, mode));
+        assert!(is_ready, "{address} {mode:o}: {said}");
+    }
+    let alone = scene.command(&["mothership", "serve", "--data-dir", "x", "--tls-cert", "y"]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+}
+
+/// A control plane, one territory, and a relay before the control plane that users go through.
+fn behind_a_relay() -> (Scene, Relay, String) {
+    let mut scene = Scene::new();
+    scene.mothership(&["--listen", LOOPBACK]);
+    scene.join(0, &scene.url);
+    scene.daemon(0, &[]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let relay = Relay::start(address_of(&scene.url));
+    (scene, relay, facility)
+}
+
+#[test]
+fn following_goes_on_after_the_last_event_when_the_connection_breaks() {
+    let (mut scene, relay, facility) = behind_a_relay();
+    let direct = std::mem::replace(&mut scene.url, format!("http://{}", relay.address));
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done; exit 7";
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--", script]).trim().to_owned();
+    let mut follow = scene.user(&["directive", "logs", "-f", &id]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut seen: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
+    relay.set_down(true);
+    std::thread::sleep(Duration::from_millis(300));
+    relay.set_down(false);
+    seen.extend(lines.map(Result::unwrap));
+    let expected: Vec<String> = (1..=10).map(|number| format!("line {number}")).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(follow.wait().unwrap().code(), Some(7));
+    let sent = relay.sent().to_lowercase();
+    assert!(sent.matches("/events http/1.1").count() >= 2, "the stream was opened again: {sent}");
+    assert!(sent.contains("last-event-id: 1-"), "it goes on after the last event: {sent}");
+    scene.url = direct;
+}
+
+#[test]
+fn a_watched_list_prints_each_change_when_it_comes() {
+    let (mut scene, relay, facility) = behind_a_relay();
+    scene.ok(&["directive", "create", "--facility", &facility, "--follow", "--", "true"]);
+    let direct = std::mem::replace(&mut scene.url, format!("http://{}", relay.address));
+    let mut watch = scene.user(&["directive", "ls", "--watch"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("succeeded exit 0"), "{first}");
+    scene.url = direct;
+    let script = "while ! test -e go; do sleep 0.05; done; exit 3";
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--", script]).trim().to_owned();
+    let mut until = |word: &str| {
+        loop {
+            let line = lines.next().unwrap().unwrap();
+            assert!(line.starts_with(&id), "only what changed is printed again: {line}");
+            if line.contains(word) {
+                return line;
+            }
+        }
+    };
+    until("running");
+    scene.ok(&["directive", "cancel", &id]);
+    let began = Instant::now();
+    let line = until("canceled");
+    assert!(began.elapsed() < Duration::from_secs(15), "{line}");
+    assert!(relay.sent().contains(&format!("/directives/{id}/events HTTP/1.1")), "a stream follows the directive");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn a_daemon_reads_its_settings_again_and_ends_nothing() {
+    let mut scene = Scene::new();
+    scene.mothership(&["--listen", LOOPBACK]);
+    scene.join(0, &scene.url);
+    let settings = scene.territory(0).join("nexusd.toml");
+    let text = |count: u32, more: &str| format!("version = 1\nmax_concurrent = {count}\n{more}");
+    write(&settings, &text(1, "[labels]\nzone = \"a\"\n"), 0o600);
+    scene.daemon(0, &["--label", "own=1"]);
+    let territory = |scene: &Scene| scene.json(&["territory", "ls", "--json"])["territories"][0].clone();
+    let until = |scene: &Scene, is_it: &dyn Fn(&Value) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let one = territory(scene);
+            if is_it(&one) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{one}: {}", scene.said("daemon0"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until(&scene, &|one| one["capacity"]["max_concurrent"] == 1 && one["labels"]["zone"] == "a");
+    let (first, second) = (scene.ok(&["facility", "create"]), scene.ok(&["facility", "create"]));
+    let create = |facility: &str, more: &[&str], script: &str| {
+        let words = [&["directive", "create", "--facility", facility.trim()], more, &["--", script]].concat();
+        scene.ok(&words).trim().to_owned()
+    };
+    let running = create(&first, &[], "echo began; sleep 8; echo went on");
+    scene.until(&running, |one| one["state"] == "running");
+    let waiting = create(&second, &[], "echo second");
+    assert_eq!(scene.until(&waiting, |one| one["queued_because"].is_string())["state"], "queued");
+    // A file with a fault changes nothing, and its fault is named.
+    for (bad, why) in [("version = 1\nmax_concurent = 2\n", "max_concurent"), ("version = 9\n", "version 9")] {
+        write(&settings, bad, 0o600);
+        scene.signal("daemon0", Signal::HUP);
+        scene.until_said("daemon0", why);
+    }
+    write(&settings, &text(3, ""), 0o666);
+    scene.signal("daemon0", Signal::HUP);
+    scene.until_said("daemon0", "can be written by other users");
+    assert!(!scene.said("daemon0").contains("were read again"));
+    assert_eq!(territory(&scene)["capacity"]["max_concurrent"], 1);
+    // A good one: the next directive has room, what runs goes on, and what needs a restart is named.
+    let good = text(2, "[labels]\nzone = \"b\"\n[bounds]\ntimeout = \"2s\"\n[launcher]\nnetworks = 2\n");
+    write(&settings, &good, 0o600);
+    scene.signal("daemon0", Signal::HUP);
+    scene.until_said("daemon0", "The settings were read again.");
+    scene.until_said("daemon0", "launcher.networks holds after a restart of the daemon.");
+    until(&scene, &|one| {
+        one["capacity"]["max_concurrent"] == 2 && one["labels"]["zone"] == "b" && one["labels"]["own"] == "1"
+    });
+    // The new bound of time refuses what asks for more, and takes what asks for less.
+    let refused = scene.ended(&waiting);
+    assert_eq!((refused["state"].as_str(), refused["reason"].as_str()), (Some("failed"), Some("policy_denied")));
+    let short = create(&second, &["--timeout", "2s"], "echo short");
+    assert_eq!(scene.ended(&short)["state"], "succeeded");
+    assert_eq!(scene.json(&["directive", "show", &running, "--json"])["state"], "running", "it goes on");
+    assert_eq!(scene.ended(&running)["state"], "succeeded");
+    assert_eq!(scene.ok(&["directive", "logs", &running]), "began\nwent on\n");
+    // SIGTERM still ends it.
+    scene.signal("daemon0", Signal::TERM);
+    assert!(scene.processes.get_mut("daemon0").unwrap().wait().unwrap().success());
+}
+
+#[test]
+fn a_check_of_settings_says_what_a_daemon_would_read() {
+    let scene = Scene::new();
+    let file = scene.path("nexusd.toml");
+    let check = |text: Option<(&str, u32)>| {
+        if let Some((text, mode)) = text {
+            write(&file, text, mode);
+        }
+        let output = scene.command(&["daemon", "check"]).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said)
+    };
+    let (code, said) = check(None);
+    assert!(code == Some(2) && said.contains("is not there"), "{said}");
+    let text = "version = 1\nmax_concurrent = 3\nheartbeat = \"2500ms\"\npoll_wait = \"10s\"\n[labels]\nzone = \"a\"\n\
+                [bounds]\nnetwork = \"none\"\ntimeout = \"1h\"\n[launcher]\nnetworks = 0\n";
+    let (code, said) = check(Some((text, 0o644)));
+    assert_eq!(code, Some(0), "{said}");
+    for line in [
+        "max_concurrent 3",
+        "heartbeat 2500 ms",
+        "poll_wait 10000 ms",
+        "labels zone=a",
+        "bounds.network none",
+        "bounds.timeout 3600 s",
+        "launcher.networks 0",
+    ] {
+        assert!(said.lines().any(|one| one == line), "{line}: {said}");
+    }
+    for (text, mode, why) in [
+        (text, 0o664, "can be written by other users"),
+        ("", 0o600, "version"),
+        ("version = 1\nmax_concurrent = 0\n", 0o600, "max_concurrent"),
+        ("version = 1\nmax_concurent = 3\n", 0o600, "max_concurent"),
+        ("version = 1\n[launcher]\nnetworks = 65\n", 0o600, "launcher.networks"),
+        ("version = 1\n[bounds]\nnetwork = \"open\"\n", 0o600, "open"),
+        ("version = 1\n\u{1b}[2J", 0o600, "nexusd.toml"),
+    ] {
+        std::fs::remove_file(&file).ok();
+        let (code, said) = check(Some((text, mode)));
+        assert!(code == Some(2) && said.contains(why), "{why}: {said}");
+        assert!(!said.contains('\u{1b}'), "nothing of the file reaches the terminal as a control: {said:?}");
+    }
+    // A start refuses the same file with the same words.
+    write(&file, "version = 1\nmax_concurrent = 0\n", 0o600);
+    let (_, said) = check(None);
+    let data = scene.path("data");
+    let start = scene.command(&["daemon", "run", "--config"]).arg(&file).arg("--data-dir").arg(&data).output().unwrap();
+    assert_eq!((start.status.code(), String::from_utf8_lossy(&start.stderr).into_owned()), (Some(2), said));
+    assert!(!data.exists(), "a refused start makes nothing");
+}

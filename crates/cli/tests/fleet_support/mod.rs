@@ -1,0 +1,277 @@
+//! The two halves of a fleet as processes of a test, in directories of its own.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Processes by name. They are killed when the value is dropped.
+pub struct Scene {
+    pub base: tempfile::TempDir,
+    pub processes: BTreeMap<String, Child>,
+    pub url: String,
+    pub key: String,
+    /// Arguments of every call of a user and of every daemon.
+    pub trust: Vec<String>,
+    /// Variables of every process.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for process in self.processes.values_mut() {
+            kill_process(Pid::from_child(process), Signal::CONT).ok();
+            process.kill().ok();
+            process.wait().ok();
+        }
+    }
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (url, key) = Default::default();
+        Self { base, processes: BTreeMap::new(), url, key, trust: Vec::new(), variables: Vec::new() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nexus"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.path("home"));
+        command.env("NEXUS_CONFIG_DIR", self.path("config")).env("NEXUS_STATE_DIR", self.path("state")).args(words);
+        command.envs(self.variables.iter().map(|(name, value)| (*name, value.as_str())));
+        command
+    }
+
+    /// Starts a service and returns its line of JSON. What it says to people goes to a file of its name.
+    pub fn serve(&mut self, name: &str, words: &[&str], data: &Path) -> Value {
+        let log = std::fs::File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
+        let mut command = self.command(words);
+        command.arg("--data-dir").arg(data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.processes.insert(name.to_owned(), process);
+        let said = self.said(name);
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{words:?}: {line:?}: {error}: {said}"))
+    }
+
+    /// Returns the lines that a service has written for people so far.
+    pub fn said(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// Waits until a service has said it.
+    pub fn until_said(&self, name: &str, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.said(name).contains(text) {
+            assert!(Instant::now() < deadline, "{name} did not say {text:?}: {}", self.said(name));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a control plane, and keeps its address and its key.
+    pub fn mothership(&mut self, more: &[&str]) {
+        let words = [&["mothership", "serve", "--json"], more].concat();
+        let data = self.path("mothership");
+        let ready = self.serve("mothership", &words, &data);
+        ready["api_url"].as_str().unwrap().clone_into(&mut self.url);
+        if let Some(key) = ready["api_key"].as_str() {
+            key.clone_into(&mut self.key);
+        }
+    }
+
+    pub fn territory(&self, number: usize) -> PathBuf {
+        self.path(&format!("territory{number}"))
+    }
+
+    /// Lets a machine join, with the address of the control plane or that of a relay before it.
+    pub fn join(&self, number: usize, url: &str) {
+        let token = self.ok(&["territory", "token"]);
+        let mut join = self.command(&["territory", "join", url, "--data-dir"]);
+        join.arg(self.territory(number)).args(&self.trust).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut join = join.spawn().unwrap();
+        join.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
+        assert!(join.wait().unwrap().success());
+    }
+
+    /// Starts the daemon of a machine that has joined, and returns the id of its territory.
+    pub fn daemon(&mut self, number: usize, more: &[&str]) -> String {
+        let words = [&["daemon", "run", "--json"], more].concat();
+        let data = self.territory(number);
+        let ready = self.serve(&format!("daemon{number}"), &words, &data);
+        ready["territory_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A command of a user.
+    pub fn user(&self, words: &[&str]) -> Command {
+        let mut command = self.command(words);
+        command.env("NEXUS_SERVER", &self.url).env("NEXUS_API_KEY", &self.key).args(&self.trust);
+        command
+    }
+
+    pub fn nexus(&self, words: &[&str]) -> Output {
+        self.user(words).output().unwrap()
+    }
+
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = self.nexus(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(words)).unwrap()
+    }
+
+    pub fn signal(&self, name: &str, signal: Signal) {
+        kill_process(Pid::from_child(&self.processes[name]), signal).unwrap();
+    }
+
+    /// Kills a process with SIGKILL.
+    pub fn kill(&mut self, name: &str) {
+        let mut process = self.processes.remove(name).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Waits until a directive is as wanted.
+    pub fn until(&self, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let one = self.json(&["directive", "show", id, "--json"]);
+            if is_it(&one) {
+                return one;
+            }
+            assert!(Instant::now() < deadline, "{one}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    pub fn ended(&self, id: &str) -> Value {
+        self.until(id, |one| !["queued", "leased", "running"].contains(&one["state"].as_str().unwrap()))
+    }
+}
+
+/// An authority of the test and the certificates that it signs for 127.0.0.1.
+pub struct TestAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    pub pem: String,
+}
+
+impl TestAuthority {
+    pub fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::from_ca_cert_pem(&pem, key).unwrap();
+        Self { issuer, pem }
+    }
+
+    /// Makes a certificate and its key.
+    pub fn server(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A relay before a server. It notes what clients send, and can cut connections.
+pub struct Relay {
+    pub address: SocketAddr,
+    /// The server behind it.
+    target: Arc<Mutex<SocketAddr>>,
+    sent: Arc<Mutex<Vec<u8>>>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+    /// No connection goes through.
+    down: Arc<AtomicBool>,
+}
+
+impl Relay {
+    pub fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Self {
+            address: listener.local_addr().unwrap(),
+            target: Arc::new(Mutex::new(target)),
+            sent: Arc::default(),
+            open: Arc::default(),
+            down: Arc::default(),
+        };
+        let (target, sent, open, down) =
+            (Arc::clone(&relay.target), Arc::clone(&relay.sent), Arc::clone(&relay.open), Arc::clone(&relay.down));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if down.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let to = *target.lock().unwrap();
+                let Ok(server) = TcpStream::connect(to) else { continue };
+                for one in [&client, &server] {
+                    open.lock().unwrap().push(one.try_clone().unwrap());
+                }
+                let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let sent = Arc::clone(&sent);
+                std::thread::spawn(move || copy(from_client, to_server, Some(&sent)));
+                std::thread::spawn(move || copy(server, client, None));
+            }
+        });
+        relay
+    }
+
+    /// Leads to another server from now on.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.target.lock().unwrap() = target;
+    }
+
+    /// Cuts every open connection.
+    pub fn cut(&self) {
+        for stream in self.open.lock().unwrap().drain(..) {
+            stream.shutdown(Shutdown::Both).ok();
+        }
+    }
+
+    /// Lets no connection through, or lets them again.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+        if down {
+            self.cut();
+        }
+    }
+
+    /// Everything that clients have sent, as text.
+    pub fn sent(&self) -> String {
+        String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned()
+    }
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, note: Option<&Mutex<Vec<u8>>>) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if let Some(note) = note {
+            note.lock().unwrap().extend(&buffer[..count]);
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    to.shutdown(Shutdown::Both).ok();
+    from.shutdown(Shutdown::Both).ok();
+}
+
+/// Returns the address of an `http` or `https` URL with a number in it.
+pub fn address_of(url: &str) -> SocketAddr {
+    url.rsplit("//").next().unwrap().parse().unwrap()
+}

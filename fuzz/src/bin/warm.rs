@@ -1,0 +1,4 @@
+//! Messages of launchers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_fuzz::warm::warm(data));
