@@ -4,8 +4,23 @@ use crate::app::{Shared, stopped};
 use crate::decide::{Drift, Reading, drift};
 use crate::metrics::add;
 use crate::store::StoreError;
+use crate::store::postgres::Hints;
 
-/// Runs the reaper until the server stops.
+/// Takes the hints of other servers until the server stops.
+pub async fn receive(app: Shared, mut hints: Hints) {
+    let mut stopping = app.stopping.clone();
+    loop {
+        tokio::select! {
+            hint = hints.recv() => match hint {
+                Some(hint) => { app.deliver(hint); }
+                None => return,
+            },
+            () = stopped(&mut stopping) => return,
+        }
+    }
+}
+
+/// Runs the reaper until the server stops. Of the servers that share a database one alone takes back, and all watch the clock.
 pub async fn reaper(app: Shared) {
     let mut stopping = app.stopping.clone();
     let mut before = reading(&app);
@@ -15,12 +30,23 @@ pub async fn reaper(app: Shared) {
             () = tokio::time::sleep(app.config.reap_every) => {}
             () = stopped(&mut stopping) => return,
         }
+        // The clock of the database is read before it is compared. Without the database there is nothing to do.
+        let leads = match app.store.shared() {
+            None => true,
+            Some(database) => match database.round(app.config.clock.clone()).await {
+                Ok(leads) => leads,
+                Err(_) => {
+                    quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
+                    continue;
+                }
+            },
+        };
         let now = reading(&app);
         match drift(before, now) {
             Drift::None => {}
             Drift::Jumped(by) => {
                 // The leases move with the clock, so that none ends because of the jump. A failure is tried again.
-                if app.store.shift_leases(by).await.is_err() {
+                if leads && app.store.shift_leases(by).await.is_err() {
                     continue;
                 }
             }
@@ -28,7 +54,7 @@ pub async fn reaper(app: Shared) {
             Drift::Outage => quiet_until = now.boot + app.config.times.ttl_ms,
         }
         before = now;
-        if now.boot < quiet_until {
+        if now.boot < quiet_until || !leads {
             continue;
         }
         // A failed round is repeated by the next one; requests report the state of the store.
@@ -39,7 +65,7 @@ pub async fn reaper(app: Shared) {
 }
 
 fn reading(app: &Shared) -> Reading {
-    Reading { wall: app.config.clock.wall(), boot: app.config.clock.boot() }
+    Reading { wall: app.now(), boot: app.config.clock.boot() }
 }
 
 async fn reap(app: &Shared, now: i64) -> Result<(), StoreError> {
