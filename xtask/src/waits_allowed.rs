@@ -220,8 +220,8 @@ pub const ALLOWED: &[Entry] = &[
     ),
     (
         "crates/mothership/src/blobs.rs",
-        &[("File::open(", 3)],
-        "Files in the directory of the control plane, which only its user can write; on a thread for calls that wait.",
+        &[("File::open(", 3), ("fs::read_to_string(", 1)],
+        "Files in the directory of the control plane, which only its user can write; on a thread for calls that wait, or at the start.",
     ),
     ("crates/mothership/src/http/events.rs", &[(".recv()", 1)], "A hint of this process, beside a timer."),
     (
@@ -230,10 +230,26 @@ pub const ALLOWED: &[Entry] = &[
         "The status of an HTTP answer, and not of a process.",
     ),
     (
+        "crates/mothership/src/store/postgres/database.rs",
+        &[("fs::read_to_string(", 1)],
+        "The certificates that the address of the database names, at the start of a control plane.",
+    ),
+    (
+        "crates/mothership/src/store/postgres/hints.rs",
+        &[(".recv()", 1)],
+        "The thread that sends hints waits for those of this process, and for nothing else.",
+    ),
+    (
+        "crates/mothership/src/store/postgres/stream.rs",
+        &[("UnixStream::connect(", 1), (".read_exact(", 1)],
+        "The database of the control plane, which the operator names; the read has a bound of five seconds.",
+    ),
+    (
         "crates/mothership/src/store/sqlite/writer.rs",
         &[(".recv()", 1)],
         "The thread that writes waits for requests of this process, and for nothing else.",
     ),
+    ("crates/mothership/src/tasks.rs", &[(".recv()", 1)], "A hint of another server, beside the end of this one."),
     (
         "crates/nexusd/src/claims.rs",
         &[(".read_to_end(", 1)],

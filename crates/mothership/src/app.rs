@@ -7,6 +7,7 @@ use crate::identity::{Authority, TokenKey};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::store::postgres::{Hint, Postgres};
 use crate::store::types::Lane;
 use crate::streams::StreamCounts;
 use nexus_model::ids::{DirectiveId, TerritoryId};
@@ -46,9 +47,9 @@ pub struct App {
 pub type Shared = Arc<App>;
 
 impl App {
-    /// Time of the store.
+    /// Time of the store: that of the database, where servers share one.
     pub fn now(&self) -> i64 {
-        self.config.clock.wall()
+        self.config.clock.wall() + self.store.shared().map_or(0, Postgres::offset)
     }
 
     /// Returns whether the server stops.
@@ -58,14 +59,27 @@ impl App {
 
     /// Tells event streams that a directive has changed.
     pub fn changed(&self, id: DirectiveId) {
-        // An error means that no stream is open.
-        drop(self.changes.send(id));
+        self.deliver(Hint::Changed(id));
+        self.store.publish(Hint::Changed(id));
+    }
+
+    /// Wakes what waits in this server for what a hint says; `false` when nothing does.
+    pub fn deliver(&self, hint: Hint) -> bool {
+        match hint {
+            // An error means that no stream is open.
+            Hint::Changed(id) => self.changes.send(id).is_ok(),
+            Hint::Ready(lane) => self.lobby.wake(&lane),
+            Hint::Anything => self.lobby.wake_all(),
+        }
     }
 
     /// Wakes polls for ready directives.
     pub fn wake<'a>(&self, lanes: impl IntoIterator<Item = &'a Lane>) {
         for lane in lanes {
-            self.lobby.wake(lane);
+            // A poll of this server takes the directive; else one of another server may.
+            if !self.lobby.wake(lane) {
+                self.store.publish(Hint::Ready(lane.clone()));
+            }
         }
     }
 }

@@ -4,12 +4,14 @@
 use crate::store::StoreError;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
+/// File with the id of the directory.
+const ID_FILE: &str = "id";
 /// Files that one look lists, at most.
 const MAX_LISTED: usize = 10_000;
 
@@ -38,6 +40,26 @@ impl Blobs {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| StoreError::Directory { path: path.display().to_string(), why: error.to_string() })?;
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// Returns the id of the directory, which is made at the first call. Servers that share a database compare it: each has to have the same directory.
+    pub fn id(&self) -> Result<[u8; 16], StoreError> {
+        let path = self.path.join(ID_FILE);
+        let fault = |why: String| StoreError::Directory { path: path.display().to_string(), why };
+        // The name appears with its content: another server that starts now reads a whole id.
+        let new = self.path.join(format!("{ID_FILE}.{}", Uuid::now_v7()));
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut file| {
+            file.write_all(Uuid::now_v7().to_string().as_bytes())?;
+            file.sync_data()?;
+            std::fs::hard_link(&new, &path)
+        });
+        std::fs::remove_file(&new).map_err(|error| fault(error.to_string()))?;
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fault(error.to_string())),
+            _ => {}
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| fault(error.to_string()))?;
+        id_of(OsStr::new(text.trim())).ok_or_else(|| fault("the id of the directory is not one".to_owned()))
     }
 
     fn place(&self, blob: BlobId) -> PathBuf {

@@ -1,12 +1,12 @@
 //! Settings of a server.
 
+use crate::clock::Clock;
 use crate::identity::{ProcessSecret, ProxySecret};
+use crate::store::postgres::Database;
 use crate::store::types::{ArtifactBounds, LeaseTimes, Retention};
-use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -28,59 +28,13 @@ pub enum TerritoryAuth {
     Process(ProcessSecret),
 }
 
-/// Clocks of a server, in milliseconds.
-#[derive(Clone)]
-pub struct Clock {
-    wall: Arc<dyn Fn() -> i64 + Send + Sync>,
-    boot: Arc<dyn Fn() -> i64 + Send + Sync>,
-    /// Difference of the two when the clocks were made.
-    offset: i64,
-}
-
-impl Clock {
-    /// Returns the clocks of this machine.
-    #[must_use]
-    pub fn system() -> Self {
-        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64);
-        let boot = || {
-            let time = clock_gettime(ClockId::Boottime);
-            time.tv_sec * 1000 + time.tv_nsec / 1_000_000
-        };
-        Self::new(Arc::new(wall), Arc::new(boot))
-    }
-
-    /// Returns clocks that tests move.
-    #[must_use]
-    pub fn new(wall: Arc<dyn Fn() -> i64 + Send + Sync>, boot: Arc<dyn Fn() -> i64 + Send + Sync>) -> Self {
-        let offset = wall() - boot();
-        Self { wall, boot, offset }
-    }
-
-    /// Time since 1970 in UTC, by which the store dates everything.
-    #[must_use]
-    pub fn wall(&self) -> i64 {
-        (self.wall)()
-    }
-
-    /// Time since the machine started, suspension included.
-    #[must_use]
-    pub fn boot(&self) -> i64 {
-        (self.boot)()
-    }
-
-    /// Time since 1970 as the wall clock would have it if no user had set it since these clocks were made. What lasts for minutes
-    /// is measured by it: a clock that is set must neither end the life of a token nor prolong it.
-    #[must_use]
-    pub fn steady(&self) -> i64 {
-        self.boot() + self.offset
-    }
-}
-
 /// Settings of a server. Nothing is read from the environment.
 #[derive(Clone)]
 pub struct Config {
-    /// Directory of the database.
+    /// Directory of the database, and of kept files.
     pub data_dir: PathBuf,
+    /// A PostgreSQL database in the place of the one in the directory. Servers that share it share the directory too.
+    pub database: Option<Database>,
     /// Proof of identity that daemons bring.
     pub territory_auth: TerritoryAuth,
     /// The operator accepts [`TerritoryAuth::Header`] on an address that others can reach.
@@ -129,6 +83,7 @@ impl Config {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
+            database: None,
             territory_auth: TerritoryAuth::Mtls,
             insecure_dev_auth: false,
             times: LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 },

@@ -1,7 +1,7 @@
 //! The control plane of a fleet: a library without process-wide state, which the program starts by [`serve`].
 //!
 //! ```text
-//!  listen ─▶ http (routes, rights, handlers) ─▶ decide (pure) ─▶ store (SQLite; one writer) ◀─ tasks (reaper)
+//!  listen ─▶ http (routes, rights, handlers) ─▶ decide (pure) ─▶ store (SQLite or PostgreSQL) ◀─ tasks (reaper)
 //!                       identity (secrets, tokens, certificates)        lobby (polls that wait)      blobs (kept files)
 //! ```
 //! A daemon takes directives by Conduits v1, and users give them by Mothership v1; both stand in `nexus_api`. The state of a
@@ -11,6 +11,7 @@
 
 mod app;
 mod blobs;
+mod clock;
 mod config;
 mod decide;
 #[doc(hidden)]
@@ -29,11 +30,13 @@ mod tasks;
 mod tidy;
 mod tls;
 
-pub use config::{Clock, Config, TerritoryAuth};
+pub use clock::Clock;
+pub use config::{Config, TerritoryAuth};
 pub use identity::{ProcessSecret, ProxySecret};
 pub use listen::Listener;
 pub use nexus_api::tls::TlsError;
 pub use serve::{Running, ServeError, serve};
 pub use store::StoreError;
+pub use store::postgres::Database;
 pub use store::types::{ArtifactBounds, LeaseTimes, Retention};
 pub use tls::TlsIdentity;

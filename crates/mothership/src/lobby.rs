@@ -32,12 +32,18 @@ impl Lobby {
         Seat { lobby: self, waiting }
     }
 
-    /// Wakes the oldest poll that fits a ready directive. The others look again by their own timers.
-    pub fn wake(&self, lane: &Lane) {
+    /// Wakes the oldest poll that fits a ready directive; `false` when there is none. The others look again by their own timers.
+    pub fn wake(&self, lane: &Lane) -> bool {
         let waiting = self.all();
-        if let Some(first) = waiting.iter().find(|waiting| waiting.suits(lane)) {
-            first.wake.notify_one();
-        }
+        let first = waiting.iter().find(|waiting| waiting.suits(lane));
+        first.inspect(|first| first.wake.notify_one()).is_some()
+    }
+
+    /// Wakes all polls; `false` when there is none.
+    pub fn wake_all(&self) -> bool {
+        let waiting = self.all();
+        waiting.iter().for_each(|waiting| waiting.wake.notify_one());
+        !waiting.is_empty()
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Waiting>>> {

@@ -9,12 +9,15 @@ use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
 use crate::listen::{Listener, accept};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
+use crate::store::postgres::Hints;
+use crate::store::types::Secrets;
 use crate::store::{Store, StoreError};
 use crate::tls::{LiveTls, TlsIdentity};
 use crate::{tasks, tidy};
 use nexus_api::tls::TlsError;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
@@ -46,6 +49,12 @@ pub enum ServeError {
         /// Address of the proxy.
         address: IpAddr,
     },
+    /// The database names kept files that are not in this directory.
+    #[error("{path} is not the directory of kept files that the servers of this database share")]
+    OtherFiles {
+        /// The directory of this server.
+        path: PathBuf,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -67,6 +76,7 @@ impl ServeError {
             Self::HeaderNotLocal { .. } => "header_not_local",
             Self::MtlsWithoutTls { .. } => "mtls_without_tls",
             Self::ProxyWithoutSecret { .. } => "proxy_secret",
+            Self::OtherFiles { .. } => "other_files",
             Self::Store(error) => error.code(),
             Self::Tls(_) => "listener_certificate",
             Self::Authority(_) => "authority_failed",
@@ -128,8 +138,8 @@ pub async fn serve(
 ) -> Result<Running, ServeError> {
     let addresses = check(&config, &listeners)?;
     let now = config.clock.wall();
-    let (store, secrets) = Store::open_sqlite(&config.data_dir, now)?;
     let blobs = Blobs::open(&config.data_dir.join("blobs"))?;
+    let (store, secrets, hints) = open(&config, &blobs, now).await?;
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
     let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
@@ -155,6 +165,7 @@ pub async fn serve(
     let ca_bundle_pem = app.authority.bundle().to_owned();
     let (router, tidy) = (router(&app), Arc::clone(&app.tidy));
     let mut running = vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone()))];
+    running.extend(hints.map(|hints| tokio::spawn(tasks::receive(app.clone(), hints))));
     let mut certificates = Vec::new();
     for listener in listeners {
         let tls = listener.tls.as_ref().map(|identity| LiveTls::new(identity, app.authority.bundle())).transpose()?;
@@ -171,6 +182,21 @@ pub async fn serve(
     });
     let first_key = is_first.then_some(first.text);
     Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tidy, tls: certificates, tasks: running })
+}
+
+async fn open(config: &Config, blobs: &Blobs, now: i64) -> Result<(Store, Secrets, Option<Hints>), ServeError> {
+    let Some(database) = &config.database else {
+        let (store, secrets) = Store::open_sqlite(&config.data_dir, now)?;
+        return Ok((store, secrets, None));
+    };
+    let (store, secrets, hints) = Store::open_postgres(database.clone(), now).await?;
+    let id = blobs.id()?;
+    if let Some(shared) = store.shared()
+        && shared.blobs_id(id).await? != id
+    {
+        return Err(ServeError::OtherFiles { path: config.data_dir.join("blobs") });
+    }
+    Ok((store, secrets, Some(hints)))
 }
 
 fn check(config: &Config, listeners: &[Listener]) -> Result<Vec<SocketAddr>, ServeError> {

@@ -4,9 +4,25 @@ use crate::app::{Shared, stopped};
 use crate::decide::{Drift, Reading, drift};
 use crate::metrics::add;
 use crate::store::StoreError;
+use crate::store::postgres::Hints;
 
-/// Runs the reaper until the server stops. With a store that is not new, nothing is taken back for one life of a lease: no daemon
-/// could renew a lease or report an end while no server ran, and the store does not know for how long that was.
+/// Takes the hints of other servers until the server stops.
+pub async fn receive(app: Shared, mut hints: Hints) {
+    let mut stopping = app.stopping.clone();
+    loop {
+        tokio::select! {
+            hint = hints.recv() => match hint {
+                Some(hint) => { app.deliver(hint); }
+                None => return,
+            },
+            () = stopped(&mut stopping) => return,
+        }
+    }
+}
+
+/// Runs the reaper until the server stops. Of the servers that share a database one alone takes back, and all watch the clock.
+/// With a store that is not new, nothing is taken back for one life of a lease: no daemon could renew a lease or report an end
+/// while no server ran, and the store does not know for how long that was.
 pub async fn reaper(app: Shared, is_new: bool) {
     let mut stopping = app.stopping.clone();
     let mut before = reading(&app);
@@ -16,12 +32,23 @@ pub async fn reaper(app: Shared, is_new: bool) {
             () = tokio::time::sleep(app.config.reap_every) => {}
             () = stopped(&mut stopping) => return,
         }
+        // The clock of the database is read before it is compared. Without the database there is nothing to do.
+        let leads = match app.store.shared() {
+            None => true,
+            Some(database) => match database.round(app.config.clock.clone()).await {
+                Ok(leads) => leads,
+                Err(_) => {
+                    quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
+                    continue;
+                }
+            },
+        };
         let now = reading(&app);
         match drift(before, now) {
             Drift::None => {}
             Drift::Jumped(by) => {
                 // The leases move with the clock, so that none ends because of the jump. A failure is tried again.
-                if app.store.shift_leases(by).await.is_err() {
+                if leads && app.store.shift_leases(by).await.is_err() {
                     continue;
                 }
                 // A lease that was renewed between the jump and this round has moved twice: its daemon renews it again.
@@ -31,7 +58,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Drift::Outage => quiet_until = now.boot + app.config.times.ttl_ms,
         }
         before = now;
-        if now.boot < quiet_until {
+        if now.boot < quiet_until || !leads {
             continue;
         }
         // A failed round is repeated by the next one; requests report the state of the store.
@@ -42,7 +69,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
 }
 
 fn reading(app: &Shared) -> Reading {
-    Reading { wall: app.config.clock.wall(), boot: app.config.clock.boot() }
+    Reading { wall: app.now(), boot: app.config.clock.boot() }
 }
 
 async fn reap(app: &Shared, now: i64) -> Result<(), StoreError> {

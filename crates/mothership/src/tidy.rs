@@ -23,6 +23,9 @@ pub async fn run(app: Shared) {
             () = app.tidy.notified() => {}
             () = stopped(&mut stopping) => return,
         }
+        if !app.store.leads() {
+            continue;
+        }
         // What failed is tried again in the next round; requests report the state of the store.
         drop(compact(&app).await);
         drop(remove(&app).await);

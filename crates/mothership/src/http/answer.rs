@@ -106,6 +106,7 @@ impl From<StoreError> for Problem {
                 "store_full",
                 "The store of the server is full. Try again when the operator has made room.",
             ),
+            StoreError::Text => Self::invalid("invalid_field", "A text holds the character U+0000."),
             // The cause stands in no answer: it may name paths and statements.
             _ => {
                 let mut problem = Self::new(

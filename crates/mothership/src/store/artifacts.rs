@@ -2,7 +2,7 @@
 
 use super::error::StoreError;
 use super::operations::Store;
-use super::sqlite::{self, artifact, compact, retain};
+use super::rows;
 use super::types::{
     Account, AnnouncedArtifact, Artifact, ArtifactBounds, Compaction, Holding, NewArtifact, Reported, Retention, Swept,
     Territory,
@@ -20,8 +20,7 @@ impl Store {
         bounds: ArtifactBounds,
         now: i64,
     ) -> Result<Reported<AnnouncedArtifact>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| artifact::announce(tx, territory, holding, &new, bounds, now)).await
+        self.write(move |tx| rows::artifact::announce(tx, territory, holding, &new, bounds, now)).await
     }
 
     /// Returns a file that the territory may go on with.
@@ -32,20 +31,17 @@ impl Store {
         id: [u8; 16],
         now: i64,
     ) -> Result<Reported<Artifact>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| artifact::upload(tx, territory, holding, id, now)).await
+        self.read(move |tx| rows::artifact::upload(tx, territory, holding, id, now)).await
     }
 
     /// Notes bytes of a file that are on the disk; `false` when another call was faster. The caller has the rights to the file.
     pub async fn artifact_received(&self, id: [u8; 16], from: u64, to: u64) -> Result<bool, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| artifact::received(tx, id, from, to)).await
+        self.write(move |tx| rows::artifact::received(tx, id, from, to)).await
     }
 
     /// Ends the upload of a file, or lets it begin afresh. The caller has the rights to the file.
     pub async fn artifact_checked(&self, id: [u8; 16], is_good: bool) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| artifact::checked(tx, id, is_good)).await
+        self.write(move |tx| rows::artifact::checked(tx, id, is_good)).await
     }
 
     /// Lists the kept files of the account's directive.
@@ -55,8 +51,7 @@ impl Store {
         directive: DirectiveId,
         attempt: Option<u32>,
     ) -> Result<Vec<View>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| artifact::list(tx, account, directive, attempt)).await
+        self.read(move |tx| rows::artifact::list(tx, account, directive, attempt)).await
     }
 
     /// Returns the typed events of the account's directive.
@@ -66,44 +61,37 @@ impl Store {
         directive: DirectiveId,
         attempt: Option<u32>,
     ) -> Result<Vec<serde_json::Value>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::events(tx, account, directive, attempt)).await
+        self.read(move |tx| rows::events(tx, account, directive, attempt)).await
     }
 
     /// Removes one batch of what is older than its days. The server itself is the caller.
     pub async fn sweep(&self, times: Retention, now: i64) -> Result<Swept, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| retain::sweep(tx, times, now)).await
+        self.write(move |tx| rows::retain::sweep(tx, times, now)).await
     }
 
     /// Reports which of these files have a row. The server itself is the caller.
     pub async fn known_blobs(&self, ids: Vec<[u8; 16]>) -> Result<Vec<bool>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| retain::known_blobs(tx, &ids)).await
+        self.read(move |tx| rows::retain::known_blobs(tx, &ids)).await
     }
 
     /// Returns a directive whose output lies in rows and has been over for a while. The server itself is the caller.
     pub async fn to_compact(&self, now: i64) -> Result<Option<[u8; 16]>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| compact::candidate(tx, now)).await
+        self.read(move |tx| rows::compact::candidate(tx, now)).await
     }
 
     /// Returns the next stream of a directive that becomes a file. The server itself is the caller.
     pub async fn stream_to_compact(&self, directive: [u8; 16]) -> Result<Option<Compaction>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| compact::stream_of(tx, &directive)).await
+        self.read(move |tx| rows::compact::stream_of(tx, &directive)).await
     }
 
     /// Puts a file that is on the disk in the place of chunks; `false` when another chunk came meanwhile.
     pub async fn swap_log(&self, done: Compaction, now: i64) -> Result<bool, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| compact::swap(tx, &done, now)).await
+        self.write(move |tx| rows::compact::swap(tx, &done, now)).await
     }
 
     /// Notes that nothing of a directive is left to compact. The server itself is the caller.
     pub async fn compacted(&self, directive: [u8; 16]) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| compact::settled(tx, &directive)).await
+        self.write(move |tx| rows::compact::settled(tx, &directive)).await
     }
 
     /// Returns one kept file of the account's directive.
@@ -113,7 +101,6 @@ impl Store {
         directive: DirectiveId,
         id: [u8; 16],
     ) -> Result<Artifact, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| artifact::get(tx, account, directive, id)).await
+        self.read(move |tx| rows::artifact::get(tx, account, directive, id)).await
     }
 }

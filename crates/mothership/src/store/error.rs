@@ -41,8 +41,26 @@ pub enum StoreError {
         why: String,
     },
     /// The database refused a statement.
-    #[error("the database failed: {0}")]
-    Database(rusqlite::Error),
+    #[error("the database failed: {why}")]
+    Database {
+        /// Cause of the failure, for people.
+        why: String,
+    },
+    /// No connection to the database can be made, or all are in use.
+    #[error("the database cannot be reached: {why}")]
+    Unreachable {
+        /// Cause of the failure, for people.
+        why: String,
+    },
+    /// The settings of the database cannot be used.
+    #[error("the database cannot be used: {why}")]
+    Settings {
+        /// Cause of the failure, for people.
+        why: String,
+    },
+    /// A text holds a character that the database cannot store.
+    #[error("a text holds the character U+0000")]
+    Text,
 }
 
 impl StoreError {
@@ -57,7 +75,10 @@ impl StoreError {
             Self::Corrupt { .. } => "store_corrupt",
             Self::Directory { .. } => "store_directory",
             Self::Secret { .. } => "store_secret",
-            Self::Database(_) => "store_failed",
+            Self::Database { .. } => "store_failed",
+            Self::Unreachable { .. } => "store_unreachable",
+            Self::Settings { .. } => "store_settings",
+            Self::Text => "invalid_field",
         }
     }
 
@@ -71,7 +92,7 @@ impl From<rusqlite::Error> for StoreError {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => Self::Full,
             _ if matches!(error, rusqlite::Error::QueryReturnedNoRows) => Self::NotFound,
-            _ => Self::Database(error),
+            _ => Self::Database { why: error.to_string() },
         }
     }
 }

@@ -1,15 +1,22 @@
 //! The store: one narrow set of operations, each with an [`types::Account`] or a [`types::Territory`] as its caller.
 //!
-//! [`Store`] is an enum of databases: SQLite now, and PostgreSQL behind the same operations and the same tests. An operation
-//! runs in one transaction and ends as it decides, even when its caller goes away. What an event does to a directive is
-//! decided by `nexus_model::directive::step`, never by a statement.
+//! ```text
+//!  operations ─▶ rows (statements, written once) ─▶ sql (values and rows) ─▶ sqlite: one file, one writer
+//!                                                                         └▶ postgres: several servers, rows locked
+//! ```
+//! An operation runs in one transaction and ends as it decides, even when its caller goes away. What an event does to a directive
+//! is decided by `nexus_model::directive::step`, never by a statement.
 
 mod artifacts;
 pub mod error;
 mod operations;
+pub mod postgres;
 mod queries;
+mod rows;
+mod sql;
 mod sqlite;
 pub mod types;
+mod value;
 
 pub use error::StoreError;
 pub use operations::Store;

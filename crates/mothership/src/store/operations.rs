@@ -1,11 +1,14 @@
 //! The operations of the store, for every database.
 
 use super::error::StoreError;
-use super::sqlite::{self, Secrets, Sqlite};
+use super::postgres::{Database, Hint, Hints, Postgres};
+use super::rows;
+use super::sql::Connection;
+use super::sqlite::Sqlite;
 use super::types::{
     Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes, NewChunk,
-    NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported, SecretHash, Snapshot,
-    StartedState, StoredChunk, Territory,
+    NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported, SecretHash, Secrets,
+    Snapshot, StartedState, StoredChunk, Territory,
 };
 use nexus_api::Labels;
 use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
@@ -20,6 +23,8 @@ use std::path::Path;
 pub enum Store {
     /// SQLite in a directory.
     Sqlite(Sqlite),
+    /// PostgreSQL, which several servers may share.
+    Postgres(Postgres),
 }
 
 impl Store {
@@ -29,16 +34,70 @@ impl Store {
         Ok((Self::Sqlite(opened.store), opened.secrets))
     }
 
+    /// Opens a PostgreSQL database and returns its secrets and what the other servers tell.
+    pub async fn open_postgres(database: Database, now: i64) -> Result<(Self, Secrets, Hints), StoreError> {
+        let (store, secrets, hints) = Postgres::open(database, now).await?;
+        Ok((Self::Postgres(store), secrets, hints))
+    }
+
+    /// Runs `work` in a transaction. PostgreSQL may run it again when another transaction was in its way.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self {
+            Self::Sqlite(db) => db.write(work).await,
+            Self::Postgres(db) => db.write(work).await,
+        }
+    }
+
+    /// Runs `work` on one snapshot of the database.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self {
+            Self::Sqlite(db) => db.read(work).await,
+            Self::Postgres(db) => db.read(work).await,
+        }
+    }
+
+    /// Upper part of fences.
+    fn epoch(&self) -> u64 {
+        match self {
+            Self::Sqlite(db) => db.epoch,
+            Self::Postgres(db) => db.epoch(),
+        }
+    }
+
+    /// Returns the database when several servers may share it.
+    pub fn shared(&self) -> Option<&Postgres> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(db) => Some(db),
+        }
+    }
+
+    /// Returns whether this server does what one server has to do.
+    pub fn leads(&self) -> bool {
+        self.shared().is_none_or(Postgres::leads)
+    }
+
+    /// Gives a hint to the other servers of the database. It may be lost.
+    pub fn publish(&self, hint: Hint) {
+        if let Some(db) = self.shared() {
+            db.publish(hint);
+        }
+    }
+
     /// Makes the first account with its owner's key, when there is none. Returns whether it did.
     pub async fn first_account(&self, hash: SecretHash, now: i64) -> Result<bool, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::first_account(tx, &hash, now)).await
+        self.write(move |tx| rows::first_account(tx, &hash, now)).await
     }
 
     /// Returns the account of an API key.
     pub async fn key_by_hash(&self, hash: SecretHash) -> Result<Option<Account>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::key_by_hash(tx, &hash)).await
+        self.read(move |tx| rows::key_by_hash(tx, &hash)).await
     }
 
     /// Stores the hash of a new key and returns the id of the key.
@@ -50,20 +109,17 @@ impl Store {
         name: Option<String>,
         now: i64,
     ) -> Result<String, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::create_api_key(tx, account, &hash, role, name.as_deref(), now)).await
+        self.write(move |tx| rows::create_api_key(tx, account, &hash, role, name.as_deref(), now)).await
     }
 
     /// Returns the keys of the account.
     pub async fn api_keys(&self, account: Account) -> Result<Vec<ApiKey>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::api_keys(tx, account)).await
+        self.read(move |tx| rows::api_keys(tx, account)).await
     }
 
     /// Deletes a key of the account; `false` when the key is the caller's own.
     pub async fn delete_api_key(&self, account: Account, id: [u8; 16]) -> Result<bool, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::delete_api_key(tx, account, &id)).await
+        self.write(move |tx| rows::delete_api_key(tx, account, &id)).await
     }
 
     /// Stores the hash of an enrolment token.
@@ -75,14 +131,12 @@ impl Store {
         labels: Labels,
         expires_at: i64,
     ) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::create_enroll_token(tx, account, &hash, kind, &labels, expires_at)).await
+        self.write(move |tx| rows::create_enroll_token(tx, account, &hash, kind, &labels, expires_at)).await
     }
 
     /// Spends an enrolment token and stores the territory. The token is the proof of the caller.
     pub async fn enroll(&self, new: NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::enroll(tx, &new, now)).await
+        self.write(move |tx| rows::enroll(tx, &new, now)).await
     }
 
     /// Stores a certificate that was signed for the territory.
@@ -92,26 +146,22 @@ impl Store {
         fingerprint: SecretHash,
         spki: SecretHash,
     ) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::add_certificate(tx, territory, &fingerprint, &spki)).await
+        self.write(move |tx| rows::add_certificate(tx, territory, &fingerprint, &spki)).await
     }
 
     /// Returns the territory of a certificate that is not revoked.
     pub async fn territory_by_fingerprint(&self, fingerprint: SecretHash) -> Result<Option<Territory>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::territory_by_certificate(tx, Some(&fingerprint), None)).await
+        self.read(move |tx| rows::territory_by_certificate(tx, Some(&fingerprint), None)).await
     }
 
     /// Returns the territory of a public key that is not revoked.
     pub async fn territory_by_key(&self, spki: SecretHash) -> Result<Option<Territory>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::territory_by_certificate(tx, None, Some(&spki))).await
+        self.read(move |tx| rows::territory_by_certificate(tx, None, Some(&spki))).await
     }
 
     /// Returns the territory with this id, for the development header.
     pub async fn territory_by_id(&self, id: TerritoryId) -> Result<Option<Territory>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::territory_account(tx, id)).await
+        self.read(move |tx| rows::territory_account(tx, id)).await
     }
 
     /// Stores a heartbeat and returns the decision about each directive that it names.
@@ -122,8 +172,7 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Vec<(DirectiveId, Fence, u32, Verdict)>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::presence(tx, territory, &beat, times, now)).await
+        self.write(move |tx| rows::presence(tx, territory, &beat, times, now)).await
     }
 
     /// Returns the territories of the account; with an id that one alone.
@@ -134,20 +183,17 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Vec<TerritoryView>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::territories(tx, account, only, times, now)).await
+        self.read(move |tx| rows::territories(tx, account, only, times, now)).await
     }
 
     /// Lets a territory of the account take no directives any more.
     pub async fn drain(&self, account: Account, id: TerritoryId, now: i64) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::set_state(tx, account, id, 2, now)).await
+        self.write(move |tx| rows::set_state(tx, account, id, 2, now)).await
     }
 
     /// Takes every right from a territory of the account.
     pub async fn revoke(&self, account: Account, id: TerritoryId, now: i64) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::set_state(tx, account, id, 3, now)).await
+        self.write(move |tx| rows::set_state(tx, account, id, 3, now)).await
     }
 
     /// Stores a facility.
@@ -157,26 +203,22 @@ impl Store {
         new: NewFacility,
         now: i64,
     ) -> Result<FacilityId, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::create_facility(tx, account, &new, now)).await
+        self.write(move |tx| rows::create_facility(tx, account, &new, now)).await
     }
 
     /// Returns a facility of the account.
     pub async fn facility(&self, account: Account, id: FacilityId) -> Result<Facility, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::facility(tx, account, id)).await
+        self.read(move |tx| rows::facility(tx, account, id)).await
     }
 
     /// Returns a facility of the account as a specification names it.
     pub async fn facility_ref(&self, account: Account, id: FacilityId) -> Result<FacilityRef, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::facility_row(tx, account, id)).await
+        self.read(move |tx| rows::facility_row(tx, account, id)).await
     }
 
     /// Returns facilities of the account, the latest first.
     pub async fn facilities(&self, account: Account, page: Page) -> Result<Vec<Facility>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::facilities(tx, account, page)).await
+        self.read(move |tx| rows::facilities(tx, account, page)).await
     }
 
     /// Stores a directive.
@@ -186,8 +228,7 @@ impl Store {
         new: NewDirective,
         now: i64,
     ) -> Result<Creation, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::create(tx, account, &new, now)).await
+        self.write(move |tx| rows::create(tx, account, &new, now)).await
     }
 
     /// Returns a directive of the account.
@@ -198,8 +239,7 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Directive, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::directive(tx, account, id, times, now)).await
+        self.read(move |tx| rows::directive(tx, account, id, times, now)).await
     }
 
     /// Returns directives of the account, or of one of its facilities, the latest first.
@@ -211,14 +251,12 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Vec<Directive>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::directives(tx, account, facility, page, times, now)).await
+        self.read(move |tx| rows::directives(tx, account, facility, page, times, now)).await
     }
 
     /// Returns the present version of a directive for events.
     pub async fn snapshot(&self, account: Account, id: DirectiveId, now: i64) -> Result<Snapshot, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::snapshot(tx, account, id, now)).await
+        self.read(move |tx| rows::snapshot(tx, account, id, now)).await
     }
 
     /// Returns output of a directive.
@@ -228,20 +266,17 @@ impl Store {
         id: DirectiveId,
         query: ChunkQuery,
     ) -> Result<Vec<StoredChunk>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::chunks(tx, account, id, query)).await
+        self.read(move |tx| rows::chunks(tx, account, id, query)).await
     }
 
     /// Returns the diff of a directive.
     pub async fn diff(&self, account: Account, id: DirectiveId, attempt: Option<u32>) -> Result<Vec<u8>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::diff(tx, account, id, attempt)).await
+        self.read(move |tx| rows::diff(tx, account, id, attempt)).await
     }
 
     /// Returns the receipt of a directive, as text.
     pub async fn receipt(&self, account: Account, id: DirectiveId, attempt: Option<u32>) -> Result<String, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.read(move |tx| sqlite::receipt(tx, account, id, attempt)).await
+        self.read(move |tx| rows::receipt(tx, account, id, attempt)).await
     }
 
     /// Ends a directive that waits, and marks one that runs.
@@ -251,9 +286,8 @@ impl Store {
         id: DirectiveId,
         now: i64,
     ) -> Result<Result<(State, bool, Option<Lane>), Refusal>, StoreError> {
-        let Self::Sqlite(db) = self;
-        let epoch = db.epoch;
-        db.write(move |tx| sqlite::cancel(tx, account, id, epoch, now)).await
+        let epoch = self.epoch();
+        self.write(move |tx| rows::cancel(tx, account, id, epoch, now)).await
     }
 
     /// Claims what fits the territory.
@@ -264,9 +298,8 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Claims, StoreError> {
-        let Self::Sqlite(db) = self;
-        let epoch = db.epoch;
-        db.write(move |tx| sqlite::claim(tx, territory, &offer, times, epoch, now)).await
+        let epoch = self.epoch();
+        self.write(move |tx| rows::claim(tx, territory, &offer, times, epoch, now)).await
     }
 
     /// Takes back claims of the territory whose answer reached no daemon.
@@ -276,8 +309,7 @@ impl Store {
         claims: Vec<(DirectiveId, Fence)>,
         now: i64,
     ) -> Result<Vec<Lane>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::return_claims(tx, territory, &claims, now)).await
+        self.write(move |tx| rows::return_claims(tx, territory, &claims, now)).await
     }
 
     /// Stores the start of a directive.
@@ -289,8 +321,7 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Reported<StartedState>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::started(tx, territory, holding, &versions, times, now)).await
+        self.write(move |tx| rows::started(tx, territory, holding, &versions, times, now)).await
     }
 
     /// Renews the lease of a directive.
@@ -302,8 +333,7 @@ impl Store {
         times: LeaseTimes,
         now: i64,
     ) -> Result<Reported<Beat>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::directive_beat(tx, territory, holding, progress.as_ref(), times, now)).await
+        self.write(move |tx| rows::directive_beat(tx, territory, holding, progress.as_ref(), times, now)).await
     }
 
     /// Stores a chunk of output once.
@@ -314,8 +344,7 @@ impl Store {
         chunk: NewChunk,
         now: i64,
     ) -> Result<Reported<ChunkState>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::put_chunk(tx, territory, holding, &chunk, now)).await
+        self.write(move |tx| rows::put_chunk(tx, territory, holding, &chunk, now)).await
     }
 
     /// Stores a batch of events once; `true` for a duplicate.
@@ -326,8 +355,7 @@ impl Store {
         seq: i64,
         events: String,
     ) -> Result<Reported<bool>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::put_events(tx, territory, holding, seq, &events)).await
+        self.write(move |tx| rows::put_events(tx, territory, holding, seq, &events)).await
     }
 
     /// Stores the end of a directive.
@@ -338,20 +366,31 @@ impl Store {
         end: NewEnd,
         now: i64,
     ) -> Result<Reported<EndState>, StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::finished(tx, territory, holding, end, now)).await
+        self.write(move |tx| rows::finished(tx, territory, holding, &end, now)).await
     }
 
-    /// Ends or queues again what no daemon reports any more. The server itself is the caller.
+    /// Ends or queues again what no daemon reports any more, each directive in a transaction of its own. The server itself is the
+    /// caller.
     pub async fn reap(&self, now: i64) -> Result<Reaped, StoreError> {
-        let Self::Sqlite(db) = self;
-        let epoch = db.epoch;
-        db.write(move |tx| sqlite::reap(tx, epoch, now)).await
+        let epoch = self.epoch();
+        let mut reaped = Reaped::default();
+        for id in self.read(move |tx| rows::due(tx, epoch, now)).await? {
+            match self.write(move |tx| rows::reap(tx, &id, epoch, now)).await {
+                Ok(Some(effect)) => {
+                    reaped.changed.push(id);
+                    reaped.lanes.extend(effect.lane);
+                }
+                Ok(None) => {}
+                // What was done so far is told; the next round meets the failure again.
+                Err(_) if !reaped.changed.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(reaped)
     }
 
     /// Moves all leases by a jump of the clock. The server itself is the caller.
     pub async fn shift_leases(&self, by: i64) -> Result<(), StoreError> {
-        let Self::Sqlite(db) = self;
-        db.write(move |tx| sqlite::shift_leases(tx, by)).await
+        self.write(move |tx| rows::shift_leases(tx, by)).await
     }
 }

@@ -13,6 +13,19 @@ pub use super::queries::{
     Page, Retention, Snapshot, StoredChunk, Swept,
 };
 
+/// Secrets and numbers of a store, read when it is opened.
+#[derive(Clone)]
+pub struct Secrets {
+    /// Upper part of fences.
+    pub epoch: u64,
+    /// Key of the directive tokens.
+    pub token_key: Vec<u8>,
+    /// Certificate of the authority for territories.
+    pub ca_cert: String,
+    /// Private key of the authority.
+    pub ca_key: String,
+}
+
 /// A caller with an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
@@ -99,7 +112,7 @@ pub enum Creation {
 }
 
 /// Lane of a ready directive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lane {
     /// Account of the directive.
     pub account: AccountId,

@@ -1,13 +1,16 @@
-//! A server in this process, on a port that the kernel chooses, with a clock that the test moves.
+//! A server in this process, on a port that the kernel chooses, with a clock that the test moves. Its database is SQLite, and
+//! PostgreSQL in the test programs whose name says so.
 
 #![allow(dead_code, reason = "each test uses a part")]
+
+pub mod cluster;
 
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
 use nexus_api::conduits::{EnrollRequest, FinishedRequest, TerritoryHeartbeatRequest};
 use nexus_api::mothership::{CreateDirective, CreateEnrollmentToken, CreateFacility, Directive, FacilityKind};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
-use nexus_mothership::{Clock, Config, Listener, Running, TerritoryAuth, serve};
+use nexus_mothership::{Clock, Config, Database, Listener, Running, TerritoryAuth, serve};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,8 +18,19 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+/// The tests of this program are about PostgreSQL.
+fn is_postgres() -> bool {
+    env!("CARGO_CRATE_NAME").contains("postgres")
+}
+
+pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
 pub struct Server {
     pub directory: TempDir,
+    /// Name of its database, where that is not in the directory.
+    pub database: Option<String>,
     pub key: String,
     pub url: String,
     running: Running,
@@ -33,9 +47,41 @@ impl Server {
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let directory = TempDir::new().unwrap();
         let (shift, wall_shift) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
-        let running = run(directory.path().join("data"), [&shift, &wall_shift], change).await;
+        let database = is_postgres().then(|| cluster::shared().database());
+        let running = run(directory.path().join("data"), database.as_deref(), [&shift, &wall_shift], change).await;
         let key = running.first_key.clone().unwrap();
-        Self { directory, key, url: running.api_url.clone(), running, shift, wall_shift }
+        Self { directory, database, key, url: running.api_url.clone(), running, shift, wall_shift }
+    }
+
+    /// Starts another server on the same database and the same directory.
+    pub async fn replica(&self) -> Running {
+        let running =
+            run(self.directory.path().join("data"), self.database.as_deref(), [&self.shift, &self.wall_shift], |_| {})
+                .await;
+        assert!(running.first_key.is_none(), "the key is shown once");
+        running
+    }
+
+    /// Asks the database for a number.
+    pub fn number(&self, question: &str) -> i64 {
+        match &self.database {
+            Some(name) => cluster::shared().sql(name, question).parse().unwrap(),
+            None => self.sqlite().query_row(question, [], |row| row.get(0)).unwrap(),
+        }
+    }
+
+    /// Changes the database. Bytes are written as `{0a0b}`.
+    pub fn change(&self, text: &str) {
+        match &self.database {
+            Some(name) => drop(cluster::shared().sql(name, &text.replace('{', "'\\x").replace('}', "'"))),
+            None => self.sqlite().execute_batch(&text.replace('{', "x'").replace('}', "'")).unwrap(),
+        }
+    }
+
+    fn sqlite(&self) -> rusqlite::Connection {
+        let db = rusqlite::Connection::open(self.directory.path().join("data/mothership.db")).unwrap();
+        db.busy_timeout(Duration::from_secs(5)).unwrap();
+        db
     }
 
     pub async fn restart(self) -> Self {
@@ -47,7 +93,9 @@ impl Server {
         self.running.stop();
         self.running.stopped().await;
         change(&self.directory.path().join("data"));
-        let running = run(self.directory.path().join("data"), [&self.shift, &self.wall_shift], |_| {}).await;
+        let running =
+            run(self.directory.path().join("data"), self.database.as_deref(), [&self.shift, &self.wall_shift], |_| {})
+                .await;
         assert!(running.first_key.is_none(), "the key is shown once");
         Self { url: running.api_url.clone(), running, ..self }
     }
@@ -157,12 +205,18 @@ pub async fn try_run(data: &std::path::Path) -> Result<Running, nexus_mothership
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await
 }
 
-async fn run(data: PathBuf, [shift, wall_shift]: [&Arc<AtomicI64>; 2], change: impl FnOnce(&mut Config)) -> Running {
+async fn run(
+    data: PathBuf,
+    database: Option<&str>,
+    [shift, wall_shift]: [&Arc<AtomicI64>; 2],
+    change: impl FnOnce(&mut Config),
+) -> Running {
     let clock = Clock::system();
     let (wall, boot) = (clock.clone(), clock);
     let (for_wall, for_boot, wall_alone) = (Arc::clone(shift), Arc::clone(shift), Arc::clone(wall_shift));
     let mut config = Config::new(data);
     config.territory_auth = TerritoryAuth::Header;
+    config.database = database.map(|name| Database::read(&cluster::shared().url(name), provider()).unwrap());
     config.enroll_per_hour = 1_000;
     config.reap_every = Duration::from_millis(100);
     config.times.prepare_ms = 600_000;
@@ -181,14 +235,12 @@ async fn run(data: PathBuf, [shift, wall_shift]: [&Arc<AtomicI64>; 2], change: i
 pub fn other_account(server: &Server) -> String {
     let key = "nxk_another_account";
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.as_bytes());
-    let db = rusqlite::Connection::open(server.directory.path().join("data/mothership.db")).unwrap();
-    db.busy_timeout(Duration::from_secs(5)).unwrap();
-    db.execute("INSERT INTO account VALUES (x'00000000000000000000000000000009', 'other', 0)", []).unwrap();
-    db.execute(
-        "INSERT INTO api_key VALUES (x'00000000000000000000000000000008', x'00000000000000000000000000000009', ?1, 'owner', NULL, 0)",
-        [hash.as_ref()],
-    )
-    .unwrap();
+    let hash = data_encoding::HEXLOWER.encode(hash.as_ref());
+    let (account, id) = ("00000000000000000000000000000009", "00000000000000000000000000000008");
+    server.change(&format!(
+        "INSERT INTO account VALUES ({{{account}}}, 'other', 0);
+         INSERT INTO api_key VALUES ({{{id}}}, {{{account}}}, {{{hash}}}, 'owner', NULL, 0);"
+    ));
     key.to_owned()
 }
 

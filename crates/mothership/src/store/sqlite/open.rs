@@ -3,6 +3,8 @@
 use super::writer::Writer;
 use crate::identity::{Authority, random};
 use crate::store::error::StoreError;
+use crate::store::sql;
+use crate::store::types::Secrets;
 use rusqlite::{Connection, OpenFlags, params};
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,25 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to read the database.
-const STEPS: &[&str] = &[include_str!("step_2.sql")];
+const STEPS: &[&str] = &[include_str!("step_2.sql"), include_str!("step_3.sql")];
 /// Number of read connections that are kept.
 const MAX_READERS: usize = 8;
-
-/// Secrets and numbers of a store, read when it is opened.
-#[derive(Clone)]
-pub struct Secrets {
-    /// Upper part of fences.
-    pub epoch: u64,
-    /// Key of the directive tokens.
-    pub token_key: Vec<u8>,
-    /// Certificate of the authority for territories.
-    pub ca_cert: String,
-    /// Private key of the authority.
-    pub ca_key: String,
-}
 
 /// A store that was opened.
 pub struct Opened {
@@ -88,18 +77,20 @@ impl Sqlite {
     /// Runs `work` in a transaction of the writer thread.
     pub async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&sql::Connection<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.write(work).await
+        self.writer.write(move |connection| work(&sql::Connection::sqlite(connection))).await
     }
 
     /// Runs `work` on one snapshot of the database.
     pub async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&sql::Connection<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = Arc::clone(&self.readers);
-        tokio::task::spawn_blocking(move || readers.run(work)).await.map_err(|_| StoreError::Closed)?
+        tokio::task::spawn_blocking(move || readers.run(|connection| work(&sql::Connection::sqlite(connection))))
+            .await
+            .map_err(|_| StoreError::Closed)?
     }
 }
 

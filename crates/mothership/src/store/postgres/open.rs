@@ -1,0 +1,116 @@
+//! Opening the database: the schema, the secrets, the epoch.
+
+use super::client::Client;
+use super::database::Database;
+use super::hints::{Hints, Publisher, listen};
+use super::pool::{Pool, Postgres};
+use crate::identity::{Authority, random};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use crate::store::types::Secrets;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use uuid::Uuid;
+
+/// Version of the schema that this program writes.
+const VERSION: i64 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+/// Servers that start together bring the schema up one after the other. Held by the session that does it.
+const MIGRATION: i64 = 0x006e_6578_7573_0001;
+/// The number of the server's history, which a promotion of a standby and a restoration to a point in time raise.
+const TIMELINE: &str = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
+
+impl Postgres {
+    /// Connects, brings the schema to this version, and begins to listen to the other servers.
+    pub async fn open(database: Database, now: i64) -> Result<(Self, Secrets, Hints), StoreError> {
+        let opened = tokio::task::spawn_blocking(move || {
+            prepare(&database, now)?;
+            let me = Uuid::now_v7();
+            let (publisher, hints) = (Publisher::start(&database, me)?, listen(&database, me)?);
+            let store = Self::new(database, publisher);
+            let secrets = store.0.secrets()?;
+            Ok((store, secrets, hints))
+        });
+        opened.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Returns the id of the directory of kept files: the given one, when the database has none yet.
+    pub async fn blobs_id(&self, id: [u8; 16]) -> Result<[u8; 16], StoreError> {
+        self.write(move |connection| {
+            connection.query_row(
+                "UPDATE store SET blobs_id = coalesce(blobs_id, ?1) WHERE id = 1 RETURNING blobs_id",
+                params![id],
+                |row| row.get(0),
+            )
+        })
+        .await
+    }
+}
+
+impl Pool {
+    /// Opens a session, and raises the epoch when the server's history has parted from the one that the fences came from.
+    pub(super) fn connect(&self) -> Result<Client, StoreError> {
+        let session = RefCell::new(Client::open(&self.database)?);
+        let connection = Connection::postgres(&session);
+        let timeline: String = connection.query_row(TIMELINE, params![], |row| row.get(0))?;
+        connection.execute(
+            "UPDATE store SET epoch = epoch + 1, timeline = ?1 WHERE id = 1 AND timeline <> ?1",
+            params![timeline],
+        )?;
+        let epoch: i64 = connection.query_row("SELECT epoch FROM store WHERE id = 1", params![], |row| row.get(0))?;
+        self.epoch.fetch_max(epoch as u64, Ordering::SeqCst);
+        Ok(session.into_inner())
+    }
+
+    fn secrets(self: &Arc<Self>) -> Result<Secrets, StoreError> {
+        let session = RefCell::new(self.connect()?);
+        let question = "SELECT epoch, token_key, ca_cert, ca_key FROM store WHERE id = 1";
+        Connection::postgres(&session).query_row(question, params![], |row| {
+            let epoch = row.get::<_, i64>(0)? as u64;
+            Ok(Secrets { epoch, token_key: row.get(1)?, ca_cert: row.get(2)?, ca_key: row.get(3)? })
+        })
+    }
+}
+
+fn prepare(database: &Database, now: i64) -> Result<(), StoreError> {
+    let mut session = Client::open(database)?;
+    session.begin("BEGIN");
+    let session = RefCell::new(session);
+    let made = migrate(&session, now);
+    let mut session = session.into_inner();
+    match made {
+        Ok(()) if session.commit()? => Ok(()),
+        Ok(()) => Err(StoreError::Database { why: "the server has undone the upgrade".to_owned() }),
+        // The session ends here, and with it the transaction.
+        Err(error) => Err(error),
+    }
+}
+
+fn migrate(session: &RefCell<Client>, now: i64) -> Result<(), StoreError> {
+    let connection = Connection::postgres(session);
+    connection.query_row("SELECT TRUE FROM pg_advisory_xact_lock(?1)", params![MIGRATION], |_| Ok(()))?;
+    let exists: bool = connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'schema_version')",
+        params![],
+        |row| row.get(0),
+    )?;
+    if exists {
+        let min_reader: i64 =
+            connection.query_row("SELECT min_reader FROM schema_version", params![], |row| row.get(0))?;
+        if min_reader > VERSION {
+            return Err(StoreError::Newer { found: min_reader, known: VERSION });
+        }
+        return Ok(());
+    }
+    session.borrow_mut().batch(SCHEMA)?;
+    let token_key: [u8; 32] = random()?;
+    let authority = Authority::create(now).map_err(|error| StoreError::Secret { why: error.to_string() })?;
+    let (cert, key) = authority.export();
+    let timeline: String = connection.query_row(TIMELINE, params![], |row| row.get(0))?;
+    connection.execute(
+        "INSERT INTO store (id, epoch, token_key, ca_cert, ca_key, timeline) VALUES (1, 0, ?1, ?2, ?3, ?4)",
+        params![token_key, cert, key, timeline],
+    )?;
+    Ok(())
+}

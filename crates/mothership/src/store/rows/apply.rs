@@ -1,0 +1,181 @@
+//! Applies the decisions of the state machine to the rows.
+
+use super::values::{ANY, Id, json, optional, text};
+use super::work::{LEASED, READY, RUNNING, SETTLING, Work};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use crate::store::types::{ClassRequirements, EndResult, Lane};
+use nexus_model::directive::{Directive, EndReason, Event, Refusal, State, Step, step};
+use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
+
+/// Facts of a reported end, beside the state.
+#[derive(Debug, Clone, Default)]
+pub struct EndFacts {
+    /// Reason as reported.
+    pub reason: Option<String>,
+    pub exit_code: Option<i64>,
+    /// Hash of the report.
+    pub payload_hash: Option<String>,
+    /// Part of the report that reads show.
+    pub result: Option<EndResult>,
+}
+
+/// Effect of an event.
+#[derive(Debug, Clone)]
+pub struct Effect {
+    /// State after the event.
+    pub state: State,
+    /// Nothing has changed.
+    pub duplicate: bool,
+    /// Lane that has a ready directive because of the event.
+    pub lane: Option<Lane>,
+}
+
+/// Lets `event` happen to the directive. A refusal changes nothing.
+pub fn apply(
+    connection: &Connection<'_>,
+    work: &Work,
+    event: &Event,
+    now: i64,
+    facts: EndFacts,
+) -> Result<Result<Effect, Refusal>, StoreError> {
+    let next = match step(&work.machine(), event) {
+        Err(refusal) => return Ok(Err(refusal)),
+        Ok(Step::Duplicate) => return Ok(Ok(Effect { state: work.state(), duplicate: true, lane: None })),
+        Ok(Step::Changed(next)) => next,
+    };
+    let lane = if next.state.is_terminal() {
+        end(connection, work, &next, now, facts)?;
+        promote(connection, &work.facility)?
+    } else {
+        change(connection, work, &next, now)?
+    };
+    Ok(Ok(Effect { state: next.state, duplicate: false, lane }))
+}
+
+fn change(connection: &Connection<'_>, work: &Work, next: &Directive, now: i64) -> Result<Option<Lane>, StoreError> {
+    let cancel_at = next.cancel_requested.then_some(work.cancel_at.unwrap_or(now));
+    if next.state == State::Queued {
+        // The directive keeps the facility: it is the head of its queue.
+        connection
+            .prepare_cached(
+                "UPDATE work SET phase = ?2, version = version + 1, holder = NULL, poll_id = NULL, visible_at = NULL,
+                   lease_until = NULL, started_at = NULL, started = NULL, deadline = NULL WHERE directive_id = ?1",
+            )?
+            .execute(params![work.id, READY])?;
+        return lane_of(connection, work.account, work.class, work.pin).map(Some);
+    }
+    let phase = match next.state {
+        State::Running if next.settling => SETTLING,
+        State::Running => RUNNING,
+        _ => LEASED,
+    };
+    connection
+        .prepare_cached(
+            "UPDATE work SET phase = ?2, version = version + 1, starts = ?3, cancel_at = ?4, fence = ?5 WHERE directive_id = ?1",
+        )?
+        .execute(params![work.id, phase, next.starts, cancel_at, next.fence.0 as i64])?;
+    Ok(None)
+}
+
+fn end(
+    connection: &Connection<'_>,
+    work: &Work,
+    next: &Directive,
+    now: i64,
+    facts: EndFacts,
+) -> Result<(), StoreError> {
+    let reason = match next.reason {
+        Some(EndReason::Reported) | None => facts.reason,
+        Some(reason) => reason.name().map(str::to_owned),
+    };
+    connection.prepare_cached("DELETE FROM work WHERE directive_id = ?1")?.execute(params![work.id])?;
+    connection
+        .prepare_cached(
+            "UPDATE directive SET state = ?2, reason = ?3, exit_code = ?4, attempt = ?5, fence = ?6, version = ?7, payload_hash = ?8,
+               started_at = ?9, ended_at = ?10, territory_id = ?11, result = ?12, out = ?13, err = ?14 WHERE id = ?1",
+        )?
+        .execute(params![
+            work.id,
+            next.state.name(),
+            reason,
+            facts.exit_code,
+            next.attempt,
+            next.fence.0 as i64,
+            work.version + 1,
+            facts.payload_hash,
+            work.started_at,
+            now,
+            work.holder,
+            facts.result.as_ref().map(text).transpose()?,
+            text(&work.counters[0])?,
+            text(&work.counters[1])?,
+        ])?;
+    Ok(())
+}
+
+/// Gives the facility to the first directive that waits for it.
+fn promote(connection: &Connection<'_>, facility: &Id) -> Result<Option<Lane>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT directive_id, account_id, class_id, pin FROM work WHERE facility_id = ?1 AND phase = 0 ORDER BY rank, directive_id LIMIT 1",
+    )?;
+    let head = statement.query_row(params![facility], |row| {
+        Ok((row.get::<_, Id>(0)?, row.get::<_, Id>(1)?, row.get::<_, i64>(2)?, row.get::<_, Id>(3)?))
+    });
+    let Some((id, account, class, pin)) = optional(head)? else { return Ok(None) };
+    let taken = connection
+        .prepare_cached(
+            "UPDATE work SET phase = 1, version = version + 1 WHERE directive_id = ?1
+               AND NOT EXISTS (SELECT 1 FROM work w WHERE w.facility_id = ?2 AND w.phase >= 1)",
+        )?
+        .execute(params![id, facility])?;
+    if taken == 0 {
+        return Ok(None);
+    }
+    let pin = (pin != ANY).then(|| TerritoryId::from_bytes(pin));
+    lane_of(connection, AccountId::from_bytes(account), class, pin).map(Some)
+}
+
+/// Returns the lane of a class and a pin.
+pub fn lane_of(
+    connection: &Connection<'_>,
+    account: AccountId,
+    class: i64,
+    pin: Option<TerritoryId>,
+) -> Result<Lane, StoreError> {
+    Ok(Lane { account, class: requirements(connection, class)?, pin })
+}
+
+/// Returns the demands of a class.
+pub fn requirements(connection: &Connection<'_>, class: i64) -> Result<ClassRequirements, StoreError> {
+    let found: String = connection
+        .prepare_cached("SELECT requirements FROM class WHERE id = ?1")?
+        .query_row(params![class], |row| row.get(0))?;
+    json(&found)
+}
+
+/// State of a directive that may be over, for the answer to a report that hit no live row.
+pub struct Over {
+    pub state: State,
+    /// Hash of the report that ended it.
+    pub payload_hash: Option<String>,
+    /// Number of its latest claim or cancellation.
+    pub fence: u64,
+    /// Count of its claims.
+    pub attempt: u32,
+    /// Account that owns the object.
+    pub account: AccountId,
+}
+
+/// Returns the end of a directive.
+pub fn over(connection: &Connection<'_>, id: &DirectiveId) -> Result<Option<Over>, StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT state, payload_hash, fence, attempt, account_id FROM directive WHERE id = ?1")?;
+    let row = statement.query_row(params![id.as_bytes()], |row| {
+        Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, i64>(2)?, row.get(3)?, row.get::<_, Id>(4)?))
+    });
+    let Some((state, payload_hash, fence, attempt, account)) = optional(row)? else { return Ok(None) };
+    let state =
+        state.parse().map_err(|error: nexus_model::directive::UnknownState| StoreError::corrupt(error.to_string()))?;
+    Ok(Some(Over { state, payload_hash, fence: fence as u64, attempt, account: AccountId::from_bytes(account) }))
+}

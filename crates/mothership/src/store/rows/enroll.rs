@@ -1,0 +1,188 @@
+//! Enrolment tokens, territories and their certificates.
+
+use super::values::{Id, json, named, optional, text};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use crate::store::types::{Account, Enrolment, NewTerritory, SecretHash, Territory};
+use nexus_api::Labels;
+use nexus_api::conduits::TerritoryKind;
+use nexus_model::ids::{AccountId, TerritoryId};
+
+const HOUR_MS: i64 = 3_600_000;
+/// Time in which the same token with the same key gets the same answer.
+const REPEAT_MS: i64 = 600_000;
+
+/// Stores the hash of an enrolment token.
+pub fn create_enroll_token(
+    connection: &Connection<'_>,
+    account: Account,
+    hash: &SecretHash,
+    kind: Option<TerritoryKind>,
+    labels: &Labels,
+    expires_at: i64,
+) -> Result<(), StoreError> {
+    connection.execute(
+        "INSERT INTO enroll_token (hash, account_id, kind, labels, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![hash, account.id.as_bytes(), kind.map(TerritoryKind::name), text(labels)?, expires_at],
+    )?;
+    Ok(())
+}
+
+/// Spends a token and stores the territory.
+pub fn enroll(connection: &Connection<'_>, new: &NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
+    let outcome = spend(connection, new, now)?;
+    // A token has 200 random bits: its holder has not guessed, and the guesses of others keep no machine out.
+    if matches!(outcome, Enrolment::BadToken)
+        && let Some(retry_after) = count_try(connection, &new.source, new.max_tries, now)?
+    {
+        return Ok(Enrolment::TooMany { retry_after });
+    }
+    Ok(outcome)
+}
+
+fn spend(connection: &Connection<'_>, new: &NewTerritory, now: i64) -> Result<Enrolment, StoreError> {
+    let locked = connection.locked();
+    let found = connection
+        .prepare_cached(&format!(
+            "SELECT account_id, kind, labels, expires_at, used_at, territory_id, csr_key FROM enroll_token
+               WHERE hash = ?1{locked}"
+        ))?
+        .query_row(params![new.token], |row| {
+            Ok((
+                row.get::<_, Id>(0)?,
+                row.get::<_, Option<String>>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, i64>(3)?,
+                row.get::<_, Option<i64>>(4)?,
+                row.get::<_, Option<Id>>(5)?,
+                row.get::<_, Option<SecretHash>>(6)?,
+            ))
+        });
+    let Some((account, token_kind, token_labels, expires_at, used_at, used_by, csr_key)) = optional(found)? else {
+        return Ok(Enrolment::BadToken);
+    };
+    let account = AccountId::from_bytes(account);
+    if let Some(used_at) = used_at {
+        return repeated(connection, account, new, used_at, used_by, csr_key, now);
+    }
+    if now >= expires_at {
+        return Ok(Enrolment::BadToken);
+    }
+    let kind = match token_kind {
+        Some(name) => named(&name)?,
+        None => new.kind.unwrap_or_default(),
+    };
+    let id = TerritoryId::new();
+    // A label of the token stands above one that the machine names: the operator wrote the token.
+    let mut labels = new.labels.clone();
+    labels.0.extend(json::<Labels>(&token_labels)?.0);
+    connection.execute(
+        "UPDATE enroll_token SET used_at = ?2, territory_id = ?3, csr_key = ?4 WHERE hash = ?1",
+        params![new.token, now, id.as_bytes(), new.csr_key],
+    )?;
+    connection.execute(
+        "INSERT INTO territory (id, account_id, state, kind, name, display_name, platform, created_at) VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            id.as_bytes(),
+            account.as_bytes(),
+            kind.name(),
+            new.name,
+            new.display_name,
+            new.platform.as_ref().map(serde_json::Value::to_string),
+            now
+        ],
+    )?;
+    connection.execute(
+        "INSERT INTO presence (territory_id, last_seen, labels, capacity, guarantees, profiles) VALUES (?1, NULL, ?2, ?3, '[]', '[\"untrusted\"]')",
+        params![id.as_bytes(), text(&labels)?, text(&new.capacity)?],
+    )?;
+    trail(connection, account, id, "enrolled", "enrolment token", now)?;
+    Ok(Enrolment::Enrolled { territory: Territory { id, account }, kind })
+}
+
+/// Returns the seconds until the next try, when the address has used up its tries.
+fn count_try(connection: &Connection<'_>, source: &str, max: u32, now: i64) -> Result<Option<u32>, StoreError> {
+    let hour = now / HOUR_MS;
+    connection.execute("DELETE FROM enroll_rate WHERE hour < ?1", params![hour])?;
+    let tries: i64 = connection.query_row(
+        "INSERT INTO enroll_rate (source, hour, tries) VALUES (?1, ?2, 1)
+           ON CONFLICT (source, hour) DO UPDATE SET tries = enroll_rate.tries + 1 RETURNING tries",
+        params![source, hour],
+        |row| row.get(0),
+    )?;
+    // The longest Retry-After of the contract is 300 seconds.
+    Ok((tries > i64::from(max)).then(|| (((hour + 1) * HOUR_MS - now) / 1000 + 1).clamp(1, 300) as u32))
+}
+
+/// The answer to the first enrolment was lost: the holder of the same key gets it again.
+fn repeated(
+    connection: &Connection<'_>,
+    account: AccountId,
+    new: &NewTerritory,
+    used_at: i64,
+    used_by: Option<Id>,
+    csr_key: Option<SecretHash>,
+    now: i64,
+) -> Result<Enrolment, StoreError> {
+    let same_key = csr_key.is_some() && csr_key == new.csr_key;
+    let Some(id) = used_by.filter(|_| same_key && now - used_at < REPEAT_MS) else {
+        return Ok(Enrolment::BadToken);
+    };
+    let kind: Option<String> = optional(
+        connection
+            .prepare_cached("SELECT kind FROM territory WHERE id = ?1 AND account_id = ?2 AND state < 3")?
+            .query_row(params![id, account.as_bytes()], |row| row.get(0)),
+    )?;
+    match kind {
+        Some(kind) => Ok(Enrolment::Enrolled {
+            territory: Territory { id: TerritoryId::from_bytes(id), account },
+            kind: named(&kind)?,
+        }),
+        None => Ok(Enrolment::BadToken),
+    }
+}
+
+/// Stores a certificate that was signed for the territory.
+pub fn add_certificate(
+    connection: &Connection<'_>,
+    territory: Territory,
+    fingerprint: &SecretHash,
+    spki: &SecretHash,
+) -> Result<(), StoreError> {
+    connection.execute(
+        "INSERT INTO certificate (fingerprint, spki, territory_id, account_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+        params![fingerprint, spki, territory.id.as_bytes(), territory.account.as_bytes()],
+    )?;
+    Ok(())
+}
+
+/// Returns the territory of a certificate that is not revoked, by its fingerprint or by its public key.
+pub fn territory_by_certificate(
+    connection: &Connection<'_>,
+    fingerprint: Option<&SecretHash>,
+    spki: Option<&SecretHash>,
+) -> Result<Option<Territory>, StoreError> {
+    let row = connection
+        .prepare_cached(
+            "SELECT c.territory_id, c.account_id FROM certificate c JOIN territory t ON t.id = c.territory_id
+               WHERE (c.fingerprint = ?1 OR (?1 IS NULL AND c.spki = ?2)) AND NOT c.revoked AND t.state < 3 LIMIT 1",
+        )?
+        .query_row(params![fingerprint, spki], |row| Ok((row.get::<_, Id>(0)?, row.get::<_, Id>(1)?)));
+    Ok(optional(row)?
+        .map(|(id, account)| Territory { id: TerritoryId::from_bytes(id), account: AccountId::from_bytes(account) }))
+}
+
+/// Records a change of a territory with its cause.
+pub fn trail(
+    connection: &Connection<'_>,
+    account: AccountId,
+    territory: TerritoryId,
+    event: &str,
+    cause: &str,
+    now: i64,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("INSERT INTO trail (account_id, territory_id, at, event, cause) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![account.as_bytes(), territory.as_bytes(), now, event, cause])?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Claims and leases that have passed.
+
+use super::apply::{Effect, EndFacts, apply};
+use super::report::OVERRUN_MS;
+use super::work::{self, COLUMNS, LEASED, Work};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use nexus_model::directive::Event;
+use nexus_model::ids::DirectiveId;
+
+/// A lease ends for the server so long after it ended for the daemon.
+const GRACE_MS: i64 = 5_000;
+/// Time that a daemon has to confirm a request to end.
+const CONFIRM_MS: i64 = 60_000;
+/// Largest number of directives of one round.
+const MAX_ROUND: usize = 200;
+
+/// Ends or queues again a directive that no daemon reports any more. What changed since it was listed decides.
+pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64) -> Result<Option<Effect>, StoreError> {
+    let Some(work) = work::hold(connection, id)? else { return Ok(None) };
+    let times = connection
+        .prepare_cached("SELECT lease_until, visible_at, queue_until FROM work WHERE directive_id = ?1")?
+        .query_row(params![work.id], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?)))?;
+    let (lease_until, visible_at, queue_until) = times;
+    let event = if work.phase < LEASED {
+        queue_until.is_some_and(|until| now >= until).then_some(Event::QueueTimeout)
+    } else {
+        verdict(&work, lease_until, visible_at, epoch, now)
+    };
+    let Some(event) = event else { return Ok(None) };
+    Ok(apply(connection, &work, &event, now, EndFacts::default())?.ok())
+}
+
+/// Moves all leases by a jump of the clock, so that none ends because of it.
+pub fn shift_leases(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+    connection.execute(
+        "UPDATE work SET lease_until = lease_until + ?1, visible_at = visible_at + ?1, deadline = deadline + ?1,
+           cancel_at = cancel_at + ?1, queue_until = queue_until + ?1",
+        params![by],
+    )?;
+    connection.execute("UPDATE presence SET last_seen = last_seen + ?1", params![by])?;
+    Ok(())
+}
+
+/// Lists directives that no daemon reports any more.
+pub fn due(connection: &Connection<'_>, epoch: u64, now: i64) -> Result<Vec<DirectiveId>, StoreError> {
+    let mut found = Vec::new();
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS}, lease_until, visible_at FROM work WHERE phase >= 2"))?;
+    statement.each(params![], |row| {
+        let work = work::read(row)?;
+        if verdict(&work, row.get("lease_until")?, row.get("visible_at")?, epoch, now).is_some() {
+            found.push(work.directive());
+        }
+        Ok(found.len() < MAX_ROUND)
+    })?;
+    let mut statement =
+        connection.prepare_cached("SELECT directive_id FROM work WHERE queue_until <= ?1 AND phase < 2 LIMIT ?2")?;
+    let waiting = statement.query_all(params![now, MAX_ROUND as i64], |row| row.get(0))?;
+    found.extend(waiting.into_iter().map(DirectiveId::from_bytes));
+    Ok(found)
+}
+
+/// Returns the event that time has brought about.
+fn verdict(work: &Work, lease_until: Option<i64>, visible_at: Option<i64>, epoch: u64, now: i64) -> Option<Event> {
+    let fence = work.fence;
+    let next = fence.next(epoch)?;
+    if work.phase == LEASED && visible_at.is_some_and(|at| now >= at) {
+        return Some(Event::Returned { fence });
+    }
+    if work.deadline.is_some_and(|deadline| now >= deadline + OVERRUN_MS) {
+        return Some(Event::Overrun { fence, next });
+    }
+    let ended = lease_until.is_none_or(|until| now >= until + GRACE_MS);
+    let unconfirmed = work.cancel_at.is_some_and(|at| now >= at + CONFIRM_MS);
+    match (ended, unconfirmed && work.phase != LEASED) {
+        (true, true) => Some(Event::CancelUnconfirmed { fence, next }),
+        (true, false) => Some(Event::LeaseLost { fence }),
+        (false, _) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "reap_tests.rs"]
+mod tests;

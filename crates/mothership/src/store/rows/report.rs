@@ -1,0 +1,227 @@
+//! Reports of daemons about a directive, and the request of a user to end one.
+
+use super::apply::{EndFacts, apply, over};
+use super::values::{ANY, json};
+use super::work::{self, Load, Work};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use crate::store::types::{
+    Account, Beat, EndState, Holding, Lane, LeaseTimes, NewEnd, Reported, StartedState, Territory,
+};
+use nexus_api::conduits::{Progress, Verdict};
+use nexus_model::directive::{Event, Fence, Refusal, State};
+use nexus_model::ids::DirectiveId;
+use nexus_model::spec::DirectiveSpec;
+
+/// Time after the end of all limits until a directive that still beats is ended.
+pub const OVERRUN_MS: i64 = 60_000;
+
+/// Largest diff of a directive that names no bound.
+const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;
+
+/// Returns the live directive of the territory, or the answer for one that the territory does not hold any more.
+fn held(
+    connection: &Connection<'_>,
+    territory: Territory,
+    holding: Holding,
+    load: Load,
+) -> Result<Result<Work, Refusal>, StoreError> {
+    let Some(work) = load(connection, &holding.directive)? else {
+        let over = over(connection, &holding.directive)?
+            .filter(|over| over.account == territory.account)
+            .ok_or(StoreError::NotFound)?;
+        return Ok(Err(if over.fence == holding.fence.0 {
+            Refusal::Over { state: over.state }
+        } else {
+            Refusal::StaleFence { given: holding.fence, present: Fence(over.fence) }
+        }));
+    };
+    if work.account != territory.account {
+        return Err(StoreError::NotFound);
+    }
+    if work.fence != holding.fence {
+        return Ok(Err(Refusal::StaleFence { given: holding.fence, present: work.fence }));
+    }
+    if work.holder != Some(*territory.id.as_bytes()) {
+        return Ok(Err(Refusal::WrongState { state: work.state() }));
+    }
+    Ok(Ok(work))
+}
+
+/// Stores the start of a directive. `versions` tells one report from another.
+pub fn started(
+    connection: &Connection<'_>,
+    territory: Territory,
+    holding: Holding,
+    versions: &str,
+    times: LeaseTimes,
+    now: i64,
+) -> Result<Reported<StartedState>, StoreError> {
+    let work = match held(connection, territory, holding, work::hold)? {
+        Ok(work) => work,
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    if work.started.as_deref().is_some_and(|known| known != versions) {
+        return Ok(Reported::Differs);
+    }
+    let effect = match apply(connection, &work, &Event::Started { fence: holding.fence }, now, EndFacts::default())? {
+        Ok(effect) => effect,
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    if !effect.duplicate {
+        note_start(connection, territory, &work, versions, times, now)?;
+    }
+    Ok(Reported::Done(StartedState { state: effect.state, duplicate: effect.duplicate }))
+}
+
+/// The territory that first starts a directive of a facility holds its files from then on.
+fn note_start(
+    connection: &Connection<'_>,
+    territory: Territory,
+    work: &Work,
+    versions: &str,
+    times: LeaseTimes,
+    now: i64,
+) -> Result<(), StoreError> {
+    let deadline = now + times.prepare_ms + work.timeout_ms + OVERRUN_MS;
+    connection
+        .prepare_cached("UPDATE work SET started = ?2, started_at = ?3, deadline = ?4, lease_until = ?5, visible_at = NULL WHERE directive_id = ?1")?
+        .execute(params![work.id, versions, now, deadline, now + times.ttl_ms])?;
+    let here = territory.id.as_bytes();
+    let pinned = connection
+        .prepare_cached("UPDATE facility SET pin = ?2 WHERE id = ?1 AND pin IS NULL")?
+        .execute(params![work.facility, here])?;
+    if pinned > 0 {
+        connection.prepare_cached("UPDATE work SET pin = ?2 WHERE facility_id = ?1 AND pin = ?3")?.execute(params![
+            work.facility,
+            here,
+            ANY
+        ])?;
+    }
+    Ok(())
+}
+
+/// Renews the lease of a directive.
+pub fn directive_beat(
+    connection: &Connection<'_>,
+    territory: Territory,
+    holding: Holding,
+    progress: Option<&Progress>,
+    times: LeaseTimes,
+    now: i64,
+) -> Result<Reported<Beat>, StoreError> {
+    let work = match held(connection, territory, holding, work::alter)? {
+        Ok(work) => work,
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    if progress.is_some_and(Progress::is_settling) && work.state() == State::Running {
+        let settling = Event::Settling { fence: holding.fence };
+        if let Err(refusal) = apply(connection, &work, &settling, now, EndFacts::default())? {
+            return Ok(Reported::Refused(refusal));
+        }
+    }
+    connection
+        .prepare_cached("UPDATE work SET lease_until = ?2 WHERE directive_id = ?1")?
+        .execute(params![work.id, now + times.ttl_ms])?;
+    let verdict = match (work.deadline.is_some_and(|deadline| now >= deadline), work.cancel_at) {
+        (true, _) => Verdict::Abort,
+        (false, Some(_)) => Verdict::Cancel,
+        (false, None) => Verdict::Extend,
+    };
+    Ok(Reported::Done(Beat { cancel_requested: verdict != Verdict::Extend, attempt: work.attempt, verdict }))
+}
+
+/// Stores the end of a directive, as reported.
+pub fn finished(
+    connection: &Connection<'_>,
+    territory: Territory,
+    holding: Holding,
+    end: &NewEnd,
+    now: i64,
+) -> Result<Reported<EndState>, StoreError> {
+    let mut work = match held(connection, territory, holding, work::hold)? {
+        Ok(work) => work,
+        Err(Refusal::Over { state }) => return repeated(connection, holding, end, state),
+        Err(refusal) => return Ok(Reported::Refused(refusal)),
+    };
+    let max = max_diff(connection, &work)?;
+    if end.diff.as_ref().is_some_and(|diff| diff.len() as u64 > max) {
+        return Ok(Reported::DiffTooLarge { max });
+    }
+    for (counters, cut) in work.counters.iter_mut().zip(end.truncated) {
+        counters.truncated |= cut;
+    }
+    work.started_at = work.started_at.or(Some(now));
+    if end.diff.is_some() || end.receipt.is_some() {
+        connection
+            .prepare_cached(
+                "INSERT INTO report (directive_id, attempt, diff, receipt) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (directive_id, attempt) DO UPDATE SET diff = excluded.diff, receipt = excluded.receipt",
+            )?
+            .execute(params![
+                work.id,
+                work.attempt,
+                end.diff,
+                end.receipt.as_ref().map(serde_json::Value::to_string)
+            ])?;
+    }
+    let facts = EndFacts {
+        reason: end.reason.clone(),
+        exit_code: end.exit_code,
+        payload_hash: Some(end.payload_hash.clone()),
+        result: Some(end.result.clone()),
+    };
+    let event = Event::Finished { fence: holding.fence, status: end.status };
+    Ok(match apply(connection, &work, &event, now, facts)? {
+        Ok(effect) => Reported::Done(EndState { state: effect.state, duplicate: false, promoted: effect.lane }),
+        Err(refusal) => Reported::Refused(refusal),
+    })
+}
+
+/// Returns the largest diff of a directive.
+fn max_diff(connection: &Connection<'_>, work: &Work) -> Result<u64, StoreError> {
+    let spec: String = connection
+        .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
+        .query_row(params![work.id], |row| row.get(0))?;
+    let spec: DirectiveSpec = json(&spec)?;
+    Ok(spec.limits.max_diff_bytes.unwrap_or(DEFAULT_DIFF_BYTES))
+}
+
+/// A report of an end that is known already is a duplicate; one that says something else is refused.
+fn repeated(
+    connection: &Connection<'_>,
+    holding: Holding,
+    end: &NewEnd,
+    state: State,
+) -> Result<Reported<EndState>, StoreError> {
+    let known = over(connection, &holding.directive)?.and_then(|over| over.payload_hash);
+    Ok(match known {
+        Some(known) if known == end.payload_hash => Reported::Done(EndState { state, duplicate: true, promoted: None }),
+        Some(_) => Reported::Differs,
+        None => Reported::Refused(Refusal::Over { state }),
+    })
+}
+
+/// Result of a request to end a directive.
+pub type Canceled = Result<(State, bool, Option<Lane>), Refusal>;
+
+/// Ends a directive that waits, and marks one that runs.
+pub fn cancel(
+    connection: &Connection<'_>,
+    account: Account,
+    id: DirectiveId,
+    epoch: u64,
+    now: i64,
+) -> Result<Canceled, StoreError> {
+    let Some(work) = work::hold(connection, &id)? else {
+        let over = over(connection, &id)?.filter(|over| over.account == account.id).ok_or(StoreError::NotFound)?;
+        return Ok(Err(Refusal::Over { state: over.state }));
+    };
+    if work.account != account.id {
+        return Err(StoreError::NotFound);
+    }
+    let next = work.fence.next(epoch).ok_or_else(|| StoreError::corrupt("the fences are used up"))?;
+    let event = Event::Cancel { confirms: work.confirms, next };
+    let effect = apply(connection, &work, &event, now, EndFacts::default())?;
+    Ok(effect.map(|effect| (effect.state, !effect.state.is_terminal(), effect.lane)))
+}

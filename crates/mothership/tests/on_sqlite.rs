@@ -1,0 +1,16 @@
+//! The tests of the store and of the HTTP interface, over SQLite.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+#[path = "suite/artifacts.rs"]
+mod artifacts;
+#[path = "suite/independent.rs"]
+mod independent;
+#[path = "suite/life.rs"]
+mod life;
+#[path = "suite/rights.rs"]
+mod rights;
+#[path = "suite/tidy.rs"]
+mod tidy;

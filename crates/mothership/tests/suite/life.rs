@@ -1,0 +1,423 @@
+//! The life of a directive over HTTP, by the client of `nexus_api`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+
+use crate::support::{Server, end, plain};
+use nexus_api::base64;
+use nexus_api::client::{ClientError, ConduitsClient, ListQuery, LogQuery, MothershipClient, TerritoryIdentity};
+use nexus_api::conduits::{
+    FinishedRequest, HeartbeatRequest, LogChunkRequest, PollRequest, StartedRequest, Stream, TerritoryHeartbeatRequest,
+    Verdict,
+};
+use nexus_api::mothership::{CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, Role};
+use nexus_model::directive::{FinishStatus, State};
+use nexus_model::spec::DirectiveLimits;
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directive_runs_from_creation_to_its_end() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let made = users.create_directive(facility, &plain("echo hi"), None).await.unwrap();
+    assert_eq!(made.state, State::Queued);
+    let polled = daemon.poll(&PollRequest::default()).await.unwrap();
+    let claim = &polled.directives[0];
+    assert_eq!((claim.directive_id, claim.spec.command.as_str()), (made.directive_id, "echo hi"));
+    assert_eq!(claim.spec.limits, DirectiveLimits::default());
+    let (id, token) = (claim.directive_id, claim.directive_token.as_str());
+    let early = LogChunkRequest { stream: Stream::Stdout, seq: 0, bytes: base64::encode(b"x"), truncated: false };
+    assert_eq!(daemon.log_chunk(id, token, &early).await.unwrap_err().status(), Some(409), "it is not started");
+    let started = daemon.started(id, token, &StartedRequest::default()).await.unwrap();
+    assert!(!started.duplicate && started.state == State::Running);
+    assert!(daemon.started(id, token, &StartedRequest::default()).await.unwrap().duplicate);
+    for (seq, text) in [(1, "b"), (0, "a"), (2, "c")] {
+        let chunk =
+            LogChunkRequest { stream: Stream::Stdout, seq, bytes: base64::encode(text.as_bytes()), truncated: false };
+        let stored = daemon.log_chunk(id, token, &chunk).await.unwrap();
+        assert!(stored.stored && !stored.duplicate && stored.accepted_bytes == 1);
+        assert!(daemon.log_chunk(id, token, &chunk).await.unwrap().duplicate);
+    }
+    let other = LogChunkRequest { stream: Stream::Stdout, seq: 1, bytes: base64::encode(b"z"), truncated: false };
+    assert_eq!(daemon.log_chunk(id, token, &other).await.unwrap_err().status(), Some(409));
+    let beat = daemon.heartbeat(id, token, &HeartbeatRequest::default()).await.unwrap();
+    assert!(beat.lease_renewed && !beat.cancel_requested);
+    let report = FinishedRequest {
+        diff_base64: Some(base64::encode(b"+x\n")),
+        receipt: Some(serde_json::json!({"r": 1})),
+        ..end(FinishStatus::Succeeded)
+    };
+    let done = daemon.finished(id, &beat.directive_token, &report).await.unwrap();
+    assert!(!done.duplicate && done.final_state == State::Succeeded);
+    assert!(daemon.finished(id, token, &report).await.unwrap().duplicate);
+    let differs = FinishedRequest { exit_code: Some(7), ..report.clone() };
+    assert_eq!(daemon.finished(id, token, &differs).await.unwrap_err().status(), Some(409));
+    let seen = users.directive(id).await.unwrap();
+    assert_eq!((seen.state, seen.exit_code, seen.attempt), (State::Succeeded, Some(0), 1));
+    assert!(!seen.stdout_truncated && seen.has_diff && seen.has_receipt);
+    let query = LogQuery { stream: Stream::Stdout, after_seq: -1, limit: None, attempt: None };
+    let log = users.log_chunks(id, &query).await.unwrap();
+    let text: Vec<u8> = log.chunks.iter().flat_map(|chunk| base64::decode(&chunk.bytes_base64).unwrap()).collect();
+    assert_eq!((text.as_slice(), log.next_after_seq), (b"abc".as_slice(), 2));
+    assert_eq!(users.diff(id).await.unwrap(), b"+x\n");
+    assert_eq!(users.receipt(id).await.unwrap(), serde_json::json!({"r": 1}));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_facility_runs_one_directive_at_a_time() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let first = users.create_directive(facility, &plain("1"), None).await.unwrap();
+    let second = users.create_directive(facility, &plain("2"), None).await.unwrap();
+    let poll = PollRequest { max_directives_to_claim: 5, ..PollRequest::default() };
+    let claims = daemon.poll(&poll).await.unwrap().directives;
+    assert_eq!(claims.iter().map(|claim| claim.directive_id).collect::<Vec<_>>(), [first.directive_id]);
+    let waits = users.directive(second.directive_id).await.unwrap().queued_because.unwrap();
+    assert_eq!(waits, "Another directive uses the facility.");
+    daemon.started(first.directive_id, &claims[0].directive_token, &StartedRequest::default()).await.unwrap();
+    daemon.finished(first.directive_id, &claims[0].directive_token, &end(FinishStatus::Failed)).await.unwrap();
+    // The files lie where the first directive ran.
+    let elsewhere = server.territory("two").await;
+    assert!(elsewhere.poll(&poll).await.unwrap().directives.is_empty());
+    assert_eq!(daemon.poll(&poll).await.unwrap().directives[0].directive_id, second.directive_id);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_poll_is_woken_by_a_new_directive() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let mut waited = Vec::new();
+    for _ in 0..3 {
+        let facility = server.facility().await;
+        let poll = daemon.clone();
+        let waiting =
+            tokio::spawn(
+                async move { poll.poll(&PollRequest { wait_seconds: Some(20), ..PollRequest::default() }).await },
+            );
+        // The timer of the poll goes off a second after its first look: 700 ms after the creation.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let created = Instant::now();
+        users.create_directive(facility, &plain("x"), None).await.unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap().directives.len(), 1);
+        waited.push(created.elapsed());
+    }
+    assert!(waited.iter().any(|time| *time < Duration::from_millis(400)), "only timers woke the polls: {waited:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_reaches_the_daemon_and_is_stored_as_reported() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let waits = users.create_directive(facility, &plain("1"), None).await.unwrap().directive_id;
+    let ended = users.cancel(waits, &CancelRequest::default()).await.unwrap();
+    assert_eq!(ended.state, State::Canceled);
+    assert_eq!(users.cancel(waits, &CancelRequest::default()).await.unwrap_err().status(), Some(409));
+    users.create_directive(facility, &plain("2"), None).await.unwrap();
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(claim.directive_id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let asked = users.cancel(claim.directive_id, &CancelRequest::default()).await.unwrap();
+    assert!(asked.cancel_requested && asked.state == State::Running);
+    let beats = serde_json::json!({"directives": [
+        {"directive_id": claim.directive_id, "fence": claim.fence},
+        {"directive_id": waits, "fence": 1}
+    ]});
+    let request: TerritoryHeartbeatRequest = serde_json::from_value(beats).unwrap();
+    let verdicts = daemon.territory_heartbeat(&request).await.unwrap().directives.unwrap();
+    assert_eq!(verdicts.iter().map(|verdict| verdict.verdict).collect::<Vec<_>>(), [Verdict::Cancel, Verdict::Lost]);
+    let done = daemon.finished(claim.directive_id, &claim.directive_token, &end(FinishStatus::Canceled)).await.unwrap();
+    assert_eq!(done.final_state, State::Canceled);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idempotency_key_creates_one_directive() {
+    let server = Server::start().await;
+    let users = server.owner();
+    let facility = server.facility().await;
+    let mut calls = Vec::new();
+    for _ in 0..50 {
+        let users = users.clone();
+        calls.push(tokio::spawn(async move { users.create_directive(facility, &plain("x"), Some("key")).await }));
+    }
+    let mut ids = std::collections::BTreeSet::new();
+    for call in calls {
+        ids.insert(call.await.unwrap().unwrap().directive_id);
+    }
+    assert_eq!(ids.len(), 1);
+    let other = users.create_directive(facility, &plain("y"), Some("key")).await.unwrap_err();
+    assert_eq!((other.status(), other.code()), (Some(409), "idempotency_key_reused"));
+    assert_eq!(users.directives(None, &ListQuery::default()).await.unwrap().directives.len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_lead_a_reader_to_the_end_and_go_on_after_a_break() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let mut stream = users.events(id, None).await.unwrap();
+    let mut states = vec![state_of(&stream.next().await.unwrap().unwrap())];
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    while states.last() != Some(&State::Running) {
+        states.push(state_of(&stream.next().await.unwrap().unwrap()));
+    }
+    drop(stream);
+    daemon.finished(id, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let mut stream = users.events(id, Some("1-3".parse().unwrap())).await.unwrap();
+    let last = stream.next().await.unwrap().unwrap();
+    assert_eq!(state_of(&last), State::Succeeded);
+    assert_eq!(stream.next().await.unwrap(), None, "the stream ends with the directive");
+    let mut ahead = users.events(id, Some("9-9".parse().unwrap())).await.unwrap();
+    assert_eq!(ahead.next().await.unwrap().unwrap().event, "reset");
+    server.stop().await;
+}
+
+fn state_of(event: &nexus_api::client::SseEvent) -> State {
+    serde_json::from_str::<nexus_api::mothership::DirectiveEvent>(&event.data).unwrap().state
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_a_poll_is_repeated_by_its_name() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    users.create_directive(facility, &plain("x"), None).await.unwrap();
+    let poll = PollRequest { poll_id: Some("p1".to_owned()), ..PollRequest::default() };
+    let first = daemon.poll(&poll).await.unwrap().directives;
+    let again = daemon.poll(&poll).await.unwrap().directives;
+    assert_eq!((first[0].directive_id, first[0].fence), (again[0].directive_id, again[0].fence));
+    let other = PollRequest { poll_id: Some("p2".to_owned()), ..PollRequest::default() };
+    assert!(daemon.poll(&other).await.unwrap().directives.is_empty());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_not_started_is_taken_back() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    users.create_directive(facility, &plain("x"), None).await.unwrap();
+    let first = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    server.advance(9_000).await;
+    let again = poll_until(&daemon).await;
+    assert!(again.fence > first.fence && again.attempt == Some(2));
+    let late = daemon.started(first.directive_id, &first.directive_token, &StartedRequest::default()).await;
+    assert_eq!(
+        (late.as_ref().unwrap_err().status(), late.unwrap_err().code().to_owned()),
+        (Some(409), "stale_fence".to_owned())
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lease_ends_or_repeats_a_directive() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let again = serde_json::json!({"command": "x", "on_lease_loss": "requeue"});
+    let again: CreateDirective = serde_json::from_value(again).unwrap();
+    let id = users.create_directive(facility, &again, None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let chunk = LogChunkRequest { stream: Stream::Stdout, seq: 0, bytes: base64::encode(b"first"), truncated: false };
+    daemon.log_chunk(id, &claim.directive_token, &chunk).await.unwrap();
+    server.advance(72_000).await;
+    let second = poll_until(&daemon).await;
+    assert_eq!(second.attempt, Some(2));
+    daemon.started(id, &second.directive_token, &StartedRequest::default()).await.unwrap();
+    let chunk = LogChunkRequest { bytes: base64::encode(b"second"), ..chunk };
+    assert!(
+        !daemon.log_chunk(id, &second.directive_token, &chunk).await.unwrap().duplicate,
+        "each attempt has its own log"
+    );
+    let stale = daemon.finished(id, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap_err();
+    assert_eq!((stale.status(), stale.code()), (Some(409), "stale_fence"));
+    let stale = daemon.heartbeat(id, &claim.directive_token, &HeartbeatRequest::default()).await.unwrap_err();
+    assert_eq!((stale.status(), stale.code()), (Some(409), "stale_fence"), "it renews no lease of a later claim");
+    let mut request = plain("y");
+    request.on_lease_loss = None;
+    let other = server.facility().await;
+    let lost = users.create_directive(other, &request, None).await.unwrap().directive_id;
+    let poll = PollRequest { max_directives_to_claim: 5, ..PollRequest::default() };
+    let claim = daemon.poll(&poll).await.unwrap().directives.remove(0);
+    daemon.started(lost, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    server.advance(72_000).await;
+    let seen = server.until_over(lost).await;
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    server.stop().await;
+}
+
+async fn poll_until(daemon: &ConduitsClient) -> nexus_api::conduits::ClaimedDirective {
+    for _ in 0..100 {
+        let mut claims = daemon.poll(&PollRequest::default()).await.unwrap().directives;
+        if !claims.is_empty() {
+            return claims.remove(0);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("no directive became ready");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_in_the_output_is_shown_after_the_end() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let chunk = |seq| LogChunkRequest { stream: Stream::Stderr, seq, bytes: base64::encode(b"x"), truncated: false };
+    daemon.log_chunk(id, &claim.directive_token, &chunk(1)).await.unwrap();
+    daemon.finished(id, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let seen = users.directive(id).await.unwrap();
+    assert!(seen.stderr_truncated && !seen.stdout_truncated);
+    daemon.log_chunk(id, &claim.directive_token, &chunk(0)).await.unwrap();
+    assert!(!users.directive(id).await.unwrap().stderr_truncated, "a late chunk fills the gap");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_server_knows_everything_and_its_keys() {
+    let server = Server::start().await;
+    let facility = server.facility().await;
+    let daemon_id = server.enroll("one").await;
+    let id = server.owner().create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let daemon = server.daemon(daemon_id);
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let server = server.restart().await;
+    let daemon = server.daemon(daemon_id);
+    daemon.finished(id, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(server.owner().directive(id).await.unwrap().state, State::Succeeded);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_territory_is_refused_on_an_open_connection() {
+    let server = Server::start().await;
+    let id = server.enroll("one").await;
+    let daemon = server.daemon(id);
+    daemon.territory_heartbeat(&TerritoryHeartbeatRequest::default()).await.unwrap();
+    server.owner().revoke(id).await.unwrap();
+    let refused = daemon.territory_heartbeat(&TerritoryHeartbeatRequest::default()).await.unwrap_err();
+    assert_eq!(refused.status(), Some(401));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_page_by_cursors_that_only_their_account_can_use() {
+    let server = Server::start().await;
+    let users = server.owner();
+    let facility = server.facility().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.insert(0, users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id);
+    }
+    let (mut seen, mut page) = (Vec::new(), ListQuery { cursor: None, limit: Some(2) });
+    loop {
+        let found = users.directives(Some(facility), &page).await.unwrap();
+        seen.extend(found.directives.iter().map(|directive| directive.directive_id));
+        match found.next_cursor {
+            Some(cursor) => page.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ids);
+    let cursor = users
+        .directives(Some(facility), &ListQuery { cursor: None, limit: Some(2) })
+        .await
+        .unwrap()
+        .next_cursor
+        .unwrap();
+    let wrong = ListQuery { cursor: Some(cursor.clone()), limit: None };
+    assert_eq!(users.directives(None, &wrong).await.unwrap_err().status(), Some(400), "a cursor of another list");
+    let changed =
+        ListQuery { cursor: Some(cursor.replace(|letter: char| letter.is_ascii_lowercase(), "A")), limit: None };
+    assert_eq!(users.directives(Some(facility), &changed).await.unwrap_err().status(), Some(400));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_key_creates_directives_and_nothing_else() {
+    let server = Server::start().await;
+    let facility = server.facility().await;
+    let key = server.owner().create_api_key(&CreateApiKey { role: Role::Agent, name: None }).await.unwrap();
+    let agent = MothershipClient::new(&server.http(), &key.api_key).unwrap();
+    agent.create_directive(facility, &plain("x"), None).await.unwrap();
+    let refused = |result: Result<(), ClientError>| assert_eq!(result.unwrap_err().status(), Some(403));
+    refused(agent.territories().await.map(drop));
+    refused(agent.api_keys().await.map(drop));
+    refused(agent.create_enrollment_token(&CreateEnrollmentToken::default()).await.map(drop));
+    server.owner().delete_api_key(&key.api_key_id).await.unwrap();
+    assert_eq!(agent.directives(None, &ListQuery::default()).await.unwrap_err().status(), Some(401));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_territory_without_an_identity_is_refused() {
+    let server = Server::start().await;
+    let stranger = ConduitsClient::new(&server.http(), &TerritoryIdentity::Certificate).unwrap();
+    assert_eq!(stranger.poll(&PollRequest::default()).await.unwrap_err().status(), Some(401));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_away_takes_the_ends_that_daemons_kept() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let (first, second) = (server.facility().await, server.facility().await);
+    let mut claims = Vec::new();
+    for facility in [first, second] {
+        let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        claims.push((id, claim.directive_token));
+    }
+    // Longer than a lease: nobody could renew one.
+    let server = server.restart_after_an_outage(300_000).await;
+    let territory = server.owner().territories().await.unwrap().territories[0].territory_id;
+    let (users, daemon) = (server.owner(), server.daemon(territory));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (id, token) = &claims[0];
+    assert_eq!(users.directive(*id).await.unwrap().state, State::Running, "no lease ended while no server ran");
+    daemon.finished(*id, token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(users.directive(*id).await.unwrap().state, State::Succeeded);
+    // A daemon that does not come back loses what it had.
+    let (id, _) = &claims[1];
+    server.advance(72_000).await;
+    let lost = server.until_over(*id).await;
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jump_of_the_wall_clock_ends_no_lease_and_keeps_none() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let facility = server.facility().await;
+    let id = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    let mut token = claim.directive_token;
+    for jump in [3_600_000, -7_200_000, 7_200_000, -3_600_000, 300_000, -300_000] {
+        server.move_wall_clock(jump).await;
+        assert_eq!(users.directive(id).await.unwrap().state, State::Running, "after a jump of {jump} ms");
+        let beat = daemon.heartbeat(id, &token, &serde_json::from_str("{}").unwrap()).await.unwrap();
+        assert!(beat.lease_renewed, "after a jump of {jump} ms");
+        token = beat.directive_token;
+    }
+    // The lease still ends when its time has passed by the clock that no person sets, also when the wall clock was set back.
+    server.move_wall_clock(-3_600_000).await;
+    server.advance(72_000).await;
+    let lost = server.until_over(id).await;
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    assert_eq!(daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap_err().status(), Some(409));
+    server.stop().await;
+}

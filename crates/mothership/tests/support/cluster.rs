@@ -1,0 +1,149 @@
+//! A PostgreSQL server of the tests: in a temporary directory, run by a user without rights, on a socket and on loopback. It ends
+//! with the process of the tests, however that ends: its keeper waits for the end of a pipe.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+pub const PASSWORD: &str = "a password, of the tests";
+const NOBODY: u32 = 65_534;
+
+pub struct Cluster {
+    directory: PathBuf,
+    port: u16,
+    keeper: Mutex<Child>,
+}
+
+/// The server of this process.
+pub fn shared() -> &'static Cluster {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(Cluster::start)
+}
+
+/// The newest installed version of a program.
+fn program(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").expect("the package postgresql is needed");
+    let found = versions.map(|version| version.unwrap().path().join("bin").join(name)).filter(|path| path.exists());
+    found.max().expect("the package postgresql is needed")
+}
+
+impl Cluster {
+    /// Starts a server of its own, which a test may stop and start.
+    pub fn start() -> Self {
+        // Short: the path of a socket has about 100 bytes.
+        let directory = tempfile::Builder::new().prefix("nx-pg-").tempdir_in("/tmp").unwrap().keep();
+        let is_root = rustix_uid() == 0;
+        if is_root {
+            chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
+        let mut init = Command::new(program("initdb"));
+        init.arg("-D").arg(directory.join("data")).args(["-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        init.args(["--auth-local=trust", "--auth-host=scram-sha-256"]).current_dir("/");
+        as_nobody(&mut init);
+        let output = init.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let cluster = Self { keeper: Mutex::new(keeper(&directory, port)), directory, port };
+        cluster.wait();
+        cluster.sql("postgres", &format!("CREATE ROLE nexus LOGIN PASSWORD '{PASSWORD}'"));
+        cluster
+    }
+
+    /// Kills the server as a loss of power would, and starts it again.
+    pub fn restart_after(&self, pause: Duration) {
+        let mut keeper_now = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        assert!(Command::new("kill").args(["-QUIT", &pid]).status().unwrap().success());
+        keeper_now.wait().unwrap();
+        std::thread::sleep(pause);
+        *keeper_now = keeper(&self.directory, self.port);
+        drop(keeper_now);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.psql("postgres", "SELECT 1").status.success() {
+            assert!(
+                Instant::now() < end,
+                "PostgreSQL does not start: {:?}",
+                std::fs::read_to_string(self.directory.join("log"))
+            );
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Makes a database and returns its name.
+    pub fn database(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("fleet{}", NEXT.fetch_add(1, Ordering::SeqCst));
+        self.sql("postgres", &format!("CREATE DATABASE {name} OWNER nexus"));
+        name
+    }
+
+    /// The address of a database at the socket, where the user is believed.
+    pub fn url(&self, name: &str) -> String {
+        format!("postgres:///{name}?user=nexus&port={}&host={}", self.port, self.directory.display())
+    }
+
+    /// The address of a database over TCP, with a password.
+    pub fn tcp_url(&self, name: &str, password: &str) -> String {
+        format!("postgres://nexus:{}@127.0.0.1:{}/{name}", password.replace(' ', "%20"), self.port)
+    }
+
+    /// Runs statements as the owner of everything and returns what they print.
+    pub fn sql(&self, database: &str, text: &str) -> String {
+        let output = self.psql(database, text);
+        assert!(output.status.success(), "{text}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn psql(&self, database: &str, text: &str) -> std::process::Output {
+        let mut command = self.tool("psql");
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", text]).output().unwrap()
+    }
+
+    /// A program of the package, with the address of this server.
+    pub fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(program(name));
+        command.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string(), "-U", "postgres"]).env_clear();
+        command
+    }
+}
+
+fn rustix_uid() -> u32 {
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap())
+}
+
+fn as_nobody(command: &mut Command) {
+    if rustix_uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+}
+
+fn keeper(directory: &Path, port: u16) -> Child {
+    // The standard input of the keeper ends with this process. The directory goes then, unless a test has it started again.
+    let script = r#"
+        "$0" -D data -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 \
+            -c shared_buffers=64MB >>log 2>&1 </dev/null &
+        server=$!
+        { read -r _; kill -QUIT $server 2>/dev/null; sleep 0.2; cd /; rm -rf "$2"; } <&3 >/dev/null 2>&1 3<&- &
+        exec 3<&-
+        wait $server
+    "#;
+    let script = format!("exec 3<&0\n{script}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(program("postgres")).arg(port.to_string()).arg(directory);
+    command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    as_nobody(&mut command);
+    command.spawn().unwrap()
+}
