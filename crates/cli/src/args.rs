@@ -440,6 +440,10 @@ pub struct AcceptArgs {
     /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
     #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
     pub theirs: bool,
+    /// Merge files that both changed, where git knows what they were; both versions stay beside as NAME.yours-RUN and
+    /// NAME.theirs-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
+    pub merge: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }

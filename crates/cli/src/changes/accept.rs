@@ -47,9 +47,10 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let record = pending.record()?;
     let how = How {
         patch: args.patch,
-        around: args.rest || args.ours || args.theirs,
+        around: args.rest || args.ours || args.theirs || args.merge,
         keeps_ours: args.ours,
         takes_theirs: args.theirs,
+        merges: args.merge,
     };
     let done = decide(pending, &rules, &how, &taken_back);
     // Before the record goes, by which the next command finds what a killed one did not say.
@@ -100,6 +101,8 @@ struct How {
     keeps_ours: bool,
     /// Files in conflict come, and the workspace's versions are kept beside.
     takes_theirs: bool,
+    /// Files in conflict are merged, and both versions are kept beside.
+    merges: bool,
 }
 
 fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText]) -> Result<String, Failure> {
@@ -170,10 +173,20 @@ fn commit_around(pending: &Pending, rules: &Rules, how: &How) -> Result<Around, 
             Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
                 tries += 1;
                 // What is kept of versions that changed again is none to decide by.
-                forget(pending, &rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect::<Vec<_>>())?;
+                let tried: Vec<_> = rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect();
+                forget(pending, &tried)?;
                 let mut left = Vec::new();
                 for conflict in done.conflicts {
-                    match how.takes_theirs.then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path)) {
+                    let (layer, workspace, path) = (&pending.layer, &pending.workspace, &conflict.path);
+                    let kept = match (how.takes_theirs, how.merges) {
+                        (true, _) => Some(layer.keep_yours(workspace, path)),
+                        // A file whose merge is not enough, because more than its text is in conflict, waits.
+                        (false, true) if tried.iter().all(|one| one.path != *path) => {
+                            Some(layer.merge_yours(workspace, path))
+                        }
+                        (false, _) => None,
+                    };
+                    match kept {
                         Some(Ok(yours)) => rules.theirs.push(yours),
                         Some(Err(error)) => {
                             crate::notices::tell(&one_line(&format!("{error}: it waits")));
@@ -246,7 +259,11 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Co
             Some(copy) => format!("yours is {}", copy.as_path().display()),
             None => "you had removed it".to_owned(),
         };
-        one_line(&format!("took the run's version of {path}; {yours}")) + "\n"
+        let line = match one.merged() {
+            Some(merge) => format!("merged {path}; {yours}, the run's is {}", merge.copy.as_path().display()),
+            None => format!("took the run's version of {path}; {yours}"),
+        };
+        one_line(&line) + "\n"
     });
     let text = told(&committed)? + &kept.collect::<String>();
     if committed.changes.changes.is_empty() && !left_out.is_empty() {
@@ -323,7 +340,8 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
 
 /// The way out of a conflict.
 pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, --ours also keeps your \
-    version of what is, and --theirs takes the run's version and keeps yours beside it; the version of the run is in nexus changes diff";
+    version of what is, --merge joins the changes of both where git knows what they were made of, and --theirs takes the run's \
+    version and keeps yours beside it; the version of the run is in nexus changes diff";
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {
