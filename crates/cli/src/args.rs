@@ -188,6 +188,10 @@ pub struct RunArgs {
     /// characters; may repeat
     #[arg(long, value_name = "NAME", value_parser = parse_protected)]
     pub protect: Vec<String>,
+    /// Keep what Go, npm, pip, uv and cargo download and build for later runs in this workspace with this flag, as long as all
+    /// that these runs change is committed
+    #[arg(long, conflicts_with_all = ["direct", "disk", "detach"])]
+    pub cache: bool,
     /// Write straight into the workspace, without a layer that can be undone
     #[arg(long, conflicts_with_all = ["changes", "disk"])]
     pub direct: bool,

@@ -163,6 +163,7 @@ pub use origin::LayerOrigin;
 pub use protected::Rules;
 pub use reads::Reads;
 pub use refs_by_content::stands_for_another;
+pub use remove::remove_directory;
 pub use spare::Spares;
 pub use started::Started;
 pub use stash::{Holds, Stash};

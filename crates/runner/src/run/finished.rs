@@ -193,6 +193,13 @@ fn concluded(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>
         layer.set_bases(survey);
     }
     let settled = settle(held.layer.take(), in_memory, process.as_ref(), &over);
+    if let Some(cache) = run.cache.as_ref().filter(|_| !held.lingers) {
+        let is_accepted = !over.cut_short && settled.as_ref().is_ok_and(Settled::is_all_there);
+        if cache.settle(is_accepted).is_err() {
+            // The next run that takes it removes what is there.
+            tracing::debug!(run = %run.plan.run_id, "the cache was not settled");
+        }
+    }
     // The command ran, whatever became of its changes: it gets its receipt.
     let error = match (&settled, broken) {
         (Ok(_), None) => None,

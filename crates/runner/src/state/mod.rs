@@ -14,4 +14,5 @@ pub mod generated;
 pub mod identity;
 pub mod left;
 pub mod note;
+pub mod project_cache;
 pub mod record;
