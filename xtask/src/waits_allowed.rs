@@ -170,6 +170,11 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     ("crates/layer/src/facts.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
+    (
+        "crates/layer/src/merge_yours.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
+    ),
     ("crates/layer/src/git_index.rs", &[(".read_to_end(", 2)], "Regular files, opened without waiting, up to a bound."),
     (
         "crates/layer/src/index_at_start.rs",

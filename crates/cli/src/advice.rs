@@ -166,6 +166,10 @@ impl From<ResolveError> for Failure {
             ResolveError::Bind(inner) => inner.into(),
             ResolveError::Socket(inner) => inner.into(),
             ResolveError::Made(inner) => inner.into(),
+            ResolveError::Cache(_) => {
+                let hint = "Leave --cache out, or remove the directory caches in the state directory.";
+                Self::refused(error.code(), error.to_string(), hint)
+            }
             ResolveError::Plan(inner) => inner.into(),
         }
     }

@@ -188,6 +188,10 @@ pub struct RunArgs {
     /// characters; may repeat
     #[arg(long, value_name = "NAME", value_parser = parse_protected)]
     pub protect: Vec<String>,
+    /// Keep what Go, npm, pip, uv and cargo download and build for later runs in this workspace with this flag, as long as all
+    /// that these runs change is committed
+    #[arg(long, conflicts_with_all = ["direct", "disk", "detach"])]
+    pub cache: bool,
     /// Write straight into the workspace, without a layer that can be undone
     #[arg(long, conflicts_with_all = ["changes", "disk"])]
     pub direct: bool,
@@ -440,6 +444,10 @@ pub struct AcceptArgs {
     /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
     #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
     pub theirs: bool,
+    /// Merge files that both changed, where git knows what they were; both versions stay beside as NAME.yours-RUN and
+    /// NAME.theirs-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
+    pub merge: bool,
     /// Only these paths and what is beneath them
     pub paths: Vec<PathBuf>,
 }

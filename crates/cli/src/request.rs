@@ -13,9 +13,10 @@ use nexus_runner::plan::environment::{PassedCredential, passed_credential};
 use nexus_runner::request::{
     BindRequest, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
 };
+use nexus_runner::state::project_cache;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The variable of the caller that makes a credential a warning instead of a refusal, for one version.
@@ -39,7 +40,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         variables: variables(&args.env, &args.env_secret)?,
         credentials_only_warn: only_warns(),
         hide_secrets: args.hide_secrets,
-        tools: tools(&resolution.found),
+        tools: tools(&resolution.found, args.cache.then_some(resolution.network.is_some())),
         writes,
         required: args.require.iter().copied().collect(),
         network: resolution.network.clone(),
@@ -47,6 +48,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         names_readers: args.verbose,
         grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
         streams: Streams { terminal: terminal(args), input: args.stdin },
+        cache: args.cache,
         profiles: resolution.documents.clone(),
     })
 }
@@ -164,7 +166,18 @@ pub fn advice(passed: &PassedCredential) -> String {
     )
 }
 
-fn tools(found: &Found) -> Tools {
+/// The variables that point tools to the cache of the workspace, its part, and whether only a run with a network needs it: without
+/// one, downloads of the caller are shown.
+const CACHES: &[(&str, &str, bool)] = &[
+    ("GOCACHE", "go-build", false),
+    ("GOMODCACHE", "go-mod", true),
+    ("PIP_CACHE_DIR", "pip", false),
+    ("UV_CACHE_DIR", "uv", false),
+    ("npm_config_cache", "npm", false),
+];
+
+/// Returns what tools need. `cache` tells that they keep their caches, and whether there is a network.
+fn tools(found: &Found, cache: Option<bool>) -> Tools {
     let binds = found.binds.iter().map(|bind| ToolBind {
         source: match &bind.source {
             Source::Path(path) => ToolSource::Path(path.clone()),
@@ -174,7 +187,14 @@ fn tools(found: &Found) -> Tools {
         why: bind.why,
         from: bind.from.clone(),
     });
-    Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone() }
+    let mut env = found.env.clone();
+    for (name, part, needs_network) in CACHES {
+        if cache.is_some_and(|has_network| has_network || !needs_network) {
+            let value = Path::new(project_cache::INSIDE).join(part).into();
+            env.entry((*name).to_owned()).or_insert_with(|| Sourced::new(value, Origin::Flag("--cache".to_owned())));
+        }
+    }
+    Tools { binds: binds.collect(), path: found.path.clone(), env }
 }
 
 #[cfg(test)]

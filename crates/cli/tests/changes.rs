@@ -219,6 +219,64 @@ fn the_runs_version_is_taken_and_the_own_one_kept_beside() {
     }
 }
 
+/// Commits all of a workspace, with a moment before and after it: git knows no change within one moment.
+fn commit_all(bench: &Bench) {
+    let script = "sleep 0.05; git init -q && git add . && git -c user.name=n -c user.email=n@localhost commit -q -m First; \
+                  s=$?; sleep 0.05; exit $s";
+    assert!(bench.command("sh").args(["-c", script]).status().unwrap().success());
+}
+
+#[test]
+fn the_changes_of_both_are_merged_where_git_knows_the_file() {
+    for bench in benches() {
+        bench.write("numbers", OLD);
+        bench.write("other", OLD);
+        commit_all(&bench);
+        // Changed by the user while the command runs, long enough after the start for a look at the files.
+        let edit = "sleep 1.2; sed 's/^6$/six/' numbers > new && mv new numbers; sed 's/^2$/mine/' other > new && mv new other";
+        let mut editor = bench.command("sh").args(["-c", edit]).spawn().unwrap();
+        let script = "sed -i 's/^2$/two/' numbers other; echo new > added; sleep 2.5";
+        let run = bench.run(["run", "--changes", "commit", "--shell", script]);
+        assert!(editor.wait().unwrap().success());
+        assert_eq!(run.status.code(), Some(125), "{}: {}", bench.who(), stderr(&run));
+        let merged = bench.run(["changes", "accept", "--merge"]);
+        assert_eq!(merged.status.code(), Some(0), "{}: {}", bench.who(), stderr(&merged));
+        let (told, said) = (stdout(&merged), stderr(&merged));
+        assert!(said.contains("both versions changed the same lines, in 1 place: it waits"), "{}: {said}", bench.who());
+        let wanted = OLD.replace("2\n3", "two\n3").replace('6', "six");
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), wanted, "{}: {told}", bench.who());
+        let line =
+            told.lines().find(|line| line.starts_with("merged numbers; yours is ")).unwrap_or_else(|| panic!("{told}"));
+        let names: Vec<&str> = line.trim_start_matches("merged numbers; yours is ").split(", the run's is ").collect();
+        let kept = [names[0], names[1]].map(|name| fs::read_to_string(bench.workspace.join(name)).unwrap());
+        assert_eq!(kept, [OLD.replace('6', "six"), OLD.replace("2\n3", "two\n3")], "{}", bench.who());
+        assert_eq!(fs::read_to_string(bench.workspace.join("other")).unwrap(), OLD.replace("2\n3", "mine\n3"));
+        assert!(bench.workspace.join("added").exists() && !told.contains("<<<<"), "{told}");
+        // What could not be merged waits, and nothing of what was.
+        assert_eq!(bench.run(["changes", "accept", "--theirs"]).status.code(), Some(0));
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), wanted, "{}", bench.who());
+        let empty = bench.run(["changes", "list"]);
+        assert!(stdout(&empty).contains("No changes wait for a decision"), "{}", stdout(&empty));
+    }
+}
+
+#[test]
+fn without_a_known_base_both_versions_wait() {
+    for bench in waiting() {
+        fs::write(bench.workspace.join("numbers"), "mine\n").unwrap();
+        let merged = bench.run(["changes", "accept", "--merge"]);
+        assert_eq!(merged.status.code(), Some(0), "{}", stderr(&merged));
+        assert!(
+            stderr(&merged).contains("git did not have the file as it was when the run began"),
+            "{}",
+            stderr(&merged)
+        );
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), "mine\n");
+        assert!(bench.workspace.join("sub/added").exists());
+        assert!(stdout(&bench.run(["changes", "diff"])).contains("+eleven"), "the run's version waits");
+    }
+}
+
 #[test]
 fn a_misspelt_path_is_no_decision() {
     for bench in waiting() {

@@ -148,6 +148,7 @@ const ORDINARY: &[&str] = &[
     "devices.md",
     "refusals.md",
     "c.md",
+    "caches.md",
     "databases.md",
     "fleet.md",
     "warm.md",

@@ -32,6 +32,10 @@ pub fn git_index(data: &[u8]) {
         });
     }
     assert!(git_index::flags::hidden(data).iter().all(|one| all.contains(&one.0)), "it hides what it does not have");
+    assert!(
+        git_index::recorded::entries(data).iter().all(|one| all.contains(&one.name)),
+        "it records what it does not have"
+    );
 }
 
 /// A ref: the first line is its path below a git directory, the rest its text.

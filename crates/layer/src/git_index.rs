@@ -11,6 +11,7 @@ pub(crate) mod ids;
 pub mod in_place;
 mod lengths;
 pub(crate) mod meaning;
+pub(crate) mod recorded;
 mod sha1;
 mod split;
 mod stat_data;
@@ -142,7 +143,7 @@ fn with_shared(
 }
 
 /// Returns the hexadecimal digits of bytes.
-fn hex(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).map_or(b'0', |digit| digit as u8);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

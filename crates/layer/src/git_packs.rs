@@ -28,7 +28,7 @@ pub(crate) mod pack;
 pub(crate) mod pack_index;
 pub(crate) mod problem;
 mod promisors;
-mod reader;
+pub(crate) mod reader;
 mod store;
 
 use self::inflate::Inflater;

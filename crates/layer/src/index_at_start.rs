@@ -39,6 +39,11 @@ impl IndexAtStart {
         Some(Self { file, meta })
     }
 
+    /// Copies the descriptor of the index.
+    pub(crate) fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, meta: self.meta.clone() })
+    }
+
     /// Reads it, up to what may still be read. `None` where it is not certain that it is as it was.
     pub(crate) fn read(&self, reads: &Reads) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -28,6 +28,22 @@ pub enum YoursError {
         /// The fact for which it is left alone.
         why: &'static str,
     },
+    /// The two versions cannot be merged.
+    #[error("{path:?} cannot be merged: {why}")]
+    NotMerged {
+        /// The path in conflict.
+        path: ByteText,
+        /// The fact for which there is no merge.
+        why: &'static str,
+    },
+    /// Both versions changed the same lines.
+    #[error("{path:?} cannot be merged: both versions changed the same lines, in {places} {}", if *places == 1 { "place" } else { "places" })]
+    Overlap {
+        /// The path in conflict.
+        path: ByteText,
+        /// The number of places.
+        places: usize,
+    },
     /// It changed while it was copied.
     #[error("{path:?} is being written")]
     Written {
@@ -53,13 +69,14 @@ impl Layer {
             Some(_) | None => return Err(no("is not a file that the run changed itself")),
         }
         let now = workspace.stat(&path.0).doing("look at", &path.0)?;
-        let Some(before) = now else { return Ok(Yours { path: path.clone(), copy: None, seen: None }) };
+        let Some(before) = now else {
+            return Ok(Yours { path: path.clone(), copy: None, seen: None, merged: None });
+        };
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
         // The end is random: runs of one minute begin alike, and a run could guess a name that it has to itself.
-        let beside = [name, b".yours-", &self.run.as_bytes()[self.run.len().saturating_sub(8)..]].concat();
-        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        let (beside, copy) = self.beside(path, b"yours");
         let directory = workspace.dir(parent).doing("open", parent)?;
         let made = copy_entry(directory.as_fd(), name, directory.as_fd(), &beside, Attrs::Content(self.mode));
         if made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists) {
@@ -73,7 +90,7 @@ impl Layer {
         let remove = || unlink_if_there(directory.as_fd(), &beside).doing("remove", &copy.0);
         match after {
             Ok(Some(after)) if is_same(&before, &after) => {
-                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before) })
+                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before), merged: None })
             }
             Ok(_) => {
                 remove()?;
@@ -86,11 +103,22 @@ impl Layer {
         }
     }
 
-    /// Removes a copy that was not followed by a commit.
+    /// Returns the name of a version that is kept beside a file, and its path.
+    pub(crate) fn beside(&self, path: &ByteText, whose: &[u8]) -> (Vec<u8>, ByteText) {
+        let (_, name) = split(&path.0);
+        let end = &self.run.as_bytes()[self.run.len().saturating_sub(8)..];
+        let beside = [name, b".", whose, b"-", end].concat();
+        let at = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        (beside, at)
+    }
+
+    /// Removes copies that were not followed by a commit.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
-        let Some(copy) = &yours.copy else { return Ok(()) };
-        let (parent, name) = split(&copy.0);
-        let directory = workspace.dir(parent).doing("open", parent)?;
-        unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)
+        for copy in yours.copy.iter().chain(yours.merged.as_ref().map(|merge| &merge.copy)) {
+            let (parent, name) = split(&copy.0);
+            let directory = workspace.dir(parent).doing("open", parent)?;
+            unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
+        }
+        Ok(())
     }
 }

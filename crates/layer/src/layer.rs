@@ -7,12 +7,14 @@
 //! ```
 //! The directory is locked (flock) while a process holds a [`Layer`], so that a recovery does not take a running one.
 
+mod base_notes;
 pub(crate) mod index_notes;
 mod locked;
 mod reading;
 mod taken_back;
 
 pub(crate) use self::locked::Locked;
+use crate::bases::BaseSurvey;
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_other_mount};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::decide::Needs;
@@ -128,6 +130,8 @@ pub struct Layer {
     pub(crate) is_part: bool,
     pub(crate) spares: Option<Spares>,
     pub(crate) index_at_start: Option<IndexAtStart>,
+    /// The look at the files as they were when the run began.
+    pub(crate) bases: Option<BaseSurvey>,
     pub(crate) faults: Faults,
 }
 
@@ -209,6 +213,7 @@ impl Layer {
             is_part: false,
             spares,
             index_at_start: IndexAtStart::open(workspace),
+            bases: None,
             faults,
         })
     }
@@ -262,6 +267,7 @@ impl Layer {
             is_part: false,
             spares,
             index_at_start: None,
+            bases: None,
             faults,
         })
     }
@@ -398,7 +404,7 @@ impl Layer {
                 result.left.extend(remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?);
             } else {
                 result.state = CommitState::Parked;
-                result.parked = self.write_parked(tree, rules, &parked).map_err(prepare)?;
+                result.parked = self.write_parked(workspace, tree, rules, &parked).map_err(prepare)?;
             }
             return Ok(result);
         }
@@ -440,7 +446,7 @@ impl Layer {
         let changes = match self.read_folder(workspace, rules)? {
             Some(tree) => {
                 let everything = Report::everything(&tree);
-                self.write_parked(tree, rules, &everything)
+                self.write_parked(workspace, tree, rules, &everything)
             }
             None => self.park_as(Vec::<Change>::new()).map(|()| Vec::new()),
         };
@@ -462,15 +468,22 @@ impl Layer {
         sync_directory(&self.root, &self.faults)
     }
 
-    /// Parks the layer with these changes, and returns them.
-    /// Says to a person that the layer lacks copies of git objects which its refs need; `None` where it has them all.
+    /// Reports that the layer lacks copies of git objects which its refs need; `None` where it has them all.
     #[must_use]
     pub fn missing_copies(&self) -> Option<String> {
         crate::commit::uncopied::in_words(&self.root)
     }
 
-    fn write_parked(&self, tree: LayerTree, rules: &Rules, report: &Report) -> Result<Vec<Change>, IoFailure> {
+    /// Parks the layer with these changes, and returns them.
+    fn write_parked(
+        &self,
+        workspace: &Workspace,
+        tree: LayerTree,
+        rules: &Rules,
+        report: &Report,
+    ) -> Result<Vec<Change>, IoFailure> {
         write_notes(&self.root, &tree, &self.faults)?;
+        self.write_bases(workspace, &tree)?;
         self.park_as(report.written(&tree, rules))?;
         if report.len() <= IN_MEMORY {
             return Ok(report.lines(&tree, rules).collect());

@@ -93,6 +93,7 @@ impl Layer {
             is_part: false,
             spares: None,
             index_at_start: None,
+            bases: None,
             faults: Faults::default(),
         })
     }

@@ -234,7 +234,7 @@ fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict
     }
     if tree.mode == LayerMode::User {
         for (path, outside) in outside::vanished(tree, states) {
-            if !Yours::is_kept(kept, &SharedPath::from(path.0.clone()), None) {
+            if !Yours::is_kept(kept, &SharedPath::from(path.0.clone()), None, false) {
                 add(&path.0, outside);
             }
         }
@@ -249,7 +249,7 @@ fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict
         let is_kept = !node.rare.in_unit && {
             let covered = node.covers.as_ref().filter(|_| !node.claimed);
             covered.is_none_or(|covered| covered.at == node.path)
-                && Yours::is_kept(kept, &node.path, covered.map(|covered| &covered.meta))
+                && Yours::is_kept(kept, &node.path, covered.map(|covered| &covered.meta), node.rare.instead.is_some())
         };
         if let Some(covered) = node.covers.as_ref().filter(|_| !node.claimed) {
             if !own_mount(&covered.meta) {

@@ -183,6 +183,13 @@ pub(crate) fn readable_by_force(root: &Workspace, path: &[u8]) -> io::Result<Own
     }
 }
 
+/// Removes a directory that sandboxes wrote to, with all that is in it and without following a link. One that is not there is
+/// no error.
+pub fn remove_directory(parent: &std::path::Path, name: &str) -> io::Result<()> {
+    let parent = Workspace::open(parent).map_err(|error| error.source)?;
+    remove_tree(&parent, name.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

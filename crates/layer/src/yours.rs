@@ -1,7 +1,8 @@
 //! Conflicts that are decided for the run, with the version of the workspace that was kept beside.
 
-use crate::meta::Meta;
+use crate::meta::{EntryType, Meta};
 use crate::shared_path::SharedPath;
+use crate::tree::{LayerTree, Role};
 use nexus_model::ByteText;
 
 /// A path whose conflict is decided for the run, and what the workspace had there.
@@ -13,16 +14,52 @@ pub struct Yours {
     pub copy: Option<ByteText>,
     /// The version that was copied.
     pub(crate) seen: Option<Meta>,
+    /// The text that comes in the place of both versions.
+    pub(crate) merged: Option<Merge>,
+}
+
+/// A merge of both versions of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    /// The run's version, copied beside the workspace's.
+    pub copy: ByteText,
+    /// The merged text.
+    pub(crate) text: Vec<u8>,
 }
 
 impl Yours {
-    /// Reports whether the workspace has at this path what was copied.
-    pub(crate) fn is_kept(all: &[Self], at: &SharedPath, found: Option<&Meta>) -> bool {
-        all.iter().any(|one| match (&one.seen, found) {
-            (Some(seen), Some(meta)) => one.path.0 == *at.0 && is_same(seen, meta),
-            (None, None) => one.path.0 == *at.0,
+    /// Returns the merge of both versions, if this is one.
+    pub fn merged(&self) -> Option<&Merge> {
+        self.merged.as_ref()
+    }
+
+    /// Reports whether the workspace has at this path what was copied. A merge counts where its text `comes` in the place
+    /// of the run's version.
+    pub(crate) fn is_kept(all: &[Self], at: &SharedPath, found: Option<&Meta>, comes: bool) -> bool {
+        all.iter().any(|one| one.is_of(at, found) && (comes || one.merged.is_none()))
+    }
+
+    fn is_of(&self, at: &SharedPath, found: Option<&Meta>) -> bool {
+        match (&self.seen, found) {
+            (Some(seen), Some(meta)) => self.path.0 == *at.0 && is_same(seen, meta),
+            (None, None) => self.path.0 == *at.0,
             (Some(_), None) | (None, Some(_)) => false,
-        })
+        }
+    }
+
+    /// Lets merged texts come in the place of the run's versions, where the workspace still has what was merged. What is
+    /// more than a plain file keeps its version, and with that its conflict.
+    pub(crate) fn bring_merged(all: &[Self], tree: &mut LayerTree) {
+        for one in all {
+            let Some(merge) = &one.merged else { continue };
+            let Some(node) = tree.nodes.iter_mut().find(|node| node.path == one.path) else { continue };
+            let covered = node.covers.as_ref().filter(|covered| !node.claimed && covered.at == node.path);
+            let is_plain = node.role == Role::Entry && node.meta.kind == EntryType::File && node.group().is_none();
+            let has_verdict = node.rare.verdict.is_some() || node.rare.instead.is_some() || node.rare.in_unit;
+            if is_plain && !has_verdict && covered.is_some_and(|covered| one.is_of(&node.path, Some(&covered.meta))) {
+                node.rare.instead = Some(merge.text.clone());
+            }
+        }
     }
 }
 

@@ -238,6 +238,7 @@ fn request(script: &str) -> RunRequest {
         names_readers: false,
         grace: Duration::from_secs(1),
         streams: Streams::default(),
+        cache: false,
         profiles: Vec::new(),
     }
 }

@@ -59,6 +59,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
         keeps_ours: args.ours,
         conflicts: match () {
             () if args.theirs => Conflicts::TakeTheirs,
+            () if args.merge => Conflicts::Merge,
             () if args.rest || args.ours => Conflicts::LeaveOut,
             () => Conflicts::Refuse,
         },
@@ -149,7 +150,11 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Co
             Some(copy) => format!("yours is {}", copy.as_path().display()),
             None => "you had removed it".to_owned(),
         };
-        one_line(&format!("took the run's version of {path}; {yours}")) + "\n"
+        let line = match one.merged() {
+            Some(merge) => format!("merged {path}; {yours}, the run's is {}", merge.copy.as_path().display()),
+            None => format!("took the run's version of {path}; {yours}"),
+        };
+        one_line(&line) + "\n"
     });
     let text = told(&committed)? + &kept.collect::<String>();
     if committed.changes.changes.is_empty() && !left_out.is_empty() {

@@ -28,7 +28,9 @@ pub fn hunks(old: &[u8], new: &[u8], context: usize, deadline: Option<Instant>) 
     group_diff_ops(ops, context).iter().map(|group| hunk(group, &old, &new)).collect()
 }
 
-fn ops(old: &[&[u8]], new: &[&[u8]], deadline: Option<Instant>) -> Vec<DiffOp> {
+/// Returns the operations that make the new lines of the old ones. After the deadline all between the first and the last
+/// difference is one replacement.
+pub(crate) fn ops(old: &[&[u8]], new: &[&[u8]], deadline: Option<Instant>) -> Vec<DiffOp> {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let most = old.len().min(new.len()) - start;
     let end = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();

@@ -215,30 +215,56 @@ impl<'a> Reader<'a> {
         match place {
             Place::Packed { store, pack, at } => self.packed((store, pack), at),
             Place::Loose { store } => {
-                let store = &self.stores[store];
-                let file = open(store.tree, &join(&store.objects, &loose_name(id)));
-                let file = file.map_err(|error| Problem::Io(error.source))?.ok_or(Problem::Damaged)?;
+                let file = self.loose_file(store, id)?;
                 self.loose(&file)
             }
         }
     }
 
+    /// Returns the content of a blob, if it has the hash that its id says.
+    pub(crate) fn blob(&mut self, id: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(place) = self.places(id)?.into_iter().next() else { return Ok(None) };
+        let (kind, content) = match place {
+            Place::Packed { store, pack, at } => self.object_of_pack((store, pack), at, true)?,
+            Place::Loose { store } => {
+                let (kind, content, _) = self.loose_object(&self.loose_file(store, id)?)?;
+                (kind, Some(content))
+            }
+        };
+        let Some(content) = content.filter(|_| kind == Kind::Blob) else { return Ok(None) };
+        let mut hasher = Hasher::new(self.format, kind, content.len() as u64);
+        hasher.update(&content);
+        if hasher.is(id) { Ok(Some(content)) } else { Err(Problem::Differs) }
+    }
+
+    fn loose_file(&self, store: usize, id: &[u8]) -> Result<File, Problem> {
+        let store = &self.stores[store];
+        let file = open(store.tree, &join(&store.objects, &loose_name(id)));
+        file.map_err(|error| Problem::Io(error.source))?.ok_or(Problem::Damaged)
+    }
+
     fn loose(&self, file: &File) -> Result<Links, Problem> {
+        let (kind, content, size) = self.loose_object(file)?;
+        if self.is_read(kind) && size != content.len() as u64 {
+            return Err(Problem::Exceeds(Bound::Memory));
+        }
+        self.parse(kind, &content)
+    }
+
+    /// Reads an object that is a file of its own: its kind, its content or the beginning of that, and the size of all of it.
+    fn loose_object(&self, file: &File) -> Result<(Kind, Vec<u8>, u64), Problem> {
         let mut stream = vec![0; MAX_OBJECT.min(usize::try_from(file.metadata()?.len()).unwrap_or(MAX_OBJECT))];
         self.budget.take(stream.len() as u64)?;
         let read = file.read_at(&mut stream, 0)?;
         // Of a large object the beginning says the kind.
-        let whole = match inflate(&stream[..read], MAX_OBJECT) {
+        let mut whole = match inflate(&stream[..read], MAX_OBJECT) {
             Ok(whole) => whole,
             Err(error) => error.output,
         };
         let end = whole.iter().position(|byte| *byte == 0).ok_or(Problem::Damaged)?;
-        let (header, content) = (&whole[..end], &whole[end + 1..]);
-        let (kind, size) = super::loose::parse(header).ok_or(Problem::Damaged)?;
-        if self.is_read(kind) && size != content.len() as u64 {
-            return Err(Problem::Exceeds(Bound::Memory));
-        }
-        self.parse(kind, content)
+        let (kind, size) = super::loose::parse(&whole[..end]).ok_or(Problem::Damaged)?;
+        whole.drain(..=end);
+        Ok((kind, whole, size))
     }
 
     /// Reports whether the content of an object of this kind is read.
@@ -250,8 +276,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the object at a place of the index of a pack.
+    /// Reads the links of the object at a place of the index of a pack.
     fn packed(&mut self, pack: (usize, usize), at: u32) -> Result<Links, Problem> {
+        match self.object_of_pack(pack, at, false)? {
+            (kind, Some(content)) => self.parse(kind, &content),
+            (Kind::Tree, None) => Ok(Links::Tree(Entries::default())),
+            (_, None) => Ok(Links::Blob),
+        }
+    }
+
+    /// Reads the object at a place of the index of a pack. Its content is `None` where it is not wanted.
+    fn object_of_pack(
+        &mut self,
+        pack: (usize, usize),
+        at: u32,
+        with_blobs: bool,
+    ) -> Result<(Kind, Option<Vec<u8>>), Problem> {
         self.use_pack(pack)?;
         let store = &self.stores[pack.0];
         let (index, length) = (&store.packs[pack.1], self.format.id_length());
@@ -272,9 +312,10 @@ impl<'a> Reader<'a> {
                     index.offset(store.tree, at, length)?
                 }
                 1 => break (Kind::Commit, offset + header.used as u64, size),
-                2 if !self.with_trees => return Ok(Links::Tree(Entries::default())),
+                2 if !self.with_trees => return Ok((Kind::Tree, None)),
                 2 => break (Kind::Tree, offset + header.used as u64, size),
-                3 => return Ok(Links::Blob),
+                3 if !with_blobs => return Ok((Kind::Blob, None)),
+                3 => break (Kind::Blob, offset + header.used as u64, size),
                 4 => break (Kind::Tag, offset + header.used as u64, size),
                 _ => return Err(Problem::Damaged),
             };
@@ -297,7 +338,7 @@ impl<'a> Reader<'a> {
             }
             content = delta::apply(&content, commands, size).ok_or(Problem::Damaged)?;
         }
-        self.parse(kind, &content)
+        Ok((kind, Some(content)))
     }
 
     fn use_pack(&mut self, pack: (usize, usize)) -> Result<(), Problem> {

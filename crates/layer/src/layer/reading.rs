@@ -15,6 +15,7 @@ use crate::tree::LayerTree;
 use crate::upper::{open_upper, reopen_upper};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
+use crate::yours::Yours;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -123,12 +124,14 @@ impl Layer {
             reads,
             is_part,
         };
-        walk.read().map(Some).map_err(|error| match error {
+        let mut tree = walk.read().map_err(|error| match error {
             WalkError::Io(source) => ReadLayerError::Io { source },
             WalkError::Mark { path, source } => ReadLayerError::Marks { reason: format!("{path:?}: {source}") },
             other @ (WalkError::Twice { .. } | WalkError::Redirect { .. }) => {
                 ReadLayerError::Marks { reason: other.to_string() }
             }
-        })
+        })?;
+        Yours::bring_merged(&rules.theirs, &mut tree);
+        Ok(Some(tree))
     }
 }

@@ -82,6 +82,7 @@ pub fn request(
         names_readers: false,
         grace: GRACE,
         streams: Streams::default(),
+        cache: false,
         profiles: Vec::new(),
     })
 }

@@ -6,6 +6,7 @@ use crate::live::names::AskedNames;
 use crate::live::tally::Tally;
 use crate::state::commit_lock::Mounting;
 use nexus_driver::{Ended, NotStarted};
+use nexus_layer::BaseSurvey;
 use nexus_model::ExitReason;
 use nexus_model::proof::ProofItem;
 use rustix::fd::OwnedFd;
@@ -41,6 +42,8 @@ pub struct Bounds {
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
     pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
+    /// Looks at the files that git had when the run began.
+    pub survey: Option<BaseSurvey>,
     /// The workspace, until the sandbox has mounted it.
     pub mounting: Option<Mounting>,
     /// Paths whose covers a process of the host can take away.
@@ -102,6 +105,8 @@ pub struct Outcome {
     pub altered: Vec<PathBuf>,
     /// Names that the command asked for, where there is no network.
     pub names: AskedNames,
+    /// The look at the files that git had when the run began, as far as it came.
+    pub survey: Option<BaseSurvey>,
 }
 
 /// An error that ended the run from our side.

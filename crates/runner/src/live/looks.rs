@@ -4,6 +4,7 @@ use crate::live::bounds::{Bounds, Look, Outcome};
 use crate::live::covers::Covers;
 use crate::live::lingers::End;
 use nexus_driver::Sandbox;
+use nexus_layer::BaseSurvey;
 use nexus_model::ExitReason;
 use std::io;
 use std::time::{Duration, Instant};
@@ -36,6 +37,20 @@ pub(super) fn at_limits(
     Ok(Instant::now() + every.max(began.elapsed() * 10))
 }
 
+/// The time after which a run is looked at as a long one: in a shorter one hardly a file changes outside, and those that did not
+/// are looked at when it is parked.
+pub(super) const SURVEY_AFTER: Duration = Duration::from_millis(250);
+/// The least time between two looks at the files of the workspace.
+const SURVEY_EVERY: Duration = Duration::from_millis(5);
+
+/// Looks at some more files of the workspace. Returns the time of the next look, until all were looked at.
+pub(super) fn at_bases(bounds: &mut Bounds) -> Option<Instant> {
+    let began = Instant::now();
+    let is_over = bounds.survey.as_mut().is_none_or(BaseSurvey::look_on);
+    // At most a tenth of the time goes there.
+    (!is_over).then(|| Instant::now() + SURVEY_EVERY.max(began.elapsed() * 9))
+}
+
 /// Ends the run, without a grace, when a cover is gone.
 pub(super) fn at_covers(
     bounds: &mut Bounds,
@@ -54,6 +69,7 @@ pub(super) fn at_covers(
 
 /// Notes what the kernel did between the last look and the end.
 pub(super) fn at_the_end(bounds: &mut Bounds, sandbox: &Sandbox, outcome: &mut Outcome) -> io::Result<()> {
+    outcome.survey = bounds.survey.take();
     if let Some(mut covers) = bounds.covers.take() {
         outcome.altered = covers.altered();
         if let Some(path) = covers.lost_at_the_end() {

@@ -19,7 +19,7 @@ use crate::live::covers::Covers;
 use crate::live::input::Feed;
 use crate::live::left::Left;
 use crate::live::lingers::{End, Linger};
-use crate::live::looks::{self, LOOK_AT_MEMORY_EVERY};
+use crate::live::looks::{self, LOOK_AT_MEMORY_EVERY, SURVEY_AFTER};
 use crate::live::names::AskedNames;
 use crate::live::output::Stream;
 use crate::live::signal::{SIGHUP, SIGTERM};
@@ -57,6 +57,7 @@ pub fn run<A: Attendant>(
         err: ends.err,
         feed: ends.feed,
         attendant,
+        survey_at: bounds.survey.as_ref().map(|_| Instant::now() + SURVEY_AFTER),
         bounds,
         started: Instant::now(),
         kill_at: None,
@@ -83,6 +84,7 @@ pub fn run<A: Attendant>(
             uncovered: None,
             altered: Vec::new(),
             names: AskedNames::default(),
+            survey: None,
         },
     };
     let ran = pump.run_to_end(interrupts);
@@ -109,6 +111,8 @@ struct Pump<'a, A: Attendant> {
     started: Instant,
     kill_at: Option<Instant>,
     look_at: Instant,
+    /// The time of the next look at the files of the workspace.
+    survey_at: Option<Instant>,
     hung_up_until: Option<Instant>,
     asked: u32,
     /// The time limit was reached.
@@ -249,8 +253,13 @@ impl<A: Attendant> Pump<'_, A> {
         let guest = self.inside.session.as_ref().and_then(Session::next_event);
         let covers = self.bounds.covers.as_ref().and_then(Covers::next_look).filter(|_| !self.is_dead);
         let own = [timeout, self.kill_at, next_look, covers, self.hung_up_until, self.give_up_at(), self.lingers_at()];
+        let survey = self.survey_at.filter(|_| !self.is_dead);
         let feed = self.feed.as_ref().filter(|_| !self.is_dead).and_then(Feed::next_event);
-        own.into_iter().chain([self.set_up_until(), feed]).chain([guest, self.attendant.next_event()]).flatten().min()
+        own.into_iter()
+            .chain([self.set_up_until(), feed, survey])
+            .chain([guest, self.attendant.next_event()])
+            .flatten()
+            .min()
     }
 
     /// Returns the time at which an attendant that takes nothing is no longer waited for: every process of the sandbox is dead,
@@ -399,6 +408,9 @@ impl<A: Attendant> Pump<'_, A> {
         }
         if now >= self.look_at && !self.is_dead {
             self.look_at = looks::at_limits(&mut self.bounds, self.sandbox, &mut self.end, &mut self.outcome)?;
+        }
+        if !self.is_dead && self.survey_at.is_some_and(|at| now >= at) {
+            self.survey_at = looks::at_bases(&mut self.bounds);
         }
         self.look_at_the_end(now);
         Ok(())

@@ -15,6 +15,7 @@ use crate::plan::sockets::{self, SocketError, Sockets};
 use crate::plan::workspace::{self, WorkingDirectoryError};
 use crate::request::{ChangeMode, RunRequest, Shows, Streams, Tools, WriteMode};
 use crate::state::generated::{self, WriteError};
+use crate::state::project_cache::ProjectCache;
 use crate::state::record::Record;
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_model::network::Network as NetworkKind;
@@ -23,6 +24,7 @@ use nexus_model::spec::SandboxProfile;
 use nexus_model::{ByteText, Limits, Plan, RunId};
 use nexus_policy::profile::{Grants, LimitKind, Origin, ProfileName};
 use nexus_receipt::AutoBind;
+use std::io;
 use std::time::Duration;
 
 /// A run of which every path was looked at.
@@ -61,6 +63,8 @@ pub struct ResolvedRun {
     pub allowed_sockets: Vec<ByteText>,
     /// Variables that are passed on although they look like credentials.
     pub notices: Vec<PassedCredential>,
+    /// The cache of the workspace, if the run has it.
+    pub cache: Option<ProjectCache>,
 }
 
 /// A request cannot be turned into a run.
@@ -103,6 +107,9 @@ pub enum ResolveError {
     /// A file for the sandbox cannot be made.
     #[error(transparent)]
     Made(#[from] WriteError),
+    /// The cache of the workspace cannot be used.
+    #[error("the cache of the workspace cannot be used: {0}")]
+    Cache(io::Error),
     /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -122,6 +129,7 @@ impl ResolveError {
             Self::Bind(inner) => inner.code(),
             Self::Socket(inner) => inner.code(),
             Self::Made(inner) => inner.code(),
+            Self::Cache(_) => "cache",
             Self::Plan(_) => "plan",
         }
     }
@@ -161,12 +169,15 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
     let env = environment::build(&request.variables, grants, tools, host, request.credentials_only_warn)?;
     let canary = Record::place(&site.places.runs, run_id);
     let shown = shown(shows, grants, tools, &site, host)?;
+    let cache = cache(request, &site, limits.disk_bytes)?;
+    let of_cache = cache.iter().flat_map(|cache| cache.binds(request.network.is_some()));
+    let binds = shown.binds.into_iter().chain(of_cache).collect();
     let env_secrets = env.variables.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
     let draft = PlanDraft {
         run_id,
         profile: SandboxProfile::Untrusted,
         hidden: hide::find(&patterns, request.hide_secrets, workspace)?,
-        binds: shown.binds,
+        binds,
         covered: shown.sockets.covered,
         workspace: WorkspaceMount { source: workspace.into(), target: target.into(), writes },
         argv: argv.clone(),
@@ -196,8 +207,19 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         auto_binds: shown.auto,
         allowed_sockets: shown.sockets.allowed,
         notices: env.notices,
+        cache,
         site,
     })
+}
+
+/// Takes the cache of the workspace for a run that asks for it and whose changes may all come. A limit of the disk could not be held
+/// for a cache. `None` also while another run has it.
+fn cache(request: &RunRequest, site: &Site, disk: Option<u64>) -> Result<Option<ProjectCache>, ResolveError> {
+    let may_come = !matches!(request.changes, ChangeMode::Discard | ChangeMode::Review);
+    if !request.cache || !may_come || disk.is_some() || request.writes != WriteMode::Layer {
+        return Ok(None);
+    }
+    ProjectCache::take(&site.places, site.identity).map_err(ResolveError::Cache)
 }
 
 /// Returns the kind of network. The host inspects the sandbox's processes only if a rule is for one program.

@@ -17,6 +17,8 @@ pub enum Conflicts {
     LeaveOut,
     /// Files in conflict come, and the versions of the workspace are kept beside.
     TakeTheirs,
+    /// Files in conflict are merged, and both versions are kept beside.
+    Merge,
 }
 
 /// Tries of an accept that leaves conflicts out: each names all that it found, and later ones what came meanwhile.
@@ -52,12 +54,20 @@ pub fn commit_around(
             Ok(done) if tries < MAX_TRIES && !is_over(&done) => {
                 tries += 1;
                 // What is kept of versions that changed again is none to decide by.
-                forget(pending, &rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect::<Vec<_>>())?;
+                let tried: Vec<_> = rules.theirs.extract_if(.., |one| is_in(&done.conflicts, one)).collect();
+                forget(pending, &tried)?;
                 let mut left = Vec::new();
                 for conflict in done.conflicts {
-                    match (conflicts == Conflicts::TakeTheirs)
-                        .then(|| pending.layer.keep_yours(&pending.workspace, &conflict.path))
-                    {
+                    let (layer, workspace, path) = (&pending.layer, &pending.workspace, &conflict.path);
+                    let kept = match conflicts {
+                        Conflicts::TakeTheirs => Some(layer.keep_yours(workspace, path)),
+                        // A file whose merge is not enough, because more than its text is in conflict, waits.
+                        Conflicts::Merge if tried.iter().all(|one| one.path != *path) => {
+                            Some(layer.merge_yours(workspace, path))
+                        }
+                        Conflicts::Merge | Conflicts::LeaveOut | Conflicts::Refuse => None,
+                    };
+                    match kept {
                         Some(Ok(yours)) => rules.theirs.push(yours),
                         Some(Err(error)) => {
                             tell(&Notice::KeepsWaiting { why: error.to_string() });

@@ -52,7 +52,8 @@ impl<'a> Finished<'a> {
     /// Starts the command and attends it to its end.
     pub fn attend<A: Attendant>(running: Running<'a>, attendant: &mut A) -> Result<Self, RunError> {
         let Running { mut held, mounting, service, preparation, covers, sandbox } = running;
-        let stage = Stage { network: None, mounting, covers };
+        let survey = held.layer.as_ref().and_then(|layer| layer.survey_bases(&held.run.site.directory));
+        let stage = Stage { network: None, survey, mounting, covers };
         match attended(&mut held, (stage, service, preparation), sandbox, attendant) {
             Ok(ended) => Ok(Self { held, ended }),
             Err(error) => Err(held.fail(error)),
@@ -188,7 +189,17 @@ fn concluded(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>
         frontend: held.around.frontend,
         recovery: held.around.recovery,
     };
+    if let (Some(layer), Some(survey)) = (&mut held.layer, outcome.survey.take()) {
+        layer.set_bases(survey);
+    }
     let settled = settle(held.layer.take(), in_memory, process.as_ref(), &over);
+    if let Some(cache) = run.cache.as_ref().filter(|_| !held.lingers) {
+        let is_accepted = !over.cut_short && settled.as_ref().is_ok_and(Settled::is_all_there);
+        if cache.settle(is_accepted).is_err() {
+            // The next run that takes it removes what is there.
+            tracing::debug!(run = %run.plan.run_id, "the cache was not settled");
+        }
+    }
     // The command ran, whatever became of its changes: it gets its receipt.
     let error = match (&settled, broken) {
         (Ok(_), None) => None,

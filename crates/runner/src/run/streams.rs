@@ -10,6 +10,7 @@ use crate::plan::resolve::ResolvedRun;
 use crate::run::surroundings::Surroundings;
 use crate::state::commit_lock::Mounting;
 use nexus_driver::{Sandbox, Session, Stdio};
+use nexus_layer::BaseSurvey;
 use nexus_model::plan::Writes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 pub struct Stage<'a> {
     /// Serves the network.
     pub network: Option<&'a mut dyn NetworkServer>,
+    /// Looks at the files that git had when the run began.
+    pub survey: Option<BaseSurvey>,
     /// The workspace, until the sandbox has mounted it.
     pub mounting: Mounting,
     /// Paths whose covers a process of the host can take away.
@@ -46,6 +49,7 @@ pub fn pumped<A: Attendant>(
                 Look::AtAll => layer.look_at_all(limit),
             })
         }),
+        survey: stage.survey,
         mounting: Some(stage.mounting),
         covers: stage.covers,
         was_ended: Arc::clone(&around.was_ended),

@@ -43,6 +43,13 @@ pub struct Settled {
 }
 
 impl Settled {
+    /// Reports that all changes are in the workspace: none waits, and none was thrown away.
+    #[must_use]
+    pub fn is_all_there(&self) -> bool {
+        let is_there = matches!(self.state, ChangesState::None | ChangesState::Committed);
+        is_there && self.parked.is_empty() && self.problem.is_none()
+    }
+
     /// Builds the result of a run whose changes could not be settled.
     #[must_use]
     pub fn failed(why: SettleProblem) -> Self {

@@ -15,5 +15,6 @@ pub mod generated;
 pub mod identity;
 pub mod left;
 pub mod note;
+pub mod project_cache;
 pub mod record;
 pub mod searches;

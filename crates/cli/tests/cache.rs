@@ -1,0 +1,125 @@
+//! `--cache`: what tools download and build is there for later runs of the same workspace, and for no other.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+use support::{Bench, benches, stderr, stdout};
+
+const WRITE: &str =
+    "mkdir -p $PIP_CACHE_DIR/deep && echo built > $PIP_CACHE_DIR/deep/one && chmod 500 $PIP_CACHE_DIR/deep";
+const READ: &str = "cat $PIP_CACHE_DIR/deep/one 2>/dev/null || echo none";
+
+/// Runs a script with flags.
+fn run(bench: &Bench, flags: &[&str], script: &str) -> Output {
+    bench.run([&["run"], flags, &["--shell", script]].concat())
+}
+
+/// Reads the cache of a run.
+fn found(bench: &Bench, flags: &[&str]) -> String {
+    let output = run(bench, &[&["--cache"], flags].concat(), READ);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output).trim().to_owned()
+}
+
+/// Fills the cache by a run whose changes come.
+fn fill(bench: &Bench) {
+    let output = run(bench, &["--cache"], WRITE);
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    assert_eq!(found(bench, &[]), "built", "{}", bench.who());
+}
+
+#[test]
+fn later_runs_of_the_same_workspace_find_what_was_built() {
+    for bench in benches() {
+        fill(&bench);
+        // A command that fails keeps it, and a run without the flag has none.
+        assert_eq!(run(&bench, &["--cache"], "echo x > made; exit 3").status.code(), Some(3));
+        assert_eq!(found(&bench, &[]), "built", "{}", bench.who());
+        assert_eq!(stdout(&run(&bench, &[], "echo ${PIP_CACHE_DIR-none}")), "none\n");
+        assert_eq!(stdout(&run(&bench, &["--cache", "--env", "GOCACHE=/tmp/x"], "echo $GOCACHE")), "/tmp/x\n");
+        // Nothing of it is in the workspace or among its changes.
+        let changes = bench.json(["--cache", "--shell", WRITE.replace("one", "two").as_str()]).0["changes"].clone();
+        assert_eq!(changes["state"], "none", "{changes}");
+    }
+}
+
+#[test]
+fn a_poisoned_cache_does_not_reach_another_project() {
+    for bench in benches() {
+        fill(&bench);
+        let other = bench.base.path().join("other");
+        fs::create_dir(&other).unwrap();
+        bench.give(&other);
+        let of_other = ["--workspace", other.to_str().unwrap()];
+        assert_eq!(found(&bench, &of_other), "none", "{}", bench.who());
+        // Also not one that takes the place of the project.
+        fs::rename(&bench.workspace, bench.base.path().join("old")).unwrap();
+        fs::rename(&other, &bench.workspace).unwrap();
+        assert_eq!(found(&bench, &[]), "none", "{}", bench.who());
+    }
+}
+
+#[test]
+fn a_run_that_is_not_accepted_leaves_no_cache() {
+    let protected = "mkdir -p .vscode && echo {} > .vscode/tasks.json && echo poison > $PIP_CACHE_DIR/poison";
+    for bench in benches() {
+        fill(&bench);
+        let held = run(&bench, &["--cache"], protected);
+        assert!(stderr(&held).contains("waiting for a decision"), "{}", stderr(&held));
+        assert_eq!(found(&bench, &[]), "none", "{}: what was there before goes too", bench.who());
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
+        fill(&bench);
+        // A conflict.
+        bench.write("f", "old");
+        let edit = "sleep 0.6; echo mine > g && mv g f";
+        let mut editor = bench.command("sh").args(["-c", edit]).spawn().unwrap();
+        let conflict = run(&bench, &["--cache", "--changes", "commit"], "echo run > f; sleep 1.5");
+        assert!(editor.wait().unwrap().success());
+        assert_eq!(conflict.status.code(), Some(125), "{}", stderr(&conflict));
+        assert_eq!(found(&bench, &[]), "none", "{}", bench.who());
+        assert_eq!(bench.run(["changes", "reject"]).status.code(), Some(0));
+        // A run that is reviewed or thrown away is shown none, so that it takes none along.
+        fill(&bench);
+        for how in ["review", "discard"] {
+            assert_eq!(found(&bench, &["--changes", how]), "none", "{} {how}", bench.who());
+            assert_eq!(found(&bench, &[]), "built", "{} {how}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn two_runs_at_once_do_not_share_a_cache() {
+    for bench in benches() {
+        fill(&bench);
+        let mut first = bench.nexus(["run", "--cache", "--shell", "touch started; sleep 2"]).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        assert_eq!(found(&bench, &[]), "none", "{}", bench.who());
+        assert!(first.wait().unwrap().success());
+        assert_eq!(found(&bench, &[]), "built", "{}", bench.who());
+    }
+}
+
+#[test]
+fn go_and_npm_keep_their_caches_where_they_are_pointed() {
+    for bench in benches() {
+        bench.write("package.json", "{\"private\": true}");
+        let cache = run(
+            &bench,
+            &["--cache", "--allow", "a.invalid"],
+            "npm config get cache; echo $GOMODCACHE; ls -d ~/.cargo/registry",
+        );
+        assert_eq!(
+            stdout(&cache),
+            "/home/nexus/.project-cache/npm\n/home/nexus/.project-cache/go-mod\n/home/nexus/.cargo/registry\n",
+            "{}: {}",
+            bench.who(),
+            stderr(&cache)
+        );
+        for flag in [&["--disk", "1G"][..], &["--direct"], &["--detach"]] {
+            assert_eq!(run(&bench, &[&["--cache"], flag].concat(), "true").status.code(), Some(2), "{flag:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Merges the two versions of a file in conflict, where it is known what both were made of.
+//!
+//! ```text
+//!  merge_yours: what git had at the start ─▶ keep_yours ─▶ merge ─┬─ no overlap: copy the run's version to NAME.theirs-RUN
+//!                                                                └─ otherwise: nothing was changed, and the file waits
+//!  plan: the workspace still has what was merged? ─▶ the text comes in the place of the run's version
+//! ```
+//! Both versions stay beside the merged one: a merge knows lines, not what they mean.
+
+use crate::bases::BaseNote;
+use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
+use crate::copy::{Attrs, copy_entry};
+use crate::git_index::id_lengths;
+use crate::git_packs::reader::Reader;
+use crate::keep_yours::YoursError;
+use crate::layer::Layer;
+use crate::merge::{Merged, merge};
+use crate::meta::{EntryType, stat};
+use crate::upper::open_upper;
+use crate::yours::{Merge, Yours};
+use nexus_model::ByteText;
+use rustix::fs::OFlags;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+/// A larger version (bytes) is not merged.
+const MAX_TEXT: u64 = 8 << 20;
+/// The time for the comparison of lines.
+const TIME: Duration = Duration::from_secs(4);
+/// git's own rule: a NUL among the first bytes makes a file binary.
+const LOOKED_AT: usize = 8000;
+
+impl Layer {
+    /// Keeps both versions of a file in conflict beside it, and merges them. With an error nothing was changed.
+    pub fn merge_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
+        let no = |why| YoursError::NotMerged { path: path.clone(), why };
+        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
+        let version = upper.stat(&path.0).doing("look at", &path.0)?;
+        let Some(version) = version.filter(|meta| meta.kind == EntryType::File) else {
+            return Err(no("the run left no file there"));
+        };
+        if version.links > 1 {
+            return Err(no("the run gave the file several names"));
+        }
+        if workspace.stat(&path.0).doing("look at", &path.0)?.is_none() {
+            return Err(no("you removed it"));
+        }
+        let Some(note) = self.base_of(path) else {
+            return Err(no(
+                "git did not have the file as it was when the run began, so that nothing tells the changes apart",
+            ));
+        };
+        let Some(base) = base(workspace, &note) else {
+            return Err(no("git has no longer what the file was when the run began"));
+        };
+        let theirs = text(&upper, path)?;
+        let mut yours = self.keep_yours(workspace, path)?;
+        match self.merged(workspace, &upper, (&yours, version.mode), (&base, &theirs)) {
+            Ok(merge) => {
+                yours.merged = Some(merge);
+                Ok(yours)
+            }
+            Err(error) => {
+                self.forget_yours(workspace, &yours)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn merged(
+        &self,
+        workspace: &Workspace,
+        upper: &Workspace,
+        (yours, mode): (&Yours, u32),
+        (base, theirs): (&[u8], &[u8]),
+    ) -> Result<Merge, YoursError> {
+        let path = &yours.path;
+        let no = |why| YoursError::NotMerged { path: path.clone(), why };
+        let (Some(copy), Some(seen)) = (&yours.copy, &yours.seen) else { return Err(no("you removed it")) };
+        if seen.mode != mode {
+            return Err(no("the two versions have other modes"));
+        }
+        let ours = text(workspace, copy)?;
+        let text = match merge(base, &ours, theirs, Instant::now().checked_add(TIME)) {
+            Merged::Text(text) => text,
+            Merged::Overlaps(places) => return Err(YoursError::Overlap { path: path.clone(), places }),
+        };
+        let (parent, name) = split(&path.0);
+        let (beside, copy) = self.beside(path, b"theirs");
+        let from = upper.dir(parent).doing("open", parent)?;
+        let to = workspace.dir(parent).doing("open", parent)?;
+        match copy_entry(from.as_fd(), name, to.as_fd(), &beside, Attrs::Content(self.mode)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(no("a version of the run is kept beside it already"));
+            }
+            made => {
+                let synced = made.and_then(|()| {
+                    rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
+                    Ok(rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?)
+                });
+                if let Err(source) = synced {
+                    unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
+                    return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
+                }
+            }
+        }
+        Ok(Merge { copy, text })
+    }
+}
+
+/// Reads what a file was when the run began, if the repository still has it.
+fn base(workspace: &Workspace, note: &BaseNote) -> Option<Vec<u8>> {
+    // Without trees: one object is read.
+    let mut reader = Reader::of(&[(workspace, b".git")], id_lengths, false).ok()??;
+    let id = reader.id(note.id.as_bytes())?;
+    let content = reader.blob(&id).ok()??;
+    // git changed what it took up (line ends, filters): the blob is not what the file was.
+    (content.len() as u64 == note.size && is_text(&content)).then_some(content)
+}
+
+/// Reads a version that can be merged.
+fn text(tree: &Workspace, path: &ByteText) -> Result<Vec<u8>, YoursError> {
+    let no = |why| YoursError::NotMerged { path: path.clone(), why };
+    let (parent, name) = split(&path.0);
+    let read = || {
+        let file = open_file(tree.dir(parent)?.as_fd(), name, OFlags::RDONLY)?;
+        let size = stat(file.as_fd(), b"")?.size;
+        let mut content = Vec::new();
+        std::fs::File::from(file).take(size.min(MAX_TEXT + 1)).read_to_end(&mut content)?;
+        Ok::<_, io::Error>(content)
+    };
+    let content = read().doing("read", &path.0)?;
+    if content.len() as u64 > MAX_TEXT {
+        return Err(no("it is too large"));
+    }
+    if is_text(&content) { Ok(content) } else { Err(no("it is not a text")) }
+}
+
+fn is_text(content: &[u8]) -> bool {
+    !content[..content.len().min(LOOKED_AT)].contains(&0)
+}

@@ -1,0 +1,262 @@
+//! Conflicts that are merged: only where git had the file as it was when the run began, and both versions stay.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+mod common;
+
+use common::{Op, Scene, b, reopen, wait_for_tick, write};
+use nexus_layer::{Layer, LayerMode, Rules, Yours, YoursError};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+const MODES: [LayerMode; 2] = [LayerMode::Root, LayerMode::User];
+const OLD: &str = "1\n2\n3\n4\n5\n6\n7\n";
+const RUN: &str = "1\n2\n3\n4\n5\n6\nrun\n";
+const MINE: &str = "mine\n2\n3\n4\n5\n6\n7\n";
+const BOTH: &str = "mine\n2\n3\n4\n5\n6\nrun\n";
+
+fn git(scene: &Scene, words: &[&str]) {
+    let settings = ["-c", "safe.directory=*", "-c", "user.name=n", "-c", "user.email=n@localhost", "-c", "gc.auto=0"];
+    let output = Command::new("git").current_dir(scene.ws()).args(settings).args(words).output().unwrap();
+    assert!(output.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A workspace with these files in a commit of git, which has looked at them since.
+fn committed(mode: LayerMode, files: &[Op]) -> Scene {
+    let scene = Scene::new(mode, files);
+    wait_for_tick(scene.dir.path());
+    git(&scene, &["init", "-q"]);
+    git(&scene, &["add", "."]);
+    git(&scene, &["commit", "-q", "-m", "First"]);
+    wait_for_tick(scene.dir.path());
+    scene
+}
+
+/// Replaces a file as an editor does.
+fn replace(scene: &Scene, name: &str, text: &str) {
+    wait_for_tick(scene.dir.path());
+    fs::write(scene.ws().join("new"), text).unwrap();
+    fs::rename(scene.ws().join("new"), scene.ws().join(name)).unwrap();
+}
+
+/// A layer whose run was long enough for a look at all files.
+fn surveyed(scene: &Scene, ops: &[Op]) -> Layer {
+    let mut layer = scene.layer(ops);
+    let mut survey = layer.survey_bases(&scene.workspace()).unwrap();
+    while !survey.look_on() {}
+    layer.set_bases(survey);
+    layer
+}
+
+/// Tries to commit, which parks the layer for its conflict.
+fn in_conflict(scene: &Scene, layer: &Layer) {
+    let plain = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+    assert_eq!(plain.conflicts.len(), 1, "{:?}: {plain:?}", scene.mode);
+}
+
+fn merge(scene: &Scene, layer: &Layer) -> Result<Yours, YoursError> {
+    layer.merge_yours(&scene.workspace(), &"f".into())
+}
+
+fn why(result: &Result<Yours, YoursError>) -> String {
+    result.as_ref().unwrap_err().to_string()
+}
+
+fn text(scene: &Scene, name: &str) -> String {
+    fs::read_to_string(scene.ws().join(name)).unwrap_or_else(|error| format!("{name}: {error}"))
+}
+
+fn has_copies(scene: &Scene) -> bool {
+    let names = fs::read_dir(scene.ws()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.into_iter().any(|name| name.contains(".yours-") || name.contains(".theirs-"))
+}
+
+fn is_merged(scene: &Scene, layer: &Layer) {
+    let yours = merge(scene, layer).unwrap();
+    let copies = [yours.copy.clone().unwrap(), yours.merged().unwrap().copy.clone()];
+    let done = layer.commit(&scene.workspace(), &Rules { theirs: vec![yours], ..Rules::default() }).unwrap();
+    assert!(done.conflicts.is_empty() && done.parked.is_empty(), "{:?}: {done:?}", scene.mode);
+    assert_eq!(text(scene, "f"), BOTH, "{:?}", scene.mode);
+    let kept = copies.map(|copy| fs::read_to_string(scene.ws().join(copy.as_path())).unwrap());
+    assert_eq!(kept, [MINE, RUN], "{:?}", scene.mode);
+    // Nothing of the run waits, which would take the merge back.
+    assert!(!scene.path("layers/run").exists(), "{:?}", scene.mode);
+}
+
+#[test]
+fn both_changes_come_and_both_versions_stay_beside() {
+    for mode in MODES {
+        for is_packed in [false, true] {
+            let scene = committed(mode, &[write("f", OLD), write("sub/g", "x")]);
+            if is_packed {
+                // Two versions that are alike make a delta of one of them.
+                let large: String = (0..400).map(|line| format!("{line} {OLD}")).collect();
+                for add in ["", "more"] {
+                    fs::write(scene.ws().join("large"), format!("{large}{add}")).unwrap();
+                    git(&scene, &["add", "large"]);
+                    git(&scene, &["commit", "-q", "-m", "Large"]);
+                }
+                git(&scene, &["gc", "-q"]);
+                wait_for_tick(scene.dir.path());
+            }
+            let layer = surveyed(&scene, &[write("f", RUN)]);
+            replace(&scene, "f", MINE);
+            in_conflict(&scene, &layer);
+            drop(layer);
+            is_merged(&scene, &reopen(&scene.path("layers")));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_after_its_run_was_parked_is_merged() {
+    for mode in MODES {
+        let scene = committed(mode, &[write("f", OLD)]);
+        let layer = scene.layer(&[write("f", RUN)]);
+        layer.park(&scene.workspace(), &Rules::default()).unwrap();
+        drop(layer);
+        replace(&scene, "f", MINE);
+        let layer = reopen(&scene.path("layers"));
+        in_conflict(&scene, &layer);
+        is_merged(&scene, &layer);
+    }
+}
+
+#[test]
+fn a_file_that_git_did_not_have_as_it_was_is_not_merged() {
+    for mode in MODES {
+        let uncommitted = |scene: &Scene| fs::write(scene.ws().join("f"), "0\n1\n2\n3\n4\n5\n6\n7\n").unwrap();
+        // A change that was taken into no index, and one of the same size that was given the old time.
+        let same_size = |scene: &Scene| {
+            let before = fs::metadata(scene.ws().join("f")).unwrap().modified().unwrap();
+            wait_for_tick(scene.dir.path());
+            fs::write(scene.ws().join("f"), OLD.replace('3', "x")).unwrap();
+            fs::File::open(scene.ws().join("f")).unwrap().set_modified(before).unwrap();
+        };
+        let no_git = |scene: &Scene| fs::remove_dir_all(scene.ws().join(".git")).unwrap();
+        let changes: [&dyn Fn(&Scene); 3] = [&uncommitted, &same_size, &no_git];
+        for (number, change) in changes.iter().enumerate() {
+            let scene = committed(mode, &[write("f", OLD)]);
+            change(&scene);
+            wait_for_tick(scene.dir.path());
+            let mut layer = scene.layer(&[write("f", RUN)]);
+            if let Some(mut survey) = layer.survey_bases(&scene.workspace()) {
+                while !survey.look_on() {}
+                layer.set_bases(survey);
+            }
+            replace(&scene, "f", MINE);
+            in_conflict(&scene, &layer);
+            let merged = merge(&scene, &layer);
+            assert!(why(&merged).contains("git did not have the file as it was"), "{mode:?} {number}: {merged:?}");
+            assert!(!has_copies(&scene) && text(&scene, "f") == MINE, "{mode:?} {number}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changed_before_it_was_looked_at_is_not_merged() {
+    for mode in MODES {
+        let scene = committed(mode, &[write("f", OLD)]);
+        let layer = scene.layer(&[write("f", RUN)]);
+        replace(&scene, "f", MINE);
+        in_conflict(&scene, &layer);
+        assert!(why(&merge(&scene, &layer)).contains("git did not have the file as it was"), "{mode:?}");
+        // Nor by an index that git wrote after the run had begun.
+        let scene = committed(mode, &[write("f", OLD)]);
+        let layer = scene.layer(&[write("f", RUN)]);
+        replace(&scene, "f", "later\n");
+        wait_for_tick(scene.dir.path());
+        git(&scene, &["commit", "-q", "-a", "-m", "Later"]);
+        in_conflict(&scene, &layer);
+        assert!(why(&merge(&scene, &layer)).contains("git did not have the file as it was"), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_merged_is_named_and_leaves_nothing() {
+    for mode in MODES {
+        let overlap = |scene: &Scene| replace(scene, "f", &OLD.replace('7', "mine"));
+        let binary = |scene: &Scene| replace(scene, "f", "mine\0\n");
+        let removed = |scene: &Scene| {
+            wait_for_tick(scene.dir.path());
+            fs::remove_file(scene.ws().join("f")).unwrap();
+        };
+        let other_mode = |scene: &Scene| {
+            replace(scene, "f", MINE);
+            fs::set_permissions(scene.ws().join("f"), fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let without_objects = |scene: &Scene| {
+            replace(scene, "f", MINE);
+            fs::remove_dir_all(scene.ws().join(".git/objects")).unwrap();
+        };
+        let cases: [(&dyn Fn(&Scene), &str); 5] = [
+            (&overlap, "both versions changed the same lines, in 1 place"),
+            (&binary, "it is not a text"),
+            (&removed, "you removed it"),
+            (&other_mode, "the two versions have other modes"),
+            (&without_objects, "git has no longer what the file was"),
+        ];
+        for (change, wanted) in cases {
+            let scene = committed(mode, &[write("f", OLD)]);
+            let layer = surveyed(&scene, &[write("f", RUN)]);
+            change(&scene);
+            in_conflict(&scene, &layer);
+            let merged = merge(&scene, &layer);
+            assert!(why(&merged).contains(wanted), "{mode:?} {wanted}: {merged:?}");
+            assert!(!has_copies(&scene), "{mode:?} {wanted}");
+        }
+        // The run's side.
+        for (op, wanted) in [
+            (Op::Remove(b("f")), "the run left no file there"),
+            (Op::Link(b("f"), b("g")), "the run gave the file several names"),
+        ] {
+            let scene = committed(mode, &[write("f", OLD)]);
+            let layer = surveyed(&scene, &[Op::Append(b("f"), "run\n".into()), op]);
+            replace(&scene, "f", MINE);
+            layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+            let merged = merge(&scene, &layer);
+            assert!(why(&merged).contains(wanted), "{mode:?} {wanted}: {merged:?}");
+            assert!(!has_copies(&scene), "{mode:?} {wanted}");
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_line_ends_git_changed_is_not_merged() {
+    for mode in MODES {
+        let scene = Scene::new(mode, &[write("f", &OLD.replace('\n', "\r\n"))]);
+        wait_for_tick(scene.dir.path());
+        git(&scene, &["init", "-q"]);
+        git(&scene, &["-c", "core.autocrlf=true", "add", "."]);
+        wait_for_tick(scene.dir.path());
+        let layer = surveyed(&scene, &[write("f", &RUN.replace('\n', "\r\n"))]);
+        replace(&scene, "f", &MINE.replace('\n', "\r\n"));
+        in_conflict(&scene, &layer);
+        assert!(why(&merge(&scene, &layer)).contains("git has no longer what the file was"), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_version_that_changes_after_the_merge_stays() {
+    for mode in MODES {
+        let scene = committed(mode, &[write("f", OLD)]);
+        let layer = surveyed(&scene, &[write("f", RUN)]);
+        replace(&scene, "f", MINE);
+        in_conflict(&scene, &layer);
+        let yours = merge(&scene, &layer).unwrap();
+        replace(&scene, "f", "mine again\n");
+        let rules = Rules { theirs: vec![yours.clone()], ..Rules::default() };
+        let done = layer.commit(&scene.workspace(), &rules).unwrap();
+        assert_eq!((done.conflicts.len(), text(&scene, "f")), (1, "mine again\n".into()), "{mode:?}");
+        layer.forget_yours(&scene.workspace(), &yours).unwrap();
+        assert!(!has_copies(&scene), "{mode:?}");
+        // A file of the user at the name of a copy is never written over.
+        let theirs = yours.merged().unwrap().copy.clone();
+        fs::write(scene.ws().join(theirs.as_path()), "precious").unwrap();
+        replace(&scene, "f", MINE);
+        assert!(why(&merge(&scene, &layer)).contains("kept beside it already"), "{mode:?}");
+        assert_eq!(fs::read_to_string(scene.ws().join(theirs.as_path())).unwrap(), "precious");
+        assert!(!scene.ws().join(yours.copy.unwrap().as_path()).exists(), "{mode:?}");
+    }
+}
