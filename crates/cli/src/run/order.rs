@@ -62,6 +62,9 @@ impl Order {
         crate::net::refuse_ports_of_nexus(&host_ports)?;
         let run = resolve(site, &request::of(args, &resolution)?, &host)?;
         request::warn(&run.notices);
+        for pattern in &run.hides_nothing {
+            crate::notices::tell(&format!("--hide {pattern} matched nothing in the workspace, so it hides nothing."));
+        }
         let changes_by_file = match run.changes {
             ChangeMode::Discard | ChangeMode::Review => {
                 resolution.changes_by_file(&run.site.workspace).map(ToString::to_string)
