@@ -170,7 +170,9 @@ pub fn start_failure(error: &StartError) -> Failure {
             "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
              kernel.keys.maxbytes=200000"
         }
-        StartError::Launcher { .. } => "Nothing was run. Run it again.",
+        StartError::Launcher { .. } => {
+            "Nothing was run. Run it again; nexus warm --stop ends a launcher that does not answer."
+        }
         StartError::WrongDriver { .. } | StartError::Handle { .. } => "remove the state directory's runs",
     };
     Failure::refused(error.code(), error.to_string(), hint)
