@@ -2,7 +2,7 @@
 
 use super::ask;
 use super::facility::{self, OpenFacility};
-use super::input::{Input, InputFlags};
+use super::input::{self, Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::profile::Resolution;
@@ -47,6 +47,7 @@ impl Order {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
+        refuse_input_that_cannot_be_read(args)?;
         let host = crate::host::here();
         let facility = match &args.facility {
             Some(name) => Some(facility::open(name, &facility::directory(&StateDir::find(&host)?))?),
@@ -108,6 +109,19 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("ask", message, "name the destinations with --allow"));
     }
     Ok(())
+}
+
+/// Refuses a standard input of which no byte can be read, where the caller asked for it. The command would have run before that is
+/// found.
+fn refuse_input_that_cannot_be_read(args: &RunArgs) -> Result<(), Failure> {
+    let is_asked = args.stdin && !args.tty && !args.detach;
+    match input::unreadable(rustix::stdio::stdin()).filter(|_| is_asked) {
+        None => Ok(()),
+        Some(why) => {
+            let message = format!("--stdin: standard input cannot be read: {why}");
+            Err(Failure::refused("input", message, "Give it a file or a pipe, or leave --stdin out."))
+        }
+    }
 }
 
 /// Refuses a run inside a sandbox, where the calls for another one are refused. `CYBROS_NEXUS=1` alone does not prove
