@@ -1,6 +1,7 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
+use super::data_dir;
 use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
@@ -45,6 +46,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         return Err(Failure::usage("listen", message, "Pass --trusted-proxy, or listen on loopback."));
     }
     let secret = proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
+    let data_dir = data_dir::open(data_dir)?;
     // One connection for each client and each event stream.
     crate::net::raise_descriptors();
     let signals = Signals::catch_all().map_err(|error| {
