@@ -111,8 +111,13 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/drivers/namespace/src/probe.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
+        "crates/drivers/namespace/src/warm/claim.rs",
+        &[("io::read(", 1)],
+        "A pipe between a caller and the launcher that is set to O_NONBLOCK, of which no sandbox has an end.",
+    ),
+    (
         "crates/drivers/namespace/src/warm/connection.rs",
-        &[("receive::<", 2)],
+        &[("receive::<", 3)],
         "The socket of the user's warm launcher, of which no sandbox has an end: each read is DONTWAIT, between waits up to a bound.",
     ),
     (

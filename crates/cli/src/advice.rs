@@ -101,6 +101,9 @@ impl From<HideError> for Failure {
             HideError::Search { .. } => {
                 Self::refused(error.code(), error.to_string(), "make it readable, or name the paths more narrowly")
             }
+            HideError::Shown { .. } => {
+                Self::refused(error.code(), error.to_string(), "leave one of the two out, or show a smaller part")
+            }
             HideError::Pattern { pattern: Some(pattern), reason } => {
                 let hint = "write a pattern such as '*.pem' or 'config/secrets/**'";
                 Self::usage(error.code(), format!("--hide {pattern}: {reason}"), hint)

@@ -105,7 +105,7 @@ pub struct RunArgs {
     /// Let the command connect to this socket in what --ro and --rw show; others are covered; may repeat
     #[arg(long, value_name = "PATH")]
     pub allow_socket: Vec<PathBuf>,
-    /// Make paths of the workspace that match this pattern unreadable inside; may repeat
+    /// Make paths of the workspace that match this pattern, or this path, unreadable inside; may repeat
     #[arg(long, value_name = "GLOB")]
     pub hide: Vec<String>,
     /// Hide what usually holds secrets: .env*, *.pem, *.key, id_*, .npmrc, .pypirc, .netrc

@@ -235,6 +235,23 @@ fn a_link_chooses_no_environment_of_another_project() {
                 Caller::new(&bench, "two/.venv/bin", &[("VIRTUAL_ENV", "two/.venv"), ("CONDA_PREFIX", "two/.venv")]);
             assert_eq!(caller.shown().0, [""; 0], "{}: {at}", bench.who());
         }
+        // A version of pyenv that `python3 -m venv` made.
+        at_home(&bench, ".pyenv/versions/prod/pyvenv.cfg", "home = /usr/bin\n");
+        at_home(&bench, ".pyenv/versions/prod/NOTE", SECRET);
+        link_at_home(&bench, "/usr/bin/python3", ".pyenv/versions/prod/bin/python3");
+        at_home(&bench, ".pyenv/versions/prod/bin/perl", SAYS);
+        for program in ["python3", "perl"] {
+            let target = bench.home.join(".pyenv/versions/prod/bin").join(program);
+            link_at_home(&bench, target, &format!("three/bin/{program}"));
+        }
+        let caller = Caller::new(&bench, "three/bin", &[]);
+        assert_eq!(caller.shown().0, [""; 0], "{}", bench.who());
+        assert_eq!(
+            caller.reads(&[".pyenv/versions/prod/NOTE", ".pyenv/versions/prod/bin/perl"]),
+            "",
+            "{}",
+            bench.who()
+        );
         // Conda's own environment is a tool, and those of projects beside it are not shown with it.
         conda(&bench, "miniconda3");
         link_at_home(&bench, bench.home.join("miniconda3/bin/python3"), "one/bin/python3");
@@ -311,6 +328,15 @@ fn environments_of_each_manager_run_with_their_packages() {
         let caller = Caller::new(&bench, ".pyenv/shims", &[("VIRTUAL_ENV", ".pyenv/versions/app")]);
         let said = caller.says(&["python3", "-c", show]);
         assert!(said.ends_with(" package\n") && said.contains("/.pyenv/versions/"), "{}: {said}", bench.who());
+        // Beside the packages of an environment a project may keep anything, and others' environments are projects' too.
+        let app = ".pyenv/versions/3.11.2/envs/app";
+        for file in [&format!("{app}/NOTE"), ".pyenv/versions/other/NOTE", ".pyenv/versions/3.11.2/envs/x/NOTE"] {
+            at_home(&bench, file, SECRET);
+        }
+        at_home(&bench, ".pyenv/versions/other/pyvenv.cfg", "");
+        let hidden = [".pyenv/versions/app/NOTE", ".pyenv/versions/other/NOTE", ".pyenv/versions/3.11.2/envs/x/NOTE"];
+        assert_eq!(caller.reads(&hidden) + &caller.reads(&[&format!("{app}/NOTE")]), "", "{}", bench.who());
+        assert!(caller.says(&["python3", "-c", show]).ends_with(" package\n"), "{}", bench.who());
         // One in the workspace, with the variable and without.
         let prefix = environment(&bench, &bench.workspace.join(".venv"));
         for variables in [vec![("VIRTUAL_ENV", prefix.clone())], Vec::new()] {

@@ -490,3 +490,43 @@ fn cost_of_a_directive_beside_a_run() {
         median(directives)
     );
 }
+
+#[test]
+fn a_data_directory_that_another_user_decides_about_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let fleet = Fleet::new();
+    let open = fleet.path("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut places = vec![(open.clone(), "only you can write"), (open.join("data"), "is open to others")];
+    if support::is_root() {
+        let foreign = fleet.path("foreign");
+        std::fs::create_dir(&foreign).unwrap();
+        std::os::unix::fs::chown(&foreign, Some(30_099), Some(30_099)).unwrap();
+        places.extend([(foreign.clone(), "only you can write"), (foreign.join("data"), "is open to others")]);
+    } else {
+        support::skip::partial("only root can make a directory of another user");
+    }
+    for (place, said) in places {
+        let place = place.to_str().unwrap();
+        for arguments in [
+            &["up", "--listen", "127.0.0.1:0", "--data-dir", place][..],
+            &["mothership", "serve", "--listen", "127.0.0.1:0", "--data-dir", place],
+            &["daemon", "run", "--data-dir", place],
+            &["territory", "join", "http://127.0.0.1:9", "--data-dir", place],
+        ] {
+            let mut command = fleet.command();
+            let mut child = command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(b"nxe_token\n").ok();
+            let began = Instant::now();
+            while child.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // One that serves goes on.
+            child.kill().ok();
+            let output = child.wait_with_output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(125) && told.contains(said), "{arguments:?}: {told}");
+        }
+    }
+}

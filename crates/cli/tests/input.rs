@@ -68,6 +68,30 @@ fn standard_input_is_empty_when_asked() {
 }
 
 #[test]
+fn an_input_that_cannot_be_read_is_named_and_is_not_taken_for_the_output() {
+    on_each_bench(|bench| {
+        let write_only = File::options().write(true).open("/dev/null").unwrap();
+        for (input, said) in [
+            (File::open(&bench.home).unwrap(), "standard input cannot be read: it is a directory"),
+            (write_only, "standard input cannot be read: it is open for writing only"),
+        ] {
+            let output = bench.nexus(["run", "--stdin", "--", "touch", "ran"]).stdin(input).output().unwrap();
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(125), "{}: {told}", bench.who());
+            assert!(told.contains(said) && !told.contains("disk full"), "{}: {told}", bench.who());
+            assert!(!bench.workspace.join("ran").exists(), "{}", bench.who());
+        }
+        // A file whose entries have eight bytes: a read from the second byte on fails.
+        let mut entries = File::open("/proc/self/pagemap").unwrap();
+        entries.seek(SeekFrom::Start(1)).unwrap();
+        let output = bench.nexus(["run", "--stdin", "--", "sleep", "20"]).stdin(entries).output().unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{}: {told}", bench.who());
+        assert!(told.contains("input could not be read") && !told.contains("disk full"), "{}: {told}", bench.who());
+    });
+}
+
+#[test]
 fn a_loop_that_reads_lines_keeps_its_lines() {
     on_each_bench(|bench| {
         let text_of = |run: &str| format!("while read -r line; do echo \"$line\"; {run}; done");

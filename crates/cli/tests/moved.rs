@@ -286,6 +286,52 @@ fn a_helper_that_is_killed_is_started_again() {
     });
 }
 
+/// Kills the helper as soon as the new name is there. Prints how many of the moves were half done then, and each that went wrong.
+const KILL_AFTER_THE_RENAME: &str = r"
+import os, subprocess
+os.rename('first', 'second')
+name = lambda pid: open(f'/proc/{pid}/comm').read().strip()
+helper = lambda: [int(pid) for pid in os.listdir('/proc') if pid.isdigit() and name(pid) == 'nexus-rename']
+half = 0
+for number in range(5):
+    pids = helper()
+    move = subprocess.Popen(['mv', f'd{number}', f'e{number}'])
+    while move.poll() is None and not os.path.exists(f'e{number}'):
+        pass
+    half += os.path.exists(f'd{number}')
+    for pid in pids:
+        os.kill(pid, 9)
+    ended = move.wait(), os.path.exists(f'd{number}'), len(os.listdir(f'e{number}'))
+    if ended != (0, False, 1500):
+        print(number, ended)
+    os.rename(f'other{number}', f'moved{number}')
+print('half done:', half > 0)
+";
+
+#[test]
+fn a_move_whose_helper_is_killed_half_way_is_finished() {
+    on_each_bench(|bench| {
+        for number in 0..5 {
+            for file in 0..1500 {
+                bench.write(&format!("d{number}/{file}"), "x");
+            }
+            bench.write(&format!("other{number}/x"), "x");
+        }
+        bench.write("first/x", "x");
+        bench.write("kill.py", KILL_AFTER_THE_RENAME);
+        let output = bench.run(["run", "--changes", "commit", "--", "python3", "kill.py"]);
+        // Root's kernel moves a directory at once.
+        let is_helped = bench.user.is_some() || !support::is_root();
+        let expected = if is_helped { "half done: True\n" } else { "half done: False\n" };
+        assert_eq!(stdout(&output), expected, "{}: {}", bench.who(), stderr(&output));
+        for number in 0..5 {
+            assert!(!bench.workspace.join(format!("d{number}")).exists(), "{}", bench.who());
+            let at = bench.workspace.join(format!("e{number}"));
+            assert_eq!(fs::read_dir(&at).unwrap().count(), 1500, "{}: {number}", bench.who());
+        }
+    });
+}
+
 #[test]
 fn what_waits_in_a_directory_that_moves_waits() {
     on_each_bench(|bench| {

@@ -4,7 +4,8 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 use std::time::{Duration, Instant};
 use support::{Bench, benches, is_root, needs_root, stderr, stdout, user};
@@ -338,6 +339,110 @@ fn hidden_paths_cannot_be_read_renamed_or_replaced_inside_and_stay_as_they_were(
         }
         let output = bench.run(["run", "--shell", "cat sub/.env"]);
         assert_eq!(stdout(&output), "TOKEN=hunter2\n", "without the flag nothing is hidden");
+    }
+}
+
+#[test]
+fn a_path_is_hidden_however_it_is_spelled() {
+    for bench in benches() {
+        bench.write("config/prod.pem", "private\n");
+        std::os::unix::fs::symlink("config", bench.workspace.join("link")).unwrap();
+        let name = bench.home.join("name");
+        std::os::unix::fs::symlink(&bench.workspace, &name).unwrap();
+        let (workspace, name) = (bench.workspace.display(), name.display());
+        for pattern in [
+            &format!("{workspace}/config/prod.pem"),
+            &format!("{workspace}//link/*.pem"),
+            &format!("{workspace}/config"),
+            &format!("{name}/config/prod.pem"),
+            &format!("{name}/*/prod.pem"),
+            "./config/prod.pem",
+            "/config/*.pem",
+            "link/prod.pem",
+            "config/",
+        ] {
+            for mode in [&["--changes", "discard"][..], &["--direct"]] {
+                let mut run = bench.nexus(["run", "--hide", pattern]);
+                let output = run.args(mode).args(["--shell", "cat config/prod.pem link/prod.pem"]).output().unwrap();
+                assert_eq!(stdout(&output), "", "{} {pattern}: {}", bench.who(), stderr(&output));
+                assert!(!stderr(&output).contains("matched nothing"), "{pattern}: {}", stderr(&output));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_hidden_is_refused_and_what_hides_nothing_is_said() {
+    for bench in benches() {
+        bench.write("config/prod.pem", "private\n");
+        std::os::unix::fs::symlink("/etc", bench.workspace.join("out")).unwrap();
+        let workspace = bench.workspace.display().to_string();
+        for (pattern, said) in [
+            ("/etc/passwd", "lies outside of the workspace"),
+            ("out/passwd", "leads out of the workspace"),
+            ("../x", "has .. in it"),
+            (&workspace, "is the whole workspace"),
+            ("", "names no path"),
+        ] {
+            for command in ["run", "explain"] {
+                let output = bench.run([command, "--hide", pattern, "--", "touch", "ran"]);
+                let told = stderr(&output);
+                assert!(output.status.code() == Some(2) && told.contains(said), "{} {pattern}: {told}", bench.who());
+            }
+            let folder = bench.home.join(".config/nexus/profiles");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("keys.yaml"), format!("fs: {{hide: [\"{pattern}\"]}}\n")).unwrap();
+            bench.give(&bench.home.join(".config"));
+            let output = bench.run(["run", "--profile", "keys", "--", "touch", "ran"]);
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(125), "{} {pattern}: {told}", bench.who());
+            assert!(told.contains("keys.yaml:1:13") && (pattern.is_empty() || told.contains(said)), "{told}");
+        }
+        assert!(!bench.workspace.join("ran").exists());
+        let output = bench.run(["run", "--hide", "*.pem", "--hide", "config/prod.kye", "--", "true"]);
+        let told = "nexus: --hide config/prod.kye matched nothing in the workspace, so it hides nothing.\n";
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), told), "{}", bench.who());
+    }
+}
+
+#[test]
+fn what_is_hidden_is_shown_at_no_other_place() {
+    for bench in benches() {
+        bench.write("config/keys/prod.pem", "private\n");
+        let workspace = bench.workspace.display();
+        for (pattern, bind) in [
+            ("*.pem", format!("{workspace}/config:/copy")),
+            ("*.pem", format!("{workspace}:/copy")),
+            ("*.pem", format!("{workspace}/config/keys/prod.pem:/copy")),
+            ("keys", format!("{workspace}/config/keys/prod.pem:/copy")),
+            ("keys", format!("{workspace}/config/keys:/copy")),
+        ] {
+            for flag in ["--ro", "--rw"] {
+                let output = bench.run(["run", "--hide", pattern, flag, &bind, "--shell", "find /copy | xargs cat"]);
+                let told = stderr(&output);
+                assert_eq!((output.status.code(), stdout(&output)), (Some(125), String::new()), "{bind}: {told}");
+                let said = told.contains("which is hidden") || told.contains("around its layer");
+                assert!(said, "{} {flag} {bind}: {told}", bench.who());
+            }
+        }
+        let beside = format!("{workspace}/config:/copy");
+        let output = bench.run(["run", "--hide", "*.key", "--ro", &beside, "--", "cat", "/copy/keys/prod.pem"]);
+        assert_eq!(stdout(&output), "private\n", "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+/// The owner of a directory that is closed to it can open it. Root looks through every directory.
+#[test]
+fn nothing_is_read_in_a_directory_that_could_not_be_searched_for_what_to_hide() {
+    for bench in benches() {
+        bench.write("closed/.env", "TOKEN=hunter2\n");
+        fs::set_permissions(bench.workspace.join("closed"), Permissions::from_mode(0o000)).unwrap();
+        for mode in [&["--changes", "discard"][..], &["--direct"]] {
+            let mut run = bench.nexus(["run", "--hide-secrets"]);
+            let script = "chmod 755 closed; cat closed/.env; mv closed other; chmod 755 other; cat other/.env";
+            let output = run.args(mode).args(["--shell", script]).output().unwrap();
+            assert_eq!(stdout(&output), "", "{}: {}", bench.who(), stderr(&output));
+        }
     }
 }
 

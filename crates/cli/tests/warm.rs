@@ -320,25 +320,45 @@ fn a_launcher_that_is_dead_or_stopped_costs_a_run_little_and_no_command() {
 }
 
 #[test]
-fn a_run_whose_launcher_is_stopped_behind_the_door_is_refused_in_time() {
-    let bench = Bench::new(None);
-    let warm = Warm::start(&bench);
-    warm.warm_up();
-    let started = warm.started();
-    let behind = warm.behind();
-    signal(behind, Signal::STOP);
-    let began = Instant::now();
-    let output = bench.run(["run", "--", "echo", "ran"]);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
-    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
-    assert!(stderr(&output).contains("warm launcher"), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "");
-    signal(behind, Signal::CONT);
-    // It finds the request too late, and its caller gone.
-    let next = bench.run(["run", "--", "echo", "ran"]);
-    assert_eq!(stdout(&next), "ran\n", "{}", stderr(&next));
-    assert!(warm.started() <= started + 1, "a request that nobody waits for was answered");
-    assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+fn a_run_whose_launcher_is_stopped_behind_the_door_starts_its_own_sandbox() {
+    on_each_bench(|bench| {
+        let warm = Warm::start(&bench);
+        warm.warm_up();
+        let behind = warm.behind();
+        signal(behind, Signal::STOP);
+        let began = Instant::now();
+        let output = bench.run(["run", "--verbose", "--", "echo", "ran"]);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert_eq!(stdout(&output), "ran\n", "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains("the sandbox was started without the warm launcher: "), "{told}");
+        assert_eq!(launchers(&bench)[0]["state"], "silent");
+        signal(behind, Signal::CONT);
+        warm.warm_up();
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    });
+}
+
+#[test]
+fn a_launcher_whose_limits_were_changed_from_outside_serves_nobody() {
+    on_each_bench(|bench| {
+        let warm = Warm::start(&bench);
+        warm.warm_up();
+        for limit in ["--stack=4194304:", "--nofile=77:77"] {
+            let pid = warm.behind().to_string();
+            let changed = bench.command("prlimit").args(["--pid", &pid, limit]).output().unwrap();
+            assert!(changed.status.success(), "{limit}: {}", stderr(&changed));
+            let before = launchers(&bench)[0].clone();
+            assert_eq!((&before["state"], &before["differs"]), (&"unlike".into(), &serde_json::json!(["limits"])));
+            for _ in 0..3 {
+                let output = bench.run(["run", "--shell", "ulimit -n; ulimit -s"]);
+                let cold = bench.command("sh").args(["-c", "ulimit -s"]).output().unwrap();
+                assert!(stdout(&output).ends_with(&stdout(&cold)), "{}{}", stdout(&output), stderr(&output));
+                assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{}", bench.who());
+            }
+            assert_eq!(launchers(&bench)[0]["started"], before["started"]);
+        }
+    });
 }
 
 #[test]

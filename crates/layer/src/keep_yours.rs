@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!  keep_yours: look ─▶ copy to NAME.yours-RUN ─▶ look again: the same? ─▶ Yours { what was seen }
+//!                      a copy of these bytes is there from an accept that was killed ─▶ that one
+//!                      something else is there ─▶ NAME.yours-RUN-2, and so on
 //!  plan: the file is still what was seen? ─▶ no conflict           else a conflict, as without it
 //! ```
 //! The commit compares again before it exchanges anything, so that an edit after the copy is found and stays.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
+use crate::compare::same_bytes;
 use crate::copy::{Attrs, copy_entry};
 use crate::fold::fold;
 use crate::layer::Layer;
@@ -15,7 +18,11 @@ use crate::upper::open_upper;
 use crate::yours::{Yours, is_same};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
-use std::os::fd::AsFd as _;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// The most copies of one file that are kept beside it for one run.
+const MAX_COPIES: usize = 9;
 
 /// The error for which the workspace's version was not kept beside. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -75,13 +82,19 @@ impl Layer {
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
-        // The end is random: runs of one minute begin alike, and a run could guess a name that it has to itself.
-        let (beside, copy) = self.beside(path, b"yours");
         let directory = workspace.dir(parent).doing("open", parent)?;
-        let made = copy_entry(directory.as_fd(), name, directory.as_fd(), &beside, Attrs::Content(self.mode));
-        if made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists) {
-            return Err(no("has a version kept beside it already"));
-        }
+        let kept = (1..=MAX_COPIES).find_map(|number| {
+            let beside = self.name_beside(name, b"yours", number);
+            match self.kept(directory.as_fd(), name, &beside) {
+                Ok(false) => None,
+                Ok(true) => Some((beside, Ok(()))),
+                Err(error) => Some((beside, Err(error))),
+            }
+        });
+        let Some((beside, made)) = kept else {
+            return Err(no("has many versions kept beside it already"));
+        };
+        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
         let synced = made.and_then(|()| {
             rustix::fs::fsync(open_file(directory.as_fd(), &beside, OFlags::RDONLY)?)?;
             Ok(rustix::fs::fsync(open_dir(directory.as_fd(), b"", OFlags::RDONLY)?)?)
@@ -106,17 +119,43 @@ impl Layer {
     /// Returns the name of a version that is kept beside a file, and its path.
     pub(crate) fn beside(&self, path: &ByteText, whose: &[u8]) -> (Vec<u8>, ByteText) {
         let (_, name) = split(&path.0);
-        let end = &self.run.as_bytes()[self.run.len().saturating_sub(8)..];
-        let beside = [name, b".", whose, b"-", end].concat();
+        let beside = self.name_beside(name, whose, 1);
         let at = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
         (beside, at)
     }
 
-    /// Removes copies that were not followed by a commit.
+    /// Returns the name of a copy. The end is random: runs of one minute begin alike, and a run could guess a name that it has to
+    /// itself.
+    fn name_beside(&self, name: &[u8], whose: &[u8], number: usize) -> Vec<u8> {
+        let end = &self.run.as_bytes()[self.run.len().saturating_sub(8)..];
+        let number = if number == 1 { String::new() } else { format!("-{number}") };
+        [name, b".", whose, b"-", end, number.as_bytes()].concat()
+    }
+
+    /// Copies a file to a name beside it, and reports that it is there; an earlier accept that was killed may have made the copy.
+    /// `false` where something else has the name.
+    fn kept(&self, directory: BorrowedFd<'_>, name: &[u8], beside: &[u8]) -> io::Result<bool> {
+        match copy_entry(directory, name, directory, beside, Attrs::Content(self.mode)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let found = stat_if_there(directory, beside)?;
+                let is_plain = found.is_some_and(|found| found.kind == EntryType::File && found.links == 1);
+                Ok(is_plain && same_bytes(directory, directory, name, beside)?)
+            }
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Removes copies that were not followed by a commit. One of the workspace's version that differs from it stays: the user
+    /// may have edited either.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
         for copy in yours.copy.iter().chain(yours.merged.as_ref().map(|merge| &merge.copy)) {
             let (parent, name) = split(&copy.0);
             let directory = workspace.dir(parent).doing("open", parent)?;
+            let of_workspace = yours.copy.as_ref() == Some(copy);
+            let (_, file) = split(&yours.path.0);
+            if of_workspace && !same_bytes(directory.as_fd(), directory.as_fd(), file, name).unwrap_or(false) {
+                continue;
+            }
             unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
         }
         Ok(())

@@ -56,6 +56,7 @@ fn an_edit_of_a_file_with_two_names_holds_up_these_names_alone() {
         (vec![rename("a", "e")], &["a", "e", "twin"]),
         (vec![write("a", "run"), rename("a", "q/e")], &["a", "q/e", "twin"]),
         (vec![Op::Link(b("a"), b("e"))], &["a", "e", "twin"]),
+        (vec![write("a", "run"), Op::Link(b("a"), b("e"))], &["a", "e", "twin"]),
     ] {
         let scene = Scene::new(LayerMode::Root, &base());
         let layer = scene.layer(&[run.clone(), vec![write("c", "run"), write("new", "run")]].concat());
@@ -75,6 +76,9 @@ fn an_edit_of_a_file_with_two_names_holds_up_these_names_alone() {
             ["c", "new", "a", "twin"].map(|path| text(&scene, path)),
             ["run", "run", "of the host", "of the host"]
         );
+        // A name that the run made comes with what the run wrote, or not at all.
+        let own = if text(&scene, "q/e") == "entity not found" { "e" } else { "q/e" };
+        assert!(matches!(text(&scene, own).as_str(), "run" | "old" | "entity not found"), "{run:?}");
         // The rest still waits, and is a conflict.
         drop(layer);
         let layer = Layer::open(&scene.path("layers"), "run").unwrap();

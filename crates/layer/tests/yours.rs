@@ -101,10 +101,36 @@ fn what_no_copy_can_stand_for_waits() {
         for path in ["two", "d", "d/x", ".git/index", "sub/.GIT/config", "none"] {
             assert!(matches!(keep(path), Err(YoursError::NotAFile { .. })), "{mode:?}: {path}: {:?}", keep(path));
         }
-        // A file of the user at the name of the copy is never written over.
-        let first = keep("f").unwrap().copy.unwrap();
-        fs::write(scene.ws().join(first.as_path()), "precious").unwrap();
-        assert!(matches!(keep("f"), Err(YoursError::NotAFile { .. })), "{mode:?}");
-        assert_eq!(fs::read_to_string(scene.ws().join(first.as_path())).unwrap(), "precious");
+    }
+}
+
+/// An accept that was killed leaves copies and no word of them.
+#[test]
+fn a_copy_that_is_there_counts_and_what_else_has_its_name_stays() {
+    for mode in MODES {
+        let (scene, layer) = in_conflict(mode);
+        let keep = || layer.keep_yours(&scene.workspace(), &"f".into());
+        let at = |copy: &ByteText| scene.ws().join(copy.as_path());
+        let first = keep().unwrap().copy.unwrap();
+        assert_eq!(keep().unwrap().copy, Some(first.clone()), "{mode:?}: the copy of the killed accept");
+        // The user went on in the meantime, or has a file of that name.
+        replace(&scene, "f", "mine again");
+        let second = keep().unwrap().copy.unwrap();
+        assert_eq!((text(&scene, first.as_path().to_str().unwrap()), second != first), ("mine".into(), true));
+        assert_eq!(fs::read_to_string(at(&second)).unwrap(), "mine again");
+        assert_eq!(keep().unwrap().copy, Some(second.clone()), "{mode:?}");
+        // A link to the same text is no copy, nor is a second name of the file.
+        fs::remove_file(at(&second)).unwrap();
+        std::os::unix::fs::symlink("f", at(&second)).unwrap();
+        let third = keep().unwrap().copy.unwrap();
+        assert!(third != second && fs::symlink_metadata(at(&third)).unwrap().is_file(), "{mode:?}");
+        // The names end, and nothing is written over.
+        for number in 2..=9 {
+            let name = format!("{}-{number}", first.as_path().display());
+            fs::remove_file(scene.ws().join(&name)).ok();
+            fs::write(scene.ws().join(&name), "precious").unwrap();
+        }
+        assert!(matches!(keep(), Err(YoursError::NotAFile { .. })), "{mode:?}");
+        assert_eq!(fs::read_to_string(at(&second)).unwrap(), "precious");
     }
 }

@@ -12,6 +12,7 @@ mod access;
 pub mod args;
 mod artifacts;
 mod call;
+mod data_dir;
 mod directive;
 mod display;
 mod enroll;

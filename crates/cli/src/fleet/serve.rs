@@ -1,6 +1,7 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
+use super::data_dir;
 use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
@@ -49,6 +50,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     }
     let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
+    let data_dir = data_dir::open(&args.data_dir)?;
     // One connection for each client and each event stream.
     crate::net::raise_descriptors();
     let signals = Signals::catch_for_service().map_err(|error| {
@@ -56,7 +58,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     })?;
     let runtime = services::runtime()?;
     let running = runtime.block_on(async {
-        let mut config = ServerConfig::new(&args.data_dir);
+        let mut config = ServerConfig::new(&data_dir);
         config.territory_auth = match (is_proxied, &tls) {
             (true, _) => TerritoryAuth::Proxy { trusted: args.trusted_proxy.clone(), secret },
             (false, Some(_)) => TerritoryAuth::Mtls,

@@ -1,5 +1,6 @@
 //! A daemon of this process: launcher, settings, signals.
 
+use super::data_dir;
 use super::launcher;
 use super::upkeep::TerritoryUpkeep;
 use crate::failure::Failure;
@@ -76,7 +77,7 @@ pub fn runtime() -> Result<Runtime, Failure> {
 
 /// Opens the data directory of a territory.
 pub fn territory(path: &std::path::Path) -> Result<Territory, Failure> {
-    Territory::open(path).map_err(|error| of_territory(&error))
+    Territory::open(&data_dir::open(path)?).map_err(|error| of_territory(&error))
 }
 
 /// Advises what to do about a data directory.

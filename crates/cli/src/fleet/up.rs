@@ -2,6 +2,7 @@
 
 use super::args::UpArgs;
 use super::call::{self, failure};
+use super::data_dir;
 use super::enroll;
 use super::print::{print, print_json};
 use super::serve::{listen, of_serve};
@@ -15,8 +16,6 @@ use nexus_mothership::{Config, ProcessSecret, Running, TerritoryAuth};
 use nexusd::territory::Identity;
 use nexusd::{Settings, Territory};
 use serde_json::json;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use tokio::runtime::Handle;
 
 /// The control plane of this process listens on loopback.
@@ -32,16 +31,13 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     }
     // The launcher first: it is cloned from, and may have no second thread.
     let ground = Ground::prepare(nexusd::config::NETWORKS, false)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(&args.data_dir).map_err(|error| {
-        let message = format!("{} cannot be made: {error}", args.data_dir.display());
-        Failure::refused("data_dir", message, "name another directory")
-    })?;
-    let territory = services::territory(&args.data_dir.join("territory"))?;
+    let data_dir = data_dir::open(&args.data_dir)?;
+    let territory = services::territory(&data_dir.join("territory"))?;
     let runtime = services::runtime()?;
     let secret = ProcessSecret::make().map_err(|error| of_serve(&error.into()))?;
     let running = runtime.block_on(async {
         let listener = listen(args.listen).await?;
-        let mut config = Config::new(args.data_dir.join("mothership"));
+        let mut config = Config::new(data_dir.join("mothership"));
         // Other users of this machine can connect, too: only the daemon of this process has the secret.
         config.territory_auth = TerritoryAuth::Process(secret.clone());
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);

@@ -11,6 +11,7 @@ use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use nexus_profiles::FoundBind;
 use nexus_runner::plan::binds::{self, Place};
 use nexus_runner::plan::environment::{self, Variable};
+use nexus_runner::plan::hide::Top;
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
 use nexus_runner::request::ChangeMode;
@@ -42,7 +43,8 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
-    resolve::check_patterns(&resolution.grants)?;
+    let inside = if args.facility.is_some() { Path::new(run::FACILITY_MOUNT) } else { &workspace };
+    resolve::check_patterns(&resolution.grants, Top { workspace: &workspace, inside })?;
     crate::net::refuse_loopback_rules(&resolution.grants.net)?;
     let request = request::of(args, &resolution)?;
     let host = crate::host::here();

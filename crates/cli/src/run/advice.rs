@@ -32,6 +32,7 @@ impl From<RunError> for Failure {
             RunError::Covers(_) | RunError::Moved(_) => "run it again",
             RunError::Unstarted(_) => "nothing was run; nexus doctor shows what works here",
             RunError::Output(_) => "look at where its output goes: is the disk full?",
+            RunError::Input(_) => "look at what standard input is, or leave it out with --no-stdin",
             RunError::Internal { .. } => INTERNAL_ADVICE,
         };
         Self::refused(error.code(), error.to_string(), hint)

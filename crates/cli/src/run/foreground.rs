@@ -6,7 +6,7 @@ use super::sink::Sink;
 use crate::terminal::raw::{self, Raw};
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
-use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
+use nexus_runner::live::attendant::{Attendant, InputLost, KeptOutput, SandboxEvent, Watched};
 use nexus_runner::live::control::SandboxControl;
 use nexus_runner::live::input::InputSource;
 use nexus_runner::live::output::Stream;
@@ -80,12 +80,12 @@ impl Foreground {
                 inside.end_input();
                 match self.feeder.as_ref().and_then(Feeder::error) {
                     None | Some(Errno::IO) => {}
-                    Some(error) => return Err(error.into()),
+                    Some(error) => return Err(InputLost(error.into()).into()),
                 }
             }
             Ok(count) => inside.input(&buffer[..count]),
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(InputLost(error.into()).into()),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use nexus_runner::live::input::can_be_left;
 use rustix::fd::BorrowedFd;
+use rustix::fs::{FileType, OFlags};
 
 /// The way of standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,19 @@ impl Input {
             InputFlags { stdin: true, .. } => Self::Ahead,
             InputFlags { .. } => Self::NotPassed,
         }
+    }
+}
+
+/// Returns why nothing can be read from standard input, where `--stdin` asks for it.
+pub fn unreadable(stdin: BorrowedFd<'_>) -> Option<&'static str> {
+    let Ok(flags) = rustix::fs::fcntl_getfl(stdin) else { return Some("it is closed") };
+    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
+        return Some("it is open for writing only");
+    }
+    match rustix::fs::fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => Some("it is a directory"),
+        Ok(_) => None,
+        Err(_) => Some("it cannot be looked at"),
     }
 }
 

@@ -263,7 +263,13 @@ fn reported<C: Attendant>(
     let attendant = caller.insert(attendant);
     let finished = Finished::attend(Running::start(prepared)?, attendant)?;
     match finished.settle() {
-        Ok(report) => Ok(Report::new(&order, report, receipt_copy)),
+        Ok(report) => {
+            let mut report = Report::new(&order, report, receipt_copy);
+            if let (true, Some(why)) = (args.verbose, driver.passed_over()) {
+                report.note(format!("the sandbox was started without the warm launcher: {why}"));
+            }
+            Ok(report)
+        }
         Err(failed) => {
             let failure = Failure::from(failed.error);
             let copied = failed.receipt.map(|issued| report::copied(issued, receipt_copy));

@@ -2,7 +2,7 @@
 
 use super::ask;
 use super::facility::{self, OpenFacility};
-use super::input::{Input, InputFlags};
+use super::input::{self, Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
 use crate::profile::Resolution;
@@ -48,6 +48,7 @@ impl Order {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;
+        refuse_input_that_cannot_be_read(args)?;
         let host = crate::host::here();
         let facility = match &args.facility {
             Some(name) => Some(facility::open(name, &facility::directory(&StateDir::find(&host)?))?),
@@ -69,6 +70,9 @@ impl Order {
             tracing::debug!(errno = error.raw_os_error(), "the searches for logins could not be kept");
         }
         request::warn(&run.notices);
+        for pattern in &run.hides_nothing {
+            crate::notices::tell(&format!("--hide {pattern} matched nothing in the workspace, so it hides nothing."));
+        }
         let changes_by_file = match run.changes {
             ChangeMode::Discard | ChangeMode::Review => {
                 resolution.changes_by_file(&run.site.workspace).map(ToString::to_string)
@@ -112,6 +116,19 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("ask", message, "name the destinations with --allow"));
     }
     Ok(())
+}
+
+/// Refuses a standard input of which no byte can be read, where the caller asked for it. The command would have run before that is
+/// found.
+fn refuse_input_that_cannot_be_read(args: &RunArgs) -> Result<(), Failure> {
+    let is_asked = args.stdin && !args.tty && !args.detach;
+    match input::unreadable(rustix::stdio::stdin()).filter(|_| is_asked) {
+        None => Ok(()),
+        Some(why) => {
+            let message = format!("--stdin: standard input cannot be read: {why}");
+            Err(Failure::refused("input", message, "Give it a file or a pipe, or leave --stdin out."))
+        }
+    }
 }
 
 /// Refuses a run inside a sandbox, where the calls for another one are refused. `CYBROS_NEXUS=1` alone does not prove
@@ -174,7 +191,9 @@ pub fn start_failure(error: &StartError) -> Failure {
             "Wait until programs with keys end, or raise the limit as root: sysctl kernel.keys.maxkeys=2000 \
              kernel.keys.maxbytes=200000"
         }
-        StartError::Launcher { .. } => "Nothing was run. Run it again.",
+        StartError::Launcher { .. } => {
+            "Nothing was run. Run it again; nexus warm --stop ends a launcher that does not answer."
+        }
         StartError::WrongDriver { .. } | StartError::Handle { .. } => "remove the state directory's runs",
     };
     Failure::refused(error.code(), error.to_string(), hint)

@@ -71,6 +71,11 @@ impl Report {
         }
     }
 
+    /// Adds a line for the user.
+    pub fn note(&mut self, line: String) {
+        self.notes.push(line);
+    }
+
     /// Prints it where it belongs and returns the exit code.
     pub fn print(&self, args: &RunArgs) -> u8 {
         let printed = if args.json {

@@ -98,7 +98,7 @@ fn line(found: &Found) -> Option<String> {
         }
         Ok(Greeting::Unlike { what, started }) => {
             format!(
-                "Process {pid} serves others: this shell differs in {} ({started} sandboxes started).",
+                "Process {pid} serves others: it and this shell differ in {} ({started} sandboxes started).",
                 what.join(", ")
             )
         }

@@ -6,7 +6,7 @@
 mod skip;
 mod support;
 
-use nexus_channel::codec;
+use nexus_channel::{codec, descriptors};
 use nexus_driver::{Driver, StartError};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::{DoorError, Greeting, LauncherDoor, OwnFacts, Place, WarmDriver};
@@ -14,6 +14,7 @@ use nexus_model::Plan;
 use nexus_model::plan::{Access, Bind, PlanDraft, Writes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
+use rustix::net::RecvFlags;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -411,6 +412,50 @@ fn a_launcher_that_was_asked_and_answers_oddly_gets_the_run_refused() {
         door.join().unwrap();
         assert_eq!(error.code(), "launcher", "{error}");
     }
+}
+
+/// A launcher that was stopped after its door had greeted.
+#[test]
+fn a_request_that_no_launcher_takes_costs_little_and_is_never_acted_on() {
+    let bench = Bench::new();
+    let (told, heard) = std::sync::mpsc::channel::<()>();
+    let (directory, door) = played(&bench, move |mut caller| {
+        caller.write_all(&ready()).unwrap();
+        heard.recv().ok();
+        // The launcher goes on, and finds the request and that it may not act on it.
+        let mut request = [0; 1 << 16];
+        let found = descriptors::receive(&caller, &mut request, RecvFlags::empty()).unwrap();
+        assert!(found.bytes > codec::HEADER);
+        let mut claim = std::fs::File::from(found.descriptors.into_iter().next().unwrap());
+        assert_eq!(claim.read(&mut [0; 1]).unwrap(), 0, "the claim is there to be taken");
+    });
+    let driver = WarmDriver::new(Namespace::with_defaults(), &directory, settings());
+    let plan = Plan::new(bench.draft(Path::new(INSIDE), "true")).unwrap();
+    let began = Instant::now();
+    assert!(is_cold(&start(&driver, &plan).map(drop).unwrap_err()));
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(driver.passed_over().unwrap().contains("did not take the request"), "{:?}", driver.passed_over());
+    drop(told);
+    door.join().unwrap();
+}
+
+/// A launcher that was stopped while it started the sandbox: a second one would share its layer.
+#[test]
+fn a_launcher_that_took_the_request_and_says_nothing_gets_the_run_refused() {
+    let bench = Bench::new();
+    let (directory, door) = played(&bench, move |mut caller| {
+        caller.write_all(&ready()).unwrap();
+        let mut request = [0; 1 << 16];
+        let found = descriptors::receive(&caller, &mut request, RecvFlags::empty()).unwrap();
+        let mut claim = std::fs::File::from(found.descriptors.into_iter().next().unwrap());
+        assert_eq!(claim.read(&mut [0; 1]).unwrap(), 1);
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    let driver = WarmDriver::new(Namespace::with_defaults(), &directory, settings());
+    let plan = Plan::new(bench.draft(Path::new(INSIDE), "true")).unwrap();
+    let error = start(&driver, &plan).map(drop).unwrap_err();
+    door.join().unwrap();
+    assert_eq!(error.code(), "launcher", "{error}");
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(super) struct Call {
     pub(super) old: End,
     pub(super) new: End,
     pub(super) flags: u32,
+    /// The inode of a directory that a helper made for this call and that has come to its new name. The rest is to be done.
+    pub(super) half_done: Option<u64>,
 }
 
 /// A call as its registers say it: the addresses of its paths.
@@ -78,7 +80,7 @@ impl Call {
         let place = format!("/proc/{}/mem", notice.pid);
         let memory = rustix::fs::openat(CWD, place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?.into();
         let end = |(directory, address)| Some(End { directory, path: text(&memory, address)? });
-        Some(Self { id: notice.id, thread: notice.pid, kind, old: end(old)?, new: end(new)?, flags })
+        Some(Self { id: notice.id, thread: notice.pid, kind, old: end(old)?, new: end(new)?, flags, half_done: None })
     }
 }
 

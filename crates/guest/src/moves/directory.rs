@@ -7,7 +7,7 @@
 //! Links cost no second copy of the bytes beside the one that the overlay makes anyway, and a file that a process has open
 //! stays the same file. Other processes see the new name with all that is in it or not at all; between the rename and the end they
 //! see what is left of the old one too. A process that is killed in between loses nothing: before the rename `old` is whole, and what was
-//! made is left out of the changes by its name; after it `new` is whole.
+//! made is left out of the changes by its name; after it `new` is whole, and another helper empties `old`.
 
 use super::filter;
 use super::listener::Answer;
@@ -23,21 +23,32 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Passes over the old directory while other processes write to it.
 const PASSES: usize = 3;
 
-/// Renames a directory, by its content where need be. Everything else is left to the kernel.
-pub(super) fn rename(old: &Place, new: &Place, flags: u32, id: u64) -> Answer {
+/// Renames a directory, by its content where need be. Everything else is left to the kernel. `note` is called right before the
+/// directory that was made comes to its name.
+pub(super) fn rename(
+    old: &Place,
+    new: &Place,
+    (flags, id): (u32, u64),
+    note: &dyn Fn(u64) -> Result<(), Errno>,
+) -> Answer {
     match statx(&old.directory, old.name(), AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
         Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory => {}
         Ok(_) | Err(_) => return Answer::GoOn,
     }
     let done = match filter::rename(old, new, flags) {
         // Two directories that change places are left as they are: nothing uses it.
-        Err(Errno::XDEV) if flags & !libc::RENAME_NOREPLACE == 0 => carry(old, new, flags, id),
+        Err(Errno::XDEV) if flags & !libc::RENAME_NOREPLACE == 0 => carry(old, new, (flags, id), note),
         other => other,
     };
     done.map_or_else(|errno| Answer::Failed(errno.raw_os_error()), |()| Answer::Done)
 }
 
-fn carry(old: &Place, new: &Place, flags: u32, id: u64) -> Result<(), Errno> {
+fn carry(
+    old: &Place,
+    new: &Place,
+    (flags, id): (u32, u64),
+    note: &dyn Fn(u64) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mount = |directory: &OwnedFd, name: &OsStr| {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         statx(directory, name, flags, StatxFlags::MNT_ID).map(|found| found.stx_mnt_id)
@@ -56,24 +67,43 @@ fn carry(old: &Place, new: &Place, flags: u32, id: u64) -> Result<(), Errno> {
     rustix::fs::mkdirat(&unfinished.directory, unfinished.name(), Mode::RWXU)?;
     let made = open(&unfinished).and_then(|to| {
         let carried = Carried::make(&from, &to, own)?;
+        note(rustix::fs::fstat(&to)?.st_ino)?;
         filter::rename(&unfinished, new, flags)?;
         Ok((carried, to))
     });
     match made {
         Ok((carried, to)) => {
-            for _ in 0..PASSES {
-                carried.empty(&from, &to);
-                match rustix::fs::unlinkat(&old.directory, old.name(), AtFlags::REMOVEDIR) {
-                    // Others write to it without a pause. All that was there when the call came is at its new place.
-                    Err(Errno::NOTEMPTY) => {}
-                    Ok(()) | Err(_) => break,
-                }
-            }
+            take_away(old, &from, &to, &carried);
             Ok(())
         }
         Err(errno) => {
             tree::remove(&unfinished.directory, OsStr::from_bytes(&unfinished.name));
             Err(meant(errno))
+        }
+    }
+}
+
+/// Finishes the move of a helper that was killed, whose directory has the inode `made`.
+pub(super) fn finish(old: &Place, new: &Place, made: u64) -> Answer {
+    let (Ok(from), Ok(to)) = (open(old), open(new)) else { return Answer::GoOn };
+    match rustix::fs::fstat(&to) {
+        Ok(found) if found.st_ino == made => {
+            take_away(old, &from, &to, &Carried::unknown());
+            Answer::Done
+        }
+        // It has not come to its name: the move is as if it had not begun.
+        Ok(_) | Err(_) => Answer::GoOn,
+    }
+}
+
+/// Empties the old directory and removes it.
+fn take_away(old: &Place, from: &OwnedFd, to: &OwnedFd, carried: &Carried) {
+    for _ in 0..PASSES {
+        carried.empty(from, to);
+        match rustix::fs::unlinkat(&old.directory, old.name(), AtFlags::REMOVEDIR) {
+            // Others write to it without a pause. All that was there when the call came is at its new place.
+            Err(Errno::NOTEMPTY) => {}
+            Ok(()) | Err(_) => break,
         }
     }
 }

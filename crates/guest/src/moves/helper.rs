@@ -2,10 +2,12 @@
 
 use super::call::{Call, Kind};
 use super::listener::{Answer, Listener};
+use super::note::{Note, send_note};
 use super::place::Place;
 use super::{directory, link};
 use nexus_channel::codec::{self, HEADER};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 /// A message has two paths of at most 4,096 bytes.
@@ -24,19 +26,22 @@ pub(super) fn serve(listener: &Listener, socket: &OwnedFd) {
     let mut message = vec![0; MAX_MESSAGE];
     while let Ok((_, length @ 1..)) = rustix::net::recv(socket, &mut message[..], RecvFlags::empty()) {
         let Some(Ok(call)) = message[..length].get(HEADER..).map(codec::decode::<Call>) else { return };
-        listener.answer(call.id, answer(listener, &call));
+        // PID 1 then knows of a call that may be half done, should this process be killed.
+        let note = |made| send_note(socket, Note { id: call.id, made });
+        listener.answer(call.id, answer(listener, &call, &note));
     }
 }
 
 /// Does a call, or leaves it to the kernel.
-fn answer(listener: &Listener, call: &Call) -> Answer {
+fn answer(listener: &Listener, call: &Call, note: &dyn Fn(u64) -> Result<(), Errno>) -> Answer {
     let (old, new) = (Place::of(call.thread, &call.old), Place::of(call.thread, &call.new));
     // Asked after the directories were opened: until then they may be those of another process with its number.
     let (Ok(old), Ok(new), true) = (old, new, listener.is_waiting(call.id)) else { return Answer::GoOn };
-    match call.kind {
-        Kind::Rename => directory::rename(&old, &new, call.flags, call.id),
-        Kind::Link if call.old.path.ends_with(b"/") || call.new.path.ends_with(b"/") => Answer::GoOn,
-        Kind::Link => link::link(&old, &new, call.flags),
+    match (call.kind, call.half_done) {
+        (Kind::Rename, Some(made)) => directory::finish(&old, &new, made),
+        (Kind::Rename, None) => directory::rename(&old, &new, (call.flags, call.id), note),
+        (Kind::Link, _) if call.old.path.ends_with(b"/") || call.new.path.ends_with(b"/") => Answer::GoOn,
+        (Kind::Link, _) => link::link(&old, &new, call.flags),
     }
 }
 

@@ -21,6 +21,7 @@
 //! | `listener.rs` | the kernel's notifications |
 //! | `call.rs` | one call, read from the memory of its process |
 //! | `helper.rs` | the helper's loop, and what it decides |
+//! | `note.rs` | notes about moves that may be half done |
 //! | `place.rs` | a path of a call as a directory and a name in it |
 //! | `directory.rs`, `tree.rs` | the move of a directory |
 //! | `link.rs` | hard links that git checks |
@@ -31,12 +32,14 @@ mod filter;
 mod helper;
 mod link;
 mod listener;
+mod note;
 mod place;
 mod tree;
 
 use call::Call;
 use listener::{Answer, Listener};
 use nexus_channel::codec;
+use note::{Note, notes};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::io;
@@ -49,7 +52,9 @@ pub(crate) struct Moves {
     listener: Listener,
     helper: Option<Helper>,
     /// Handed on, oldest first.
-    handed: Vec<u64>,
+    handed: Vec<Call>,
+    /// Notes of the helper about calls that wait.
+    noted: Vec<Note>,
     /// A process has fewer rights than the helper.
     is_over: bool,
 }
@@ -64,7 +69,7 @@ impl Moves {
     /// for example because a program around this sandbox takes them: renames of directories fail there, as before.
     pub(crate) fn begin() -> Option<Self> {
         let listener = filter::install().ok()?;
-        Some(Self { listener, helper: None, handed: Vec::new(), is_over: false })
+        Some(Self { listener, helper: None, handed: Vec::new(), noted: Vec::new(), is_over: false })
     }
 
     /// Becomes readable when a call waits.
@@ -78,25 +83,27 @@ impl Moves {
         let id = notice.id;
         self.is_over |= i64::from(notice.data.nr) == libc::SYS_landlock_restrict_self;
         let handed = !self.is_over
-            && Call::read(&notice).is_some_and(|call| self.listener.is_waiting(id) && self.hand_on(&call).is_ok());
+            && Call::read(&notice).is_some_and(|call| self.listener.is_waiting(id) && self.hand_on(call).is_ok());
         if !handed {
             self.listener.answer(id, Answer::GoOn);
         }
     }
 
-    fn hand_on(&mut self, call: &Call) -> io::Result<()> {
+    fn hand_on(&mut self, call: Call) -> io::Result<()> {
         if self.handed.len() >= REMEMBERED {
-            self.handed.retain(|id| self.listener.is_waiting(*id));
+            self.handed.retain(|call| self.listener.is_waiting(call.id));
         }
         let helper = match self.helper.take() {
             Some(helper) => helper,
             None => self.start_helper()?,
         };
-        let message = codec::encode(call).map_err(io::Error::other)?;
+        let message = codec::encode(&call).map_err(io::Error::other)?;
+        self.noted.extend(notes(&helper.socket));
+        self.noted.retain(|note| self.listener.is_waiting(note.id));
         let sent = rustix::net::send(&helper.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         self.helper = Some(helper);
         sent?;
-        self.handed.push(call.id);
+        self.handed.push(call);
         Ok(())
     }
 
@@ -117,12 +124,18 @@ impl Moves {
         }
     }
 
-    /// A process ended. If it was the helper, the kernel does the calls that the helper had not answered.
+    /// A process ended. If it was the helper, the kernel does the calls that the helper had not answered. Another helper finishes one
+    /// that was half done.
     pub(crate) fn ended(&mut self, pid: i32) {
-        if self.helper.as_ref().is_some_and(|helper| helper.pid == pid) {
-            self.helper = None;
-            for id in std::mem::take(&mut self.handed) {
-                self.listener.answer(id, Answer::GoOn);
+        let Some(helper) = self.helper.take_if(|helper| helper.pid == pid) else { return };
+        let noted: Vec<Note> = self.noted.drain(..).chain(notes(&helper.socket)).collect();
+        for mut call in std::mem::take(&mut self.handed) {
+            let id = call.id;
+            call.half_done = noted.iter().find(|note| note.id == id).map(|note| note.made).or(call.half_done);
+            let answer = if call.half_done.is_none() { Answer::GoOn } else { Answer::Failed(libc::EIO) };
+            let is_handed_on = call.half_done.is_some() && !self.is_over && self.listener.is_waiting(id);
+            if !is_handed_on || self.hand_on(call).is_err() {
+                self.listener.answer(id, answer);
             }
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct Carried {
     entries: HashMap<u64, u64>,
     /// Files with several names, and the first path at the new place.
     twins: HashMap<File, Vec<u8>>,
+    /// Set where `entries` has all of it.
+    is_known: bool,
 }
 
 /// One file, however many names it has. The inode alone does not say it: an overlay shows files of the workspace and of the
@@ -39,9 +41,14 @@ impl File {
 }
 
 impl Carried {
+    /// Stands for entries that another process carried: no facts of them are known but those at both places.
+    pub(super) fn unknown() -> Self {
+        Self { mount: 0, entries: HashMap::new(), twins: HashMap::new(), is_known: false }
+    }
+
     /// Fills `to`, which is empty, with what `from` holds, and makes it look like it.
     pub(super) fn make(from: &OwnedFd, to: &OwnedFd, mount: u64) -> Result<Self, Errno> {
-        let mut carried = Self { mount, entries: HashMap::new(), twins: HashMap::new() };
+        let mut carried = Self { mount, entries: HashMap::new(), twins: HashMap::new(), is_known: true };
         carried.fill(from, to, to, &[], 0)?;
         Ok(carried)
     }
@@ -105,6 +112,7 @@ impl Carried {
             let Ok(found) = entry(from, &name) else { continue };
             let (path, text) = (join(path, &name), OsStr::from_bytes(&name));
             let at_new = entry(to, &name).ok();
+            let is_other = !self.is_known && at_new.is_some();
             if is_directory(&found) {
                 match (directory(from, &name), directory(to, &name)) {
                     (Ok(from_here), Ok(to_here)) => {
@@ -119,9 +127,10 @@ impl Carried {
             {
                 // Whatever hinders it, the file is at its new place.
                 rustix::fs::unlinkat(from, text, AtFlags::empty()).ok();
-            } else {
+            } else if !is_other {
                 rename(from, to, &name);
             }
+            // Else no process knows which of the two is the newer one: both stay.
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn parts(directory: &Path, host: &ToolHost) -> Option<Vec<PathBuf>> {
     const PARTS: &[&str] = &["bin", "lib", "lib32", "lib64", "include", "share", "pyvenv.cfg"];
     // Programs that packages of conda bring, their settings, and conda itself.
     const OF_CONDA: &[&str] = &["sbin", "libexec", "etc", "ssl", "conda-meta", "condabin", "compiler_compat"];
-    let is_virtual = directory.join("pyvenv.cfg").exists();
+    let is_virtual = reading::is_virtual(directory);
     let is_conda = !is_virtual && directory.join("conda-meta").is_dir();
     if !is_virtual && !is_conda && !places::is_environment(directory, host.home.as_deref()) {
         return None;

@@ -91,6 +91,12 @@ pub(super) fn is_target(real: &Path, home: Option<&Path>) -> bool {
     is_system(real) || (TOOLS.iter().chain(PROGRAMS).any(&is_in) && !ENVIRONMENTS.iter().any(is_in))
 }
 
+/// Returns the directory of a version of pyenv in which a path lies. Such a version may be the environment of a project, which
+/// only a look at it tells.
+pub(super) fn version_of_pyenv<'p>(path: &'p Path, home: Option<&Path>) -> Option<&'p Path> {
+    path.ancestors().find(|directory| matches(directory, home, ".pyenv/versions/*", true))
+}
+
 /// Reports whether a link belongs to the layout of a manager: it lies in a known place and leads to one (`current` → `21`).
 pub(super) fn is_of_manager(link: &Path, real: &Path, home: Option<&Path>) -> bool {
     let is_in = |path: &Path| TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false));
@@ -183,6 +189,16 @@ mod tests {
             assert!(!is_target(Path::new(other), home), "{other}");
         }
         assert!(!is_target(Path::new("/home/a/.pyenv/versions/3.12"), None));
+    }
+
+    #[test]
+    fn a_path_lies_in_one_version_of_pyenv_or_in_none() {
+        let home = Some(Path::new("/home/a"));
+        let version = |path: &'static str| version_of_pyenv(Path::new(path), home).and_then(Path::to_str);
+        assert_eq!(version("/home/a/.pyenv/versions/p/bin/python3"), Some("/home/a/.pyenv/versions/p"));
+        assert_eq!(version("/home/a/.pyenv/versions/p"), Some("/home/a/.pyenv/versions/p"));
+        assert_eq!(version("/home/a/.pyenv/versions"), None);
+        assert_eq!(version("/home/b/.pyenv/versions/p"), None);
     }
 
     #[test]

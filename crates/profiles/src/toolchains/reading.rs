@@ -30,6 +30,11 @@ pub(super) fn small(path: &Path) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= MAX_BYTES).then_some(bytes)
 }
 
+/// Reports whether a directory has the mark of a virtual environment of Python.
+pub(super) fn is_virtual(directory: &Path) -> bool {
+    directory.join("pyvenv.cfg").symlink_metadata().is_ok()
+}
+
 /// Reads the names in a directory; an error with more than 4096 of them.
 pub(super) fn names(path: &Path) -> std::io::Result<Vec<OsString>> {
     let mut names = Vec::new();

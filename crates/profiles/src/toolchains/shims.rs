@@ -4,7 +4,9 @@
 
 use super::adder::Adder;
 use super::host::{self, Tool};
+use super::layout;
 use super::reading;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// One version manager.
@@ -69,7 +71,7 @@ fn of_manager(to: &mut Adder<'_>, manager: &Manager, tool: &Tool, names: &[&str]
     if is_named && !is_shim {
         to.because(|| format!("the variable {}", manager.root));
     }
-    to.show_at(&versions, &root.join("versions"), manager.why);
+    show_versions(to, manager, &versions, &root.join("versions"));
     if !is_shim {
         return false;
     }
@@ -86,6 +88,55 @@ fn of_manager(to: &mut Adder<'_>, manager: &Manager, tool: &Tool, names: &[&str]
         to.path(&bin);
     }
     true
+}
+
+/// Shows the versions of a manager. With `auto` those of Python that are environments of projects are shown without what a
+/// project keeps beside its packages.
+fn show_versions(to: &mut Adder<'_>, manager: &Manager, versions: &Path, target: &Path) {
+    // One that cannot be read may hold any.
+    let Ok(names) = reading::names(versions) else {
+        if to.auto.is_none() {
+            to.show_at(versions, target, manager.why);
+        }
+        return;
+    };
+    let has_environments = |name: &OsString| {
+        let version = versions.join(name);
+        reading::is_virtual(&version) || version.join("envs").symlink_metadata().is_ok()
+    };
+    if to.auto.is_none() || !names.iter().any(has_environments) {
+        to.show_at(versions, target, manager.why);
+        return;
+    }
+    for name in names {
+        // A version may be a link to an environment in another one.
+        let Some(version) = to.host.directory(&versions.join(&name)) else { continue };
+        let target = target.join(name);
+        if reading::is_virtual(&version) {
+            show_parts(to, manager, &version, &target);
+            continue;
+        }
+        let environments = version.join("envs");
+        let Ok(of_environments) = reading::names(&environments) else {
+            to.show_at(&version, &target, manager.why);
+            continue;
+        };
+        for name in reading::names(&version).unwrap_or_default().into_iter().filter(|name| name != "envs") {
+            to.show_at(&version.join(&name), &target.join(&name), manager.why);
+        }
+        for name in of_environments {
+            show_parts(to, manager, &environments.join(&name), &target.join("envs").join(&name));
+        }
+    }
+}
+
+/// Shows the packages of an environment.
+fn show_parts(to: &mut Adder<'_>, manager: &Manager, environment: &Path, target: &Path) {
+    for part in layout::parts(environment, to.host).unwrap_or_default() {
+        if let Some(name) = part.file_name() {
+            to.show_at(&part, &target.join(name), manager.why);
+        }
+    }
 }
 
 /// Returns the `bin` of each version that `pyenv version-name` and its like would choose: those of the variable, of the

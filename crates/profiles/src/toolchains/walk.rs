@@ -2,6 +2,7 @@
 
 use super::access::{self, Part, PrivateGroups};
 use super::places;
+use super::reading;
 use crate::host::Host;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -148,7 +149,7 @@ impl Walk {
             Links::Anywhere => true,
             // Files below the directory of a link may be hidden from the run that made it.
             Links::OfManager => by_content.iter().all(|link| is_below(link) && places::is_of_manager(link, &at, home)),
-            Links::Known => by_content.iter().all(is_below) || places::is_target(&at, home),
+            Links::Known => by_content.iter().all(is_below) || (places::is_target(&at, home) && !is_in_venv(&at, home)),
         };
         if self.is_strict && !is_allowed { Err(Refused::Elsewhere(at)) } else { Ok(at) }
     }
@@ -164,6 +165,11 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// Reports whether a path lies in a version of pyenv that is the environment of a project.
+fn is_in_venv(path: &Path, home: Option<&Path>) -> bool {
+    places::version_of_pyenv(path, home).is_some_and(reading::is_virtual)
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

@@ -1,14 +1,22 @@
 //! Finds the existing paths of the workspace that cannot be read inside: by patterns, and by usual names of secrets.
 //!
 //! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
-//! `.gitignore`. A matching symbolic link hides what it leads to, if that is in the workspace: the link itself says
-//! nothing, its target says all.
+//! `.gitignore`; [`spelled`] has the rest. A matching symbolic link hides what it leads to, if that is in the workspace:
+//! the link itself says nothing, its target says all.
 
+mod spelled;
+
+use crate::plan::shown::Shown;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use nexus_model::ByteText;
+use nexus_policy::profile::Origin;
+use spelled::{Meant, Spelled};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
+
+pub use spelled::Top;
 
 const SECRETS: &[&str] = &[".env*", "*.pem", "*.key", "id_*", ".npmrc", ".pypirc", ".netrc"];
 
@@ -22,6 +30,18 @@ pub enum HideError {
         pattern: Option<String>,
         /// The answer of the reader of patterns.
         reason: String,
+    },
+    /// A bind would show it at another place.
+    #[error("{from} {} would show {} of the workspace, which is hidden, at {}", path.display(), hidden.display(), at.display())]
+    Shown {
+        /// The flag or file that asked for the bind.
+        from: Origin,
+        /// The path that it shows.
+        path: PathBuf,
+        /// The hidden path, from the workspace on.
+        hidden: PathBuf,
+        /// The place inside at which it would be seen.
+        at: PathBuf,
     },
     /// The workspace cannot be searched.
     #[error("the workspace could not be searched for what to hide: {source}")]
@@ -38,42 +58,120 @@ impl HideError {
     }
 }
 
-/// Finds the paths, relative to the workspace, none below another.
-pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<ByteText>, HideError> {
-    let builtin: &[&str] = if secrets { SECRETS } else { &[] };
-    let all: Vec<&str> = patterns.iter().map(String::as_str).chain(builtin.iter().copied()).collect();
-    if all.is_empty() {
-        return Ok(Vec::new());
-    }
-    let set = build(&all)?;
+/// The paths that patterns hide.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Hidden {
+    /// The paths, relative to the workspace, none below another.
+    pub paths: Vec<ByteText>,
+    /// The patterns that matched nothing, by their place in the list.
+    pub unmatched: Vec<usize>,
+}
+
+/// Finds what patterns hide, and the usual names of secrets where that is asked for.
+pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, HideError> {
+    let workspace = top.workspace;
     let mut found = BTreeSet::new();
+    let mut matched = vec![false; patterns.len()];
+    // Each with the place of its pattern in the list; the usual names have none.
+    let mut globs: Vec<(String, Option<usize>)> = Vec::new();
+    for (at, meant) in meant(patterns, top)?.into_iter().enumerate() {
+        match meant {
+            Meant::Path(path) => {
+                matched[at] = true;
+                found.insert(path);
+            }
+            Meant::Pattern(pattern) => globs.push((pattern, Some(at))),
+        }
+    }
+    if secrets {
+        globs.extend(SECRETS.iter().map(|name| (format!("**/{name}"), None)));
+    }
+    if globs.is_empty() {
+        return Ok(Hidden { paths: outermost(found), unmatched: Vec::new() });
+    }
+    let set = build(&globs)?;
     let mut walk = WalkDir::new(workspace).min_depth(1).follow_links(false).into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // Gone meanwhile, or a directory that the command cannot enter either.
-            Err(error) if error.io_error().is_some_and(is_harmless) => continue,
+            // Gone meanwhile, or closed. The command can open a directory of the caller's own, so that is hidden whole.
+            Err(error) if error.io_error().is_some_and(is_harmless) => {
+                found.extend(error.path().and_then(|path| own_and_closed(path, workspace)));
+                continue;
+            }
             Err(source) => return Err(HideError::Search { source }),
         };
         let Ok(relative) = entry.path().strip_prefix(workspace) else { continue };
-        if !set.is_match(relative) {
+        let hits = set.matches(relative);
+        if hits.is_empty() {
             continue;
         }
-        if entry.path_is_symlink() {
-            found.extend(target_in(entry.path(), workspace));
-            continue;
+        let target =
+            if entry.path_is_symlink() { target_in(entry.path(), workspace) } else { Some(relative.to_owned()) };
+        let Some(target) = target else { continue };
+        found.insert(target);
+        for at in hits.into_iter().filter_map(|hit| globs[hit].1) {
+            matched[at] = true;
         }
-        found.insert(relative.to_owned());
-        if entry.file_type().is_dir() {
+        // Another pattern may match nothing but what lies below.
+        if entry.file_type().is_dir() && matched.iter().all(|one| *one) {
             walk.skip_current_dir();
         }
     }
-    Ok(outermost(found))
+    let unmatched = (0..patterns.len()).filter(|at| !matched[*at]).collect();
+    Ok(Hidden { paths: outermost(found), unmatched })
+}
+
+/// Refuses a bind that shows a hidden path at another place than its own, where the workspace covers it.
+pub fn check_bind(hidden: &[ByteText], top: Top<'_>, shown: &Shown) -> Result<(), HideError> {
+    if shown.made.is_some() {
+        return Ok(());
+    }
+    let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
+    for hidden in hidden {
+        let own = top.workspace.join(hidden.as_path());
+        let at = match own.strip_prefix(source) {
+            Ok(rest) if rest.as_os_str().is_empty() => target.to_owned(),
+            Ok(rest) => target.join(rest),
+            // The bind shows the hidden path itself, or something in it.
+            Err(_) if source.starts_with(&own) => target.to_owned(),
+            Err(_) => continue,
+        };
+        if at != top.inside.join(hidden.as_path()) {
+            let (from, path, hidden) = (shown.from.clone(), source.to_owned(), hidden.as_path().to_owned());
+            return Err(HideError::Shown { from, path, hidden, at });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses patterns that cannot be used in this workspace, without a search.
+pub fn check_in(patterns: &[String], top: Top<'_>) -> Result<(), HideError> {
+    meant(patterns, top).map(drop)
+}
+
+fn meant(patterns: &[String], top: Top<'_>) -> Result<Vec<Meant>, HideError> {
+    let one = |pattern: &String| {
+        let spelled = Spelled::read(pattern).and_then(|spelled| spelled.meant(top));
+        let checked = spelled.and_then(|meant| match meant {
+            Meant::Pattern(text) => glob(&text).map(|_| Meant::Pattern(text)).map_err(|error| error.kind().to_string()),
+            Meant::Path(path) => Ok(Meant::Path(path)),
+        });
+        checked.map_err(|reason| HideError::Pattern { pattern: Some(pattern.clone()), reason })
+    };
+    patterns.iter().map(one).collect()
 }
 
 /// Reports whether an entry that cannot be looked at hides nothing from the search.
 pub fn is_harmless(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
+}
+
+/// Returns the path, relative to the workspace, of a directory that its owner, the caller, cannot look through.
+fn own_and_closed(path: &Path, workspace: &Path) -> Option<PathBuf> {
+    let found = path.symlink_metadata().ok()?;
+    let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    path.strip_prefix(workspace).ok().filter(|rest| is_own && !rest.as_os_str().is_empty()).map(Path::to_owned)
 }
 
 fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
@@ -93,27 +191,18 @@ fn outermost(found: BTreeSet<PathBuf>) -> Vec<ByteText> {
     kept.into_iter().map(ByteText::from).collect()
 }
 
-/// Checks that a pattern can be used, and returns the reason where it cannot.
-pub fn check(pattern: &str) -> Result<(), String> {
-    glob(pattern).map(drop).map_err(|error| error.kind().to_string())
-}
-
+/// Reads a pattern of paths from the workspace on.
 fn glob(pattern: &str) -> Result<Glob, globset::Error> {
-    let anchored = pattern.trim_start_matches('/');
-    let full = if pattern.contains('/') { anchored.to_owned() } else { format!("**/{pattern}") };
-    GlobBuilder::new(&full).literal_separator(true).build()
+    GlobBuilder::new(pattern).literal_separator(true).build()
 }
 
-fn build(patterns: &[&str]) -> Result<GlobSet, HideError> {
+fn build(globs: &[(String, Option<usize>)]) -> Result<GlobSet, HideError> {
+    let together = |error: globset::Error| HideError::Pattern { pattern: None, reason: error.to_string() };
     let mut builder = GlobSetBuilder::new();
-    for pattern in patterns {
-        let glob = glob(pattern).map_err(|error| HideError::Pattern {
-            pattern: Some((*pattern).to_owned()),
-            reason: error.kind().to_string(),
-        })?;
-        builder.add(glob);
+    for (pattern, _) in globs {
+        builder.add(glob(pattern).map_err(together)?);
     }
-    builder.build().map_err(|error| HideError::Pattern { pattern: None, reason: error.to_string() })
+    builder.build().map_err(together)
 }
 
 #[cfg(test)]
@@ -131,8 +220,8 @@ mod tests {
         std::os::unix::fs::symlink("config/prod", workspace.join(".env.local")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", workspace.join(".env.outside")).unwrap();
         let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
-        let found = find(&patterns, secrets, &workspace).unwrap();
-        found.iter().map(|path| path.as_path().display().to_string()).collect()
+        let found = find(&patterns, secrets, Top { workspace: &workspace, inside: &workspace }).unwrap();
+        found.paths.iter().map(|path| path.as_path().display().to_string()).collect()
     }
 
     #[test]
@@ -154,8 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_matches_nothing_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir(workspace.join("keys")).unwrap();
+        std::fs::write(workspace.join("keys/a.pem"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", workspace.join("out")).unwrap();
+        let patterns = ["*.pem", "keys/a.pem", "keys/b.pem", "o*t", "k*/**", "*.key"].map(str::to_owned);
+        let found = find(&patterns, true, Top { workspace: &workspace, inside: &workspace }).unwrap();
+        assert_eq!((found.paths, found.unmatched), (vec![PathBuf::from("keys/a.pem").into()], vec![2, 3, 5]));
+    }
+
+    #[test]
     fn a_broken_pattern_is_wrong_use() {
-        let error = find(&["[".to_owned()], false, Path::new("/")).unwrap_err();
+        let top = Top { workspace: Path::new("/"), inside: Path::new("/") };
+        let error = find(&["[".to_owned()], false, top).unwrap_err();
         assert!(matches!(error, HideError::Pattern { pattern: Some(_), .. }), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use crate::plan::direct::{Direct, DirectError};
 use crate::plan::environment::{self, EnvironmentError, PassedCredential};
 use crate::plan::fit::{self, FitError};
 use crate::plan::guarded::Guarded;
-use crate::plan::hide::{self, HideError};
+use crate::plan::hide::{self, HideError, Top};
 use crate::plan::mounts::{self, MountError};
 use crate::plan::shown;
 use crate::plan::site::Site;
@@ -65,6 +65,8 @@ pub struct ResolvedRun {
     pub notices: Vec<PassedCredential>,
     /// The cache of the workspace, if the run has it.
     pub cache: Option<ProjectCache>,
+    /// Patterns of the caller for what is to be hidden that matched nothing.
+    pub hides_nothing: Vec<String>,
 }
 
 /// A request cannot be turned into a run.
@@ -164,11 +166,12 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         mounts::refuse_inside(workspace)?;
         fit::check_top(workspace, matches!(writes, Writes::MemoryLayer { .. }))?;
     }
-    check_patterns(grants)?;
-    let patterns: Vec<String> = grants.hide.iter().map(|pattern| pattern.value.clone()).collect();
+    let hidden = hidden(grants, request.hide_secrets, Top { workspace, inside: target })?;
     let env = environment::build(&request.variables, grants, tools, host, request.credentials_only_warn)?;
     let canary = Record::place(&site.places.runs, run_id);
-    let shown = shown(shows, grants, tools, &site, host)?;
+    let shown = shown(shows, grants, tools, &site, host, |one| {
+        hide::check_bind(&hidden.paths, Top { workspace, inside: target }, one)
+    })?;
     let cache = cache(request, &site, limits.disk_bytes)?;
     let of_cache = cache.iter().flat_map(|cache| cache.binds(request.network.is_some()));
     let binds = shown.binds.into_iter().chain(of_cache).collect();
@@ -176,7 +179,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
     let draft = PlanDraft {
         run_id,
         profile: SandboxProfile::Untrusted,
-        hidden: hide::find(&patterns, request.hide_secrets, workspace)?,
+        hidden: hidden.paths,
         binds,
         covered: shown.sockets.covered,
         workspace: WorkspaceMount { source: workspace.into(), target: target.into(), writes },
@@ -208,6 +211,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         allowed_sockets: shown.sockets.allowed,
         notices: env.notices,
         cache,
+        hides_nothing: hidden.unmatched,
         site,
     })
 }
@@ -231,16 +235,39 @@ fn kind(network: Option<&RunNetwork>) -> NetworkKind {
     }
 }
 
-/// Refuses a broken pattern of a file, with its line. Those of the caller are refused by [`hide::find`].
-pub fn check_patterns(grants: &Grants) -> Result<(), ResolveError> {
-    for pattern in grants.hide.iter().filter(|pattern| !pattern.from.is_flag()) {
-        hide::check(&pattern.value).map_err(|reason| ResolveError::Pattern {
-            from: pattern.from.clone(),
-            pattern: pattern.value.clone(),
-            reason,
-        })?;
+/// Refuses a pattern of what is to be hidden that cannot be used: one of a file with its line.
+pub fn check_patterns(grants: &Grants, top: Top<'_>) -> Result<(), ResolveError> {
+    hide::check_in(&patterns(grants), top).map_err(|error| with_line(error, grants))
+}
+
+/// Finds the paths to hide, and the flags that hide nothing. A pattern of a file is for many workspaces, so it may match
+/// nothing in this one.
+fn hidden(grants: &Grants, secrets: bool, top: Top<'_>) -> Result<HiddenPaths, ResolveError> {
+    let found = hide::find(&patterns(grants), secrets, top).map_err(|error| with_line(error, grants))?;
+    let flags = found.unmatched.into_iter().map(|at| &grants.hide[at]).filter(|pattern| pattern.from.is_flag());
+    Ok(HiddenPaths { paths: found.paths, unmatched: flags.map(|pattern| pattern.value.clone()).collect() })
+}
+
+struct HiddenPaths {
+    paths: Vec<ByteText>,
+    unmatched: Vec<String>,
+}
+
+fn patterns(grants: &Grants) -> Vec<String> {
+    grants.hide.iter().map(|pattern| pattern.value.clone()).collect()
+}
+
+/// Names the line of a pattern that a file has.
+fn with_line(error: HideError, grants: &Grants) -> ResolveError {
+    match error {
+        HideError::Pattern { pattern: Some(pattern), reason } => {
+            match grants.hide.iter().find(|one| one.value == pattern && !one.from.is_flag()) {
+                Some(one) => ResolveError::Pattern { from: one.from.clone(), pattern, reason },
+                None => ResolveError::Hide(HideError::Pattern { pattern: Some(pattern), reason }),
+            }
+        }
+        error => ResolveError::Hide(error),
     }
-    Ok(())
 }
 
 /// The host paths of a run.
@@ -261,10 +288,18 @@ pub fn guarded(shows: &Shows, grants: &Grants, tools: &Tools, host: &Host) -> Gu
 }
 
 /// Reads all binds of a run. Files that are made for the run are written.
-fn shown(shows: &Shows, grants: &Grants, tools: &Tools, site: &Site, host: &Host) -> Result<Shown, ResolveError> {
+fn shown(
+    shows: &Shows,
+    grants: &Grants,
+    tools: &Tools,
+    site: &Site,
+    host: &Host,
+    check: impl Fn(&shown::Shown) -> Result<(), HideError>,
+) -> Result<Shown, ResolveError> {
     let guarded = guarded(shows, grants, tools, host);
     let place = Place { host, workspace: &site.workspace, state: &site.places.state, guarded: &guarded };
     let all = binds::read(shows, grants, tools, &place)?;
+    all.iter().try_for_each(check)?;
     let sockets = sockets::find(&all, &shows.sockets, &guarded)?;
     let opened = all.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
     let auto = all.iter().filter_map(auto_bind).collect();

@@ -1,6 +1,7 @@
 //! The errors of a run.
 
 use crate::causes::chain;
+use crate::live::attendant::InputLost;
 use crate::live::covers::Unseen;
 use crate::net::record::CreateError;
 use crate::net::service::ServeError;
@@ -90,6 +91,9 @@ pub enum RunError {
     /// The output could not be passed on.
     #[error("the command was ended because its output could not be passed on: {0}")]
     Output(io::Error),
+    /// Standard input could not be read.
+    #[error("the command was ended because its input could not be read: {0}")]
+    Input(io::Error),
     /// A call failed that should not.
     #[error("{what}: {why}")]
     Internal {
@@ -162,6 +166,7 @@ impl RunError {
             Self::Serve(error) => error.code(),
             Self::Moved(_) => "moved",
             Self::Output(_) => "output",
+            Self::Input(_) => "input",
             Self::Internal { .. } => "internal",
             Self::Unsettled(problem) | Self::BrokenUnsettled { problem, .. } => problem.code(),
             Self::Broken { broken, .. } => broken.code(),
@@ -188,8 +193,11 @@ impl RunError {
 
     /// Returns the error of a pump.
     pub(crate) fn of_pump(error: io::Error) -> Self {
-        let is_moved = matches!(error.get_ref(), Some(why) if why.is::<Replaced>());
-        if is_moved { Self::Moved(error) } else { Self::Output(error) }
+        match error.get_ref() {
+            Some(why) if why.is::<Replaced>() => Self::Moved(error),
+            Some(why) if why.is::<InputLost>() => Self::Input(error),
+            _ => Self::Output(error),
+        }
     }
 
     /// Adds what became of the changes of the run.

@@ -24,6 +24,8 @@ pub struct WarmDriver {
     local: Namespace,
     /// The connection, which one start uses up.
     connection: Mutex<Option<Connection>>,
+    /// The reason why a launcher that was found did not start the sandbox.
+    passed_over: Mutex<Option<String>>,
 }
 
 impl WarmDriver {
@@ -31,19 +33,25 @@ impl WarmDriver {
     /// settings say about every sandbox. Where anything is not as it has to be, there is none.
     #[must_use]
     pub fn new(local: Namespace, directory: &Path, sandboxes: BTreeMap<&'static str, String>) -> Self {
-        Self { local, connection: Mutex::new(found(directory, sandboxes)) }
+        Self { local, connection: Mutex::new(found(directory, sandboxes)), passed_over: Mutex::default() }
     }
 
     /// The driver that clones from this process, without a launcher.
     #[must_use]
     pub fn cold(local: Namespace) -> Self {
-        Self { local, connection: Mutex::new(None) }
+        Self { local, connection: Mutex::new(None), passed_over: Mutex::default() }
     }
 
     /// Returns the driver of this process, for what needs no sandbox.
     #[must_use]
     pub fn local(&self) -> &Namespace {
         &self.local
+    }
+
+    /// Returns why a launcher was asked and did not start the sandbox, for a person who wonders.
+    #[must_use]
+    pub fn passed_over(&self) -> Option<String> {
+        self.passed_over.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn start_cold(&self, plan: &Plan, handle: &Handle, code: &str) -> Result<Sandbox, StartError> {
@@ -100,7 +108,10 @@ impl Driver for WarmDriver {
         }
         match connection.start(plan, handle) {
             Ok(made) => sandbox(plan, made),
-            Err(Failed::NotAsked(_)) => self.start_cold(plan, handle, "not_asked"),
+            Err(Failed::NotAsked(reason)) => {
+                *self.passed_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+                self.start_cold(plan, handle, "not_asked")
+            }
             Err(Failed::Declined) => self.start_cold(plan, handle, "declined"),
             Err(Failed::Refused(error)) => {
                 // Its word is taken, and looked after: two sandboxes of one run would share a layer.

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  dial ─▶ socket of the own name ─▶ the process that listens: the own user, namespaces and program ─▶ Connection
-//!  start ─▶ Greeting within GREETED_WITHIN ─▶ Start ─▶ Answer within STARTED_WITHIN
+//!  start ─▶ Greeting within GREETED_WITHIN ─▶ Start ─▶ taken within TAKEN_WITHIN ─▶ Answer within STARTED_WITHIN
 //! ```
-//! Before the request has gone, every failure means that the caller starts its sandbox itself. Afterwards the launcher may
-//! be starting one, and only its own word that it did not lets the caller do so.
+//! Until the launcher takes the request, every failure means that the caller starts its sandbox itself. Afterwards the launcher
+//! may be starting one, and only its own word that it did not lets the caller do so.
 
+use super::claim::Claim;
 use super::likeness::Likeness;
 use super::peer::Peer;
 use super::place::{Place, PlaceError};
@@ -18,7 +19,7 @@ use nexus_driver::{Channel, Handle, StartError};
 use nexus_model::Plan;
 use nexus_model::plan::PlanDraft;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// Time for the first words of a door. A door that is busy or stopped costs a run that much and no more.
 const GREETED_WITHIN: Duration = Duration::from_millis(300);
+/// Time until a launcher that answers in no time is expected to have taken the request. One that is stopped or busy costs a run that
+/// much and no more.
+const TAKEN_WITHIN: Duration = Duration::from_millis(300);
 /// Time for the start of a sandbox: more than a new template may take.
 const STARTED_WITHIN: Duration = Duration::from_secs(15);
 
@@ -117,17 +121,25 @@ impl Connection {
         let plan = without_command(plan).ok_or_else(|| Failed::NotAsked("the plan has no short form".to_owned()))?;
         let request = Start { plan, handle, until: boot_time() + STARTED_WITHIN };
         let bytes = codec::encode(&request).map_err(|error| Failed::NotAsked(error.to_string()))?;
-        let until = Instant::now() + STARTED_WITHIN;
-        send(&self.channel, &bytes, until)
+        let claim = Claim::new().map_err(|error| Failed::NotAsked(error.to_string()))?;
+        let asked = Instant::now();
+        send(&self.channel, &bytes, &claim, asked + TAKEN_WITHIN)
             .map_err(|error| Failed::NotAsked(format!("the warm launcher took no request: {error}")))?;
-        self.answered(until)
+        self.answered(&claim, asked)
     }
 
-    fn answered(mut self, until: Instant) -> Result<StartedSandbox, Failed> {
+    fn answered(mut self, claim: &Claim, asked: Instant) -> Result<StartedSandbox, Failed> {
         let odd =
             |reason: String| Failed::Unknown(format!("the warm launcher gave no answer that can be used: {reason}"));
-        let (answer, descriptors) =
-            receive::<Answer>(&self.channel, &mut self.partial, until).map_err(|error| odd(error.to_string()))?;
+        let mut answer = receive::<Answer>(&self.channel, &mut self.partial, asked + TAKEN_WITHIN);
+        if let Err(ChannelError::Io(Errno::TIMEDOUT)) = answer {
+            if claim.take() {
+                return Err(Failed::NotAsked("the warm launcher did not take the request in time".to_owned()));
+            }
+            // It is at work, or was stopped at it.
+            answer = receive::<Answer>(&self.channel, &mut self.partial, asked + STARTED_WITHIN);
+        }
+        let (answer, descriptors) = answer.map_err(|error| odd(error.to_string()))?;
         let (started, has_upper, has_watch) = match answer {
             Answer::Started { started, has_upper, has_watch } => (started, has_upper, has_watch),
             Answer::NotStarted(error) => return Err(Failed::Refused(error)),
@@ -187,11 +199,13 @@ fn receive<F: DeserializeOwned>(
     }
 }
 
-fn send(channel: &Channel, bytes: &[u8], until: Instant) -> Result<(), ChannelError> {
+/// Sends a request with its claim, which goes with the first bytes.
+fn send(channel: &Channel, bytes: &[u8], claim: &Claim, until: Instant) -> Result<(), ChannelError> {
     let mut sent = 0;
     while sent < bytes.len() {
-        let nothing: &[BorrowedFd<'_>] = &[];
-        match channel.send_ready(&bytes[sent..], nothing)? {
+        let beside = [claim.as_fd()];
+        let beside: &[BorrowedFd<'_>] = if sent == 0 { &beside } else { &[] };
+        match channel.send_ready(&bytes[sent..], beside)? {
             0 => wait(channel, PollFlags::OUT, until)?,
             count => sent += count,
         }

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  accept ─▶ pidfd of the caller ─▶ its facts ─┬─ stranger: closed without a word, and nothing of it was read
+//!                                              ├─ the launcher process is stopped: closed without a word
 //!                                              ├─ unlike: the differences, closed
 //!                                              └─ alike: to the launcher process, then Ready
 //! ```
 //! It reads no byte of a caller. A mount that comes or goes makes it start another launcher process: that of an ordinary user
 //! sees the mounts of its own start. The old one ends with the last of its sandboxes.
 
-use super::likeness::{Likeness, OwnFacts};
+use super::likeness::{Likeness, OwnFacts, is_stopped};
 use super::peer::{self, Peer};
 use super::place::{Place, PlaceError};
 use super::wire::Greeting;
@@ -182,6 +183,8 @@ impl LauncherDoor {
         let verdict = self.classify(socket, behind).unwrap_or(Verdict::Stranger);
         let greeting = match verdict {
             Verdict::Stranger => return,
+            // It would take the request when it goes on, and the caller would have waited in vain.
+            Verdict::Alike if is_stopped(behind.pid()).unwrap_or(true) => return,
             Verdict::Unlike(what) => Greeting::Unlike { what, started: self.started },
             Verdict::Alike => {
                 // A mount that came just now: the launcher process does not know it, and is replaced before the next caller.

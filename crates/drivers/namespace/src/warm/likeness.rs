@@ -44,7 +44,10 @@ const IDENTITY: &[&str] = &["namespaces", "root", "program", "user", "confinemen
 const PLACE: &[&str] = &["namespaces", "user", "confinement"];
 
 /// Facts that another process can change at any time.
-const CHANGEABLE: &[&str] = &["processors", "control group", "memory killer", "priority"];
+const CHANGEABLE: &[&str] = &["processors", "limits", "control group", "memory killer", "priority"];
+
+/// Bytes of a line of `/proc/PID/limits` before the soft limit.
+const LIMIT_NAME: usize = 25;
 
 /// A bound for the files of `/proc` that are read here.
 const MAX_BYTES: u64 = 1 << 20;
@@ -138,10 +141,28 @@ impl Likeness {
         self.strangeness(other).iter().all(|fact| fact == "program")
     }
 
-    /// Names those of the differences that another process can have brought about.
+    /// Names those of the differences of a launcher process that another process can have brought about.
     #[must_use]
-    pub fn changes(&self, other: &Self) -> Vec<String> {
-        self.among(other, |fact| CHANGEABLE.contains(fact))
+    pub fn changes(&self, launcher: &Self) -> Vec<String> {
+        let has_changed_limits = self.limits_as_launcher() != launcher.limits_as_launcher();
+        self.among(launcher, |fact| CHANGEABLE.contains(fact) && (**fact != *"limits" || has_changed_limits))
+    }
+
+    /// Returns the limits without what a launcher process sets itself (`Quotas::of_caller` of `nexus-jail`): the soft limit of
+    /// descriptors, which it makes the hard one, and a hard limit of 0 or 1 on core files, of which it makes 1 where it may.
+    fn limits_as_launcher(&self) -> Vec<String> {
+        let limits = self.facts.get("limits").map(String::as_str).unwrap_or_default();
+        let line = |line: &str| {
+            let (name, values) = line.split_at_checked(LIMIT_NAME)?;
+            let (_, hard) = values.trim_start().split_once(' ')?;
+            let hard = hard.trim();
+            match name.trim_end() {
+                "Max open files" => Some(format!("{name}{hard}")),
+                "Max core file size" if matches!(hard.split(' ').next(), Some("0" | "1")) => None,
+                _ => Some(line.to_owned()),
+            }
+        };
+        limits.lines().filter_map(line).collect()
     }
 
     fn among(&self, other: &Self, counts: impl Fn(&&'static str) -> bool) -> Vec<String> {
@@ -179,6 +200,17 @@ impl OwnFacts {
         // Half of the digits are enough to tell launchers apart; each still looks at its callers.
         Digest::of_json(self).map(|digest| digest.hex()[..32].to_owned())
     }
+}
+
+/// Reports whether a process is stopped, by a signal or a tracer: field 3 of proc(5).
+pub fn is_stopped(pid: i32) -> io::Result<bool> {
+    let stat = text(&PathBuf::from(format!("/proc/{pid}/stat")))?;
+    Ok(after_name(&stat)?.starts_with(['T', 't']))
+}
+
+/// Returns the fields from number 3 on. Field 2 is a name in parentheses that may hold anything.
+fn after_name(stat: &str) -> io::Result<&str> {
+    stat.rsplit_once(") ").map(|(_, rest)| rest).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn namespaces(process: &Path) -> io::Result<String> {
@@ -229,9 +261,7 @@ fn lines_of(status: &str, names: &[&str]) -> String {
 
 /// Returns nice value, real-time priority and scheduling policy: the fields 19, 40 and 41 of proc(5).
 fn priority(stat: &str) -> io::Result<String> {
-    // Field 2 is a name in parentheses that may hold anything; fields are counted from after it, with number 3.
-    let (_, rest) = stat.rsplit_once(") ").ok_or(io::ErrorKind::InvalidData)?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let fields: Vec<&str> = after_name(stat)?.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied().ok_or(io::ErrorKind::InvalidData);
     Ok(format!("{} {} {}", field(19)?, field(40)?, field(41)?))
 }
@@ -300,6 +330,32 @@ mod tests {
         assert_eq!(one.changes(&other), ["control group"]);
         let stranger = like(&[("user", "1"), ("umask", "22"), ("control group", "a"), ("namespaces", "y")]);
         assert_eq!(one.strangeness(&stranger), ["namespaces"]);
+    }
+
+    #[test]
+    fn changed_limits_of_a_launcher_are_told_from_those_that_it_sets_itself() {
+        let limits = |core: &str, files: &str, stack: &str| {
+            let line = |name: &str, values: &str| format!("{name:<26}{values} files\n");
+            line("Limit", "Soft Limit           Hard Limit          ")
+                + &line("Max stack size", stack)
+                + &line("Max core file size", core)
+                + &line("Max open files", files)
+        };
+        let of = |text: &str| like(&[("limits", text)]);
+        let own = of(&limits("0   unlimited", "1024   5000", "8   unlimited"));
+        let changes = |launcher: &str| own.changes(&of(launcher));
+        assert!(changes(&limits("0   unlimited", "5000   5000", "8   unlimited")).is_empty());
+        for other in [
+            limits("0   unlimited", "77   77", "8   unlimited"),
+            limits("0   unlimited", "5000   5000", "7   unlimited"),
+            limits("0   unlimited", "5000   5000", "8   9"),
+            limits("0   0", "5000   5000", "8   unlimited"),
+            String::new(),
+        ] {
+            assert_eq!(changes(&other), ["limits"], "{other}");
+        }
+        let none = of(&limits("0   0", "1024   5000", "8   unlimited"));
+        assert!(none.changes(&of(&limits("1   1", "5000   5000", "8   unlimited"))).is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! digest of all that. The door never leaves the namespaces in which it was started, so that it and its callers can look at
 //! each other through `/proc`.
 
+mod claim;
 mod client;
 mod connection;
 mod door;

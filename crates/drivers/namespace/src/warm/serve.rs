@@ -8,6 +8,7 @@
 //! One thread, and no caller is waited for: what it sends comes in pieces as it comes, and an answer that it does not take at
 //! once ends it.
 
+use super::claim::Claim;
 use super::wire::{Answer, Start};
 use crate::closer::Closer;
 use crate::driver::Namespace;
@@ -141,8 +142,9 @@ fn advance(
     }
     match caller.channel.receive_ready::<Start>(&mut caller.partial) {
         Ok(None) => Ok(()),
-        Ok(Some((request, _))) => {
-            let started = start(driver, caller, &request, leased);
+        Ok(Some((request, beside))) => {
+            let claim = beside.into_iter().next().and_then(|pipe| Claim::received(pipe).ok()).ok_or(Gone)?;
+            let started = start(driver, caller, (&request, &claim), leased);
             if let (Some(door), true) = (door, caller.sandbox.is_some()) {
                 // The door counts them; one that it does not hear of changes nothing else.
                 descriptors::send(door, b"s", &[], SendFlags::DONTWAIT).ok();
@@ -153,7 +155,12 @@ fn advance(
     }
 }
 
-fn start(driver: &Namespace, caller: &mut RunConnection, request: &Start, leased: &mut Leased) -> Result<(), Gone> {
+fn start(
+    driver: &Namespace,
+    caller: &mut RunConnection,
+    (request, claim): (&Start, &Claim),
+    leased: &mut Leased,
+) -> Result<(), Gone> {
     let handle = match handle_from_json(&request.handle) {
         Ok(handle) if handle.run_id == request.plan.run_id => handle,
         Ok(_) => return refuse(caller, StartError::Handle { reason: "it is of another run".to_owned() }),
@@ -163,7 +170,8 @@ fn start(driver: &Namespace, caller: &mut RunConnection, request: &Start, leased
         let reason = "the caller does not wait for its sandbox any more".to_owned();
         return refuse(caller, StartError::Launcher { reason });
     }
-    if is_gone(caller) {
+    // From here on the caller waits for an answer, or it has started its sandbox itself.
+    if is_gone(caller) || !claim.take() {
         return Err(Gone);
     }
     clone_for(driver, caller, (request, &handle), leased)

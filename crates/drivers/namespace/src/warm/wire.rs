@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  door     ── Greeting ──▶ caller                    at once; nothing to a stranger, whose connection is closed
-//!  caller   ── Start ─────▶ launcher                  once, at most
+//!  caller   ── Start ─────▶ launcher                  once, at most; comes with its claim
 //!  launcher ── Answer ────▶ caller                    Started comes with channel, pidfd and then those of `extras`
 //! ```
 //! The connection stays open as long as the run: when it is closed, the launcher kills the sandbox.
