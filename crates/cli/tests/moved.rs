@@ -82,15 +82,14 @@ print('the same', len(mine & set(numbers)) > 20 or (min(numbers), max(numbers), 
 os.rename('lib', 'src')
 ";
 
-/// A file system in memory, which counts its inodes from the beginning as a layer in memory does.
+/// A file system that counts its inodes from the beginning.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn at(path: &Path) -> Option<Self> {
+    fn at(path: &Path, arguments: &[&str]) -> Option<Self> {
         fs::create_dir(path).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64m", "none"]).arg(path);
-        mount.output().unwrap().status.success().then(|| Self(path.to_owned()))
+        let output = Command::new("mount").args(arguments).arg(path).output().unwrap();
+        output.status.success().then(|| Self(path.to_owned()))
     }
 }
 
@@ -101,38 +100,105 @@ impl Drop for Mounted {
     }
 }
 
+/// Moves files of the workspace and of the run that have the same inode numbers, with two names each, and looks at all of them.
+fn files_stay_apart(bench: &Bench, workspace: &Path, state: &Path, flags: &[&str]) {
+    fs::create_dir_all(workspace.join("lib/a")).unwrap();
+    for number in 0..200 {
+        let at = |end: &str| workspace.join(format!("lib/a/mine{number}{end}"));
+        fs::write(at(""), "MINE").unwrap();
+        fs::hard_link(at(""), at("-too")).unwrap();
+        bench.give(&at(""));
+    }
+    for directory in ["", "lib", "lib/a"] {
+        bench.give(&workspace.join(directory));
+    }
+    let mut nexus = bench.nexus(["run", "--changes", "commit"]);
+    nexus.args(flags).args(["--", "python3", "-c", SAME_NUMBERS]);
+    let output = nexus.current_dir(workspace).env("NEXUS_STATE_DIR", state).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    assert_eq!(stdout(&output), "the same True\n", "{}: the test needs files of one number", bench.who());
+    for (directory, content, count) in [("a", "MINE", 200), ("b", "RUNS", 400)] {
+        let files: Vec<_> = fs::read_dir(workspace.join("src").join(directory)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(files.len(), 2 * count, "{}", bench.who());
+        let mut inodes: Vec<u64> = files.iter().map(|file| file.metadata().unwrap().ino()).collect();
+        for file in &files {
+            assert_eq!(fs::read_to_string(file.path()).unwrap(), content, "{}: {file:?}", bench.who());
+        }
+        inodes.sort_unstable();
+        inodes.dedup();
+        assert_eq!(inodes.len(), count, "{}: {directory}: two names each", bench.who());
+    }
+}
+
 #[test]
 fn files_of_workspace_and_layer_with_one_number_stay_apart() {
     on_each_bench(|bench| {
         let workspace = bench.base.path().join("mounted");
-        let Some(_mounted) = Mounted::at(&workspace) else {
+        let Some(_mounted) = Mounted::at(&workspace, &["-t", "tmpfs", "-o", "size=64m", "none"]) else {
             println!("in part: test files_of_workspace_and_layer_with_one_number_stay_apart: needs root for a mount");
             return;
         };
-        fs::create_dir_all(workspace.join("lib/a")).unwrap();
-        for number in 0..200 {
-            let at = |end: &str| workspace.join(format!("lib/a/mine{number}{end}"));
-            fs::write(at(""), "MINE").unwrap();
-            fs::hard_link(at(""), at("-too")).unwrap();
-            bench.give(&at(""));
-        }
-        for directory in ["", "lib", "lib/a"] {
-            bench.give(&workspace.join(directory));
-        }
-        let mut nexus =
-            bench.nexus(["run", "--disk", "64M", "--changes", "commit", "--", "python3", "-c", SAME_NUMBERS]);
-        let output = nexus.current_dir(&workspace).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
-        assert_eq!(stdout(&output), "the same True\n", "{}: the test needs files of one number", bench.who());
-        for (directory, content) in [("a", "MINE"), ("b", "RUNS")] {
-            let files: Vec<_> =
-                fs::read_dir(workspace.join("src").join(directory)).unwrap().map(Result::unwrap).collect();
-            assert_eq!(files.len(), if directory == "a" { 400 } else { 800 }, "{}", bench.who());
-            for file in files {
-                assert_eq!(fs::read_to_string(file.path()).unwrap(), content, "{}: {file:?}", bench.who());
-            }
-        }
+        files_stay_apart(&bench, &workspace, &bench.state, &["--disk", "64M"]);
     });
+}
+
+#[test]
+fn files_of_two_subvolumes_with_one_number_stay_apart() {
+    on_each_bench(|bench| {
+        let (image, mounted) = (bench.base.path().join("image"), bench.base.path().join("mounted"));
+        fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+        let Some(_mounted) = Mounted::at(&mounted, &["-o", "loop", image.to_str().unwrap()]) else {
+            println!(
+                "in part: test files_of_two_subvolumes_with_one_number_stay_apart: no Btrfs here, or no right to mount"
+            );
+            return;
+        };
+        let [workspace, state] = ["ws", "state"].map(|name| mounted.join(name));
+        for volume in [&workspace, &state] {
+            let made = Command::new("btrfs").args(["subvolume", "create"]).arg(volume).output().unwrap();
+            assert!(made.status.success(), "{}", stderr(&made));
+            bench.give(volume);
+        }
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+        files_stay_apart(&bench, &workspace, &state, &[]);
+        snapshots_stay_apart(&bench, &workspace, "data", &state);
+        // On another file system the overlay shows its own numbers for directories.
+        snapshots_stay_apart(&bench, &workspace, "more", &bench.state);
+    });
+}
+
+/// Moves a subvolume and its snapshot, whose files have the same numbers, times and content, but for one that was edited.
+fn snapshots_stay_apart(bench: &Bench, workspace: &Path, name: &str, state: &Path) {
+    let data = workspace.join(name);
+    fs::create_dir(&data).unwrap();
+    let volume = |arguments: &[&str]| {
+        let made = Command::new("btrfs").current_dir(&data).arg("subvolume").args(arguments).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+    };
+    volume(&["create", "now"]);
+    for name in ["edited", "same"] {
+        fs::write(data.join("now").join(name), "yesterday").unwrap();
+        fs::hard_link(data.join("now").join(name), data.join(format!("now/{name}-too"))).unwrap();
+        bench.give(&data.join("now").join(name));
+    }
+    bench.give(&data.join("now"));
+    bench.give(&data);
+    volume(&["snapshot", "now", "yesterday"]);
+    fs::write(data.join("now/edited"), "today").unwrap();
+    let mut nexus = bench.nexus(["run", "--changes", "commit", "--", "mv", name, &format!("{name}-moved")]);
+    let output = nexus.current_dir(workspace).env("NEXUS_STATE_DIR", state).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    let store = workspace.join(format!("{name}-moved"));
+    for (name, content) in [("now/edited", "today"), ("now/same", "yesterday"), ("yesterday/edited", "yesterday")] {
+        for name in [name.to_owned(), format!("{name}-too")] {
+            assert_eq!(fs::read_to_string(store.join(&name)).unwrap(), content, "{}: {name}", bench.who());
+        }
+    }
+    let file = |name: &str| fs::metadata(store.join(name)).map(|meta| (meta.dev(), meta.ino())).unwrap();
+    assert_eq!(file("now/same"), file("now/same-too"), "{}", bench.who());
+    assert_ne!(file("now/same"), file("yesterday/same"), "{}", bench.who());
 }
 
 /// Renames as programs call them; each row: the call, and what must be there.

@@ -20,23 +20,45 @@ pub(super) struct Carried {
     mount: u64,
     /// Hashes of paths and of [`facts`].
     entries: HashMap<u64, u64>,
-    /// Files with several names, and the first path at the new place.
-    twins: HashMap<File, Vec<u8>>,
+    /// Files with several names.
+    twins: HashMap<File, Twin>,
     /// Set where `entries` has all of it.
     is_known: bool,
 }
 
-/// One file, however many names it has. The inode alone does not say it: an overlay shows files of the workspace and of the
-/// layer, and each file system counts its own.
+/// One file at one moment, however many names it has. The inode alone does not say it, nor with the device: an overlay shows
+/// files of the workspace and of the layer, and each file system counts its own, as does each subvolume of one Btrfs with one
+/// device for all. No program chooses the time of the last change of a file (inode(7)), and a file of the workspace has an
+/// older one than any file of the run.
 #[derive(PartialEq, Eq, Hash)]
 struct File {
     device: (u32, u32),
     inode: u64,
+    names: u32,
+    owner: (u32, u32),
+    changed: (i64, u32),
+    facts: u64,
+}
+
+/// A file with several names that has come to the new place.
+#[derive(Clone)]
+struct Twin {
+    /// The first path at the new place.
+    first: Vec<u8>,
+    /// Names that it may still have at the old one. What looks the same after that is another file: one of a snapshot.
+    left: u32,
 }
 
 impl File {
     fn of(found: &Statx) -> Self {
-        Self { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino }
+        Self {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            names: found.stx_nlink,
+            owner: (found.stx_uid, found.stx_gid),
+            changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+            facts: facts(found),
+        }
     }
 }
 
@@ -83,17 +105,24 @@ impl Carried {
         path: &[u8],
         found: &Statx,
     ) -> Result<(), Errno> {
-        let twin = self.twins.get(&File::of(found)).filter(|_| found.stx_nlink > 1);
-        if let Some(first) = twin {
+        let known = self.twins.get(&File::of(found)).filter(|twin| found.stx_nlink > 1 && twin.left > 0);
+        let twin = if let Some(Twin { first, left }) = known.cloned() {
             // Opened part by part: a path may be longer than the kernel takes.
-            let (above, first) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+            let (above, last) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
             let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
             let above = above.into_iter().try_fold(copy(top)?, |at, part| directory(&at, part))?;
-            return link(&above, first, to, name);
-        }
-        link(from, name, to, name)?;
+            link(&above, last, to, name)?;
+            Twin { first, left: left - 1 }
+        } else {
+            link(from, name, to, name)?;
+            Twin { first: path.to_vec(), left: found.stx_nlink.saturating_sub(1) }
+        };
         if found.stx_nlink > 1 {
-            self.twins.insert(File::of(found), path.to_vec());
+            // The next name of a file of the run shows what this link made of it; one of the workspace shows what it was, since
+            // the overlay has copied the file for the first.
+            let now = entry(from, name)?;
+            self.twins.insert(File::of(&now), twin.clone());
+            self.twins.insert(File::of(found), twin);
         }
         Ok(())
     }
