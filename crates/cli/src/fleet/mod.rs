@@ -26,7 +26,7 @@ mod territory;
 mod up;
 mod upkeep;
 
-use crate::run;
+use crate::failures;
 use args::FleetCommand;
 
 /// Runs it and returns the exit code.
@@ -43,6 +43,6 @@ pub fn command(command: &FleetCommand) -> u8 {
     };
     match done {
         Ok(code) => code,
-        Err(failure) => run::print_failure(&failure, as_json),
+        Err(failure) => failures::print_failure(&failure, as_json),
     }
 }

@@ -5,8 +5,9 @@ use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
 use crate::failure::Failure;
+use crate::failures;
 use crate::notices::tell;
-use crate::run::Signals;
+use crate::signals::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, ServeError, TerritoryAuth};
 use nexusd::{Config, ConfigError, Settings, config};
@@ -46,9 +47,9 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     }
     let secret = proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     // One connection for each client and each event stream.
-    crate::net::raise_descriptors();
+    crate::net::ask::raise_descriptors();
     let signals = Signals::catch_all().map_err(|error| {
-        Failure::refused("signals", format!("signals cannot be caught: {error}"), crate::run::INTERNAL_ADVICE)
+        Failure::refused("signals", format!("signals cannot be caught: {error}"), failures::INTERNAL_ADVICE)
     })?;
     let runtime = services::runtime()?;
     let running = runtime.block_on(async {
