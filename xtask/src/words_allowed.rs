@@ -15,10 +15,10 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(141, 78, 42, 429)),
+    ("crates/cli", counts(140, 78, 37, 273)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
-    ("crates/egress", counts(0, 0, 8, 376)),
+    ("crates/egress", counts(0, 0, 8, 374)),
     ("crates/layer", counts(47, 33, 8, 424)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
@@ -27,7 +27,7 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/policy", counts(0, 0, 20, 186)),
     ("crates/profiles", counts(0, 0, 3, 20)),
     ("crates/receipt", counts(0, 0, 7, 83)),
-    ("crates/runner", counts(0, 0, 4, 24)),
+    ("crates/runner", counts(0, 0, 4, 26)),
     ("crates/terminal", counts(0, 0, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 7)),

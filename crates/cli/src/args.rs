@@ -1,6 +1,7 @@
 //! The command line, as pinned in the user guide.
 
-use crate::net::{NetArgs, NetFlags, RuleArgs};
+use crate::net::args::{NetArgs, NetFlags, RuleArgs};
+use crate::session::args::{AttachArgs, ExecArgs, LogsArgs, PsArgs, RmArgs, StopArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nexus_model::Guarantee;
 use nexus_model::units;
@@ -33,7 +34,7 @@ pub enum Command {
     Shell(Box<RunArgs>),
     /// Commands about detached sandboxes.
     #[command(flatten)]
-    Session(crate::session::SessionCommand),
+    Session(SessionCommand),
     /// Say what works on this machine, which guarantees can be given, and how to get the rest
     Doctor(DoctorArgs),
     /// Look at changes that wait for a decision
@@ -68,6 +69,32 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
+}
+
+/// The commands about detached sandboxes.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// List detached sandboxes
+    Ps(PsArgs),
+    /// See what a detached sandbox prints and type into it
+    Attach(AttachArgs),
+    /// Run a further command in a detached sandbox
+    Exec(ExecArgs),
+    /// Print what a detached sandbox printed
+    Logs(LogsArgs),
+    /// End detached sandboxes
+    Stop(StopArgs),
+    /// Wait until a detached sandbox ends, print its exit code and exit with it
+    Wait {
+        /// Id, name or start of an id
+        #[arg(value_name = "ID")]
+        session: String,
+    },
+    /// Remove what is kept of detached sandboxes that have ended
+    Rm(RmArgs),
+    /// The process that owns a detached sandbox; started by nexus run --detach alone.
+    #[command(name = "__supervise", hide = true)]
+    Supervise(Box<RunArgs>),
 }
 
 /// `nexus run`.

@@ -4,11 +4,13 @@
 //! also gets the names of the profiles that are built in as values of `--profile`; other names can be typed as ever.
 
 use crate::args::Cli;
-use crate::profile::built_in_names;
-use crate::run::{not_written, print_failure, write_unless_closed};
+use crate::failures::not_written;
+use crate::failures::print_failure;
+use crate::terminal::out::write_unless_closed;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
+use nexus_profiles::built_in_names;
 use std::io;
 
 /// `nexus completions`; the exit code.

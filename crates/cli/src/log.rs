@@ -3,8 +3,11 @@
 
 use crate::args::LogArgs;
 use crate::failure::{Failure, one_line};
-use crate::receipt;
-use crate::run;
+use crate::failures;
+use crate::receipt::answer::print;
+use crate::receipt::local::local;
+use crate::receipt::show::{changes_in_short, command_line};
+use crate::receipt::utc::utc;
 use nexus_model::RunId;
 use nexus_receipt::{Keyring, Opened, Receipt, VerifyError, open};
 use serde_json::{Value, json};
@@ -19,17 +22,17 @@ const SHOWN: usize = 120;
 pub fn command(args: &LogArgs) -> u8 {
     match log(args) {
         Ok((text, unreadable)) => {
-            let printed = receipt::print(Ok(text));
-            let told = unreadable.iter().map(|failure| run::print_failure(failure, false)).max();
+            let printed = print(Ok(text));
+            let told = unreadable.iter().map(|failure| failures::print_failure(failure, false)).max();
             printed.max(told.unwrap_or_default())
         }
-        Err(failure) => run::print_failure(&failure, false),
+        Err(failure) => failures::print_failure(&failure, false),
     }
 }
 
 /// Returns the list, and the receipts that could not be read: one of them must not hide the others.
 fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
-    let (store, known) = receipt::local()?;
+    let (store, known) = local()?;
     let ring = known.ring();
     let failed = |error: std::io::Error| {
         let message = format!("the receipts cannot be read: {error}");
@@ -95,13 +98,13 @@ fn line(run: RunId, opened: &Result<Opened, VerifyError>) -> String {
         "exit" => format!("exit {}", receipt.exit.code),
         reason => format!("exit {} {reason}", receipt.exit.code),
     };
-    let changes = receipt::changes_in_short(&receipt.changes);
-    let (when, took) = (receipt::utc(receipt.timing.started_unix_ms), receipt.timing.duration_us as f64 / 1e6);
+    let changes = changes_in_short(&receipt.changes);
+    let (when, took) = (utc(receipt.timing.started_unix_ms), receipt.timing.duration_us as f64 / 1e6);
     format!("{when}  {run}  {ended:<8}  {took:>8.2} s  {changes}  {}", command_text(receipt))
 }
 
 fn command_text(receipt: &Receipt) -> String {
-    let text = receipt::command_line(&receipt.request.argv.items);
+    let text = command_line(&receipt.request.argv.items);
     if receipt.request.argv.omitted == 0 && text.chars().count() <= SHOWN {
         return text;
     }

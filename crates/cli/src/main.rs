@@ -21,7 +21,9 @@ mod changes;
 mod completions;
 mod diagnostics;
 mod doctor;
+mod driver;
 mod failure;
+mod failures;
 mod fleet;
 mod frequent;
 mod host;
@@ -35,6 +37,7 @@ mod recovery;
 mod request;
 mod run;
 mod session;
+mod signals;
 mod terminal;
 mod used_up;
 mod warm;
@@ -44,9 +47,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Err(error) = run::survive_file_limit() {
+    if let Err(error) = signals::survive_file_limit() {
         let message = format!("the signals of this process cannot be set: {error}");
-        return ExitCode::from(run::print_failure(&failure::Failure::refused("signals", message, ""), false));
+        return ExitCode::from(failures::print_failure(&failure::Failure::refused("signals", message, ""), false));
     }
     let arguments = help_as_flag(std::env::args_os().collect());
     let parsed = match frequent::parse(&arguments) {
@@ -54,21 +57,22 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, &arguments),
     };
     if let Err(failure) = diagnostics::start() {
-        return ExitCode::from(run::print_failure(&failure, false));
+        return ExitCode::from(failures::print_failure(&failure, false));
     }
     let code = match parsed.command {
+        args::Command::Run(run) if run.detach => session::supervisor::detach(&run),
         args::Command::Run(run) => run::command(&run),
-        args::Command::Explain(run) => profile::explain(&run),
-        args::Command::Profile(profile) => profile::command(&profile),
-        args::Command::Trust(trust) => profile::trust(&trust),
-        args::Command::Untrust(untrust) => profile::untrust(&untrust),
+        args::Command::Explain(run) => profile::explain::command(&run),
+        args::Command::Profile(profile) => profile::command::command(&profile),
+        args::Command::Trust(trust) => profile::trust_command::trust(&trust),
+        args::Command::Untrust(untrust) => profile::trust_command::untrust(&untrust),
         args::Command::Shell(run) => run::shell(*run),
         args::Command::Session(command) => session::command(command),
         args::Command::Doctor(doctor) => doctor::command(&doctor),
         args::Command::Changes(changes) => changes::command(&changes),
         args::Command::Receipt(receipt) => receipt::command(&receipt),
         args::Command::AttackPart { words } => doctor::attack::part(&words),
-        args::Command::Net(net) => net::command(&net),
+        args::Command::Net(net) => net::command::command(&net),
         args::Command::Log(log) => log::command(&log),
         args::Command::Warm(command) => warm::command(&command),
         args::Command::Fleet(command) => fleet::command(&command),
@@ -104,7 +108,7 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     if help.contains(&error.kind()) {
         return match error.print() {
             Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => {
-                ExitCode::from(run::print_failure(&run::not_written("the help", &failed), false))
+                ExitCode::from(failures::print_failure(&failures::not_written("the help", &failed), false))
             }
             _ if error.use_stderr() => ExitCode::from(nexus_model::exit::USAGE),
             // A reader such as head(1) has seen enough.
@@ -128,5 +132,5 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     let hint = about_value(error).unwrap_or("nexus --help and nexus run --help show what can be written");
     let failure = failure::Failure::usage("usage", message, hint);
     let words = arguments.get(1..).unwrap_or_default();
-    ExitCode::from(run::print_failure(&failure, args::wanted_json(words)))
+    ExitCode::from(failures::print_failure(&failure, args::wanted_json(words)))
 }

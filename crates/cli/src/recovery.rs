@@ -1,5 +1,6 @@
 //! The recovery of killed runs, as the command line calls it: with its driver, its notices and its advice.
 
+use crate::driver;
 use crate::failure::Failure;
 use crate::notices::print;
 use nexus_driver::{DestroyError, Handle, InventoryError};
@@ -28,12 +29,12 @@ impl Remains for OfNamespace<'_> {
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
 pub fn look(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(clear::inspect(places, &OfNamespace(&crate::run::driver()), &print)?)
+    Ok(clear::inspect(places, &OfNamespace(&driver::local()), &print)?)
 }
 
 /// Clears up what changes no workspace, for commands that decide.
 pub fn interrupted(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(clear::interrupted(places, &OfNamespace(&crate::run::driver()), &print)?)
+    Ok(clear::interrupted(places, &OfNamespace(&driver::local()), &print)?)
 }
 
 impl From<ClearError> for Failure {

@@ -2,16 +2,18 @@
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use crate::profile::{Found, Resolution, Source};
+use crate::profile::resolution::Resolution;
+use crate::run::ask;
 use crate::terminal::raw::{self, USUAL_SIZE};
 use nexus_driver::frames::TerminalSize;
 use nexus_model::ByteText;
 use nexus_model::limits::DEFAULT_GRACE_MS;
 use nexus_model::plan::Access;
-use nexus_policy::profile::{Origin, Sourced};
+use nexus_policy::profile::{ChangesMode, Grants, Origin, Sourced};
+use nexus_profiles::{Found, FoundSource as Source};
 use nexus_runner::plan::environment::{PassedCredential, passed_credential};
 use nexus_runner::request::{
-    BindRequest, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
+    BindRequest, ChangeMode, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
 };
 use nexus_runner::state::project_cache;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +33,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
     let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
     Ok(RunRequest {
         argv,
-        mount: args.facility.as_ref().map(|_| PathBuf::from(crate::run::FACILITY_MOUNT)),
+        mount: args.facility.as_ref().map(|_| PathBuf::from(crate::run::facility::MOUNT)),
         cwd: args.cwd.clone(),
         // The caller does not stand in a facility.
         current_directory: if args.facility.is_some() { None } else { std::env::current_dir().ok() },
@@ -44,7 +46,7 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         writes,
         required: args.require.iter().copied().collect(),
         network: resolution.network.clone(),
-        changes: crate::run::changes_of(&resolution.grants, args),
+        changes: changes(&resolution.grants, args),
         names_readers: args.verbose,
         grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
         streams: Streams { terminal: terminal(args), input: args.stdin },
@@ -195,6 +197,18 @@ fn tools(found: &Found, cache: Option<bool>) -> Tools {
         }
     }
     Tools { binds: binds.collect(), path: found.path.clone(), env }
+}
+
+/// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for
+/// a review: committing them would be less than the file wants.
+pub fn changes(grants: &Grants, args: &RunArgs) -> ChangeMode {
+    let can_ask = !args.json && !args.stdin && ask::is_possible();
+    match grants.changes.as_ref().map(|changes| changes.value) {
+        None | Some(ChangesMode::Ask) if can_ask => ChangeMode::Ask,
+        None | Some(ChangesMode::Commit) => ChangeMode::Commit,
+        Some(ChangesMode::Ask | ChangesMode::Review) => ChangeMode::Review,
+        Some(ChangesMode::Discard) => ChangeMode::Discard,
+    }
 }
 
 #[cfg(test)]

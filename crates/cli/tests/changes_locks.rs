@@ -134,7 +134,7 @@ fn a_directory_of_sandboxes_that_others_can_open_is_refused() {
         for arguments in [&["ps"][..], &["exec", "x", "--", "true"], &["stop", "x"]] {
             let output = bench.run(arguments);
             assert_eq!(output.status.code(), Some(125), "{}: {arguments:?}", bench.who());
-            assert!(stderr(&output).contains("is not a folder that only you can open"), "{}", stderr(&output));
+            assert!(stderr(&output).contains("is not a directory that only you can open"), "{}", stderr(&output));
         }
         fs::set_permissions(&sessions, fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(bench.run(["rm", "-f", "x"]).status.code(), Some(0));

@@ -10,7 +10,7 @@ use crate::args::AcceptArgs;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
-use crate::run;
+use crate::signals;
 use nexus_layer::{Change, Committed, Conflict, Rules};
 use nexus_model::ByteText;
 use nexus_runner::recover::finish::as_notices;
@@ -68,7 +68,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     // Before the record goes, by which the next command finds what a killed one did not say.
     let done = done.and_then(|text| say(&text).map(|()| String::new()));
     // A commit that stopped half-way is found by its record.
-    if !matches!(&done, Err(failure) if failure.code == run::INTERRUPTED)
+    if !matches!(&done, Err(failure) if failure.code == nexus_runner::settle::problem::INTERRUPTED)
         && let Err(error) = record.remove()
     {
         if let Err(failure) = &done {
@@ -141,7 +141,7 @@ fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText
 fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Conflict>), Failure> {
     let Around { done: committed, left_out, theirs } = {
         let _alone = pending.alone(&print)?;
-        let _held = run::hold_signals()?;
+        let _held = signals::hold()?;
         commit_around(pending, rules, how.conflicts, &print)?
     };
     let kept = theirs.iter().map(|one| {

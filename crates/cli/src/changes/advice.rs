@@ -1,7 +1,7 @@
 //! Gives the errors of a review their advice.
 
 use crate::failure::{Failure, one_line};
-use crate::run::commit_advice;
+use crate::run::go_on::advice as commit_advice;
 use nexus_layer::CommitError;
 use nexus_runner::review::error::ReviewError;
 use nexus_runner::review::paths::PathError;
@@ -27,7 +27,7 @@ impl From<ReviewError> for Failure {
             ),
             ReviewError::Going { run } => format!("nexus changes reject --run {run} removes the rest"),
             ReviewError::Moved { run, .. } => {
-                format!("put the folder back, or throw the changes away: nexus changes reject --run {run}")
+                format!("put the directory back, or throw the changes away: nexus changes reject --run {run}")
             }
             ReviewError::Rejected { .. } => "is the disk full?".to_owned(),
             ReviewError::Lock { .. } => "nothing was changed".to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
-use crate::receipt::utc;
+use crate::receipt::utc::utc;
 use nexus_model::RunId;
 use nexus_runner::recover::sandboxes::refuse_left;
 use nexus_runner::review::pending::Pending;

@@ -13,7 +13,7 @@ mod accept;
 mod advice;
 mod back;
 mod choose;
-mod diff;
+pub mod diff;
 mod patch;
 mod paths;
 mod recover;
@@ -24,16 +24,15 @@ mod told;
 
 use crate::args::{ChangesAction, ChangesArgs};
 use crate::failure::{Failure, one_line};
+use crate::failures;
 use crate::notices::print;
-use crate::run;
+use crate::terminal::out;
 use nexus_model::ByteText;
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::unsaid::kept_files;
 use nexus_runner::review::waiting::{self, State};
 use nexus_runner::state::directory::StateDir;
 use std::path::Path;
-
-pub use diff::of_layer as diff_of_layer;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &ChangesArgs) -> u8 {
@@ -48,11 +47,11 @@ pub fn command(args: &ChangesArgs) -> u8 {
         ChangesAction::Recover { run } => recover::command(*run).map(String::into_bytes),
     };
     match result {
-        Ok(text) => match run::write_unless_closed(&mut std::io::stdout(), &text) {
+        Ok(text) => match out::write_unless_closed(&mut std::io::stdout(), &text) {
             Ok(()) => 0,
-            Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
+            Err(error) => failures::print_failure(&failures::not_written("the answer", &error), false),
         },
-        Err(failure) => run::print_failure(&failure, false),
+        Err(failure) => failures::print_failure(&failure, false),
     }
 }
 

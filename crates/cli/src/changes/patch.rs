@@ -9,7 +9,8 @@ use super::told::told;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
-use crate::run;
+use crate::signals;
+use crate::terminal::out;
 use nexus_layer::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
 use nexus_layer::{Change, Rules};
 use nexus_model::ByteText;
@@ -123,7 +124,7 @@ fn question(file: &FileDiff, hunk: Option<&Hunk>, number: usize, of: usize) -> V
 fn ask(question: &[u8], input: &mut impl BufRead) -> Result<char, Failure> {
     let failed = |error: std::io::Error| Failure::refused("ask", format!("cannot ask: {error}"), "");
     loop {
-        run::write_unless_closed(&mut std::io::stderr(), question).map_err(failed)?;
+        out::write_unless_closed(&mut std::io::stderr(), question).map_err(failed)?;
         let mut line = Vec::new();
         input.read_until(b'\n', &mut line).map_err(failed)?;
         if line.is_empty() {
@@ -180,7 +181,7 @@ fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<Str
     let only = Rules { only: Some(vec![path.clone()]), accept_protected: true, ..rules.clone() };
     let committed = {
         let _alone = pending.alone(&print)?;
-        let _held = run::hold_signals()?;
+        let _held = signals::hold()?;
         let committed = pending.layer.commit(&pending.workspace, &only);
         committed.map_err(|error| pending.commit_failed(error))?
     };

@@ -1,7 +1,7 @@
 //! `nexus changes recover`: finishes commits that were interrupted.
 
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::signals;
 use nexus_model::RunId;
 use nexus_runner::recover::finish::{self, Report};
 use nexus_runner::recover::interrupted::Interrupted;
@@ -49,6 +49,6 @@ pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
 /// [`finish`] that says it elsewhere.
 pub fn finish_with(places: &StateDir, one: &Interrupted, say: Report<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
-    let _held = run::hold_signals()?;
+    let _held = signals::hold()?;
     finish::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
 }

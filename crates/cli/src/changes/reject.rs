@@ -5,7 +5,7 @@ use super::told::waiting as still_waiting;
 use super::{back, choose, paths};
 use crate::failure::Failure;
 use crate::notices::print;
-use crate::run;
+use crate::signals;
 use nexus_layer::Rules;
 use nexus_model::RunId;
 use nexus_runner::recover::finish::{forget, is_live};
@@ -64,7 +64,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
             Removal::Nothing => break,
             Removal::Decided => {}
         }
-        match take_back(places, of, set_aside, &run::hold_any, &print)? {
+        match take_back(places, of, set_aside, &signals::hold_any, &print)? {
             TakenBack::Back { path, conflicts } => say(&back::back(&path, &conflicts))?,
             TakenBack::Aside(moved) => return Ok(back::aside(run, &moved)),
             TakenBack::Over => {}
@@ -77,7 +77,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
 /// Removes a layer unread, and says so.
 fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     let run = &of.run;
-    let _held = run::hold_signals()?;
+    let _held = signals::hold()?;
     let removal = discard(places, of, &print)?;
     if removal == Removal::Removed {
         say(&format!("The changes of the run {run} are gone.\n"))?;

@@ -12,8 +12,10 @@
 
 use super::verdict;
 use crate::args::DoctorArgs;
+use crate::driver;
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::failures;
+use crate::terminal::out;
 use nexus_driver::{Driver, ProbeReport};
 use nexus_escape::{Attacker, Depth, Ground, Limit, Options, Outcome, Plan, is_vector};
 use nexus_model::Guarantee;
@@ -28,15 +30,15 @@ pub fn part(words: &[String]) -> u8 {
 
 /// Attacks, prints the verdict and returns the exit code.
 pub fn command(args: &DoctorArgs) -> u8 {
-    let outcome = match attack(args, &run::driver().probe()) {
+    let outcome = match attack(args, &driver::local().probe()) {
         Ok(outcome) => outcome,
         Err(failure) => return not_played(&failure, args.json),
     };
     let vectors = verdict::vectors(&outcome.rows);
     let text = if args.json { verdict::machine(&vectors, &outcome) } else { verdict::people(&vectors, &outcome) };
-    match run::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
+    match out::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
         Ok(()) => u8::from(!outcome.good()),
-        Err(error) => run::print_failure(&run::not_written("the verdict", &error), false),
+        Err(error) => failures::print_failure(&failures::not_written("the verdict", &error), false),
     }
 }
 
@@ -44,11 +46,11 @@ pub fn command(args: &DoctorArgs) -> u8 {
 fn not_played(failure: &Failure, json: bool) -> u8 {
     if json {
         let text = format!("{}\n", verdict::unknown(failure));
-        if let Err(error) = run::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
-            return run::print_failure(&run::not_written("the verdict", &error), false);
+        if let Err(error) = out::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
+            return failures::print_failure(&failures::not_written("the verdict", &error), false);
         }
     }
-    run::print_failure(failure, false)
+    failures::print_failure(failure, false)
 }
 
 fn attack(args: &DoctorArgs, report: &ProbeReport) -> Result<Outcome, Failure> {
@@ -60,7 +62,7 @@ fn attack(args: &DoctorArgs, report: &ProbeReport) -> Result<Outcome, Failure> {
         }
         only => only.clone(),
     };
-    super::ready(report)?;
+    super::trial::ready(report)?;
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         let hint = "no verdict was reached; when the reason is gone, run nexus doctor --attack again";
         Failure::refused("attack", format!("{what}: {error}"), hint)

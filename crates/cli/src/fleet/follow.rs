@@ -10,7 +10,7 @@ use super::access::Access;
 use super::call::failure;
 use super::print::print_json;
 use crate::failure::Failure;
-use crate::run;
+use crate::failures;
 use crate::terminal::out;
 use data_encoding::BASE64;
 use nexus_api::client::{ClientError, EventStream, LogQuery, MothershipClient};
@@ -172,11 +172,11 @@ impl<'a> Reader<'a> {
             None => shown.extend_from_slice(bytes),
         }
         let written = if index == 0 {
-            run::write_unless_closed(&mut out::stdout(), &shown)
+            out::write_unless_closed(&mut out::stdout(), &shown)
         } else {
-            run::write_unless_closed(&mut out::stderr(), &shown)
+            out::write_unless_closed(&mut out::stderr(), &shown)
         };
-        written.map_err(|error| run::not_written("the output", &error))
+        written.map_err(|error| failures::not_written("the output", &error))
     }
 
     /// Puts the terminal back.
@@ -185,11 +185,11 @@ impl<'a> Reader<'a> {
             if let Some(filter) = &mut self.filters[index] {
                 let bytes = filter.put_back();
                 let written = if index == 0 {
-                    run::write_unless_closed(&mut out::stdout(), &bytes)
+                    out::write_unless_closed(&mut out::stdout(), &bytes)
                 } else {
-                    run::write_unless_closed(&mut out::stderr(), &bytes)
+                    out::write_unless_closed(&mut out::stderr(), &bytes)
                 };
-                written.map_err(|error| run::not_written("the output", &error))?;
+                written.map_err(|error| failures::not_written("the output", &error))?;
             }
         }
         Ok(())

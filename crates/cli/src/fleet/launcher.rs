@@ -1,15 +1,15 @@
 //! The launcher process of a daemon: this very program, started before there is a second thread.
 
 use super::args::LaunchArgs;
+use crate::driver;
 use crate::failure::Failure;
-use crate::run;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Is the launcher process, until the daemon is gone.
 pub fn command(args: &LaunchArgs) -> Result<u8, Failure> {
-    let driver = run::driver_with(args.uid_base).drawing_each();
+    let driver = driver::with_uid_base(args.uid_base).drawing_each();
     // No network is used a second time: two directives may belong to two accounts.
     let pools = PoolConfig { networks: args.networks as usize, reuse: false, sandboxes: 0 };
     serve_stdin(&driver, pools).map(|()| 0).map_err(|error| {
@@ -32,5 +32,5 @@ pub fn start(uid_base: u32, networks: u32) -> Result<Launcher, Failure> {
         .arg(networks.to_string())
         .stdout(Stdio::null())
         .process_group(0);
-    Launcher::start(program, run::driver_with(uid_base)).map_err(failed)
+    Launcher::start(program, driver::with_uid_base(uid_base)).map_err(failed)
 }

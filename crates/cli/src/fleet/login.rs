@@ -33,7 +33,7 @@ pub struct Login {
 const MAX: u64 = 1 << 20;
 
 fn place() -> Option<PathBuf> {
-    crate::profile::configuration_directory().map(|directory| directory.join("login.json"))
+    crate::profile::caller::configuration_directory().map(|directory| directory.join("login.json"))
 }
 
 /// Reads it; `None` when there is none. A file that others can read is refused: the key in it is known to them.

@@ -29,7 +29,7 @@ mod up;
 mod upkeep;
 mod watch;
 
-use crate::run;
+use crate::failures;
 use args::FleetCommand;
 
 /// Runs it and returns the exit code.
@@ -46,6 +46,6 @@ pub fn command(command: &FleetCommand) -> u8 {
     };
     match done {
         Ok(code) => code,
-        Err(failure) => run::print_failure(&failure, as_json),
+        Err(failure) => failures::print_failure(&failure, as_json),
     }
 }

@@ -7,8 +7,9 @@ use super::print::{print, print_json};
 use super::services::{self, Ground};
 use super::tls_files::{Others, TlsPaths, read_own};
 use crate::failure::Failure;
+use crate::failures;
 use crate::notices::tell;
-use crate::run::Signals;
+use crate::signals::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth};
 use nexusd::{Config, ConfigError, Settings, config};
@@ -52,9 +53,9 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
     let data_dir = data_dir::open(&args.data_dir)?;
     // One connection for each client and each event stream.
-    crate::net::raise_descriptors();
+    crate::net::ask::raise_descriptors();
     let signals = Signals::catch_for_service().map_err(|error| {
-        Failure::refused("signals", format!("signals cannot be caught: {error}"), crate::run::INTERNAL_ADVICE)
+        Failure::refused("signals", format!("signals cannot be caught: {error}"), failures::INTERNAL_ADVICE)
     })?;
     let runtime = services::runtime()?;
     let running = runtime.block_on(async {

@@ -3,9 +3,12 @@
 use super::data_dir;
 use super::launcher;
 use super::upkeep::TerritoryUpkeep;
+use crate::driver;
 use crate::failure::Failure;
-use crate::profile;
-use crate::run::{self, Signals};
+use crate::failures;
+use crate::profile::caller::caller;
+use crate::signals;
+use crate::signals::Signals;
 use nexus_api::client::ConduitsClient;
 use nexus_driver_namespace::launcher::Launcher;
 use nexus_policy::settings::Settings as Operator;
@@ -28,12 +31,12 @@ impl Ground {
     /// Reads the settings, starts the launcher, and catches signals, in this order.
     /// With `reloads`, SIGHUP does not end the process.
     pub fn prepare(networks: u32, reloads: bool) -> Result<Self, Failure> {
-        let operator = nexus_profiles::settings::load(&profile::caller(), None)?;
+        let operator = nexus_profiles::settings::load(&caller(), None)?;
         let uid_base = operator.uid_base.as_ref().map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value);
         let launcher = launcher::start(uid_base, networks)?;
         let caught = if reloads { Signals::catch_for_service() } else { Signals::catch_all() };
         let signals = caught.map_err(|error| {
-            Failure::refused("signals", format!("signals cannot be caught: {error}"), run::INTERNAL_ADVICE)
+            Failure::refused("signals", format!("signals cannot be caught: {error}"), failures::INTERNAL_ADVICE)
         })?;
         Ok(Self { launcher, operator, signals })
     }
@@ -47,7 +50,7 @@ impl Ground {
         runtime: Handle,
     ) -> Result<(Daemon, Signals), Failure> {
         let Self { launcher, operator, signals } = self;
-        let upkeep = TerritoryUpkeep { driver: run::driver() };
+        let upkeep = TerritoryUpkeep { driver: driver::local() };
         let parts = Parts {
             source: Arc::new(HttpSource::new(client, runtime)),
             driver: Arc::new(launcher),
@@ -70,7 +73,7 @@ pub fn runtime() -> Result<Runtime, Failure> {
         Failure::refused(
             "runtime",
             format!("the threads of the server cannot be started: {error}"),
-            run::INTERNAL_ADVICE,
+            failures::INTERNAL_ADVICE,
         )
     })
 }
@@ -96,10 +99,10 @@ pub fn wait_for_end(signals: &Signals) -> Result<(), Failure> {
     wait(signals, &mut |came| !came.is_empty())
 }
 
-/// Waits for a signal that ends the process; [`run::RELOAD`] alone calls `reload`.
+/// Waits for a signal that ends the process; [`signals::RELOAD`] alone calls `reload`.
 pub fn wait_for_end_of_service(signals: &Signals, mut reload: impl FnMut()) -> Result<(), Failure> {
     wait(signals, &mut |came| {
-        let is_end = came.iter().any(|signal| *signal != run::RELOAD);
+        let is_end = came.iter().any(|signal| *signal != signals::RELOAD);
         if !is_end && !came.is_empty() {
             reload();
         }
@@ -120,7 +123,7 @@ fn wait(signals: &Signals, is_end: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), 
             Ok(_) => {}
             Err(error) => {
                 let message = format!("signals cannot be waited for: {error}");
-                return Err(Failure::refused("signals", message, run::INTERNAL_ADVICE));
+                return Err(Failure::refused("signals", message, failures::INTERNAL_ADVICE));
             }
         }
     }

@@ -54,7 +54,7 @@ impl Upkeep for TerritoryUpkeep {
     }
 
     fn raise_limits(&self) {
-        crate::net::raise_descriptors();
+        crate::net::ask::raise_descriptors();
     }
 
     fn tell(&self, line: &str) {

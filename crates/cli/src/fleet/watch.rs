@@ -9,7 +9,7 @@ use super::access::Access;
 use super::call::failure;
 use super::display;
 use crate::failure::Failure;
-use crate::run;
+use crate::failures;
 use crate::terminal::out;
 use nexus_api::client::{ClientError, ListQuery, MothershipClient};
 use nexus_api::mothership::{Directive, EventId};
@@ -78,7 +78,7 @@ fn print_changes(
         match stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
-            Err(error) => return Err(run::not_written("the list", &error)),
+            Err(error) => return Err(failures::not_written("the list", &error)),
         }
         shown.insert(one.directive_id, line);
     }

@@ -9,7 +9,9 @@ mod pages;
 
 use crate::args::Cli;
 use crate::failure::{Failure, one_line};
-use crate::run::{not_written, print_failure, write_unless_closed};
+use crate::failures::not_written;
+use crate::failures::print_failure;
+use crate::terminal::out::write_unless_closed;
 use clap::CommandFactory;
 use pages::{Page, pages};
 use std::fs::{self, OpenOptions};

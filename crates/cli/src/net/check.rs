@@ -4,8 +4,9 @@ use super::args::{CheckArgs, RuleArgs};
 use super::host_port::refuse_loopback_rules;
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
-use crate::profile::Resolution;
-use crate::run;
+use crate::failures;
+use crate::profile::resolution::Resolution;
+use crate::terminal::out;
 use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, nat64_now, own_among};
 use nexus_policy::net::{
     Attempt, Decision, Denial, Explanation, Host, Moment, Name, Next, Policy, Program, Target, Way, check_name,
@@ -56,8 +57,8 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
         };
     }
     let text = if args.json { json(&explained)? } else { lines(&explained) };
-    run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
-        .map_err(|error| run::not_written("the answer", &error))?;
+    out::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| failures::not_written("the answer", &error))?;
     Ok(u8::from(explained.decision != Decision::Allow))
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::{NetAction, NetArgs};
 use super::{check, log, proxy};
-use crate::run;
+use crate::failures;
 
 /// Does it and returns the exit code.
 pub fn command(args: &NetArgs) -> u8 {
@@ -11,5 +11,5 @@ pub fn command(args: &NetArgs) -> u8 {
         NetAction::Log(args) => (log::log(args), false),
         NetAction::Proxy(args) => (proxy::proxy(args), false),
     };
-    done.unwrap_or_else(|failure| run::print_failure(&failure, json && failure.exit != nexus_model::exit::USAGE))
+    done.unwrap_or_else(|failure| failures::print_failure(&failure, json && failure.exit != nexus_model::exit::USAGE))
 }

@@ -2,7 +2,8 @@
 
 use super::args::NetLogArgs;
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::failures;
+use crate::terminal::out;
 use nexus_model::RunId;
 use nexus_policy::net::Program;
 use nexus_runner::net::record;
@@ -73,8 +74,8 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
             }
             let shown = if args.json { text.trim_end_matches('\n').to_owned() } else { told(&text) };
             text.clear();
-            run::write_unless_closed(&mut std::io::stdout(), format!("{shown}\n").as_bytes())
-                .map_err(|error| run::not_written("the record", &error))?;
+            out::write_unless_closed(&mut std::io::stdout(), format!("{shown}\n").as_bytes())
+                .map_err(|error| failures::not_written("the record", &error))?;
         }
         if !goes_on {
             return Ok(0);
@@ -104,7 +105,7 @@ fn told(text: &str) -> String {
         (host, port) if host.contains(':') => format!("[{host}]:{port}"),
         (host, port) => format!("{host}:{port}"),
     };
-    let time = crate::receipt::utc(line.time_ms);
+    let time = crate::receipt::utc::utc(line.time_ms);
     let mut parts = vec![time, format!("{:7}", line.event), target];
     parts.extend(line.way.map(|way| format!("by {way}")));
     parts.extend(line.program.map(|program| format!("from {}", Program(program))));

@@ -8,22 +8,14 @@
 //! The egress is a thread of the process that holds the sandbox, started after the clone: whatever ends that process
 //! ends both, and the listeners are closed by the kernel. Nothing can be left that accepts.
 
-mod args;
-mod ask;
+pub mod args;
+pub mod ask;
 mod check;
-mod command;
-mod ended;
-mod host_port;
+pub mod command;
+pub mod ended;
+pub mod host_port;
 mod listening;
 mod log;
-mod network;
+pub mod network;
 mod proxy;
-mod saved;
-
-pub use args::{Net, NetArgs, NetFlags, NetMethods, RuleArgs};
-pub use ask::{QUIET, hold as question_hold, is_possible as can_ask, raise_descriptors, side as caller_side};
-pub use command::command;
-pub use ended::{client_group, lines as ended_lines, named as named_hosts};
-pub use host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
-pub use network::{of as network, told as network_rules};
-pub use saved::NAME as ASKED;
+pub mod saved;

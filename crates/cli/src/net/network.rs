@@ -3,12 +3,12 @@
 use super::args::NetFlags;
 use super::host_port;
 use crate::failure::Failure;
-use crate::profile::{Found, caller};
+use crate::profile::caller::caller;
 use nexus_egress::UpstreamProxy;
 use nexus_policy::net::{Budget, Pattern, Policy, Rule, RuleError, builtin_groups};
 use nexus_policy::profile::{Grants, NetGrants, NetMode, Origin};
 use nexus_policy::settings::EgressSettings;
-use nexus_profiles::clients;
+use nexus_profiles::{Found, clients};
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::net::{addresses, rules, variables};
 use std::net::IpAddr;

@@ -8,8 +8,10 @@ use super::check::resolved;
 use super::ended;
 use super::network::own_addresses;
 use crate::failure::{Failure, one_line};
-use crate::profile::NO_SUCH_PROFILE;
-use crate::run::{self, Signals};
+use crate::failures;
+use crate::profile::resolution::NO_SUCH_PROFILE;
+use crate::signals::Signals;
+use crate::terminal::out;
 use nexus_egress::{Clock, Config, Egress, FileSink, Listeners, Processes};
 use nexus_model::RunId;
 use nexus_policy::net::Policy;
@@ -68,8 +70,8 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::refused("net", error.to_string(), "nothing is served"))?;
     let mut text = format!("http://{address}\n");
     text.extend(socks_address.map(|address| format!("socks5h://{address}\n")));
-    run::write_unless_closed(&mut io::stdout(), text.as_bytes())
-        .map_err(|error| run::not_written("the address", &error))?;
+    out::write_unless_closed(&mut io::stdout(), text.as_bytes())
+        .map_err(|error| failures::not_written("the address", &error))?;
     for note in &network.notes {
         say(note);
     }

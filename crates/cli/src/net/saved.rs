@@ -3,7 +3,7 @@
 //! It lies in the user's own configuration directory and never in a workspace. Nexus only adds lines to a file of the
 //! form that it made itself; in any other one the user's text would be at risk.
 
-use crate::profile::{configuration_directory, read_owned};
+use crate::profile::caller::{configuration_directory, read_owned};
 use nexus_model::RunId;
 use nexus_policy::profile::parse;
 use rustix::fs::{FlockOperation, flock};

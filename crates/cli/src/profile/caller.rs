@@ -1,12 +1,11 @@
 //! The process as `nexus-profiles` sees it, and its errors as a person sees them.
 
-use super::Host;
 use crate::failure::Failure;
 use crate::host;
 use nexus_profiles::clients::ClientError;
 use nexus_profiles::{
-    BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, UnreadableGitConfig,
-    WorkspaceFileError, workspace_file,
+    BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, ToolHost,
+    UnreadableGitConfig, WorkspaceFileError, workspace_file,
 };
 use std::path::{Path, PathBuf};
 
@@ -17,8 +16,8 @@ pub fn caller() -> Caller {
 }
 
 /// Takes the host for a search for tools from this process.
-pub fn tool_host(workspace: &Path, network: bool) -> Host {
-    Host::of(&caller(), workspace, network)
+pub fn tool_host(workspace: &Path, network: bool) -> ToolHost {
+    ToolHost::of(&caller(), workspace, network)
 }
 
 /// Returns the directory in which this caller's own configuration is.

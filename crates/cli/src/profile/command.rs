@@ -1,10 +1,12 @@
 //! `nexus profile list|show|check|schema`.
 
+use super::caller::caller;
 use super::explain::{grants_json, grants_text};
-use super::{caller, chain, granted};
+use super::resolution::{chain, granted};
 use crate::args::{ProfileAction, ProfileArgs};
 use crate::failure::Failure;
-use crate::run;
+use crate::failures;
+use crate::terminal::out;
 use nexus_policy::profile::{Library, Link, Origin, SCHEMA};
 use nexus_profiles::{ProfileStore, document, workspace_file};
 use serde_json::json;
@@ -22,10 +24,10 @@ pub fn command(args: &ProfileArgs) -> u8 {
         ProfileAction::Schema => Ok((SCHEMA.to_owned(), 0)),
     };
     let written = result.and_then(|(text, code)| {
-        let out = run::write_unless_closed(&mut std::io::stdout(), text.as_bytes());
-        out.map(|()| code).map_err(|error| run::not_written("the answer", &error))
+        let out = out::write_unless_closed(&mut std::io::stdout(), text.as_bytes());
+        out.map(|()| code).map_err(|error| failures::not_written("the answer", &error))
     });
-    written.unwrap_or_else(|failure| run::print_failure(&failure, false))
+    written.unwrap_or_else(|failure| failures::print_failure(&failure, false))
 }
 
 /// Each name once, with how many nearer ones of it there are.

@@ -1,14 +1,20 @@
 //! `nexus explain`: what a command line of `nexus run` would allow, and which file or flag said so. It decides with the
 //! code that a run decides with, and starts and writes nothing.
 
-use super::{FileState, Resolution, Source};
+use super::resolution::{FileState, Resolution};
 use crate::args::RunArgs;
 use crate::failure::{Failure, one_line};
-use crate::{request, run};
+use crate::failures;
+use crate::net::host_port::refuse_loopback_rules;
+use crate::net::network;
+use crate::request;
+use crate::run::facility;
+use crate::terminal::out;
 use nexus_layer::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use nexus_profiles::FoundBind;
+use nexus_profiles::FoundSource as Source;
 use nexus_runner::plan::binds::{self, Place};
 use nexus_runner::plan::environment::{self, Variable};
 use nexus_runner::plan::hide::Top;
@@ -21,12 +27,12 @@ use std::path::{Path, PathBuf};
 /// Prints it and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
     let written = explained(args).and_then(|text| {
-        run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
-            .map_err(|error| run::not_written("the answer", &error))
+        out::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+            .map_err(|error| failures::not_written("the answer", &error))
     });
     match written {
         Ok(()) => 0,
-        Err(failure) => run::print_failure(&failure, false),
+        Err(failure) => failures::print_failure(&failure, false),
     }
 }
 
@@ -39,13 +45,13 @@ struct Explained {
 }
 
 fn explained(args: &RunArgs) -> Result<String, Failure> {
-    run::refuse_what_is_not_here(args)?;
+    crate::run::order::refuse_what_is_not_here(args)?;
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
-    let inside = if args.facility.is_some() { Path::new(run::FACILITY_MOUNT) } else { &workspace };
+    let inside = if args.facility.is_some() { Path::new(facility::MOUNT) } else { &workspace };
     resolve::check_patterns(&resolution.grants, Top { workspace: &workspace, inside })?;
-    crate::net::refuse_loopback_rules(&resolution.grants.net)?;
+    refuse_loopback_rules(&resolution.grants.net)?;
     let request = request::of(args, &resolution)?;
     let host = crate::host::here();
     let (shows, grants, tools) = (&request.shows, &request.grants, &request.tools);
@@ -68,7 +74,7 @@ fn changes(grants: &Grants, args: &RunArgs) -> &'static str {
     if args.direct {
         return "written straight into the workspace";
     }
-    match run::changes_of(grants, args) {
+    match request::changes(grants, args) {
         ChangeMode::Commit => ChangesMode::Commit.word(),
         ChangeMode::Discard => ChangesMode::Discard.word(),
         ChangeMode::Review => ChangesMode::Review.word(),
@@ -133,7 +139,7 @@ impl Explained {
         out.text.push_str(&calls(grants));
         out.text.push_str(&network(grants));
         if let Some(network) = &self.resolution.network {
-            for (what, from) in crate::net::network_rules(network, &self.resolution.settings.egress) {
+            for (what, from) in network::told(network, &self.resolution.settings.egress) {
                 out.row(&what, &from);
             }
         }
@@ -201,7 +207,7 @@ impl Explained {
         document["paths"] = paths.into();
         document["environment"] = variables.into();
         if let Some(network) = &self.resolution.network {
-            let rows = crate::net::network_rules(network, &self.resolution.settings.egress);
+            let rows = network::told(network, &self.resolution.settings.egress);
             document["network"]["also"] =
                 rows.into_iter().map(|(what, from)| json!({"what": what, "from": from})).collect();
         }

@@ -1,7 +1,7 @@
 //! The flags of `nexus run` as grants. They come after all profiles, so they beat them.
 
 use crate::args::{Changes, RunArgs};
-use crate::net::{Net, NetFlags, NetMethods};
+use crate::net::args::{Net, NetFlags, NetMethods};
 use nexus_policy::net::Methods;
 use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetGrants, NetMode, Origin, Sourced};
 

@@ -1,7 +1,7 @@
 //! A made host for tests: a home with tools and a workspace in it.
 
-use super::Host;
 use nexus_profiles::Host as Caller;
+use nexus_profiles::ToolHost as Host;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,9 +1,12 @@
 //! `nexus trust` and `nexus untrust`.
 
-use super::{caller, chain, granted, trust as store};
+use super::caller::caller;
+use super::resolution::{chain, granted};
+use super::trust as store;
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::failures;
+use crate::terminal::out;
 use nexus_policy::profile::{Origin, narrow};
 use nexus_profiles::{ProfileStore, WorkspaceFile, workspace_file};
 use nexus_runner::state::directory::StateDir;
@@ -28,12 +31,12 @@ pub fn untrust(args: &UntrustArgs) -> u8 {
 
 fn done(result: Result<String, Failure>) -> u8 {
     let written = result.and_then(|text| {
-        run::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
-            .map_err(|error| run::not_written("the answer", &error))
+        out::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
+            .map_err(|error| failures::not_written("the answer", &error))
     });
     match written {
         Ok(()) => 0,
-        Err(failure) => run::print_failure(&failure, false),
+        Err(failure) => failures::print_failure(&failure, false),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `nexus receipt close`: breaks in the chain of receipts that a person has looked at, and their receipts.
 
 use super::advice::now_unix_ms;
-use super::utc;
-use super::verify::{local, nothing};
+use super::local::{local, nothing};
+use super::utc::utc;
 use crate::args::CloseArgs;
 use crate::failure::Failure;
 use nexus_model::RunId;

@@ -4,21 +4,17 @@
 //!  run ── open_issuer, and the engine issues ─▶ nexus-receipt   receipt verify | show | keys | close | prune   log ─▶ a line for each
 //! ```
 
-mod advice;
+pub mod advice;
+pub mod answer;
 mod breaks;
+pub mod local;
 mod manage;
-mod show;
-mod utc;
+pub mod show;
+pub mod utc;
 mod verify;
 
-pub use advice::open_issuer;
-pub use show::{changes_in_short, command_line};
-pub use utc::utc;
-pub use verify::local;
-
 use crate::args::{ReceiptAction, ReceiptArgs};
-use crate::failure::Failure;
-use crate::run;
+use answer::print;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &ReceiptArgs) -> u8 {
@@ -30,15 +26,4 @@ pub fn command(args: &ReceiptArgs) -> u8 {
         ReceiptAction::Prune(args) => manage::prune(args),
     };
     print(result)
-}
-
-/// Prints the answer, or why there is none.
-pub fn print(result: Result<String, Failure>) -> u8 {
-    match result {
-        Ok(text) => match run::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
-            Ok(()) => 0,
-            Err(error) => run::print_failure(&run::not_written("the answer", &error), false),
-        },
-        Err(failure) => run::print_failure(&failure, false),
-    }
 }

@@ -2,17 +2,16 @@
 //!
 //! Exit 0: valid. 1: not valid, with the reason. 2: there was nothing to look at.
 
-use super::{advice, breaks};
+use super::breaks;
+use super::local::{local, nothing};
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::failures;
 use nexus_receipt::verify::{
     ReadError, Stream, check_net_record, check_output, check_report, compared_by_length, follow_links, open_named,
     read_file,
 };
-use nexus_receipt::{
-    AllValid, ChainProblem, Collected, Invalid, KeyDirectory, Keyring, Known, Opened, PublicKey, Source, Store,
-};
+use nexus_receipt::{AllValid, ChainProblem, Collected, Invalid, Keyring, Opened, PublicKey, Source};
 use nexus_runner::net::ended::NetworkEnd;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -21,14 +20,6 @@ use std::path::{Path, PathBuf};
 
 /// Exit code for what is not valid.
 const INVALID: u8 = 1;
-
-/// This state directory's receipts and keys.
-pub fn local() -> Result<(Store, Known), Failure> {
-    let places = crate::host::ready_state_dir()?;
-    let known = KeyDirectory::open(&places.state).and_then(|keys| keys.known());
-    let store = Store::open(&places.state).map_err(|error| advice::directory(&error))?;
-    Ok((store, known.map_err(|error| advice::key(&error))?))
-}
 
 /// Reads a receipt's bytes.
 pub fn read(source: &Source) -> Result<Vec<u8>, Failure> {
@@ -69,11 +60,6 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
     read.map(|_| text).map_err(|error| nothing(&ReadError::of(path, error)))
-}
-
-/// Advises what to do where there is nothing to look at.
-pub fn nothing(error: &ReadError) -> Failure {
-    Failure::usage(error.code(), error.to_string(), "nexus log lists runs")
 }
 
 /// Makes the failure that a person sees of what is not valid.
@@ -120,7 +106,7 @@ impl From<Invalid> for Refused {
 pub fn command(args: &VerifyArgs) -> u8 {
     let answer = match look(args) {
         Ok(answer) => answer,
-        Err(failure) => return run::print_failure(&failure, false),
+        Err(failure) => return failures::print_failure(&failure, false),
     };
     let (exit, text) = match &answer {
         Ok(text) if args.json => (0, document(true, None, text)),
@@ -129,9 +115,9 @@ pub fn command(args: &VerifyArgs) -> u8 {
             let message = told(&refused.first) + &refused.end();
             (INVALID, document(false, Some(refused.first.code()), &message))
         }
-        Err(refused) => return run::print_failure(&refused.failure(), false),
+        Err(refused) => return failures::print_failure(&refused.failure(), false),
     };
-    match super::print(Ok(text)) {
+    match super::answer::print(Ok(text)) {
         0 => exit,
         other => other,
     }

@@ -1,10 +1,10 @@
 //! `--changes ask`: the decision at the end of a run, on a terminal.
 
-use super::signals::Signals;
 use crate::change_text;
-use crate::changes;
+use crate::changes::diff::of_layer;
 use crate::failure::one_line;
-use crate::net::QUIET;
+use crate::net::ask::QUIET;
+use crate::signals::Signals;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::settle::frontend::Question;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,7 +75,7 @@ pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, Str
     if !drop_keys(signals).map_err(|error| format!("nobody could be asked: {error}"))? {
         return Ok(ChangeMode::Review);
     }
-    let show = || changes::diff_of_layer(layer, workspace, rules);
+    let show = || of_layer(layer, workspace, rules);
     answer(&show, &mut BufReader::new(Typed { signals }), &mut stderr)
 }
 

@@ -2,8 +2,8 @@
 
 use super::feeder::Feeder;
 use super::input::Input;
-use super::sink::Sink;
 use crate::terminal::raw::{self, Raw};
+use crate::terminal::sink::Sink;
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
 use nexus_runner::live::attendant::{Attendant, InputLost, KeptOutput, SandboxEvent, Watched};

@@ -1,9 +1,9 @@
 //! The user of a run, for the engine: notices, the question about the changes, and signals at a slow end.
 
 use super::ask;
-use super::signals::Signals;
 use super::slow_end::SlowEnd;
 use crate::notices::print;
+use crate::signals::Signals;
 use nexus_driver::Handle;
 use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;

@@ -8,41 +8,34 @@
 //! `frontend` has the parts of settling that need a person or a signal.
 
 mod advice;
-mod ask;
+pub mod ask;
 mod direct;
-mod facility;
+pub mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
-mod go_on;
+pub mod go_on;
 mod hints;
 mod input;
 pub mod launcher;
 mod open_files;
-mod order;
+pub mod order;
 mod perhaps;
-mod report;
-mod signals;
-mod sink;
+pub mod report;
 mod slow_end;
 
-pub use crate::terminal::out::write_unless_closed;
-pub use facility::MOUNT as FACILITY_MOUNT;
-pub use go_on::advice as commit_advice;
-pub use order::{Order, changes as changes_of, refuse_what_is_not_here};
-pub use report::{Report, failure_document, not_written, print_failure};
-pub use signals::{RELOAD, Signals, hold as hold_signals, hold_any, survive_file_limit};
-pub use sink::{Show, Sink};
-
 use crate::args::RunArgs;
+use crate::driver;
 use crate::failure::Failure;
+use crate::failures::{INTERNAL_ADVICE, print_failure};
 use crate::notices::{print, tell};
 use crate::recovery::OfNamespace;
+use crate::signals::Signals;
 use crate::terminal::raw::Raw;
+use crate::terminal::sink::{Show, Sink};
 use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
-use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::WarmDriver;
 use nexus_runner::live::attendant::Attendant;
 use nexus_runner::live::full_output::FullOutput;
@@ -52,18 +45,16 @@ use nexus_runner::run::finished::Finished;
 use nexus_runner::run::prepared::Prepared;
 use nexus_runner::run::running::Running;
 use nexus_runner::run::surroundings::Surroundings;
-pub use nexus_runner::settle::problem::INTERRUPTED;
 use nexus_terminal::Mode;
+use order::Order;
+use report::Report;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Runs it and returns the exit code.
+/// Runs it in the foreground and returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
-    if args.detach {
-        return crate::session::detach(args);
-    }
     match in_foreground(args) {
         Ok(report) => report.print(args),
         Err(failure) => print_failure(&failure, args.json),
@@ -170,47 +161,6 @@ fn prompt(command: &[OsString]) -> Option<OsString> {
     is_plain.then(|| format!("PS1={prompt}").into())
 }
 
-/// Returns the driver for this process's user with the standard ids.
-pub fn driver() -> Namespace {
-    driver_with(nexus_driver_namespace::DEFAULT_UID_BASE)
-}
-
-/// Returns the driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
-pub fn driver_with(uid_base: u32) -> Namespace {
-    #[allow(unused_mut, reason = "changed only with the feature inject")]
-    let mut driver = Namespace::new(uid_base);
-    #[cfg(feature = "inject")]
-    if let Some(drawn) = std::env::var("NEXUS_INJECT_DRAWN").ok().and_then(|drawn| drawn.parse().ok()) {
-        // Tests that look for traces on the host know their sandboxes by the id.
-        driver = Namespace::with_drawn(uid_base, Ok(drawn));
-    }
-    #[cfg(feature = "inject")]
-    if let Some(name) = std::env::var_os("NEXUS_INJECT")
-        && let Some(step) = name.to_str().and_then(nexus_driver_namespace::Step::by_name)
-    {
-        driver.faults = nexus_driver_namespace::Faults::failing(step);
-    }
-    #[cfg(feature = "inject")]
-    if let Ok(name) = std::env::var("NEXUS_INJECT_STOP")
-        && let Some(step) = nexus_driver_namespace::Step::by_name(&name)
-    {
-        driver.faults = nexus_driver_namespace::Faults::stopping(step);
-    }
-    #[cfg(feature = "inject")]
-    if let Some(file) = std::env::var_os("NEXUS_INJECT_CORE_PATTERN") {
-        driver.core_pattern = file.into();
-    }
-    #[cfg(feature = "inject")]
-    if let Ok(names) = std::env::var(nexus_driver_namespace::LEAVE_OUT)
-        && let Err(problem) = nexus_driver_namespace::leave_out(&names)
-    {
-        tell(&problem);
-        // Nothing is launched for a test that names a wall wrongly.
-        driver.faults = nexus_driver_namespace::Faults::failing(nexus_driver_namespace::Step::Identity);
-    }
-    driver
-}
-
 /// Runs the command for the attendant that `open` makes. Returns the attendant too, if the run came that far.
 pub fn execute<C: Attendant>(
     args: &RunArgs,
@@ -233,15 +183,15 @@ fn reported<C: Attendant>(
     let order = Order::read(args)?;
     let run = &order.run;
     let uid_base = order.uid_base;
-    let local = driver_with(uid_base);
+    let local = driver::with_uid_base(uid_base);
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
     let driver =
         if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
     let here = run.plan.workspace.source.as_path();
     let remains = OfNamespace(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
-    let issuer = crate::receipt::open_issuer(&run.site.places)?;
-    let side = crate::net::caller_side(run.network.as_ref(), order.hold.as_ref())?;
+    let issuer = crate::receipt::advice::open_issuer(&run.site.places)?;
+    let side = crate::net::ask::side(run.network.as_ref(), order.hold.as_ref())?;
     let frontend = Terminal { signals, driver: driver.local() };
     let around = Surroundings {
         frontend: &frontend,
@@ -294,9 +244,6 @@ fn asked_files(args: &RunArgs, order: &Order) -> Result<(Option<FullOutput>, Opt
 fn internal(what: &str, error: &io::Error) -> Failure {
     Failure::refused("internal", format!("{what}: {error}"), INTERNAL_ADVICE)
 }
-
-/// Advises what to do about an error that should not come.
-pub const INTERNAL_ADVICE: &str = "this should not happen; run nexus doctor";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,9 @@ use super::facility::{self, OpenFacility};
 use super::input::{self, Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::failure::Failure;
-use crate::profile::Resolution;
+use crate::net::ask as net_ask;
+use crate::net::host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
+use crate::profile::resolution::Resolution;
 use crate::request;
 use crate::terminal::Hold;
 use crate::used_up;
@@ -13,7 +15,7 @@ use nexus_driver::frames::ExecStage;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_model::Guarantee;
 use nexus_model::limits::DEFAULT_MAX_OUTPUT;
-use nexus_policy::profile::{ChangesMode, Grants, NetMode, Toolchain};
+use nexus_policy::profile::{NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
 use nexus_runner::request::ChangeMode;
@@ -59,9 +61,9 @@ impl Order {
         let resolution = Resolution::of(args, &site.workspace, &site.places)?;
         let grants = &resolution.grants;
         refuse_what_a_network_breaks(args, &resolution)?;
-        crate::net::refuse_loopback_rules(&grants.net)?;
+        refuse_loopback_rules(&grants.net)?;
         let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
-        crate::net::refuse_ports_of_nexus(&host_ports)?;
+        refuse_ports_of_nexus(&host_ports)?;
         let run = resolve(site, &request::of(args, &resolution)?, &host)?;
         if let Some(searches) = resolution.searches.changed()
             && let Err(error) = searches::write(&run.site.places.state, &searches)
@@ -91,7 +93,7 @@ impl Order {
                 .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             shows_auto: grants.shows_auto(),
-            hold: crate::net::question_hold(run.network.as_ref())?,
+            hold: net_ask::hold(run.network.as_ref())?,
             run,
             _facility: facility,
         })
@@ -111,7 +113,7 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
         return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));
     }
-    if args.net.ask && (args.json || args.stdin || args.tty || args.detach || !crate::net::can_ask()) {
+    if args.net.ask && (args.json || args.stdin || args.tty || args.detach || !net_ask::is_possible()) {
         let message = "--ask needs a terminal for itself: not with --json, --stdin, --tty or --detach";
         return Err(Failure::usage("ask", message, "name the destinations with --allow"));
     }
@@ -153,18 +155,6 @@ fn refuse_what_a_network_breaks(args: &RunArgs, resolution: &Resolution) -> Resu
         return Err(Failure::usage("require", message, "use --net none, or --require net.destination_checked"));
     }
     Ok(())
-}
-
-/// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for
-/// a review: committing them would be less than the file wants.
-pub fn changes(grants: &Grants, args: &RunArgs) -> ChangeMode {
-    let can_ask = !args.json && !args.stdin && ask::is_possible();
-    match grants.changes.as_ref().map(|changes| changes.value) {
-        None | Some(ChangesMode::Ask) if can_ask => ChangeMode::Ask,
-        None | Some(ChangesMode::Commit) => ChangeMode::Commit,
-        Some(ChangesMode::Ask | ChangesMode::Review) => ChangeMode::Review,
-        Some(ChangesMode::Discard) => ChangeMode::Discard,
-    }
 }
 
 /// Advice for a plan that cannot run here.

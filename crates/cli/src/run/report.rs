@@ -1,28 +1,25 @@
 //! The report of a run, for people and for programs, and the receipt of the run, which states the same.
 
 mod document;
-mod failures;
+mod print;
 mod words;
 
 use super::direct::{appeared_line, held_line, some_of, uncovered_line};
 use super::hints::{self, Hint};
 use super::open_files::readers_line;
 use super::order::Order;
-use super::sink::write_to_caller;
-use crate::args::RunArgs;
 use crate::change_text;
 use crate::failure::Failure;
-use document::ToCaller;
-pub use failures::{failure_document, not_written, print_failure};
+use crate::failures::INTERNAL_ADVICE;
+use crate::net::ended::{self, lines as net_lines};
 use nexus_model::exit::REFUSED;
 use nexus_model::{ByteText, ExitReason, ExitStatus};
 use nexus_receipt::Issued;
 use nexus_runner::change_text::unwatched_line;
 use nexus_runner::live::full_output::FullOutput;
-use nexus_runner::live::output::Stream;
 use nexus_runner::run::report::{Remark, RunReport};
 use nexus_runner::settle::settled::ChangesState;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::Write;
 use words::{Lines, MOST_SHOWN, parked_names};
 
 /// The report of a run that has ended, with what this command adds to it.
@@ -62,8 +59,8 @@ impl Report {
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
             changes_by_file: order.changes_by_file.clone(),
             notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
-            client_group: crate::net::client_group(argv),
-            named_hosts: asked.network.as_ref().map(|net| crate::net::named_hosts(&net.policy)).unwrap_or_default(),
+            client_group: ended::client_group(argv),
+            named_hosts: asked.network.as_ref().map(|net| ended::named(&net.policy)).unwrap_or_default(),
             problem: run.settled.problem.clone().map(Failure::from),
             receipt,
             hints,
@@ -74,23 +71,6 @@ impl Report {
     /// Adds a line for the user.
     pub fn note(&mut self, line: String) {
         self.notes.push(line);
-    }
-
-    /// Prints it where it belongs and returns the exit code.
-    pub fn print(&self, args: &RunArgs) -> u8 {
-        let printed = if args.json {
-            let mut out = BufWriter::with_capacity(1 << 16, ToCaller);
-            let document = serde_json::to_writer(&mut out, &self.document(args)).map_err(io::Error::from);
-            document.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush())
-        } else {
-            let text = self.text(args.verbose || (io::stderr().is_terminal() && !args.quiet), !args.quiet);
-            write_to_caller(Stream::Err, text.as_bytes())
-        };
-        // The run itself is over and settled; only its description could not be delivered.
-        match printed {
-            Ok(()) => self.exit,
-            Err(error) => print_failure(&not_written("the report of the run", &error), false).max(self.exit),
-        }
     }
 
     /// Returns the exit code.
@@ -144,12 +124,7 @@ impl Report {
         for index in &self.run.left.held {
             lines.add(&held_line(index));
         }
-        for line in self
-            .run
-            .network
-            .iter()
-            .flat_map(|ended| crate::net::ended_lines(ended, &self.named_hosts, self.client_group))
-        {
+        for line in self.run.network.iter().flat_map(|ended| net_lines(ended, &self.named_hosts, self.client_group)) {
             lines.add(&line);
         }
         for hint in self.hints.iter().filter(|_| advises) {
@@ -234,7 +209,7 @@ fn remark(remark: Remark) -> String {
             format!("what earlier runs left in {} could not be removed: {why}", path.display())
         }
         Remark::Record { why } => {
-            Failure::refused("internal", format!("the run's record: {why}"), super::INTERNAL_ADVICE).text()
+            Failure::refused("internal", format!("the run's record: {why}"), INTERNAL_ADVICE).text()
         }
     }
 }

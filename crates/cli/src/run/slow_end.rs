@@ -7,8 +7,8 @@
 //!                                           └─ a commit is decided: it goes on, since its workspace is half old
 //! ```
 
-use super::signals::{Pending, Signals};
 use crate::notices::tell;
+use crate::signals::{Pending, Signals};
 use nexus_model::RunId;
 use nexus_runner::state::note;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,36 +1,9 @@
 //! The command line of the commands about detached sandboxes.
 
-use crate::args::RunArgs;
 use crate::terminal::keys::DetachKeys;
-use clap::{Args, Subcommand};
+use clap::Args;
 use nexus_model::units;
 use std::ffi::OsString;
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum SessionCommand {
-    /// List detached sandboxes
-    Ps(PsArgs),
-    /// See what a detached sandbox prints and type into it
-    Attach(AttachArgs),
-    /// Run a further command in a detached sandbox
-    Exec(ExecArgs),
-    /// Print what a detached sandbox printed
-    Logs(LogsArgs),
-    /// End detached sandboxes
-    Stop(StopArgs),
-    /// Wait until a detached sandbox ends, print its exit code and exit with it
-    Wait {
-        /// Id, name or start of an id
-        #[arg(value_name = "ID")]
-        session: String,
-    },
-    /// Remove what is kept of detached sandboxes that have ended
-    Rm(RmArgs),
-    /// The process that owns a detached sandbox; started by nexus run --detach alone.
-    #[command(name = "__supervise", hide = true)]
-    Supervise(Box<RunArgs>),
-}
 
 /// `nexus ps`.
 #[derive(Debug, Args)]

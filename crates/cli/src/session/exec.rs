@@ -1,14 +1,17 @@
 //! `nexus attach` and `nexus exec`.
 
 use super::args::{AttachArgs, ExecArgs};
-use super::find;
+use super::find::find;
 use super::view::{Outcome, Part, View};
 use crate::failure::Failure;
 use crate::notices::print;
 use crate::request::{check_passed, no_name, secret_name};
-use crate::run::{Show, Signals, Sink, write_unless_closed};
+use crate::signals::Signals;
 use crate::terminal::keys::Watch;
+use crate::terminal::out::write_unless_closed;
 use crate::terminal::raw::{self, Raw};
+use crate::terminal::sink::Show;
+use crate::terminal::sink::Sink;
 use nexus_model::ByteText;
 use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::session::link::{Found, Link, broken, is_gone, lost};

@@ -2,10 +2,11 @@
 
 use super::args::LogsArgs;
 use super::exec::{conclude, show, tell};
-use super::find;
+use super::find::find;
 use super::view::{Outcome, Part, View};
 use crate::failure::Failure;
-use crate::run::{Signals, Sink};
+use crate::signals::Signals;
+use crate::terminal::sink::Sink;
 use nexus_model::exit::SIGNAL_BASE;
 use nexus_runner::live::output::Stream;
 use nexus_runner::session::link::{Found, Link};

@@ -10,20 +10,17 @@
 //! next command, as after any run that was killed.
 
 mod advice;
-mod args;
+pub mod args;
 mod exec;
+mod find;
 mod logs;
 mod over;
 mod ps;
-mod supervisor;
+pub mod supervisor;
 mod view;
 
-pub use args::SessionCommand;
-pub use supervisor::detach;
-
-use crate::failure::Failure;
-use crate::run;
-use nexus_runner::session::store::{Entry, Store, StoreError};
+use crate::args::SessionCommand;
+use crate::failures;
 
 /// Runs one of the commands and returns the exit code.
 pub fn command(command: SessionCommand) -> u8 {
@@ -37,25 +34,5 @@ pub fn command(command: SessionCommand) -> u8 {
         SessionCommand::Wait { session } => over::wait(&session),
         SessionCommand::Rm(args) => over::rm(&args),
     };
-    done.unwrap_or_else(|failure| run::print_failure(&failure, false))
-}
-
-/// Opens the store, after whatever was killed has been cleared up.
-fn store() -> Result<Store, Failure> {
-    let places = crate::host::ready_state_dir()?;
-    crate::recovery::look(&places)?;
-    let store = Store::open(&places, unreadable)?;
-    store.clean()?;
-    Ok(store)
-}
-
-fn find(text: &str) -> Result<(Store, Entry), Failure> {
-    let store = Store::open(&crate::host::ready_state_dir()?, unreadable)?;
-    let entry = store.find(text)?;
-    Ok((store, entry))
-}
-
-/// Prints the error of a sandbox that cannot be read; the command goes on with the others.
-fn unreadable(error: StoreError) {
-    run::print_failure(&error.into(), false);
+    done.unwrap_or_else(|failure| failures::print_failure(&failure, false))
 }

@@ -2,10 +2,12 @@
 
 use super::args::{RmArgs, StopArgs};
 use super::exec::tell;
-use super::{find, store};
+use super::find::{find, store};
 use crate::failure::Failure;
+use crate::failures::not_written;
+use crate::failures::print_failure;
 use crate::notices::print as print_notice;
-use crate::run::{not_written, print_failure, write_unless_closed};
+use crate::terminal::out::write_unless_closed;
 use nexus_runner::live::signal::{SIGKILL, SIGTERM};
 use nexus_runner::session::link::TalkError;
 use nexus_runner::session::until_ended::until_ended;

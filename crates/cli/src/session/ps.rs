@@ -2,7 +2,8 @@
 
 use super::args::PsArgs;
 use crate::failure::{Failure, one_line};
-use crate::run::{not_written, write_unless_closed};
+use crate::failures::not_written;
+use crate::terminal::out::write_unless_closed;
 use nexus_runner::session::outside::Outside;
 use nexus_runner::session::store::{Condition, Entry, now_ms};
 use serde_json::json;
@@ -13,7 +14,7 @@ const MAX_COMMAND: usize = 40;
 
 /// Lists sandboxes: those that live, or all.
 pub fn command(args: &PsArgs) -> Result<u8, Failure> {
-    let mut entries = super::store()?.list()?;
+    let mut entries = super::find::store()?.list()?;
     entries.retain(|entry| args.all || entry.condition.is_live());
     let text = if args.json { document(&entries) } else { table(&entries) };
     write_unless_closed(&mut io::stdout(), text.as_bytes()).map_err(|error| not_written("the list", &error))?;

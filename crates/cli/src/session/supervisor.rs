@@ -12,7 +12,12 @@
 
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
-use crate::run::{self, Order, Report, Signals};
+use crate::failures;
+use crate::run;
+use crate::run::order::Order;
+use crate::run::report::Report;
+use crate::signals::Signals;
+use crate::terminal::out;
 use crate::used_up;
 use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::live::ports::Ports;
@@ -35,7 +40,7 @@ pub fn detach(args: &RunArgs) -> u8 {
         note("--changes ask is review here: nobody can be asked when a detached sandbox ends");
     }
     if let Err(failure) = used_up::refuse_too_few_descriptors() {
-        return run::print_failure(&failure, args.json);
+        return failures::print_failure(&failure, args.json);
     }
     match launch() {
         Ok(Launched::Started { id, published }) => {
@@ -49,22 +54,22 @@ pub fn detach(args: &RunArgs) -> u8 {
             } else {
                 name.map_or_else(|| id.clone(), str::to_owned)
             };
-            match run::write_unless_closed(&mut crate::terminal::out::stdout(), format!("{text}\n").as_bytes()) {
+            match out::write_unless_closed(&mut crate::terminal::out::stdout(), format!("{text}\n").as_bytes()) {
                 Ok(()) => 0,
-                Err(error) => run::print_failure(&id_not_written(&id, &error), false),
+                Err(error) => failures::print_failure(&id_not_written(&id, &error), false),
             }
         }
         Ok(Launched::Refused { exit, text, json }) => {
-            let told = run::write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes());
+            let told = out::write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes());
             let printed =
-                json.map(|json| run::write_unless_closed(&mut crate::terminal::out::stdout(), json.as_bytes()));
+                json.map(|json| out::write_unless_closed(&mut crate::terminal::out::stdout(), json.as_bytes()));
             // Where even this cannot be written, the exit code still tells.
             if told.is_err() || printed.is_some_and(|printed| printed.is_err()) { exit.max(1) } else { exit }
         }
         Err(error) => {
             let message = format!("the supervisor of the sandbox could not be started: {error}");
             let hint = "nothing was run; nexus doctor shows what works here";
-            run::print_failure(&Failure::refused("supervisor", message, hint), args.json)
+            failures::print_failure(&Failure::refused("supervisor", message, hint), args.json)
         }
     }
 }
@@ -77,7 +82,7 @@ fn id_not_written(id: &str, error: &io::Error) -> Failure {
 
 fn note(text: &str) {
     // An error is ignored: standard error is the only place for the line.
-    run::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
+    out::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
 /// Starts the supervisor and waits for its word.
@@ -121,7 +126,7 @@ pub fn supervise(mut args: RunArgs) -> u8 {
         Ok(both) => both,
         Err(error) => {
             let message = format!("nexus run --detach starts this by itself: {error}");
-            return run::print_failure(&Failure::usage("usage", message, "use nexus run --detach"), false);
+            return failures::print_failure(&Failure::usage("usage", message, "use nexus run --detach"), false);
         }
     };
     let mut waiting = Some(launcher);
@@ -177,7 +182,7 @@ fn open(
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; here, no folder of the caller's is held.
     std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
-    let own = Store::open(&order.run.site.places, super::unreadable)?.create(about)?;
+    let own = Store::open(&order.run.site.places, super::find::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
     Ok(Hub::new(own, &order.run.plan, launcher, full, ports, crate::notices::print))
 }
@@ -186,7 +191,7 @@ fn open(
 fn refused(args: &RunArgs, done: Result<Report, Failure>, launcher: Option<UnixStream>) -> u8 {
     let (exit, text, json) = match done {
         Ok(report) => (report.exit_code(), report.text(false, !args.quiet), report.json(args).to_string()),
-        Err(failure) => (failure.exit, format!("{failure}\n"), run::failure_document(&failure)),
+        Err(failure) => (failure.exit, format!("{failure}\n"), failures::failure_document(&failure)),
     };
     let json = args.json.then(|| json + "\n");
     let mut bytes = Vec::new();
@@ -213,7 +218,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
             reason: None,
             ended_ms: now_ms(),
             message: format!("{failure}\n"),
-            report: serde_json::from_str(&run::failure_document(&failure)).unwrap_or_default(),
+            report: serde_json::from_str(&failures::failure_document(&failure)).unwrap_or_default(),
         },
     };
     // On a full disk the exit code counts more than the output.

@@ -5,9 +5,11 @@
 //!             ◀─Input── detach keys? ◀─ stdin        signals ─▶ Resize | Signal | leave
 //! ```
 
-use crate::run::{Signals, Sink, write_unless_closed};
+use crate::signals::Signals;
 use crate::terminal::keys::Watch;
+use crate::terminal::out::write_unless_closed;
 use crate::terminal::raw::{self, Raw};
+use crate::terminal::sink::Sink;
 use nexus_model::ByteText;
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};

@@ -12,5 +12,6 @@ pub mod keys;
 mod nowait;
 pub mod out;
 pub mod raw;
+pub mod sink;
 
 pub use hold::{Hold, Taken};

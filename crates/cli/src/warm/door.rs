@@ -2,9 +2,10 @@
 
 use super::args::{DoorArgs, ServeArgs};
 use super::start::FirstLine;
+use crate::driver;
 use crate::failure::Failure;
 use crate::run::launcher::sandboxes;
-use crate::run::{self, Signals};
+use crate::signals::Signals;
 use nexus_driver_namespace::launcher::PoolConfig;
 use nexus_driver_namespace::warm::{DoorError, LauncherDoor, OwnFacts, Place, serve_warm};
 use std::fs::File;
@@ -41,7 +42,7 @@ pub fn command(args: &DoorArgs) -> Result<u8, Failure> {
 
 /// Starts sandboxes until the process that listens is gone, and then until the last of them has ended.
 pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
-    let driver = run::driver_with(args.uid_base).drawing_each().watching_layers();
+    let driver = driver::with_uid_base(args.uid_base).drawing_each().watching_layers();
     serve_warm(&driver, POOLS).map(|()| 0).map_err(|error| ended(&error))
 }
 

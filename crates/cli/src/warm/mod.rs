@@ -11,7 +11,7 @@ mod door;
 mod manage;
 mod start;
 
-use crate::run;
+use crate::failures;
 use args::WarmCommand;
 
 /// Runs it and returns the exit code.
@@ -25,6 +25,6 @@ pub fn command(command: &WarmCommand) -> u8 {
     };
     match done {
         Ok(code) => code,
-        Err(failure) => run::print_failure(&failure, as_json),
+        Err(failure) => failures::print_failure(&failure, as_json),
     }
 }

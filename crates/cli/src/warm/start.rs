@@ -3,8 +3,9 @@
 use super::args::WarmArgs;
 use crate::failure::Failure;
 use crate::fleet::print::{print, print_json};
+use crate::host;
+use crate::profile::caller::caller;
 use crate::run::launcher::directory;
-use crate::{host, profile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -39,7 +40,7 @@ pub enum FirstLine {
 /// Starts a launcher for processes like this one, unless one is up.
 pub fn command(args: &WarmArgs) -> Result<u8, Failure> {
     let places = host::ready_state_dir()?;
-    let operator = nexus_profiles::settings::load(&profile::caller(), None)?;
+    let operator = nexus_profiles::settings::load(&caller(), None)?;
     let uid_base = operator.uid_base.as_ref().map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value);
     let idle = args.idle.map_or(IDLE, Duration::from_millis);
     let failed = |error: io::Error| {

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 const RESOLV: &str = "/etc/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
 /// Maximum size of the hosts file in bytes; lists that block advertisements have about 10 MiB.
-const MOST_HOSTS: u64 = 32 * 1024 * 1024;
+const MAX_HOSTS: u64 = 32 * 1024 * 1024;
 /// Minimum time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 /// Maximum time for which a family without an answer is remembered. Short: one late answer must not make a name
@@ -99,12 +99,9 @@ fn hosts() -> io::Result<Hosts> {
     match File::open(HOSTS) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            file.take(MOST_HOSTS + 1).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 > MOST_HOSTS {
-                return Err(io::Error::new(
-                    io::ErrorKind::FileTooLarge,
-                    format!("it has more than {MOST_HOSTS} bytes"),
-                ));
+            file.take(MAX_HOSTS + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > MAX_HOSTS {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_HOSTS} bytes")));
             }
             // A comment in another encoding would end the reading.
             hosts.read_hosts_conf(String::from_utf8_lossy(&bytes).as_bytes())?;

@@ -54,7 +54,7 @@ pub enum ReviewError {
     },
     /// The directory is not the one that the run worked on: the changes belong to that one, and to no other that took its
     /// name.
-    #[error("the folder {} of the run {run} cannot take its changes: {why}", workspace.display())]
+    #[error("the directory {} of the run {run} cannot take its changes: {why}", workspace.display())]
     Moved {
         /// The run whose changes they are.
         run: String,

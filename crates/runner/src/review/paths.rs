@@ -13,7 +13,7 @@ pub enum PathError {
     Together {
         /// The path that was named.
         path: PathBuf,
-        /// The directory.
+        /// The directory that changed as a whole.
         whole: PathBuf,
         /// The change of the directory, as a participle.
         what: &'static str,

@@ -132,18 +132,18 @@ impl Hub {
         true
     }
 
-    /// Sets the terminal to the size of the client that acted last. With `anew`, a program that is already there is
+    /// Sets the terminal to the size of the client that acted last. With `redraws`, a program that is already there is
     /// to draw itself again for a client that has just connected, even if the size stays: so the size is changed and
     /// changed back.
-    fn resize(&mut self, number: u32, anew: bool, inside: &mut SandboxControl) {
+    fn resize(&mut self, number: u32, redraws: bool, inside: &mut SandboxControl) {
         let Some(size) = self.clients.get(&number).and_then(|client| client.size) else { return };
         if !self.own.about.terminal {
             return;
         }
-        if anew && self.size == Some(size) {
+        if redraws && self.size == Some(size) {
             inside.resize(None, TerminalSize { rows: size.rows.saturating_add(1), ..size });
         }
-        if anew || self.size != Some(size) {
+        if redraws || self.size != Some(size) {
             self.size = Some(size);
             inside.resize(None, size);
         }

@@ -187,13 +187,13 @@ impl Attendant for Hub {
             SandboxEvent::Started => {
                 self.own.started()?;
                 let mut bytes = Vec::new();
-                let told = put(
+                let framed = put(
                     &mut bytes,
                     &Launched::Started { id: self.own.about.id.to_string(), published: self.ports.published() },
                 );
                 let sent = self.launcher.take().map(|mut launcher| launcher.write_all(&bytes));
                 // The command that started the sandbox is gone, and nobody else knows its id.
-                if told.is_err() || sent.is_none_or(|sent| sent.is_err()) {
+                if framed.is_err() || sent.is_none_or(|sent| sent.is_err()) {
                     inside.end(SIGTERM, None);
                 }
             }

@@ -20,7 +20,7 @@ const LINGER: Duration = Duration::from_millis(100);
 /// Interval between looks at a terminal that no process inside holds open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Time from SIGHUP to SIGKILL, for a command whose client is gone.
-const PATIENCE: Duration = Duration::from_secs(2);
+const KILL_AFTER: Duration = Duration::from_secs(2);
 
 /// An exec with its streams.
 pub struct Command {
@@ -157,7 +157,7 @@ impl Command {
         self.client = None;
         self.outputs = [None, None];
         self.input = None;
-        self.kill_at = self.ended.is_none().then_some(now + PATIENCE);
+        self.kill_at = self.ended.is_none().then_some(now + KILL_AFTER);
     }
 
     /// Returns the time when [`Command::tick`] has something to do.

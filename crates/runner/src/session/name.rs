@@ -14,7 +14,7 @@ pub struct Name(String);
 
 /// Error: a text that is not a valid name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is no name: letters, digits, _, - and . are, with a letter or digit first, at most {MAX}")]
+#[error("{text:?} is not a name: letters, digits, _, - and . are, with a letter or digit first, at most {MAX}")]
 pub struct ParseNameError {
     text: String,
 }

@@ -138,7 +138,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Other users could read the directory.
-    #[error("{} is not a folder that only you can open", root.display())]
+    #[error("{} is not a directory that only you can open", root.display())]
     OpenToOthers {
         /// The directory of the store.
         root: PathBuf,

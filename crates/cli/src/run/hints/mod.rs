@@ -14,7 +14,7 @@ mod worktree;
 use super::input::Input;
 use super::order::Order;
 use super::perhaps;
-use crate::profile::tool_host;
+use crate::profile::caller::tool_host;
 use nexus_model::exit::NOT_FOUND;
 use nexus_model::{ByteText, Plan};
 use nexus_runner::live::last_words::LastWords;

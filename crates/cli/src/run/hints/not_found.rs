@@ -4,11 +4,13 @@
 //! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
 
 use super::super::order::Order;
-use crate::profile::{Host, Tool, prefix, tool_host, toolchain_showing};
+use crate::profile::caller::tool_host;
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
 use nexus_model::plan::Access;
 use nexus_policy::profile::Toolchain;
+use nexus_profiles::toolchains::{is_system, prefix, showing as toolchain_showing};
+use nexus_profiles::{Tool, ToolHost as Host};
 use nexus_runner::live::last_words::LastWords;
 use nexus_runner::plan::guarded::Guarded;
 use std::path::{Path, PathBuf};
@@ -61,7 +63,7 @@ fn of_path(host: &Host, path: &Path) -> Option<Tool> {
 
 /// Returns the sentence that names the profile, or the bind, that shows this program.
 fn flag(host: &Host, known: &[Toolchain], state: &Path, name: &Path, tool: &Tool) -> Option<String> {
-    if crate::profile::is_system(&tool.file) {
+    if is_system(&tool.file) {
         // It is shown, so that something else is missing: its interpreter or its loader.
         return None;
     }

@@ -1,4 +1,4 @@
-//! A run that there was not: the text and the document about it.
+//! The text and the document about a command that failed.
 
 use crate::failure::Failure;
 use crate::terminal::out;
@@ -6,6 +6,9 @@ use nexus_model::ExitReason;
 use nexus_model::exit::USAGE;
 use serde::Serialize;
 use std::io::{self, Write};
+
+/// Advises what to do about an error that should not come.
+pub const INTERNAL_ADVICE: &str = "this should not happen; run nexus doctor";
 
 #[derive(Serialize)]
 struct Refusal<'a> {
@@ -41,7 +44,7 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     let told = out::stderr().write_all(text.as_bytes());
     if as_json {
         let json = failure_document(failure);
-        let printed = crate::run::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
+        let printed = out::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
         if printed.is_err() || told.is_err() {
             return failure.exit;
         }

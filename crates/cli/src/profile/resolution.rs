@@ -1,0 +1,200 @@
+//! Resolves the grants of a run, and what its tools need.
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::net::network;
+use crate::net::saved::NAME as ASKED;
+use crate::profile::caller::caller;
+use crate::profile::{auto, flags, trust};
+use nexus_model::limits::DEFAULT_PIDS;
+use nexus_policy::profile::{
+    ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
+};
+use nexus_policy::settings::Settings;
+use nexus_profiles::toolchains::Searches;
+use nexus_profiles::{Found, ProfileStore, library, settings, toolchains, workspace_file};
+use nexus_runner::net::network::RunNetwork;
+use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::searches;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// State of the workspace's `nexus.yaml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// There is none.
+    Absent,
+    /// The file takes rights away and grants none.
+    Narrows,
+    /// The user agreed to it with `nexus trust`.
+    Trusted,
+}
+
+/// Everything that a run may do, with who said so.
+pub struct Resolution {
+    /// The rights that profiles, file and flags grant.
+    pub grants: Grants,
+    /// The binds and variables that the toolchains and clients need.
+    pub found: Found,
+    /// The operator's settings.
+    pub settings: Settings,
+    /// The workspace's file.
+    pub file: FileState,
+    /// The destinations that may be reached, where there is a network.
+    pub network: Option<RunNetwork>,
+    /// Every document that applied, the workspace's own last, as the receipt names it.
+    pub documents: Vec<ProfileName>,
+    /// The searches for logins, for the next run.
+    pub searches: Searches,
+}
+
+impl Resolution {
+    /// Reads all documents and looks for the toolchains. Writes nothing.
+    pub fn of(args: &RunArgs, workspace: &Path, places: &StateDir) -> Result<Self, Failure> {
+        let caller = caller();
+        library::check_directories(&caller, workspace)?;
+        let settings = settings::load(&caller, Some(workspace))?;
+        let mut shelf = ProfileStore::new(&caller, Some(workspace));
+        let asked = args.net.ask && shelf.has(ASKED);
+        let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
+            .chain(asked.then(|| (ASKED.to_owned(), Origin::Flag("--ask".to_owned()))))
+            .chain(auto::of_environment(&caller)?)
+            .chain(args.profile.iter().map(|name| (name.clone(), Origin::Flag(format!("--profile {name}")))));
+        let mut wanted: Vec<(String, Origin)> = wanted.collect();
+        let file = workspace_file::read(workspace)?;
+        let trusted = match &file {
+            Some(file) => trust::is_trusted(places, workspace, file)?,
+            None => false,
+        };
+        if let Some(file) = file.as_ref().filter(|_| trusted) {
+            let extends = &file.loaded.document.extends;
+            wanted.extend(extends.iter().map(|(name, place)| (name.clone(), file.loaded.origin(*place))));
+        }
+        let mut grants = granted(&chain(&mut shelf, &wanted)?);
+        let of_workspace = file.as_ref().map(|file| ProfileName::of(&file.loaded));
+        let state = match file {
+            None => {
+                flags::add(&mut grants, args);
+                FileState::Absent
+            }
+            Some(file) if trusted => {
+                grants.add(&file.loaded);
+                flags::add(&mut grants, args);
+                FileState::Trusted
+            }
+            Some(file) => {
+                flags::add(&mut grants, args);
+                grants = narrow(&grants, &file.loaded).map_err(|wider| widens(&file.loaded, &wider))?;
+                FileState::Narrows
+            }
+        };
+        auto::obey(&mut grants, &settings)?;
+        ceilings(&mut grants, &settings)?;
+        lower_pids(&mut grants);
+        grants.add_protected(settings.protect.iter().cloned());
+        refuse_what_cannot_be_held(&grants, args)?;
+        let command = args.command.first().map(OsString::as_os_str);
+        let earlier = || Searches::read(&searches::read(&places.state));
+        let (mut found, searches) = toolchains::find(&grants, &caller, workspace, command, earlier);
+        // One that only took away granted nothing, and yet the run was another without it.
+        let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
+        let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
+        let network = network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
+        Ok(Self { grants, found, settings, file: state, network, documents, searches })
+    }
+
+    /// Returns the place where the workspace's own file says what becomes of the changes. A user who loses work by it
+    /// must learn that a file did it that came with the directory.
+    pub fn changes_by_file(&self, workspace: &Path) -> Option<&Origin> {
+        let own = workspace.join(workspace_file::NAME).display().to_string();
+        let from = &self.grants.changes.as_ref()?.from;
+        matches!(from, Origin::File { name, .. } if *name == own).then_some(from)
+    }
+}
+
+/// Returns the grants of some documents on top of what every run has.
+pub fn granted(documents: &[Loaded]) -> Grants {
+    let mut grants = Grants::default();
+    grants.limits.insert(LimitKind::Pids, Sourced::new(DEFAULT_PIDS.into(), Origin::Standard));
+    for loaded in documents {
+        grants.add(loaded);
+    }
+    grants
+}
+
+/// Lowers the number of processes to what the caller may have, unless a flag chose it. The first process of a run counts, too.
+fn lower_pids(grants: &mut Grants) {
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
+    let chosen = grants.limits.get_mut(&LimitKind::Pids).filter(|pids| !matches!(pids.from, Origin::Flag(_)));
+    if let (Some(hard), Some(pids)) = (hard, chosen) {
+        pids.value = pids.value.min(hard.saturating_sub(1).max(1));
+    }
+}
+
+/// The code of a profile that is named and is not there.
+pub const NO_SUCH_PROFILE: &str = "no_profile";
+
+/// Reads the documents that are wanted, and those that they extend.
+pub fn chain(shelf: &mut ProfileStore, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, Failure> {
+    resolve(shelf, wanted).map_err(|error| match error {
+        ChainError::Load(error) => error.into(),
+        ChainError::Unknown { .. } => {
+            Failure::refused(NO_SUCH_PROFILE, error.to_string(), "nexus profile list shows which there are")
+        }
+        ChainError::Cycle { .. } => {
+            Failure::refused("profile", error.to_string(), "take one extends out of the circle")
+        }
+    })
+}
+
+/// Describes why a file is refused that wants more than the user's own profiles and flags allow.
+fn widens(file: &Loaded, wider: &[Widening]) -> Failure {
+    let lines: Vec<String> =
+        wider.iter().map(|one| format!("{}:{} would {}", file.source, one.place, one.what)).collect();
+    let message = format!("the workspace's own file wants more than you allowed: {}", lines.join("; "));
+    let hint = "nexus trust --show prints it all and nexus trust allows exactly this content; or take the lines out";
+    Failure::refused("not_trusted", message, hint)
+}
+
+/// Applies the operator's ceilings: the smaller one counts, but a flag that wants more is refused rather than quietly
+/// cut.
+fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
+    for (kind, most) in &settings.ceilings {
+        match grants.limits.get(kind) {
+            Some(has) if has.value <= most.value => {}
+            Some(has) if has.from.is_flag() => {
+                let message = format!(
+                    "{} asks for more than {} that {} allows",
+                    has.from,
+                    format_limit(*kind, most.value),
+                    most.from
+                );
+                return Err(Failure::refused(
+                    "ceiling",
+                    message,
+                    format!("ask for less, or leave {} out", kind.flag()),
+                ));
+            }
+            Some(_) | None => {
+                grants.limits.insert(*kind, most.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse_what_cannot_be_held(grants: &Grants, args: &RunArgs) -> Result<(), Failure> {
+    if !args.direct {
+        return Ok(());
+    }
+    if let Some(changes) = grants.changes.as_ref().filter(|changes| !changes.from.is_flag()) {
+        let message =
+            format!("{} wants changes: {}, and --direct has no layer for that", changes.from, changes.value.word());
+        return Err(Failure::refused("direct", message, "leave --direct out"));
+    }
+    if let Some(disk) = grants.limits.get(&LimitKind::Disk) {
+        let message = format!("{} limits the disk, which cannot be held with --direct", disk.from);
+        return Err(Failure::refused("direct", message, "leave --direct out"));
+    }
+    Ok(())
+}
