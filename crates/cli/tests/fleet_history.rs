@@ -359,12 +359,13 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
     let shared = connect(&chaos, &record);
     let stop = Arc::clone(&shared.stop);
     let mut threads = vec![witness::watch(shared.test, Arc::clone(&record), Arc::clone(&stop))];
-    for number in 0..4 {
+    let creator = Arc::clone(&shared);
+    let creator = std::thread::spawn(move || runtime().block_on(create(&creator)));
+    for number in 0..3 {
         let shared = Arc::clone(&shared);
         threads.push(std::thread::spawn(move || match number {
-            0 => runtime().block_on(create(&shared)),
-            1 => runtime().block_on(read(&shared)),
-            subscriber => runtime().block_on(subscribe(Arc::clone(&shared), subscriber - 2)),
+            0 => runtime().block_on(read(&shared)),
+            subscriber => runtime().block_on(subscribe(Arc::clone(&shared), subscriber - 1)),
         }));
     }
     // The daemon that is stopped for longer than its lease has to have work then.
@@ -374,6 +375,7 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
     let stopped = Instant::now();
     make_faults(&mut chaos, &mut random, stopped + Duration::from_secs(seconds));
     shared.enough.store(true, Ordering::SeqCst);
+    creator.join().unwrap();
     let beyond = LEASE + Duration::from_secs(1);
     std::thread::sleep(beyond.saturating_sub(stopped.elapsed()));
     chaos.fault(Fault::StopBeyondLease, "daemon0", false);
@@ -386,11 +388,12 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
     let settled = healed.elapsed();
     // Subscribers hear of the last ends, and a command that outlives its directive is seen.
     std::thread::sleep(Duration::from_millis(2500));
-    runtime().block_on(read_output(&shared));
     stop.store(true, Ordering::SeqCst);
     for thread in threads {
         thread.join().unwrap();
     }
+    // Alone: an answer that another thread read earlier and recorded later would seem to be a step back.
+    runtime().block_on(read_output(&shared));
     end(&mut chaos, &shared);
     judge(&chaos, &record.entries(), count, settled);
 }
@@ -419,6 +422,8 @@ fn start(record: &Arc<Record>) -> Chaos {
     chaos.mothership();
     for number in 0..DAEMONS {
         chaos.scene.join(number, &format!("http://{}", chaos.relays[number].0));
+        // A lease counts from the moment at which the poll left: one that waits must leave most of these short leases.
+        std::fs::write(chaos.scene.territory(number).join("nexusd.toml"), "version = 1\npoll_wait = \"2s\"\n").unwrap();
         chaos.daemon(number);
     }
     chaos

@@ -22,7 +22,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 17] = [
+const TESTS: [(&str, Test); 18] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -49,6 +49,7 @@ const TESTS: [(&str, Test); 17] = [
     ("a_lease_that_was_over_is_no_end_of_a_directive", a_lease_that_was_over_is_no_end_of_a_directive),
     ("a_directive_that_may_run_again_is_not_reported_lost", a_directive_that_may_run_again_is_not_reported_lost),
     ("a_commit_asks_for_the_lease_that_it_needs", a_commit_asks_for_the_lease_that_it_needs),
+    ("a_claim_that_comes_too_late_is_not_started", a_claim_that_comes_too_late_is_not_started),
 ];
 
 fn main() {
@@ -68,7 +69,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 17] = TESTS;
+    let tests: [(&str, Test); 18] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -330,6 +331,25 @@ fn a_directive_that_may_run_again_is_not_reported_lost(launcher: &Arc<Launcher>,
     memory.tell(own, nexus_api::conduits::Verdict::Cancel);
     assert_eq!(memory.ended(own).end().status, FinishStatus::Canceled);
     running.stop();
+}
+
+fn a_claim_that_comes_too_late_is_not_started(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    // Nothing is left of it after the margin.
+    memory.set_ttl(5);
+    let running = daemon(&memory, launcher, data, 2);
+    let late = memory.create(FacilityId::new(), "true", json!({}));
+    let clock = Instant::now();
+    while memory.seen(late).claims == 0 || running.running() > 0 {
+        assert!(clock.elapsed() < Duration::from_secs(10), "the claim is not given up");
+        std::thread::yield_now();
+    }
+    assert_eq!((memory.seen(late).starts, memory.seen(late).finished.len()), (0, 0));
+    memory.set_ttl(60);
+    let next = memory.create(FacilityId::new(), "true", json!({}));
+    assert_eq!(memory.ended(next).end().status, FinishStatus::Succeeded);
+    running.stop();
+    assert!(noted(data).is_empty());
 }
 
 fn a_commit_asks_for_the_lease_that_it_needs(launcher: &Arc<Launcher>, data: &Path) {

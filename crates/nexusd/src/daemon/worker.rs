@@ -143,6 +143,11 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
         started_at: Some(now()),
     };
     let is_over = || live.left().is_zero() || live.control.wanted() != Wanted::Nothing;
+    if is_over() {
+        // The machine slept, or the poll waited for too long. The claim comes back sooner than one that was started.
+        shared.tell(&format!("directive {}: its lease was over before it was started", live.directive));
+        return false;
+    }
     match repeated(&shared.stop, is_over, || shared.source.started(live.directive, &live.token(), &request)) {
         Ok(_) => {
             live.has_started();

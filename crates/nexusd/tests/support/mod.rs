@@ -25,6 +25,7 @@ pub const TTL: u32 = 60;
 /// One directive, as the control plane sees it.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
+    pub claims: u32,
     pub starts: u32,
     pub chunks: BTreeMap<(Stream, i64), Vec<u8>>,
     pub finished: Vec<FinishedRequest>,
@@ -179,6 +180,9 @@ impl WorkSource for Memory {
         let count = inner.queue.len().min(request.max_directives_to_claim as usize);
         let directives: Vec<_> = inner.queue.drain(..count).collect();
         inner.open += directives.len();
+        for claimed in &directives {
+            inner.seen.entry(claimed.directive_id).or_default().claims += 1;
+        }
         inner.most_open = inner.most_open.max(inner.open);
         Ok(PollAnswer { directives, lease_ttl_seconds: inner.ttl, retry_after_seconds: 1 })
     }
