@@ -2,8 +2,9 @@
 //!
 //! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
 //! `.gitignore`. A matching symbolic link hides what it leads to, if that is in the workspace: the link itself says
-//! nothing, its target says all.
+//! nothing, its target says all. A directory that the search cannot look through is hidden as a whole: see `closed.rs`.
 
+use crate::plan::closed;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
@@ -51,11 +52,18 @@ pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // Gone meanwhile, or a directory that the command cannot enter either.
-            Err(error) if error.io_error().is_some_and(is_harmless) => continue,
-            Err(source) => return Err(HideError::Search { source }),
+            Err(error) => {
+                found.extend(unseen(error, workspace)?);
+                continue;
+            }
         };
         let Ok(relative) = entry.path().strip_prefix(workspace) else { continue };
+        // The search would miss names in it. The command may open it, so that it is covered as a whole.
+        if entry.file_type().is_dir() && !closed::is_open(entry.path()) {
+            found.insert(relative.to_owned());
+            walk.skip_current_dir();
+            continue;
+        }
         if !set.is_match(relative) {
             continue;
         }
@@ -71,9 +79,18 @@ pub fn find(patterns: &[String], secrets: bool, workspace: &Path) -> Result<Vec<
     Ok(outermost(found))
 }
 
-/// Reports whether an entry that cannot be looked at hides nothing from the search.
-pub fn is_harmless(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
+/// Returns the path below the workspace that is to be covered because the search could not look at it; none where nothing is
+/// there any more.
+fn unseen(error: walkdir::Error, workspace: &Path) -> Result<Option<PathBuf>, HideError> {
+    let kind = error.io_error().map(std::io::Error::kind);
+    let below = error.path().and_then(|path| path.strip_prefix(workspace).ok());
+    match (kind, below) {
+        (Some(std::io::ErrorKind::NotFound), _) => Ok(None),
+        (Some(std::io::ErrorKind::PermissionDenied), Some(below)) if !below.as_os_str().is_empty() => {
+            Ok(Some(below.to_owned()))
+        }
+        _ => Err(HideError::Search { source: error }),
+    }
 }
 
 fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
