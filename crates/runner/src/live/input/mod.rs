@@ -36,6 +36,20 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// caller's pipe.
 const LONGEST: Duration = Duration::from_millis(64);
 
+/// The caller's standard input fails. The command must not take what it has for the whole.
+#[derive(Debug, thiserror::Error)]
+#[error("standard input could not be read: {source}")]
+pub struct Unread {
+    source: io::Error,
+}
+
+impl Unread {
+    /// Names standard input in an error of a read.
+    pub fn named(source: io::Error) -> io::Error {
+        io::Error::new(source.kind(), Self { source })
+    }
+}
+
 /// Passes standard input to the command.
 pub struct Feed {
     source: InputSource,
@@ -132,7 +146,7 @@ impl Feed {
         // Asked before the bytes: what comes in between is not behind the end.
         let has_ended = self.source.has_ended(self.given)?;
         let wanted = self.room.saturating_sub(self.given).max(PAGE);
-        let bytes = self.source.copy(self.given, wanted, &mut self.buffer)?;
+        let bytes = self.source.copy(self.given, wanted, &mut self.buffer).map_err(Unread::named)?;
         self.is_full = false;
         if bytes.is_empty() {
             if has_ended {
