@@ -10,7 +10,7 @@ use nexus_model::{ByteText, ExitStatus};
 use serde::{Deserialize, Serialize};
 
 /// The version that this code speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Listeners of the egress, where IPv6 is to be had; without it the last is missing.
 pub const LISTENERS: usize = 6;
 /// Most descriptors with one frame: the listeners, those of host ports in both protocols, and by what the host knows the
@@ -78,6 +78,14 @@ pub enum HostFrame {
         forward: u32,
         /// The port inside.
         port: u16,
+    },
+    /// The main command's time limit, which the guest keeps on its own where the host does not: a terminal or a signal
+    /// may have stopped it.
+    EndWithin {
+        /// Milliseconds from the start of the command to SIGTERM.
+        timeout_ms: u64,
+        /// Milliseconds from SIGTERM to the end.
+        grace_ms: u64,
     },
 }
 
@@ -160,6 +168,8 @@ pub enum GuestFrame {
     /// A UDP socket on the name service's port, where there is no egress; comes as a descriptor with this frame, before
     /// `Hello`. Nothing is resolved: the process that serves the socket learns the names that the command asked for.
     Names,
+    /// The time limit of the main command is over, and the host has not asked anything to end: the guest did.
+    OutOfTime,
 }
 
 /// Step at which a command could not be started.
@@ -210,6 +220,7 @@ mod tests {
             HostFrame::Shutdown,
             HostFrame::Resize { exec: 1, size },
             HostFrame::Forward { forward: 1, port: 80 },
+            HostFrame::EndWithin { timeout_ms: 1, grace_ms: 1 },
         ];
         let guest = [
             GuestFrame::Hello { version: 1 },
@@ -224,11 +235,12 @@ mod tests {
             GuestFrame::ForwardFailed { forward: 1, errno: 111 },
             GuestFrame::Listeners,
             GuestFrame::Names,
+            GuestFrame::OutOfTime,
         ];
         let numbers: Vec<u8> = host.iter().map(|frame| number(encode(frame).unwrap())).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
         let numbers: Vec<u8> = guest.iter().map(|frame| number(encode(frame).unwrap())).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     }
 
     fn request(exec: u32, terminal: Option<TerminalSize>) -> ExecRequest {
@@ -251,6 +263,7 @@ mod tests {
             any::<(Option<u32>, u8)>().prop_map(|(exec, signal)| HostFrame::Signal { exec, signal }),
             (any::<u32>(), size).prop_map(|(exec, size)| HostFrame::Resize { exec, size }),
             any::<(u32, u16)>().prop_map(|(forward, port)| HostFrame::Forward { forward, port }),
+            any::<(u64, u64)>().prop_map(|(timeout_ms, grace_ms)| HostFrame::EndWithin { timeout_ms, grace_ms }),
         ]
     }
 

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, benches, stderr, stdout};
+use support::{Bench, benches, on_each_bench, processes_with, random, stderr, stdout};
 
 /// Far more than any of these needs, far less than the graces that must not count.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -138,6 +138,34 @@ fn the_time_limit_holds_after_a_stop_with_a_long_grace() {
         assert!(began.elapsed() < PATIENCE, "{}: the stop put the time limit off", bench.who());
         bench.run(["rm", "-f", &id]);
     }
+}
+
+#[test]
+fn the_time_limit_holds_while_nexus_is_stopped() {
+    // As by Ctrl-Z, and by output to a terminal with `tostop`.
+    on_each_bench(|bench| {
+        for (script, asked) in
+            [("trap 'echo asked > asked; exit 3' TERM; echo up; while :; do sleep 0.05; done", true), (DEAF, false)]
+        {
+            let marker = format!("marker-{}", random());
+            let limits = ["run", "--direct", "--timeout", "2s", "--grace", "1s", "--", "sh", "-c", script, &marker];
+            let (mut child, _lines) = up(&mut bench.nexus(limits));
+            signal(&child, Signal::STOP);
+            let began = Instant::now();
+            // The stopped process has the marker among its own arguments.
+            let inside = || processes_with(&marker).into_iter().filter(|pid| *pid != child.id()).count();
+            assert!(inside() > 0, "{}", bench.who());
+            while inside() > 0 && began.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let took = began.elapsed();
+            signal(&child, Signal::CONT);
+            assert!(took < Duration::from_secs(6), "{}: {took:?}", bench.who());
+            assert_eq!(child.wait().unwrap().code(), Some(124), "{}: {script}", bench.who());
+            assert_eq!(bench.workspace.join("asked").exists(), asked, "{}: it was asked first", bench.who());
+            std::fs::remove_file(bench.workspace.join("asked")).ok();
+        }
+    });
 }
 
 #[test]

@@ -237,6 +237,29 @@ fn a_command_that_wants_a_terminal_names_the_flag() {
     });
 }
 
+/// A file of this process's own memory: after 8 KiB its reads fail with EIO.
+fn failing() -> File {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+    let end = stack.split(['-', ' ']).nth(1).unwrap();
+    let mut file = File::open("/proc/self/mem").unwrap();
+    file.seek(SeekFrom::Start(u64::from_str_radix(end, 16).unwrap() - 8192)).unwrap();
+    file
+}
+
+#[test]
+fn a_read_of_the_input_that_fails_is_no_end_of_it() {
+    assert_eq!(std::io::copy(&mut failing(), &mut std::io::sink()).unwrap_err().raw_os_error(), Some(5));
+    on_each_bench(|bench| {
+        let mut command = bench.nexus(["run", "--stdin", "--shell", "cat > copied; echo whole > done"]);
+        let output = command.stdin(failing()).output().unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{}: {told}", bench.who());
+        assert!(told.contains("input could not be read: Input/output error"), "{}: {told}", bench.who());
+        assert!(!bench.workspace.join("done").exists(), "{}: a part was taken for the whole", bench.who());
+    });
+}
+
 #[test]
 fn a_read_of_the_input_that_waits_holds_up_no_time_limit() {
     let what = "a file whose reads are never answered";

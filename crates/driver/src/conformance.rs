@@ -83,7 +83,7 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
     loop {
         match session.hear().map_err(text)? {
             Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
-            Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) => {}
+            Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
             other @ (Event::Listeners(_)
             | Event::Terminal { .. }
             | Event::Command { .. }
@@ -135,7 +135,7 @@ fn two_further(sandbox: &Sandbox, plan: &Plan, fixture: &Fixture<'_>) -> Result<
         let mut started = false;
         loop {
             match session.hear().map_err(text)? {
-                Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) => {}
+                Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
                 Event::Command { exec: seen, event: CommandEvent::Started(_) } if seen == exec => started = true,
                 Event::Command { exec: seen, event: CommandEvent::Ended(ended) } if seen == exec && started => {
                     if ended.status == ExitStatus::Code(code) {

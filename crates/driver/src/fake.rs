@@ -200,7 +200,7 @@ fn follow(script: &Script, channel: &Channel) {
                 }
             }
             HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(LEADER), ExitStatus::Signal(signal))],
-            HostFrame::Hello { .. } | HostFrame::Resize { .. } => Vec::new(),
+            HostFrame::Hello { .. } | HostFrame::Resize { .. } | HostFrame::EndWithin { .. } => Vec::new(),
             // ECONNREFUSED: there is no network in it.
             HostFrame::Forward { forward, .. } => vec![GuestFrame::ForwardFailed { forward, errno: 111 }],
             HostFrame::Shutdown => return,

@@ -25,7 +25,7 @@ use nexus_model::{ByteText, ExitStatus, Plan};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Descriptors that a command has as stdin, stdout and stderr.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +99,8 @@ pub enum Event {
         /// Reads what it shows, writes what is typed. EIO is the end of output.
         master: OwnedFd,
     },
+    /// The guest asked the main command to end for its time limit, because this process had not.
+    OutOfTime,
     /// Reports on an exec.
     Command {
         /// Number of the exec.
@@ -156,6 +158,8 @@ pub struct Session {
     by_program: bool,
     /// The host ports whose listeners come.
     host_ports: Vec<u16>,
+    /// The guest knows a time limit, and has not reported its end.
+    has_limit: bool,
     /// The part of the next frame that has arrived.
     partial: Partial,
 }
@@ -170,13 +174,26 @@ impl Session {
         let by_program = plan.network == Network::EgressByProgram;
         let outbox = Outbox::new(channel.clone());
         let host_ports = plan.host_ports.clone();
-        let mut session = Self { channel, outbox, expect, ledger, by_program, host_ports, partial: Partial::default() };
+        let (has_limit, partial) = (false, Partial::default());
+        let mut session = Self { channel, outbox, expect, ledger, by_program, host_ports, has_limit, partial };
         let request = session.request(LEADER, command, stdio.size());
         let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
             // It may have ended with a reason; that is read as the first event.
             Ok(()) | Err(ChannelError::Closed) => Ok(session),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells the guest the time limit of the main command, which it keeps where this process is stopped.
+    pub fn end_within(&mut self, timeout: Duration, grace: Duration) -> Result<(), ChannelError> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.has_limit = true;
+        let (timeout_ms, grace_ms) = (millis(timeout), millis(grace));
+        match self.outbox.post(&HostFrame::EndWithin { timeout_ms, grace_ms }, &[]) {
+            // It may have ended with a reason; that is read as the first event.
+            Ok(()) | Err(ChannelError::Closed) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -285,6 +302,7 @@ impl Session {
                 ledger.names()?;
                 Event::Names(received::datagram(socket)?)
             }
+            (GuestFrame::OutOfTime, None) => std::mem::take(&mut self.has_limit).then_some(Event::OutOfTime)?,
             (GuestFrame::SetupFailed { step, errno, detail }, None) if !ledger.is_up() => {
                 Event::NotStarted(NotStarted::SetUp { step, errno, detail })
             }
@@ -367,5 +385,6 @@ fn kind(frame: &GuestFrame) -> &'static str {
         GuestFrame::ForwardFailed { .. } => "ForwardFailed",
         GuestFrame::Listeners => "Listeners",
         GuestFrame::Names => "Names",
+        GuestFrame::OutOfTime => "OutOfTime (twice, or without a time limit)",
     }
 }

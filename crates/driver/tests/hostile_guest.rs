@@ -13,6 +13,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 const SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 
@@ -136,12 +137,24 @@ fn what_does_not_belong_here_ends_the_session() {
         ("a forward to a file", false, vec![forwarded(5, vec![null()])]),
         ("a forward to nothing", false, vec![forwarded(5, Vec::new())]),
         ("a second greeting", false, vec![(GuestFrame::Hello { version: VERSION }, Vec::new())]),
+        ("the end of a time limit that nobody set", false, vec![(GuestFrame::OutOfTime, Vec::new())]),
         ("a layer of a sandbox that stands", false, vec![(GuestFrame::Layer, vec![null()])]),
     ];
     for (what, terminal, said) in cases {
         let event = last(terminal, said);
         assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{what}: {event:?}");
     }
+}
+
+#[test]
+fn the_end_of_a_time_limit_is_reported_once_where_there_is_one() {
+    let (mut session, guest) = session(false);
+    session.end_within(Duration::from_secs(1), Duration::ZERO).unwrap();
+    for _ in 0..2 {
+        say(&guest, &GuestFrame::OutOfTime, &[]);
+    }
+    assert!(matches!(session.hear().unwrap(), Event::OutOfTime));
+    assert!(matches!(session.hear().unwrap(), Event::NotStarted(NotStarted::Protocol(_))));
 }
 
 /// A `/proc` of a mount of its own, where this process may make one.

@@ -4,6 +4,7 @@
 //! the channel. Frames and the socket that carries them are those of `nexus-channel`, which the host uses too.
 
 mod forward;
+mod late;
 pub mod leave_out;
 mod moves;
 mod outbox;

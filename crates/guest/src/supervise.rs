@@ -14,9 +14,12 @@
 //!
 //! In a layer of an ordinary user the kernel also tells of renames ([`crate::moves`]), which a helper looks at.
 //!
+//! The time limit of the main command is kept here as well ([`crate::late`]), for a host that is stopped.
+//!
 //! Nothing here waits for a process inside (`··▶`): a child on its way to its exec is polled, and killed when it takes long.
 
 use crate::forward;
+use crate::late::{Due, Late};
 use crate::moves::Moves;
 use crate::outbox::Outbox;
 use crate::signals;
@@ -52,8 +55,8 @@ pub fn run(socket: OwnedFd, moves_directories: bool) -> i32 {
     let Ok(child_ends) = signals::take_over() else { return 3 };
     let outbox = Outbox::new(channel.clone());
     let moves = if moves_directories { Moves::begin() } else { None };
-    let mut guest =
-        Guest { channel, partial: Partial::default(), outbox, starting: Vec::new(), running: Vec::new(), moves };
+    let (starting, running) = (Vec::new(), Vec::new());
+    let mut guest = Guest { channel, partial: Partial::default(), outbox, starting, running, moves, late: None };
     match guest.serve(&child_ends).and_then_last_words(&mut guest.outbox) {
         End::Done => 0,
         End::Failed => 3,
@@ -98,6 +101,7 @@ struct Guest {
     starting: Vec<Starting>,
     running: Vec<Running>,
     moves: Option<Moves>,
+    late: Option<Late>,
 }
 
 impl From<ChannelError> for End {
@@ -134,7 +138,8 @@ impl Guest {
         let reports = 2..wait.len();
         wait.extend(self.moves.iter().map(|moves| PollFd::from_borrowed_fd(moves.descriptor(), PollFlags::IN)));
         let deadline = self.starting.iter().map(|starting| starting.deadline).min();
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let next = deadline.into_iter().chain(self.late.as_ref().and_then(Late::next)).min();
+        let left = next.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         match poll(&mut wait, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -155,6 +160,7 @@ impl Guest {
         if has_ended || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.look_at_starting()?;
         }
+        self.keep_time()?;
         if has_call && let Some(moves) = self.moves.as_mut() {
             moves.take();
         }
@@ -178,6 +184,22 @@ impl Guest {
             HostFrame::Shutdown => Err(End::Done),
             HostFrame::Resize { exec, size } => self.resize(exec, size),
             HostFrame::Forward { forward, port } => self.forward(forward, port),
+            HostFrame::EndWithin { timeout_ms, grace_ms } => {
+                self.late = Some(Late::new(timeout_ms, grace_ms));
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the time limit of the main command where the host has not.
+    fn keep_time(&mut self) -> Result<(), End> {
+        match self.late.as_ref().and_then(|late| late.due(Instant::now())) {
+            None => Ok(()),
+            Some(Due::Terminate) => {
+                self.outbox.send(&GuestFrame::OutOfTime)?;
+                self.signal(None, libc::SIGTERM as u8)
+            }
+            Some(Due::End) => Err(End::Failed),
         }
     }
 
@@ -255,6 +277,9 @@ impl Guest {
         match outcome {
             Outcome::Running(proof) => {
                 self.running.push(running);
+                if let Some(late) = self.late.as_mut().filter(|_| is_main) {
+                    late.has_started();
+                }
                 self.outbox.send(&GuestFrame::Started { exec, proof })?;
                 signals.into_iter().try_for_each(|signal| kill(-pid, i32::from(signal)))
             }
@@ -291,6 +316,9 @@ impl Guest {
     /// Signals one command with its process group, or everything inside but PID 1. A command that has not executed yet
     /// gets its signals afterwards: before, they would end a process of the guest's own code.
     fn signal(&mut self, exec: Option<u32>, signal: u8) -> Result<(), End> {
+        if let Some(late) = self.late.as_mut().filter(|_| exec.is_none()) {
+            late.is_asked();
+        }
         let is_meant = |starting: &&mut Starting| match exec {
             None => starting.running.is_main && i32::from(signal) != libc::SIGKILL,
             Some(exec) => starting.running.exec == exec,

@@ -6,9 +6,9 @@ use crate::terminal::raw::{self, Raw};
 use crate::terminal::sink::Sink;
 use crate::terminal::{Hold, out};
 use nexus_driver::Event;
-use nexus_runner::live::attendant::{Attendant, InputLost, KeptOutput, SandboxEvent, Watched};
+use nexus_runner::live::attendant::{Attendant, KeptOutput, SandboxEvent, Watched};
 use nexus_runner::live::control::SandboxControl;
-use nexus_runner::live::input::InputSource;
+use nexus_runner::live::input::{InputLost, InputSource};
 use nexus_runner::live::output::Stream;
 use nexus_runner::live::ports::{PortToken, Ports};
 use nexus_runner::live::signal::{SIGCONT, SIGHUP, SIGTSTP, SIGWINCH};
@@ -77,10 +77,13 @@ impl Foreground {
             Ok(0) | Err(Errno::IO) if self.raw.is_some() => self.terminal_is_gone(inside),
             Ok(0) | Err(Errno::IO) => {
                 self.input = false;
-                inside.end_input();
                 match self.feeder.as_ref().and_then(Feeder::error) {
-                    None | Some(Errno::IO) => {}
-                    Some(error) => return Err(InputLost(error.into()).into()),
+                    Some(error) if error != Errno::IO || !raw::is_gone_from(rustix::stdio::stdin()) => {
+                        // Before the command sees an end: it would take a part for the whole.
+                        return Err(InputLost(error.into()).into());
+                    }
+                    // A terminal that went away answers EIO as well, and is at its end.
+                    None | Some(_) => inside.end_input(),
                 }
             }
             Ok(count) => inside.input(&buffer[..count]),

@@ -9,6 +9,7 @@
 
 use nexus_driver::frames::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
@@ -94,6 +95,11 @@ fn throw_away() -> io::Result<()> {
 /// (tty_ioctl(4)).
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+/// Reports whether a descriptor is that of a terminal that went away. Other files refuse the question with ENOTTY.
+pub fn is_gone_from(fd: BorrowedFd<'_>) -> bool {
+    tcgetattr(fd).is_err_and(|error| error == Errno::IO)
 }
 
 /// Returns the size of the caller's terminal, or [`USUAL_SIZE`] if none of the three streams has one.

@@ -95,7 +95,7 @@ fn every_way_out_ends_at_a_listener(workspace: &Path) -> Result<(), String> {
     loop {
         match session.hear().unwrap() {
             Event::Listeners(listeners) => server = Some(thread::spawn(move || serve(listeners))),
-            Event::Up | Event::Names(_) | Event::Started(_) => {}
+            Event::Up | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
             Event::Ended(ended) if ended.status == ExitStatus::Code(0) => break,
             other => return Err(format!("{other:?}")),
         }

@@ -53,18 +53,6 @@ pub trait Attendant {
     fn finish(&mut self) -> io::Result<KeptOutput>;
 }
 
-/// The input that an attendant reads itself ended with an error. It is the inner error of the [`io::Error`] of
-/// [`Attendant::ready`], so that it is not taken for one of the output.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct InputLost(pub io::Error);
-
-impl From<InputLost> for io::Error {
-    fn from(lost: InputLost) -> Self {
-        Self::new(lost.0.kind(), lost)
-    }
-}
-
 /// An event of a sandbox that concerns its attendant.
 pub enum SandboxEvent {
     /// The command has started.

@@ -349,6 +349,17 @@ impl<A: Attendant> Pump<'_, A> {
         if sent.is_err() { self.end_now() } else { Ok(()) }
     }
 
+    /// Notes that the guest asked everything inside to end for the time limit. The grace is kept here as well.
+    fn was_out_of_time(&mut self) {
+        self.timed_out = true;
+        let kill_at = Instant::now() + self.bounds.grace;
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
+        self.bounds.was_ended.store(true, Ordering::SeqCst);
+        if self.outcome.reason == ExitReason::Exit && self.outcome.ended.is_none() {
+            self.outcome.reason = ExitReason::Timeout;
+        }
+    }
+
     /// Does what the attendant asked for.
     fn act(&mut self) -> io::Result<()> {
         for action in std::mem::take(&mut self.inside.actions) {

@@ -2,17 +2,18 @@
 //!
 //! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
 //! `.gitignore`; [`spelled`] has the rest. A matching symbolic link hides what it leads to, if that is in the workspace:
-//! the link itself says nothing, its target says all.
+//! the link itself says nothing, its target says all. A directory that the search cannot look through is hidden as a whole:
+//! see `closed.rs`.
 
 mod spelled;
 
+use crate::plan::closed;
 use crate::plan::shown::Shown;
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use nexus_model::ByteText;
 use nexus_policy::profile::Origin;
 use spelled::{Meant, Spelled};
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
@@ -94,15 +95,22 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            // Gone meanwhile, or closed. The command can open a directory of the caller's own, so that is hidden whole.
-            Err(error) if error.io_error().is_some_and(is_harmless) => {
-                found.extend(error.path().and_then(|path| own_and_closed(path, workspace)));
+            Err(error) => {
+                found.extend(unseen(error, workspace)?);
                 continue;
             }
-            Err(source) => return Err(HideError::Search { source }),
         };
         let Ok(relative) = entry.path().strip_prefix(workspace) else { continue };
         let hits = set.matches(relative);
+        // The search would miss names in it. The command may open it, so that it is covered as a whole.
+        if entry.file_type().is_dir() && !closed::is_open(entry.path()) {
+            found.insert(relative.to_owned());
+            for at in hits.into_iter().filter_map(|hit| globs[hit].1) {
+                matched[at] = true;
+            }
+            walk.skip_current_dir();
+            continue;
+        }
         if hits.is_empty() {
             continue;
         }
@@ -162,16 +170,18 @@ fn meant(patterns: &[String], top: Top<'_>) -> Result<Vec<Meant>, HideError> {
     patterns.iter().map(one).collect()
 }
 
-/// Reports whether an entry that cannot be looked at hides nothing from the search.
-pub fn is_harmless(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
-}
-
-/// Returns the path, relative to the workspace, of a directory that its owner, the caller, cannot look through.
-fn own_and_closed(path: &Path, workspace: &Path) -> Option<PathBuf> {
-    let found = path.symlink_metadata().ok()?;
-    let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-    path.strip_prefix(workspace).ok().filter(|rest| is_own && !rest.as_os_str().is_empty()).map(Path::to_owned)
+/// Returns the path below the workspace that is to be covered because the search could not look at it; none where nothing is
+/// there any more.
+fn unseen(error: walkdir::Error, workspace: &Path) -> Result<Option<PathBuf>, HideError> {
+    let kind = error.io_error().map(std::io::Error::kind);
+    let below = error.path().and_then(|path| path.strip_prefix(workspace).ok());
+    match (kind, below) {
+        (Some(std::io::ErrorKind::NotFound), _) => Ok(None),
+        (Some(std::io::ErrorKind::PermissionDenied), Some(below)) if !below.as_os_str().is_empty() => {
+            Ok(Some(below.to_owned()))
+        }
+        _ => Err(HideError::Search { source: error }),
+    }
 }
 
 fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod binds;
+mod closed;
 pub mod credential;
 pub mod devices;
 pub mod direct;

@@ -6,15 +6,17 @@
 //!  read-only bind   a named pipe                        covered
 //!  any bind         a directory that the caller may     covered: a socket in it is reached by a name that is known
 //!                   enter and not list (mode 0711)
+//!  writable bind    a directory that is closed to the   covered: the command may open it, and an earlier run may have
+//!                   caller in any way                   closed it
 //! ```
 
+use crate::plan::closed;
 use crate::plan::guarded::Guarded;
 use crate::plan::shown::Shown;
 use nexus_model::ByteText;
 use nexus_model::plan::Access;
 use nexus_policy::profile::{Origin, Sourced};
 use std::collections::VecDeque;
-use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -202,16 +204,22 @@ struct Within {
     closed: Vec<PathBuf>,
 }
 
-/// Looks through a directory. One that can be neither listed nor entered holds nothing that the command could reach. `None`: the
-/// budget was not enough.
+/// Looks through a directory. In a read-only bind one that can be neither listed nor entered holds nothing that the command
+/// could reach. `None`: the budget was not enough.
 fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
     let mut found = Within::default();
     let mut waiting = VecDeque::from([PathBuf::new()]);
+    let can_be_opened = access != Access::ReadOnly;
     while let Some(directory) = waiting.pop_front() {
-        let entries = match std::fs::read_dir(top.join(&directory)) {
+        let path = top.join(&directory);
+        let entries = match std::fs::read_dir(&path) {
+            Ok(_) if can_be_opened && !closed::is_open(&path) => {
+                found.closed.push(directory);
+                continue;
+            }
             Ok(entries) => entries,
             Err(error) => {
-                if hides_names(&top.join(&directory), &error) {
+                if closed::hides_names(&path, &error, can_be_opened) {
                     found.closed.push(directory);
                 }
                 continue;
@@ -241,15 +249,6 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
         }
     }
     Some(found)
-}
-
-/// Reports that names in a directory that could not be listed may still be used.
-fn hides_names(path: &Path, error: &io::Error) -> bool {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => false,
-        io::ErrorKind::PermissionDenied => rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok(),
-        _ => true,
-    }
 }
 
 #[cfg(test)]
@@ -287,14 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listed_hides_names_unless_it_is_gone() {
+    fn a_file_that_is_bound_by_itself_hides_nothing() {
         let top = tempfile::tempdir().unwrap();
-        let hides = |path: &Path, kind| hides_names(path, &io::Error::from(kind));
-        assert!(hides(top.path(), io::ErrorKind::PermissionDenied));
-        assert!(!hides(&top.path().join("missing"), io::ErrorKind::PermissionDenied));
-        assert!(!hides(top.path(), io::ErrorKind::NotFound));
-        assert!(hides(top.path(), io::ErrorKind::Other));
-        // A file that is bound by itself.
         let file = top.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert_eq!(below(&file, Access::ReadOnly, &mut 100), Some(Within::default()));

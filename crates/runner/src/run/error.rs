@@ -1,8 +1,8 @@
 //! The errors of a run.
 
 use crate::causes::chain;
-use crate::live::attendant::InputLost;
 use crate::live::covers::Unseen;
+use crate::live::input::InputLost;
 use crate::net::record::CreateError;
 use crate::net::service::ServeError;
 use crate::settle::problem::{INTERRUPTED, SettleProblem};

@@ -54,7 +54,7 @@ pub fn pumped<A: Attendant>(
         covers: stage.covers,
         was_ended: Arc::clone(&around.was_ended),
     };
-    let (session, ends) = if let Some(size) = run.streams.terminal {
+    let (mut session, ends) = if let Some(size) = run.streams.terminal {
         let session = Session::start(sandbox, &run.plan, Stdio::Terminal(size)).map_err(io::Error::other)?;
         (session, Ends { out: None, err: None, input: None, feed: None, terminal: true })
     } else {
@@ -71,6 +71,9 @@ pub fn pumped<A: Attendant>(
         };
         (session, Ends { out: Some(out), err: Some(err), input, feed, terminal: false })
     };
+    if let Some(timeout) = run.timeout {
+        session.end_within(timeout, run.grace).map_err(io::Error::other)?;
+    }
     // The sandbox needs some time to come up.
     meanwhile();
     pump::run(sandbox, session, ends, attendant, around.interrupts, bounds, stage.network)

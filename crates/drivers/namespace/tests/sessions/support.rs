@@ -243,7 +243,7 @@ impl Live {
             }
         };
         match self.session.hear().unwrap() {
-            Event::Up | Event::Layer(_) | Event::Listeners(_) | Event::Names(_) => {}
+            Event::Up | Event::Layer(_) | Event::Listeners(_) | Event::Names(_) | Event::OutOfTime => {}
             Event::Started(proof) => of(&mut self.heard, LEADER, CommandEvent::Started(proof)),
             Event::NotStarted(reason) => panic!("{reason}"),
             Event::Ended(ended) => of(&mut self.heard, LEADER, CommandEvent::Ended(ended)),

@@ -36,6 +36,18 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// caller's pipe.
 const LONGEST: Duration = Duration::from_millis(64);
 
+/// The caller's standard input fails: the command must not take what it has for the whole. It is the inner error of an
+/// [`io::Error`], so that it is not taken for one of the output.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InputLost(pub io::Error);
+
+impl From<InputLost> for io::Error {
+    fn from(lost: InputLost) -> Self {
+        Self::new(lost.0.kind(), lost)
+    }
+}
+
 /// Passes standard input to the command.
 pub struct Feed {
     source: InputSource,
@@ -132,7 +144,10 @@ impl Feed {
         // Asked before the bytes: what comes in between is not behind the end.
         let has_ended = self.source.has_ended(self.given)?;
         let wanted = self.room.saturating_sub(self.given).max(PAGE);
-        let bytes = self.source.copy(self.given, wanted, &mut self.buffer)?;
+        let bytes = self
+            .source
+            .copy(self.given, wanted, &mut self.buffer)
+            .map_err(|error| io::Error::from(InputLost(error)))?;
         self.is_full = false;
         if bytes.is_empty() {
             if has_ended {

@@ -70,6 +70,8 @@ impl<A: Attendant> Pump<'_, A> {
                 // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
                 self.sandbox.process.hurry();
             }
+            // This process was stopped meanwhile.
+            Ok(Event::OutOfTime) => self.was_out_of_time(),
             Ok(Event::NotStarted(reason)) => {
                 if self.outcome.reason == ExitReason::Exit {
                     self.outcome.reason = ExitReason::DriverFailed;

@@ -1,0 +1,106 @@
+//! Directories that a run closed to the search of the next one: what is hidden in them stays hidden.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use support::{Bench, on_each_bench, stderr, stdout};
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Opens a directory for the command, and reads a file by its name.
+const READS: &str = "chmod 755 config; chmod 755 config/deep; cat config/prod.key config/deep/prod.key plain; true";
+
+fn text(bench: &Bench, arguments: &[&str]) -> String {
+    let output = bench.run(arguments);
+    stdout(&output) + &stderr(&output)
+}
+
+#[test]
+fn a_directory_that_a_run_closed_hides_nothing_from_the_search() {
+    on_each_bench(|bench| {
+        for flags in [&["--hide-secrets"][..], &["--hide", "config/prod.key", "--hide", "**/prod.key"]] {
+            for (to_close, closed) in [("111", "config"), ("000", "config"), ("444", "config"), ("000", "config/deep")]
+            {
+                bench.write("config/prod.key", "PEM\n");
+                bench.write("config/deep/prod.key", "PEM\n");
+                bench.write("plain", "plain\n");
+                let what = format!("{} {flags:?} {to_close} {closed}", bench.who());
+                let first = bench.run([&["run"][..], flags, &["--", "chmod", to_close, closed]].concat());
+                assert!(first.status.success(), "{what}: {}", stderr(&first));
+                let committed = fs::metadata(bench.workspace.join(closed)).unwrap().permissions().mode() & 0o777;
+                assert_eq!(format!("{committed:03o}"), to_close, "{what}: nothing to try");
+                let next = ["run", "--changes", "discard"];
+                let told = text(&bench, &[&next[..], flags, &["--shell", READS]].concat());
+                assert!(!told.contains("PEM"), "{what}: {told}");
+                assert!(told.contains("plain\n"), "{what}: {told}");
+                mode(&bench.workspace.join(closed), 0o755);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_link_from_a_closed_directory_hides_what_it_leads_to_once_it_is_open() {
+    on_each_bench(|bench| {
+        bench.write("config/prod", "PEM\n");
+        bench.write("links/plain", "plain\n");
+        let link = bench.workspace.join("links/.env");
+        assert!(bench.command("ln").args(["-s", "../config/prod"]).arg(&link).status().unwrap().success());
+        mode(&bench.workspace.join("links"), 0o444);
+        let script = "chmod 755 links; cat links/.env links/plain; ls -d config";
+        let told = text(&bench, &["run", "--changes", "discard", "--hide-secrets", "--shell", script]);
+        mode(&bench.workspace.join("links"), 0o755);
+        assert!(!told.contains("PEM"), "{}: {told}", bench.who());
+        assert!(told.contains("config\n"), "{}: {told}", bench.who());
+    });
+}
+
+/// Connects to a socket.
+const CLIENT: &str = "\
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.connect(sys.argv[1])
+    print('connected')
+except OSError as e:
+    print(e.strerror)
+";
+
+#[test]
+fn a_socket_in_a_directory_that_a_run_closed_is_covered() {
+    on_each_bench(|bench| {
+        let deep = bench.home.join("data/sub/deep");
+        assert!(bench.command("mkdir").arg("-p").arg(&deep).status().unwrap().success());
+        let places = [bench.home.join("data/sub/s"), deep.join("s")];
+        let _listeners = places.clone().map(|path| {
+            let listener = UnixListener::bind(&path).unwrap();
+            mode(&path, 0o777);
+            listener
+        });
+        bench.write("client.py", CLIENT);
+        let data = bench.home.join("data");
+        let from = format!("{}:/shown", data.display());
+        for (closed, to_close) in [("sub", 0o000), ("sub", 0o444), ("sub/deep", 0o000), ("sub/deep", 0o311)] {
+            mode(&data.join(closed), to_close);
+            let script = "chmod 755 /shown/sub; chmod 755 /shown/sub/deep; for s in sub/s sub/deep/s; do \
+                          python3 client.py /shown/$s; done";
+            let output = bench.run(["run", "--rw", &from, "--shell", script]);
+            mode(&data.join(closed), 0o755);
+            let told = stdout(&output);
+            assert!(!told.contains("connected"), "{} {closed} {to_close:o}: {told}", bench.who());
+            assert_eq!(told.lines().count(), 2, "{} {closed} {to_close:o}: {}", bench.who(), stderr(&output));
+        }
+        // The twin: what the search sees is allowed as before.
+        let one = places[0].to_str().unwrap();
+        let line = ["run", "--rw", &from, "--allow-socket", one, "--", "python3", "client.py", "/shown/sub/s"];
+        let output = bench.run(line);
+        assert_eq!(stdout(&output), "connected\n", "{}: {}", bench.who(), stderr(&output));
+    });
+}
