@@ -55,6 +55,8 @@ const NEEDED: &[(&str, Shown)] = &[
     // The group `pkg:pip` asks the pip of this machine for its index.
     ("python3-pip", Shown::ByPythonModule("pip")),
     ("npm", Shown::By("npm")),
+    // A page is opened by a browser inside.
+    ("chromium", Shown::By("chromium")),
     // It checks the units of dist/systemd; nothing is started by it.
     ("systemd", Shown::By("systemd-analyze")),
     // It reads the manual pages as man(1) would.

@@ -31,18 +31,27 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         None => args.command.iter().cloned().map(ByteText::from).collect(),
     };
     let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
+    let mut grants = resolution.grants.clone();
+    if args.detach {
+        // The cache would be held as long as the sandbox lives, which may be days.
+        grants.cache = None;
+    }
+    let mut tools = tools(&resolution.found);
+    if let Some(cache) = grants.cache.as_ref().filter(|cache| cache.value) {
+        point_to_cache(&mut tools, &cache.from, resolution.network.is_some());
+    }
     Ok(RunRequest {
         argv,
         mount: args.facility.as_ref().map(|_| PathBuf::from(crate::run::facility::MOUNT)),
         cwd: args.cwd.clone(),
         // The caller does not stand in a facility.
         current_directory: if args.facility.is_some() { None } else { std::env::current_dir().ok() },
-        grants: resolution.grants.clone(),
+        grants,
         shows: shows(args, &resolution.settings.binds)?,
         variables: variables(&args.env, &args.env_secret)?,
         credentials_only_warn: only_warns(),
         hide_secrets: args.hide_secrets,
-        tools: tools(&resolution.found, args.cache.then_some(resolution.network.is_some())),
+        tools,
         writes,
         required: args.require.iter().copied().collect(),
         network: resolution.network.clone(),
@@ -50,7 +59,6 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         names_readers: args.verbose,
         grace: Duration::from_millis(args.grace.unwrap_or(DEFAULT_GRACE_MS)),
         streams: Streams { terminal: terminal(args), input: args.stdin },
-        cache: args.cache,
         profiles: resolution.documents.clone(),
     })
 }
@@ -178,8 +186,15 @@ const CACHES: &[(&str, &str, bool)] = &[
     ("npm_config_cache", "npm", false),
 ];
 
-/// Returns what tools need. `cache` tells that they keep their caches, and whether there is a network.
-fn tools(found: &Found, cache: Option<bool>) -> Tools {
+/// Points tools to the cache of the workspace, where nothing else points them elsewhere.
+fn point_to_cache(tools: &mut Tools, from: &Origin, has_network: bool) {
+    for (name, part, _) in CACHES.iter().filter(|(_, _, needs_network)| has_network || !needs_network) {
+        let value = Path::new(project_cache::INSIDE).join(part).into();
+        tools.env.entry((*name).to_owned()).or_insert_with(|| Sourced::new(value, from.clone()));
+    }
+}
+
+fn tools(found: &Found) -> Tools {
     let binds = found.binds.iter().map(|bind| ToolBind {
         source: match &bind.source {
             Source::Path(path) => ToolSource::Path(path.clone()),
@@ -189,14 +204,7 @@ fn tools(found: &Found, cache: Option<bool>) -> Tools {
         why: bind.why,
         from: bind.from.clone(),
     });
-    let mut env = found.env.clone();
-    for (name, part, needs_network) in CACHES {
-        if cache.is_some_and(|has_network| has_network || !needs_network) {
-            let value = Path::new(project_cache::INSIDE).join(part).into();
-            env.entry((*name).to_owned()).or_insert_with(|| Sourced::new(value, Origin::Flag("--cache".to_owned())));
-        }
-    }
-    Tools { binds: binds.collect(), path: found.path.clone(), env }
+    Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone() }
 }
 
 /// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for

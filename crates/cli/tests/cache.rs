@@ -91,6 +91,27 @@ fn a_run_that_is_not_accepted_leaves_no_cache() {
 }
 
 #[test]
+fn a_profile_keeps_the_cache_and_a_workspace_file_only_switches_it_off() {
+    for bench in benches() {
+        let directory = bench.write("../config/profiles/default.yaml", "extends: [default]\ncache: true\n");
+        let config = directory.parent().unwrap().parent().unwrap().to_owned();
+        let run = |script: &str| {
+            let mut command = bench.nexus(["run", "--shell", script]);
+            let output = command.env("NEXUS_CONFIG_DIR", &config).output().unwrap();
+            (stdout(&output), stderr(&output))
+        };
+        assert_eq!(run(WRITE).1, "", "{}", bench.who());
+        assert_eq!(run(READ).0, "built\n", "{}", bench.who());
+        bench.write("nexus.yaml", "cache: false\n");
+        assert_eq!(run(READ).0, "none\n", "{}", bench.who());
+        bench.write("nexus.yaml", "cache: true\n");
+        let alone = bench.run(["run", "--", "true"]);
+        let why = "would keep the caches of build tools for later runs";
+        assert!(stderr(&alone).contains("nexus.yaml:1:8"), "{why}: {}", stderr(&alone));
+    }
+}
+
+#[test]
 fn two_runs_at_once_do_not_share_a_cache() {
     for bench in benches() {
         fill(&bench);
@@ -118,6 +139,9 @@ fn go_and_npm_keep_their_caches_where_they_are_pointed() {
             bench.who(),
             stderr(&cache)
         );
+        let explained = |how: &str| stdout(&bench.run(["explain", "--cache", "--changes", how, "--", "true"]));
+        assert!(explained("commit").contains("write /home/nexus/.project-cache (caches of this workspace)"));
+        assert!(!explained("discard").contains("(caches of this workspace)"), "{}", explained("discard"));
         for flag in [&["--disk", "1G"][..], &["--direct"], &["--detach"]] {
             assert_eq!(run(&bench, &[&["--cache"], flag].concat(), "true").status.code(), Some(2), "{flag:?}");
         }

@@ -147,6 +147,7 @@ const ORDINARY: &[&str] = &[
     "limits.md",
     "devices.md",
     "refusals.md",
+    "browsers.md",
     "c.md",
     "caches.md",
     "databases.md",

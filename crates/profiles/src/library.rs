@@ -45,6 +45,7 @@ impl LibraryError {
 /// Profiles that are part of the program.
 const BUILT_IN: &[(&str, &str)] = &[
     ("auto", include_str!("../profiles/auto.yaml")),
+    ("browser", include_str!("../profiles/browser.yaml")),
     ("default", include_str!("../profiles/default.yaml")),
     ("git", include_str!("../profiles/git.yaml")),
     ("go", include_str!("../profiles/go.yaml")),

@@ -181,8 +181,6 @@ pub struct RunRequest {
     pub grace: Duration,
     /// The streams of the command.
     pub streams: Streams,
-    /// Shows the cache of the workspace, in which build tools keep what they download and build.
-    pub cache: bool,
     /// The documents that said what the run may do.
     pub profiles: Vec<ProfileName>,
 }

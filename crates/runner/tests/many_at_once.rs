@@ -238,7 +238,6 @@ fn request(script: &str) -> RunRequest {
         names_readers: false,
         grace: Duration::from_secs(1),
         streams: Streams::default(),
-        cache: false,
         profiles: Vec::new(),
     }
 }

@@ -83,7 +83,6 @@ impl Place {
             names_readers: false,
             grace: Duration::from_secs(1),
             streams: Streams::default(),
-            cache: false,
             profiles: Vec::new(),
         };
         resolve(site, &request, &self.host).unwrap()

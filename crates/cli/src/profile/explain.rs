@@ -21,6 +21,7 @@ use nexus_runner::plan::hide::Top;
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
 use nexus_runner::request::ChangeMode;
+use nexus_runner::state::project_cache;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,8 @@ struct Explained {
     binds: Vec<Shown>,
     variables: Vec<Variable>,
     changes: &'static str,
+    /// Places of the caches of the workspace.
+    caches: Vec<PathBuf>,
 }
 
 fn explained(args: &RunArgs) -> Result<String, Failure> {
@@ -60,10 +63,13 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let binds = binds::read(shows, grants, tools, &place)?;
     let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
     request::warn(&env.notices);
+    let has_network = request.network.is_some();
+    let caches = if resolve::has_cache(&request) { project_cache::targets(has_network).collect() } else { Vec::new() };
     let all = Explained {
         binds,
         variables: env.variables,
         changes: changes(&resolution.grants, args),
+        caches,
         workspace,
         resolution,
     };
@@ -125,6 +131,10 @@ impl Explained {
                 [shown.why.unwrap_or_default(), &from].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
             let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
             out.row(&format!("{:5} {target}{why}", access(shown.bind.access)), &shown.from.to_string());
+        }
+        for cache in &self.caches {
+            let from = grants.cache.as_ref().map(|cache| cache.from.to_string()).unwrap_or_default();
+            out.row(&format!("write {} (caches of this workspace)", cache.display()), &from);
         }
         for pattern in &grants.hide {
             out.row(&format!("hide  {}", pattern.value), &pattern.from.to_string());
@@ -191,6 +201,11 @@ impl Explained {
                     "access": access(shown.bind.access), "why": shown.why, "from": shown.from,
                 })
             })
+            .chain(self.caches.iter().map(|cache| {
+                let path = nexus_model::ByteText::from(cache.as_path());
+                let from = grants.cache.as_ref().map(|cache| &cache.from);
+                json!({"path": path, "access": "write", "why": "caches of this workspace", "from": from})
+            }))
             .collect();
         let variables: Vec<_> = self
             .variables
@@ -268,6 +283,7 @@ pub fn grants_json(grants: &Grants) -> Value {
         "protect": grants.protect,
         "debug": grants.debug,
         "auto": {"shown": grants.shows_auto(), "from": grants.auto.as_ref().map(|auto| &auto.from)},
+        "cache": grants.cache,
         "changes": grants.changes.as_ref().map(|changes| json!({"mode": changes.value.word(), "from": changes.from})),
     })
 }

@@ -30,6 +30,9 @@ pub fn add(grants: &mut Grants, args: &RunArgs) {
     if args.allow_ptrace {
         grants.debug = Some(flagged(true, "--allow-ptrace"));
     }
+    if args.cache {
+        grants.cache = Some(flagged(true, "--cache"));
+    }
     if args.direct {
         grants.changes = Some(flagged(ChangesMode::Commit, "--direct"));
     } else if let Some(changes) = args.changes {

@@ -40,6 +40,16 @@ const MOUNTING: &[&str] = &["mount: only root can", "must be superuser to use mo
 /// Printed by sudo where no process can gain rights.
 const PRIVILEGES: &[&str] = &["\"no new privileges\" flag is set", "sudo must be owned by uid 0"];
 
+/// Printed by ping, which may open neither a raw socket nor one for ICMP.
+const ECHO: &[&str] = &[
+    "ping: prctl: Operation not permitted",
+    "ping: socktype: SOCK_RAW",
+    "ping: socktype: SOCK_DGRAM",
+    "ping: socket: Operation not permitted",
+    "ping: Lacking privilege for raw socket",
+    "ping: permission denied (are you root?)",
+];
+
 /// Printed by clients of container engines, whose sockets are not shown.
 const ENGINES: &[&str] = &[
     "Cannot connect to the Docker daemon",
@@ -104,6 +114,13 @@ pub fn advice(words: &LastWords, traces: bool, opens_git: Option<bool>) -> Optio
             "perhaps: sudo cannot work, since no process inside gains rights. Call the command without sudo.",
         ));
     }
+    if words.has(ECHO) {
+        return Some((
+            "ping",
+            "perhaps: ping needs a raw socket or one for ICMP, which no command inside can make and no flag allows. Ask by TCP: \
+             curl, or nc -z HOST PORT.",
+        ));
+    }
     if words.has(ENGINES) {
         return Some((
             "engine",
@@ -159,6 +176,8 @@ mod tests {
         assert_eq!(code("Cannot connect to the Docker daemon at unix:///x. Is it running?\n"), Some("engine"));
         let dpkg = "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?\n";
         assert_eq!(code(dpkg), Some("system_packages"));
+        assert_eq!(code("ping: prctl: Operation not permitted\n"), Some("ping"));
+        assert_eq!(code("ping: socktype: SOCK_RAW\nping: socket: Operation not permitted\n"), Some("ping"));
         assert_eq!(code("chmod: Operation not permitted\n"), None);
     }
 

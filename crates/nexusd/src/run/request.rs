@@ -82,7 +82,6 @@ pub fn request(
         names_readers: false,
         grace: GRACE,
         streams: Streams::default(),
-        cache: false,
         profiles: Vec::new(),
     })
 }

@@ -37,6 +37,8 @@ pub struct Document {
     /// True if the toolchains that the caller's PATH and environment lead to are shown; `None` if the document does not
     /// say.
     pub auto: Option<At<bool>>,
+    /// True if build tools keep their caches for later runs in the same workspace; `None` if the document does not say.
+    pub cache: Option<At<bool>>,
 }
 
 /// The part `fs`.

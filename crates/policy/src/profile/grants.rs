@@ -7,7 +7,7 @@
 //! | `path` | goes in front of the earlier ones |
 //! | `env.set` | replaces the value of the same name |
 //! | `env.drop` | takes away what earlier ones pass or set; a later one may give it again |
-//! | each of `limits`, `changes`, `net.mode`, `debug`, `auto` | replaces |
+//! | each of `limits`, `changes`, `net.mode`, `debug`, `auto`, `cache` | replaces |
 //! | `net.methods` | the stricter one holds |
 //!
 //! The same path in `ro` and `rw` counts as the later one said.
@@ -56,6 +56,8 @@ pub struct Grants {
     pub debug: Option<Sourced<bool>>,
     /// True if the toolchains that the caller's PATH and environment lead to are shown; `None` means that they are.
     pub auto: Option<Sourced<bool>>,
+    /// True if build tools keep their caches for later runs in the same workspace; `None` means that they do not.
+    pub cache: Option<Sourced<bool>>,
 }
 
 /// A document that counted.
@@ -213,6 +215,15 @@ impl Grants {
         if let Some((auto, place)) = document.auto {
             self.auto = Some(Sourced::new(auto, loaded.origin(place)));
         }
+        if let Some((cache, place)) = document.cache {
+            self.cache = Some(Sourced::new(cache, loaded.origin(place)));
+        }
+    }
+
+    /// Reports whether build tools keep their caches for later runs in the same workspace.
+    #[must_use]
+    pub fn keeps_caches(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.value)
     }
 
     /// Reports whether the toolchains that the caller's PATH and environment lead to are shown.

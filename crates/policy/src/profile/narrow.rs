@@ -81,6 +81,7 @@ impl Walk<'_> {
         self.changes();
         self.debug();
         self.auto();
+        self.cache();
     }
 
     fn environment(&mut self) {
@@ -189,6 +190,16 @@ impl Walk<'_> {
                 self.refuse(place, "show the toolchains that PATH leads to".to_owned());
             }
             Some((false, place)) => self.out.auto = Some(Sourced::new(false, self.file.origin(place))),
+            Some((true, _)) | None => {}
+        }
+    }
+
+    fn cache(&mut self) {
+        match self.file.document.cache {
+            Some((true, place)) if !self.base.keeps_caches() => {
+                self.refuse(place, "keep the caches of build tools for later runs".to_owned());
+            }
+            Some((false, place)) => self.out.cache = Some(Sourced::new(false, self.file.origin(place))),
             Some((true, _)) | None => {}
         }
     }

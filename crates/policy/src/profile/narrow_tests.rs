@@ -63,6 +63,15 @@ fn a_workspace_file_switches_auto_off_and_never_on() {
 }
 
 #[test]
+fn a_workspace_file_switches_the_cache_off_and_never_on() {
+    let on = base("cache: true");
+    assert!(on.keeps_caches() && narrowed("cache: true", &on).unwrap().keeps_caches());
+    assert!(!narrowed("cache: false", &on).unwrap().keeps_caches());
+    let found = narrowed("cache: true", &Grants::default()).unwrap_err();
+    assert_eq!((found[0].place.line, found[0].what.as_str()), (1, "keep the caches of build tools for later runs"));
+}
+
+#[test]
 fn everything_that_narrows_holds() {
     let profile = base(
         "limits: {memory: 1G}\nnet: {allow: [a.example, b.example]}\nenv: {set: {A: x}, pass: [TZ]}\nfs: {ro: [/opt]}",

@@ -25,6 +25,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
         "protect",
         "debug",
         "auto",
+        "cache",
     ];
     for (place, key, node) in entries(tree, "a profile")? {
         match known(place, &key, KEYS, "")? {
@@ -39,6 +40,7 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
             "limits" => document.limits = limits(node)?,
             "debug" => document.debug = Some(yes_or_no(&node, "debug")?),
             "auto" => document.auto = Some(yes_or_no(&node, "auto")?),
+            "cache" => document.cache = Some(yes_or_no(&node, "cache")?),
             "protect" => document.protect = list(node, "protect", |node| checked(node, "a name", protected_name))?,
             _ => document.changes = Some(word(node)?),
         }
@@ -292,6 +294,7 @@ limits: {memory: 2G, pids: 512, disk: 4G, timeout: 10m, cpus: 1.5}
 changes: review
 protect: [Makefile, "deploy/*.sh"]
 debug: true
+cache: true
 "#;
 
     #[test]
@@ -321,7 +324,7 @@ debug: true
         );
         assert_eq!(document.changes.unwrap().0, ChangesMode::Review);
         assert_eq!(text(&document.protect), ["Makefile", "deploy/*.sh"]);
-        assert!(document.debug.unwrap().0);
+        assert!(document.debug.unwrap().0 && document.cache.unwrap().0);
         assert_eq!(parse("").unwrap(), Document::default());
         assert_eq!(parse("net: none\n").unwrap().net.mode.unwrap().0, NetMode::None);
     }
@@ -348,6 +351,7 @@ debug: true
             ("protect: [\"deploy/\"]\n", "1:11", "without / at either end"),
             ("protect: Makefile\n", "1:10", "must be a list"),
             ("debug: \"yes\"\n", "1:8", "must be true or false"),
+            ("cache: 1\n", "1:8", "must be true or false"),
             ("toolchains: [cobol]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
             ("etc: [../home]\n", "1:7", "beneath /etc"),

@@ -40,15 +40,16 @@ pub(super) fn at_limits(
 /// The time after which a run is looked at as a long one: in a shorter one hardly a file changes outside, and those that did not
 /// are looked at when it is parked.
 pub(super) const SURVEY_AFTER: Duration = Duration::from_millis(250);
-/// The least time between two looks at the files of the workspace.
+/// The least and the most time between two looks at the files of the workspace.
 const SURVEY_EVERY: Duration = Duration::from_millis(5);
+const SURVEY_WITHIN: Duration = Duration::from_millis(100);
 
 /// Looks at some more files of the workspace. Returns the time of the next look, until all were looked at.
 pub(super) fn at_bases(bounds: &mut Bounds) -> Option<Instant> {
     let began = Instant::now();
     let is_over = bounds.survey.as_mut().is_none_or(BaseSurvey::look_on);
-    // At most a tenth of the time goes there.
-    (!is_over).then(|| Instant::now() + SURVEY_EVERY.max(began.elapsed() * 9))
+    // A fifth of the time goes there, for a second or two: a file counts only until it changes.
+    (!is_over).then(|| Instant::now() + (began.elapsed() * 4).clamp(SURVEY_EVERY, SURVEY_WITHIN))
 }
 
 /// Ends the run, without a grace, when a cover is gone.

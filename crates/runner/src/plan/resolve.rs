@@ -172,7 +172,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
     let shown = shown(shows, grants, tools, &site, host, |one| {
         hide::check_bind(&hidden.paths, Top { workspace, inside: target }, one)
     })?;
-    let cache = cache(request, &site, limits.disk_bytes)?;
+    let cache = cache(request, &site)?;
     let of_cache = cache.iter().flat_map(|cache| cache.binds(request.network.is_some()));
     let binds = shown.binds.into_iter().chain(of_cache).collect();
     let env_secrets = env.variables.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
@@ -218,12 +218,19 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
 
 /// Takes the cache of the workspace for a run that asks for it and whose changes may all come. A limit of the disk could not be held
 /// for a cache. `None` also while another run has it.
-fn cache(request: &RunRequest, site: &Site, disk: Option<u64>) -> Result<Option<ProjectCache>, ResolveError> {
-    let may_come = !matches!(request.changes, ChangeMode::Discard | ChangeMode::Review);
-    if !request.cache || !may_come || disk.is_some() || request.writes != WriteMode::Layer {
+fn cache(request: &RunRequest, site: &Site) -> Result<Option<ProjectCache>, ResolveError> {
+    if !has_cache(request) {
         return Ok(None);
     }
     ProjectCache::take(&site.places, site.identity).map_err(ResolveError::Cache)
+}
+
+/// Reports whether a run is shown the cache of its workspace, unless another run has it.
+#[must_use]
+pub fn has_cache(request: &RunRequest) -> bool {
+    let may_come = !matches!(request.changes, ChangeMode::Discard | ChangeMode::Review);
+    let has_limit = limit(&request.grants, LimitKind::Disk).is_some();
+    request.grants.keeps_caches() && may_come && !has_limit && request.writes == WriteMode::Layer
 }
 
 /// Returns the kind of network. The host inspects the sandbox's processes only if a rule is for one program.

@@ -49,6 +49,17 @@ pub struct ProjectCache {
     lock: File,
 }
 
+/// Returns the paths inside at which a run is shown a cache.
+pub fn targets(has_network: bool) -> impl Iterator<Item = PathBuf> {
+    parts(has_network).map(|(_, target)| Path::new(HOME).join(target))
+}
+
+/// Returns the parts of a cache that a run is shown, with their places below HOME.
+fn parts(has_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let shown = PARTS.iter().filter(move |(_, _, needs_network)| has_network || !needs_network);
+    shown.map(|(part, target, _)| (*part, *target))
+}
+
 impl ProjectCache {
     /// Takes the cache of a workspace for one run. `None` while another run has it.
     pub fn take(places: &StateDir, workspace: DirectoryId) -> io::Result<Option<Self>> {
@@ -75,7 +86,7 @@ impl ProjectCache {
 
     /// Returns what a run is shown of it.
     pub fn binds(&self, has_network: bool) -> impl Iterator<Item = Bind> + '_ {
-        PARTS.iter().filter(move |(_, _, needs_network)| has_network || !needs_network).map(|(part, target, _)| Bind {
+        parts(has_network).map(|(part, target)| Bind {
             source: ByteText::from(self.directory.join("busy").join(part)),
             target: ByteText::from(Path::new(HOME).join(target)),
             access: Access::ReadWrite,
