@@ -63,6 +63,9 @@ pub struct Summary {
     pub open: usize,
 }
 
+/// Said behind the first of several reasons of one destination.
+const OTHER_REASONS: &str = ", and other reasons (nexus net log has each)";
+
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     allowed: BTreeMap<(String, u16), Allowed>,
@@ -118,6 +121,10 @@ impl Tally {
             explanation: denial.explanation.clone(),
         });
         entry.count += 1;
+        // The first reason is told; it is not the only one.
+        if !entry.explanation.ends_with(OTHER_REASONS) && entry.explanation != denial.explanation {
+            entry.explanation.push_str(OTHER_REASONS);
+        }
     }
 
     pub(crate) fn told(&self, audit_lost: u64, open: usize) -> Summary {
