@@ -141,3 +141,24 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::denials::malformed;
+
+    #[test]
+    fn several_reasons_of_one_destination_are_told_as_several() {
+        let mut tally = Tally::default();
+        let explained = |tally: &Tally| tally.told(0, 0).denied[0].explanation.clone();
+        for _ in 0..2 {
+            tally.deny("a.test".to_owned(), 80, &malformed("both lengths"));
+            assert_eq!(explained(&tally), "both lengths");
+        }
+        for reason in ["no host", "both lengths", "no host"] {
+            tally.deny("a.test".to_owned(), 80, &malformed(reason));
+            assert_eq!(explained(&tally), "both lengths, and other reasons (nexus net log has each)");
+        }
+        assert_eq!(tally.told(0, 0).denied[0].count, 5);
+    }
+}
