@@ -112,7 +112,7 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
         let run = Run::start(&bench, &named, &target, &script);
         // A word that nobody knows is no answer, and no refusal.
         run.answer(1, "d");
-        run.screen.wait_for("o, r, s or n?");
+        run.screen.wait_for("o, r, s, n or a?");
         assert_eq!(server.accepted(), 0);
         run.screen.send("n\n");
         wait_until("the other question", PATIENCE, || {
@@ -131,6 +131,14 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
         run.screen.send("\u{4}");
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (1, 0), "{}: {shown}", bench.who());
+        assert_eq!(server.accepted(), 1, "{}", bench.who());
+
+        // A no to all is a no to destinations that were not asked about.
+        let run = Run::start(&bench, &named, &target, &format!("curl -sS {target}; curl -sS {other}; echo END"));
+        run.answer(1, "a");
+        let (questions, served, shown) = run.end();
+        assert_eq!((questions, served), (1, 0), "{}: {shown}", bench.who());
+        assert!(!shown.contains(&format!("wants to reach {other}")), "{}: {shown}", bench.who());
         assert_eq!(server.accepted(), 1, "{}", bench.who());
     }
 }
@@ -222,7 +230,7 @@ fn the_command_prints_nothing_while_a_question_is_open() {
         let named = Named::new(&bench).with_settings(TRUSTED);
         let target = format!("web.test:{}", server.port);
         for (word, outcome, served) in [
-            ("o", "is allowed once", 1),
+            ("o", "is allowed once, for this connection", 1),
             ("n", "stays blocked for this run", 1),
             ("s", "is allowed for this run and saved in", 2),
         ] {

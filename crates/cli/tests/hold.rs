@@ -37,6 +37,8 @@ enum Host {
     Connects,
     /// And starts further commands with long arguments.
     Executes,
+    /// And starts execs that print without an end, and reads none of it.
+    Ignores,
     /// And has a server that the command may reach.
     Serves,
 }
@@ -108,6 +110,7 @@ const CASES: &[Case] = &[
     case("terminal-flaps", &["--tty"], Host::Types),
     case("terminal-stops", &["--tty"], Host::Types),
     case("server", &[], Host::Connects),
+    case("deaf", &[], Host::Ignores),
     case("storm", &[], Host::Executes),
     case("storm", &["--tty"], Host::Executes),
 ];

@@ -460,42 +460,65 @@ except OSError: pass'; ls /tmp/cache; cat tmp/*/x";
     });
 }
 
+/// The name that a helper gives a directory until it is whole.
+const UNFINISHED: &str = ".nexus-moving-0123456789abcdef";
+
+/// Runs a script, and looks that what has the name of an unfinished move waits, is shown, and does not come with the rest.
+fn waits_and_is_shown(bench: &Bench, script: &str) {
+    let script = script.replace("NAME", UNFINISHED);
+    let output = bench.run(["run", "--changes", "commit", "--shell", &format!("set -e; {script}")]);
+    let context = format!("{}: {script}: {}", bench.who(), stderr(&output));
+    let found = || {
+        let listed = bench.command("find").args([".", "-path", &format!("*{UNFINISHED}*"), "-newer", "start"]).output();
+        stdout(&listed.unwrap())
+    };
+    assert_eq!(found(), "", "{context}");
+    let shown = stdout(&bench.run(["changes", "show"]));
+    assert!(shown.contains(UNFINISHED), "{context}: {shown}");
+    bench.run(["changes", "accept"]);
+    assert_eq!(found(), "", "{context}: accepted");
+    bench.run(["changes", "reject"]);
+}
+
 #[test]
 fn a_directory_with_the_name_of_an_unfinished_move_brings_nothing_unseen() {
     on_each_bench(|bench| {
-        bench.write("old/there", "x");
-        let name = ".nexus-moving-0123456789abcdef";
-        for place in ["new", "old/new", "git/.git/refs/heads/new"] {
-            let text = format!(
-                "mkdir -p {place}/{name}/.vscode && echo evil > {place}/{name}/.vscode/tasks.json && echo x > {place}/a"
-            );
-            bench.run(["run", "--changes", "commit", "--shell", &text]);
-            assert!(!bench.workspace.join(place).join(name).exists(), "{}: {place}", bench.who());
-            let shown = stdout(&bench.run(["changes", "show"]));
-            assert!(shown.contains(name), "{}: {place}: {shown}", bench.who());
-            bench.run(["changes", "accept"]);
-            assert!(!bench.workspace.join(place).join(name).exists(), "{}: {place}, accepted", bench.who());
-            bench.run(["changes", "reject"]);
+        for directory in ["old", "other", "target", "kept"] {
+            bench.write(&format!("{directory}/there"), "x");
         }
+        bench.write(&format!("kept/{UNFINISHED}/of-the-host"), "x");
+        bench.write("start", "");
+        let contents =
+            ["mkdir -p AT/.vscode; echo evil > AT/.vscode/tasks.json", "mkdir -p AT; echo x > AT/plain", "echo x > AT"];
+        for place in ["new", "old/new", "git/.git/refs/heads/new"] {
+            for (number, content) in contents.iter().enumerate() {
+                // In a directory that the workspace has, what was being moved is left out.
+                let place = format!("{place}{number}");
+                let content = content.replace("AT", &format!("{place}/NAME"));
+                waits_and_is_shown(&bench, &format!("mkdir -p {place}; echo x > {place}/a; {content}"));
+            }
+        }
+        // Directories that are renamed or replaced as a whole, also by one of another name.
+        waits_and_is_shown(
+            &bench,
+            "rm -r other; mkdir other; echo y > other/there; mkdir other/NAME; echo x > other/NAME/x",
+        );
+        waits_and_is_shown(&bench, "mkdir old/NAME; echo x > old/NAME/x; rm -r target; mv old target");
+        waits_and_is_shown(&bench, "mkdir target/NAME; echo x > target/NAME/x; mv target moved");
+        // One that the workspace has is a directory like others, which waits by its name.
+        waits_and_is_shown(&bench, "echo run >> kept/NAME/of-the-host; echo x > kept/NAME/x");
+        assert_eq!(fs::read_to_string(bench.workspace.join("kept").join(UNFINISHED).join("of-the-host")).unwrap(), "x");
         // Two new directories with nothing else, as a move into them leaves them that is killed. They come, and it stays.
-        bench.run(["run", "--changes", "commit", "--shell", &format!("mkdir -p n/m/{name} && echo x > n/m/{name}/f")]);
+        let text = format!("mkdir -p n/m/{UNFINISHED} && echo x > n/m/{UNFINISHED}/f");
+        bench.run(["run", "--changes", "commit", "--shell", &text]);
         assert!(bench.workspace.join("n/m").is_dir(), "{}", bench.who());
         for _ in 0..2 {
             let shown = stdout(&bench.run(["changes", "show"]));
-            assert!(shown.contains(name), "{}: {shown}", bench.who());
+            assert!(shown.contains(UNFINISHED), "{}: {shown}", bench.who());
             bench.run(["changes", "accept"]);
-            assert!(!bench.workspace.join("n/m").join(name).exists(), "{}", bench.who());
+            assert!(!bench.workspace.join("n/m").join(UNFINISHED).exists(), "{}", bench.who());
         }
         assert!(bench.run(["changes", "reject"]).status.success(), "{}", bench.who());
         assert_eq!(bench.run(["changes", "show"]).status.code(), Some(125), "{}: nothing waits", bench.who());
-        // A directory that was renamed or replaced as a whole.
-        bench.run([
-            "run",
-            "--changes",
-            "commit",
-            "--shell",
-            &format!("mkdir old/{name} && touch old/{name}/x && mv old moved"),
-        ]);
-        assert!(!bench.workspace.join("moved").join(name).exists(), "{}", bench.who());
     });
 }

@@ -248,6 +248,32 @@ fn without_a_safe_key_nothing_runs_and_the_message_says_what_to_do() {
 }
 
 #[test]
+fn a_receipt_without_a_place_in_the_chain_is_told_and_is_no_success() {
+    for bench in benches() {
+        run(&bench, &["--", "true"]);
+        // What cannot be opened for writing has no note of the next place.
+        let chain = bench.state.join("receipts/chain");
+        fs::rename(&chain, bench.state.join("receipts/aside")).unwrap();
+        fs::create_dir(&chain).unwrap();
+        for (code, expected) in [("0", 125), ("7", 7)] {
+            let output = bench.run(["run", "--shell", &format!("echo x > made-{code}; exit {code}")]);
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(expected), "{}: {told}", bench.who());
+            assert!(told.contains("no sure place in the chain of receipts"), "{}: {told}", bench.who());
+            assert!(bench.workspace.join(format!("made-{code}")).exists(), "{}", bench.who());
+        }
+        // A run that holds the chain for long costs the others their places, and not their success.
+        fs::remove_dir(&chain).unwrap();
+        fs::rename(bench.state.join("receipts/aside"), &chain).unwrap();
+        let held = fs::File::open(&chain).unwrap();
+        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let output = bench.run(["run", "--", "true"]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains("another run holds the chain"), "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+#[test]
 fn a_receipt_that_cannot_be_written_is_told_and_is_no_success() {
     for bench in benches() {
         run(&bench, &["--", "true"]);

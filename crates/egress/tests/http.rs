@@ -425,6 +425,8 @@ fn a_field_that_names_another_method_is_decided_like_one() {
         "X-HTTP-Method-Override: DELETE\r\n",
         "x_http_method_override: PUT\r\n",
         "X-HTTP-Method: MERGE\r\n",
+        "X.HTTP.Method.Override: DELETE\r\n",
+        "X-HTTP!Method~Override: DELETE\r\n",
         "X-Method-Override: GET, POST\r\n",
         "X-HTTP-Method-Override: GET\r\nX-HTTP-Method-Override: \u{9b}PATCH\r\n",
         "X-HTTP-Method-Override:\r\n",

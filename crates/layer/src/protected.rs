@@ -6,7 +6,6 @@ use crate::git_names::git_class;
 use crate::names::Match;
 use crate::yours::Yours;
 use nexus_model::ByteText;
-use nexus_model::moving::is_unfinished;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -109,7 +108,7 @@ impl EntryRules<'_> {
     pub fn class(&self, name: &[u8]) -> Class {
         if self.by_name {
             let folded = fold(name);
-            if folded.as_ref() != b".git" && !is_unfinished(&folded) && !self.rules.protected.may_begin(&folded) {
+            if folded.as_ref() != b".git" && !self.rules.protected.may_begin(&folded) {
                 return Class::Plain;
             }
         }
@@ -137,10 +136,6 @@ impl Rules {
         if let Match::Protected(text) = found {
             return Class::Listed(text.to_owned());
         }
-        // Only a run that was killed, or one that pretends to be it, leaves such a directory.
-        if names.iter().any(|name| is_unfinished(name)) {
-            return Class::Listed(".nexus-moving-*".to_owned());
-        }
         for (at, name) in names.iter().enumerate() {
             if name.as_ref() == b".git" {
                 match git_class(&names[at + 1..]) {
@@ -159,7 +154,7 @@ impl Rules {
         let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
         let own = directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
         let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
-        let is_git = names.iter().any(|name| name.as_ref() == b".git" || is_unfinished(name));
+        let is_git = names.iter().any(|name| name.as_ref() == b".git");
         let by_name = !is_git && self.protected.find(&names) == Match::None;
         EntryRules { rules: self, directory, by_name }
     }
@@ -212,6 +207,19 @@ mod tests {
 
     fn class(path: &str) -> Class {
         Rules::default().class(path.as_bytes())
+    }
+
+    /// A helper in a sandbox makes such directories, and a run that was killed leaves one.
+    #[test]
+    fn the_name_of_an_unfinished_move_waits_wherever_it_is() {
+        let (rules, name) = (Rules::default(), nexus_model::moving::name(7));
+        let is_listed = |class: Class| matches!(class, Class::Listed(_));
+        for directory in ["", "new", ".git/refs/heads", ".GIT/x"] {
+            let path = crate::beneath::join(directory.as_bytes(), &name);
+            assert!(is_listed(rules.class(&path)), "{directory}");
+            assert!(is_listed(rules.entries_of(directory.as_bytes()).class(&name)), "{directory}");
+            assert!(is_listed(rules.entries_of(&path).class(b"x")), "{directory}");
+        }
     }
 
     #[test]

@@ -289,7 +289,8 @@ fn a_new_clone_waits_for_the_objects_that_it_borrows() {
 #[test]
 fn a_new_clone_comes_where_nothing_that_it_needs_waits() {
     for way in ["absolute", "relative", "partial"] {
-        for accepts in [&["A", "B", ALTERNATES][..], &["A", "B"]] {
+        for accepts in [&["A", "B", ALTERNATES][..], &["A", "B"]].into_iter().take(if way == "partial" { 2 } else { 1 })
+        {
             let scene = scene();
             git(&scene.ws().join("A"), &["config", "uploadpack.allowFilter", "true"]);
             let layer = run_with_clone(&scene, &[], way);
@@ -304,6 +305,35 @@ fn a_new_clone_comes_where_nothing_that_it_needs_waits() {
     let result = accept_alone(&scene, layer, "B", &[ALTERNATES]);
     assert_eq!(details(&result), "[]");
     assert_eq!(git(&scene.ws().join("B"), &["log", "--format=%s"]), "1\n");
+}
+
+/// The file waits by its name, and without it the names of the repository lead to nothing.
+#[test]
+fn a_new_clone_does_not_come_without_the_file_by_which_it_borrows() {
+    for way in ["absolute", "relative", "outside", "whole"] {
+        let scene = scene();
+        let layer = match way {
+            "outside" => {
+                let from = scene.path("lender").display().to_string();
+                scene.layer(&git_ops(&format!("clone -q -s {from} B")))
+            }
+            "whole" => run_with_whole(&scene, "B"),
+            _ => run_with_clone(&scene, &[], way),
+        };
+        let result = commit_by(&scene, &layer, &named(&["A", "B"]));
+        assert!(details(&result).contains("objects/info/alternates"), "{way}: {result:?}");
+        assert!(!scene.ws().join("B/.git/HEAD").exists(), "{way}");
+        drop(layer);
+        let result = accept(&scene, &named(&["B", ALTERNATES]));
+        assert!(result.conflicts.is_empty(), "{way}: {result:?}");
+        assert_sound(&scene.ws().join("B/.git"), way);
+    }
+    // One that borrows and has all that its names lead to comes, and works.
+    let scene = scene();
+    let layer = scene.layer(&git_ops("clone -q -s A B,-C B repack -q -a -d"));
+    let result = commit_by(&scene, &layer, &named(&["A", "B"]));
+    assert_eq!(details(&result), "[]");
+    assert_sound(&scene.ws().join("B/.git"), "with its own objects");
 }
 
 /// Makes a repository in a run that borrows from `A`, which has a new commit, and that comes as one directory.

@@ -209,3 +209,33 @@ async fn a_connection_without_a_request_is_closed_after_ten_seconds() {
     running.stop();
     running.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_paths_and_several_hosts_are_refused_in_the_form_of_the_contract() {
+    let directory = TempDir::new().unwrap();
+    let running = start(&directory, TerritoryAuth::Header).await.unwrap();
+    let address = running.addresses[0];
+    let get = |path: &str, hosts: &[&str]| {
+        let hosts: String = hosts.iter().map(|host| format!("Host: {host}\r\n")).collect();
+        let text = format!("GET {path} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n");
+        tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+            let body: serde_json::Value =
+                serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
+            (status, body["code"].as_str().unwrap_or_default().to_owned())
+        })
+    };
+    let own = address.to_string();
+    assert_eq!(get("/mothership/api/v1/directives/%ff", &[&own]).await.unwrap(), (404, "not_found".to_owned()));
+    for hosts in [[own.as_str(), "evil.test"], ["evil.test", own.as_str()], [own.as_str(), own.as_str()]] {
+        let answer = get("/mothership/api/v1/directives", &hosts).await.unwrap();
+        assert_eq!(answer, (400, "bad_request".to_owned()), "{hosts:?}");
+    }
+    running.stop();
+    running.stopped().await;
+}

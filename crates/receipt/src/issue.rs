@@ -140,6 +140,16 @@ pub struct Issued {
     pub key_id: KeyId,
     /// The reason why the receipt has no place in the chain, if it has none.
     pub unchained: Option<String>,
+    /// The reason is that another run held the chain.
+    pub is_busy: bool,
+}
+
+impl Issued {
+    /// Reports that the receipt has no sure place in the chain for a reason that the next run meets as well.
+    #[must_use]
+    pub fn has_lost_its_place(&self) -> bool {
+        self.unchained.is_some() && !self.is_busy
+    }
 }
 
 impl Issuer {
@@ -164,7 +174,8 @@ pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, IssueErr
         seal(&receipt, &pair).map_err(StoreError::Sign)
     };
     let stored = issuer.store.append(run, durable, make)?;
-    Ok(Issued { path: stored.path, sealed: stored.sealed, key_id, unchained: stored.unchained })
+    let (unchained, is_busy) = (stored.unchained, stored.is_busy);
+    Ok(Issued { path: stored.path, sealed: stored.sealed, key_id, unchained, is_busy })
 }
 
 /// Makes the document, still without its place. `None` when a hash could not be made.

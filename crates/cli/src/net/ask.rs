@@ -134,6 +134,7 @@ impl Asker {
             quiet: QUIET,
             egress: Arc::clone(&egress),
             settled: BTreeMap::new(),
+            refuses_all: false,
             withdrawn: None,
         };
         let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || desk.serve(&questions))?;
@@ -221,6 +222,7 @@ enum Said {
     Run,
     Save,
     No,
+    NoToAll,
     /// There was no answer in time, or the run ended.
     Nothing,
     /// The attempt has ended meanwhile.
@@ -236,6 +238,8 @@ struct Desk {
     egress: Arc<OnceLock<Weak<Egress>>>,
     /// Destinations that were decided for the rest of the run.
     settled: BTreeMap<String, bool>,
+    /// Nothing more is asked: all of it is denied.
+    refuses_all: bool,
     /// The time when the latest question was withdrawn.
     withdrawn: Option<Instant>,
 }
@@ -251,6 +255,7 @@ impl Desk {
             let answer = match (settled(place(&question.target)), settled(&question.target)) {
                 (Some(false), _) => Answer::Deny,
                 (_, Some(true)) => Answer::Again,
+                _ if self.refuses_all => Answer::Deny,
                 (Some(true) | None, Some(false) | None) => self.decide(&question),
             };
             // The attempt may have ended meanwhile.
@@ -273,11 +278,16 @@ impl Desk {
     fn carry_out(&mut self, said: Said, target: &str, rule: AnyRule) -> Answer {
         match said {
             Said::Once => {
-                self.say(&format!("{} is allowed once", about(target)));
+                self.say(&format!("{} is allowed once, for this connection", about(target)));
                 Answer::Once(rule)
             }
             Said::Withdrawn => {
                 self.withdrawn = Some(Instant::now());
+                Answer::Deny
+            }
+            Said::NoToAll => {
+                self.refuses_all = true;
+                self.say("Everything that no rule allows stays blocked for this run");
                 Answer::Deny
             }
             Said::No | Said::Nothing => {
@@ -375,7 +385,8 @@ impl Desk {
         }
         let seconds = self.timeout.as_secs();
         // Dropped keys without an end of line stand where the prompt begins.
-        let text = format!("\r\x1b[Knexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o? ({seconds} s) ");
+        let text =
+            format!("\r\x1b[Knexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o, no to [a]ll? ({seconds} s) ");
         self.terminal.write_all(text.as_bytes())?;
         let mut typed = Vec::new();
         loop {
@@ -404,18 +415,20 @@ impl Desk {
                     return Ok(said);
                 }
                 typed.clear();
-                self.terminal.write_all(b"nexus: o, r, s or n? ")?;
+                self.terminal.write_all(b"nexus: o, r, s, n or a? ")?;
             }
         }
     }
 }
 
 fn understood(line: &[u8]) -> Option<Said> {
+    use Said::{No, NoToAll, Once, Run, Save};
     match line.trim_ascii() {
-        b"o" | b"once" => Some(Said::Once),
-        b"r" | b"run" => Some(Said::Run),
-        b"s" | b"save" => Some(Said::Save),
-        b"n" | b"no" => Some(Said::No),
+        b"o" | b"once" => Some(Once),
+        b"r" | b"run" => Some(Run),
+        b"s" | b"save" => Some(Save),
+        b"n" | b"no" => Some(No),
+        b"a" | b"all" => Some(NoToAll),
         _ => None,
     }
 }

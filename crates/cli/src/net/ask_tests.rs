@@ -30,6 +30,7 @@ fn asked(quiet: Duration) -> Asked {
         quiet,
         egress: Arc::default(),
         settled: BTreeMap::new(),
+        refuses_all: false,
         withdrawn: None,
     };
     let (answer, waits) = oneshot::channel();

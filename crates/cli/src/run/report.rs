@@ -50,7 +50,12 @@ impl Report {
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let receipt = run.receipt.take().map(|issued| copied(issued?, copy));
         // As with changes: what was asked for includes the receipt.
-        let exit = if run.exit == 0 && matches!(receipt, Some(Err(_))) { REFUSED } else { run.exit };
+        let is_incomplete = match &receipt {
+            Some(Err(_)) => true,
+            Some(Ok(issued)) => issued.has_lost_its_place(),
+            None => false,
+        };
+        let exit = if run.exit == 0 && is_incomplete { REFUSED } else { run.exit };
         let direct = asked.direct.as_ref();
         Self {
             exit,

@@ -123,7 +123,7 @@ pub fn in_the_foreground(job: &Job) -> Ended {
     match job.case.host {
         Host::Types => drop(std::thread::spawn(move || while input.write_all(&[b'x'; 4096]).is_ok() {})),
         Host::Connects => connect(port.unwrap()),
-        Host::Reads | Host::Executes | Host::Serves => {}
+        Host::Reads | Host::Executes | Host::Ignores | Host::Serves => {}
     }
     let began = cause(job, &child);
     end_of(&mut child, began)
@@ -168,7 +168,7 @@ pub fn detached(job: &Job) -> Ended {
         return Err(stderr(&output));
     }
     let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let (mut attached, mut further) = (None, Vec::new());
+    let (mut attached, mut further, mut ignored) = (None, Vec::new(), Vec::new());
     match job.case.host {
         Host::Types => {
             let mut client = quiet(bench.nexus(["attach", &id]));
@@ -180,6 +180,12 @@ pub fn detached(job: &Job) -> Ended {
         Host::Executes => {
             let long = "x".repeat(120_000);
             further.extend((0..4).map(|_| quiet(bench.nexus(["exec", &id, "--", "/bin/echo", &long, &long, &long]))));
+        }
+        Host::Ignores => {
+            for _ in 0..3 {
+                let mut client = bench.nexus(["exec", &id, "--", "/bin/cat", "/dev/zero"]);
+                ignored.push(client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+            }
         }
         Host::Reads | Host::Serves => {}
     }
@@ -196,6 +202,10 @@ pub fn detached(job: &Job) -> Ended {
     }
     let ended = end_of_session(bench, &id, began);
     let since = Instant::now();
+    for client in &mut ignored {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
     if let Some(mut client) = attached {
         // It may have ended.
         client.kill().ok();

@@ -63,6 +63,9 @@ pub struct Summary {
     pub open: usize,
 }
 
+/// Said behind the first of several reasons of one destination.
+const OTHER_REASONS: &str = ", and other reasons (nexus net log has each)";
+
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     allowed: BTreeMap<(String, u16), Allowed>,
@@ -118,6 +121,10 @@ impl Tally {
             explanation: denial.explanation.clone(),
         });
         entry.count += 1;
+        // The first reason is told; it is not the only one.
+        if !entry.explanation.ends_with(OTHER_REASONS) && entry.explanation != denial.explanation {
+            entry.explanation.push_str(OTHER_REASONS);
+        }
     }
 
     pub(crate) fn told(&self, audit_lost: u64, open: usize) -> Summary {
@@ -132,5 +139,26 @@ impl Tally {
             audit_lost,
             open,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::denials::malformed;
+
+    #[test]
+    fn several_reasons_of_one_destination_are_told_as_several() {
+        let mut tally = Tally::default();
+        let explained = |tally: &Tally| tally.told(0, 0).denied[0].explanation.clone();
+        for _ in 0..2 {
+            tally.deny("a.test".to_owned(), 80, &malformed("both lengths"));
+            assert_eq!(explained(&tally), "both lengths");
+        }
+        for reason in ["no host", "both lengths", "no host"] {
+            tally.deny("a.test".to_owned(), 80, &malformed(reason));
+            assert_eq!(explained(&tally), "both lengths, and other reasons (nexus net log has each)");
+        }
+        assert_eq!(tally.told(0, 0).denied[0].count, 5);
     }
 }

@@ -7,6 +7,7 @@ use crate::app::Shared;
 use crate::slots::Slot;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
 use axum::http::{StatusCode, header};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -31,10 +32,15 @@ pub fn router(app: &Shared) -> Router {
             Method::Delete => MethodFilter::DELETE,
         };
         let shared = app.clone();
-        let handler = move |parameters: RawPathParams, request: Request| {
+        let handler = move |parameters: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
             let app = shared.clone();
             async move {
-                let answer = handle(&app, route, &parameters, request).await.unwrap_or_else(Problem::answer);
+                let answered = match parameters {
+                    Ok(parameters) => handle(&app, route, &parameters, request).await,
+                    // No object has such a name.
+                    Err(_) => Err(Problem::not_found().detail("The path is not UTF-8.")),
+                };
+                let answer = answered.unwrap_or_else(Problem::answer);
                 app.metrics.answer(answer.status().as_u16());
                 answer
             }
@@ -61,6 +67,7 @@ async fn handle(
 ) -> Result<Answer, Problem> {
     let (parts, body) = request.into_parts();
     let peer = *parts.extensions.get::<Peer>().ok_or_else(|| Problem::unauthorized("The connection is not known."))?;
+    check_one_host(&parts.headers)?;
     check_host(app, &parts.headers)?;
     check_origin(app, &parts.headers)?;
     let parameters: Vec<(String, String)> =
@@ -87,6 +94,14 @@ async fn handle(
         Some(answer) => answer,
         None => users::handle(route.id, context).await,
     }
+}
+
+/// A request with several hosts is for none (RFC 9112, 3.2): a proxy in front may have looked at another one.
+fn check_one_host(headers: &header::HeaderMap) -> Result<(), Problem> {
+    if headers.get_all(header::HOST).iter().nth(1).is_none() {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::BAD_REQUEST, "bad_request", "The request has more than one Host."))
 }
 
 /// A server on loopback answers only to the names of loopback: a page of a browser that reaches it under another name is not

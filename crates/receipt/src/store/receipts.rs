@@ -56,6 +56,8 @@ pub struct Stored {
     pub sealed: Sealed,
     /// The reason why the receipt has no place in the chain, or is not noted there.
     pub unchained: Option<String>,
+    /// The reason is that another run held the chain.
+    pub is_busy: bool,
 }
 
 /// Reason why a receipt was not stored.
@@ -103,9 +105,9 @@ impl Store {
         durable: bool,
         make: impl FnOnce(Option<ChainPlace>) -> Result<Sealed, StoreError>,
     ) -> Result<Stored, StoreError> {
-        let (chain, mut unchained) = match Chain::lock(&self.folder, run) {
-            Ok(chain) => (Some(chain), None),
-            Err(error) => (None, Some(error.to_string())),
+        let (chain, mut unchained, is_busy) = match Chain::lock(&self.folder, run) {
+            Ok(chain) => (Some(chain), None, false),
+            Err(error) => (None, Some(error.to_string()), error.kind() == io::ErrorKind::TimedOut),
         };
         let place = chain.as_ref().map(Chain::place);
         let sealed = make(place)?;
@@ -122,7 +124,7 @@ impl Store {
         if durable {
             self.sync(run).map_err(failed)?;
         }
-        Ok(Stored { path, sealed, unchained })
+        Ok(Stored { path, sealed, unchained, is_busy })
     }
 
     /// Writes a receipt, the chain and their names to the disk. Runs outside of the lock: a slow disk must not cost

@@ -25,8 +25,9 @@ const MAX_NEW: usize = 32;
 const GREETING: Duration = Duration::from_secs(10);
 /// Time for which nothing is accepted when there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Time that a client has for the last output of its command, after the end of the sandbox.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time that a client has for the last output of its command, after the end of the sandbox. The end of the run waits for it, so that
+/// it is as long as a terminal gets.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A descriptor on which the supervisor waits.
 #[derive(Debug, Clone, Copy)]

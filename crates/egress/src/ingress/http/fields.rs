@@ -56,15 +56,15 @@ pub fn request_fields<'a>(request: &Request<'a>) -> Result<Forwarded<'a>, HeadEr
     }
 }
 
-/// Names of the fields that ask a server to take the request for one with another method.
-const METHOD_OVERRIDES: &[&[u8]] = &[b"x-http-method-override", b"x-http-method", b"x-method-override"];
+/// Names of the fields that ask a server to take the request for one with another method, by their letters.
+const METHOD_OVERRIDES: &[&[u8]] = &[b"xhttpmethodoverride", b"xhttpmethod", b"xmethodoverride"];
 
-/// Returns the methods that fields of a request put in place of its own, escaped where they are not ASCII. A `_` in a name
-/// counts as `-`: a server that hands fields on as variables (CGI, WSGI) makes no difference between them.
+/// Returns the methods that fields of a request put in place of its own, escaped where they are not ASCII. Letters and digits of a name
+/// count alone: a server that hands fields on as variables (CGI, WSGI) makes `_` of `-`, and some of every other sign.
 pub fn overriding_methods(request: &Request<'_>) -> Vec<String> {
     let is_override = |name: &[u8]| {
-        let dashed: Vec<u8> = name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect();
-        METHOD_OVERRIDES.iter().any(|known| dashed.eq_ignore_ascii_case(known))
+        let letters: Vec<u8> = name.iter().copied().filter(u8::is_ascii_alphanumeric).collect();
+        METHOD_OVERRIDES.iter().any(|known| letters.eq_ignore_ascii_case(known))
     };
     let overriding = request.fields.iter().filter(|field| is_override(field.name));
     overriding.map(|field| field.value.escape_ascii().to_string()).collect()

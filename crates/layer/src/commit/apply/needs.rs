@@ -23,7 +23,7 @@
 use super::Apply;
 use super::waiting::OfLayer;
 use crate::bare;
-use crate::beneath::{IoFailure, is_beneath, join, split};
+use crate::beneath::{IoFailure, Workspace, is_beneath, join, split};
 use crate::changes::Outside;
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::Op;
@@ -46,6 +46,9 @@ const HAS_COPIES: &str =
 const WAITS: &str = "git objects of the run wait, and the workspace has not all that it leads to: accept them with it";
 const WAITS_ELSEWHERE: &str = "git objects of the run wait in another repository of the workspace, from which it borrows what it leads \
                                to: accept them with it";
+
+const LENDER_WAITS: &str =
+    "the file that says where its git objects lie (objects/info/alternates) waits: accept it with it";
 
 /// Reports whether an object is new. It gets whether the object is in the layer, and its path or that of the index of its pack.
 type IsNew<'a> = dyn Fn(bool, &[u8]) -> bool + 'a;
@@ -112,10 +115,11 @@ impl Apply<'_> {
         let shallow = self.base.dir(git_dir).and_then(|dir| read_small(dir.as_fd(), b"shallow"));
         let shallow = shallow.ok().flatten().unwrap_or_default();
         let ends: HashSet<&[u8]> = words(&shallow).collect();
+        let lender_waits = is_new_borrower && when == Look::Last && self.lender_waits(git_dir);
         let (mut unknown, mut missing) = (Vec::new(), None);
         for file in &files {
-            // The file that says where a new repository borrows may wait: what it borrows is not known then.
-            let known = history.as_mut().filter(|_| !is_new_borrower);
+            // What a new repository borrows is not known. One whose file of lenders waits has its own objects alone.
+            let known = history.as_mut().filter(|_| !is_new_borrower || lender_waits);
             match known.map_or(Reach::Unknown, |history| file.reach(history, &ends, &is_new)) {
                 Reach::Whole => {}
                 Reach::Unknown => unknown.push(file),
@@ -125,6 +129,7 @@ impl Apply<'_> {
         if missing.is_none() && unknown.is_empty() {
             return Ok(None);
         }
+        let is_without_lender = lender_waits && missing.is_some();
         let mut both = History::of(&[(self.base, git_dir), (self.upper, git_dir)], id_lengths, true).ok().flatten();
         let is_unclear = |history: &Option<History<'_>>| history.as_ref().is_none_or(History::is_unclear);
         let mut directories = both.as_ref().map_or_else(|| own.clone(), History::directories);
@@ -159,6 +164,7 @@ impl Apply<'_> {
         let detail = match (waits, of_layer.copies.is_empty()) {
             (true, _) if is_any_gone(&self.objects_of_layer(&own)?.waiting) => WAITS,
             (true, _) => WAITS_ELSEWHERE,
+            (false, _) if is_without_lender => LENDER_WAITS,
             (false, true) => GONE,
             (false, false) => HAS_COPIES,
         };
@@ -170,6 +176,14 @@ impl Apply<'_> {
     /// Reports whether the layer makes a repository that borrows objects.
     pub(super) fn is_new_borrower(&self, git_dir: &[u8]) -> bool {
         self.journal.header.borrowers.iter().any(|one| one.0 == git_dir)
+    }
+
+    /// Reports whether the file by which a repository of the layer borrows objects has not come with it. It waits by its name, and a
+    /// repository without it would lead to nothing.
+    fn lender_waits(&self, git_dir: &[u8]) -> bool {
+        let file = join(git_dir, b"objects/info/alternates");
+        let is_in = |tree: &Workspace| matches!(tree.stat(&file), Ok(Some(_)));
+        is_in(self.upper) && !is_in(self.base)
     }
 
     /// Reads the files that the steps of a git unit bring, as far as they lead to objects.

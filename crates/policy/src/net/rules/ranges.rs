@@ -124,6 +124,8 @@ const V6: &[(Ipv6Net, Class)] = &[
     (v6([0xfd00, 0x0ec2, 0, 0], [0, 0, 0, 0x254], 128), Class::Metadata), // AWS
     (v6([0xfd00, 0x0ec2, 0, 0], [0, 0, 0, 0x23], 128), Class::Metadata),  // pod identity, AWS
     (v6([0xfd20, 0x00ce, 0, 0], [0, 0, 0, 0x254], 128), Class::Metadata), // Google
+    (v6([0xfd00, 0x0042, 0, 0], [0, 0, 0, 0x42], 128), Class::Metadata),  // Scaleway
+    (v6([0xfd00, 0x00c1, 0, 0], [0, 0, 0xa9fe, 0xa9fe], 128), Class::Metadata), // Oracle
     (v6([0, 0, 0, 0], [0, 0, 0, 0], 128), Class::Unspecified),            // RFC 4291
     (v6([0, 0, 0, 0], [0, 0, 0, 1], 128), Class::Loopback),               // RFC 4291
     (v6([0, 0, 0, 0], [0, 0, 0, 0], 96), Class::Transition),              // RFC 4291, compatible
@@ -209,4 +211,27 @@ fn is_isatap(address: Ipv6Addr) -> bool {
 /// Reports whether `net` is one address only.
 pub(in crate::net) fn is_single(net: &IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_services_are_known_by_both_families() {
+        for service in [
+            "169.254.169.254",
+            "169.254.42.42",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "fd00:42::42",
+            "fd00:c1::a9fe:a9fe",
+        ] {
+            assert_eq!(classify(service.parse().unwrap()), Some(Class::Metadata), "{service}");
+        }
+        for beside in ["fd00:42::43", "fd00:c1::a9fe:a9ff", "fd00:42::"] {
+            assert_eq!(classify(beside.parse().unwrap()), Some(Class::Private), "{beside}");
+        }
+    }
 }
