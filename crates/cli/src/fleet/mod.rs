@@ -12,6 +12,8 @@ mod access;
 pub mod args;
 mod artifacts;
 mod call;
+mod closed_file;
+mod database;
 mod directive;
 mod display;
 mod enroll;

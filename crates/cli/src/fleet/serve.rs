@@ -1,21 +1,18 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
-use super::enroll;
+use super::closed_file::closed_file;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
+use super::{database, enroll};
 use crate::failure::Failure;
 use crate::notices::tell;
 use crate::run::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, ServeError, TerritoryAuth};
 use nexusd::{Config, ConfigError, Settings, config};
-use rustix::fs::OFlags;
 use serde_json::json;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens an address.
@@ -31,20 +28,29 @@ pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
 pub fn of_serve(error: &ServeError) -> Failure {
     let hint = match error {
         ServeError::ProxyWithoutSecret { .. } => "Pass --proxy-secret-file FILE, and let the proxy send its content.",
-        _ => "look at the data directory and the address",
+        ServeError::OtherFiles { .. } => "Give each control plane of the database the same directory.",
+        _ => "look at the data directory, the database and the address",
     };
     Failure::refused(error.code(), error.to_string(), hint)
 }
 
 /// Serves until a signal ends it.
 pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
-    let MothershipAction::Serve { data_dir, listen: address, trusted_proxy, proxy_secret_file, public_url, json } =
-        &args.action;
+    let MothershipAction::Serve {
+        data_dir,
+        database,
+        listen: address,
+        trusted_proxy,
+        proxy_secret_file,
+        public_url,
+        json,
+    } = &args.action;
     if trusted_proxy.is_empty() && !address.ip().is_loopback() {
         let message = format!("{address} can be reached by other machines, and no proxy ends TLS in front of it");
         return Err(Failure::usage("listen", message, "Pass --trusted-proxy, or listen on loopback."));
     }
     let secret = proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
+    let database = database::read(database)?;
     // One connection for each client and each event stream.
     crate::net::raise_descriptors();
     let signals = Signals::catch_all().map_err(|error| {
@@ -58,6 +64,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         } else {
             TerritoryAuth::Proxy { trusted: trusted_proxy.clone(), secret }
         };
+        config.database = database;
         config.public_url.clone_from(public_url);
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let running = nexus_mothership::serve(config, vec![listen(*address).await?], std::future::pending()).await;
@@ -87,16 +94,7 @@ fn proxy_secret(path: &Path) -> Result<ProxySecret, Failure> {
         let message = format!("the proxy's secret in {} cannot be used: {why}", path.display());
         Failure::usage("proxy_secret", message, "write 32 random letters into a file of your own with mode 600")
     };
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
-    let file = file.map_err(|error| refused(error.to_string()))?;
-    let meta = file.metadata().map_err(|error| refused(error.to_string()))?;
-    let is_trusted = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
-    // The proxy may read it as a member of the group.
-    if !meta.is_file() || !is_trusted || meta.mode() & 0o027 != 0 {
-        return Err(refused("other users can read or change it".to_owned()));
-    }
-    let mut text = String::new();
-    file.take(4096).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
+    let text = closed_file(path).map_err(refused)?;
     ProxySecret::read(text.trim()).ok_or_else(|| refused("it is not one line of 32 to 256 letters".to_owned()))
 }
 

@@ -145,5 +145,8 @@ fn keeper(directory: &Path, port: u16) -> Child {
     command.args(["-c", &script]).arg(program("postgres")).arg(port.to_string()).arg(directory);
     command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     as_nobody(&mut command);
-    command.spawn().unwrap()
+    let mut keeper = command.spawn().unwrap();
+    // Open until this process ends: waiting for a child would close it.
+    Box::leak(Box::new(keeper.stdin.take()));
+    keeper
 }
