@@ -97,3 +97,29 @@ async fn same_answers(client: &MothershipClient, asked: &BTreeMap<DirectiveId, A
         );
     }
 }
+
+#[test]
+fn a_password_of_the_database_on_the_command_line_is_refused() {
+    let scene = Scene::new();
+    let run = |words: &[&str]| {
+        let mut command = scene.command(&["mothership", "serve", "--listen", "127.0.0.1:0"]);
+        let output = command.arg("--data-dir").arg(scene.path("mothership")).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let file = scene.path("database");
+    std::fs::write(&file, "postgres://nexus:secret@127.0.0.1:1/fleet").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    for (words, expected) in [
+        (&["--database", "postgres://nexus:secret@127.0.0.1:1/fleet"][..], "--database-file"),
+        (&["--database-file", file.to_str().unwrap()], "mode 600"),
+        (&["--database", "postgres://nexus@db.example/fleet"], "sslrootcert"),
+    ] {
+        let (code, said) = run(words);
+        assert_eq!(code, Some(2), "{words:?}: {said}");
+        assert!(said.contains(expected) && !said.contains("secret"), "{words:?}: {said}");
+    }
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let (code, said) = run(&["--database-file", file.to_str().unwrap()]);
+    assert_ne!(code, Some(0));
+    assert!(said.contains("the database cannot be reached") && !said.contains("secret"), "{said}");
+}

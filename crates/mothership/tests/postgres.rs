@@ -10,6 +10,8 @@ use nexus_model::directive::{FinishStatus, State};
 use nexus_model::ids::TerritoryId;
 use nexus_mothership::{Config, Database, Listener, Running, ServeError, TerritoryAuth, serve};
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use support::cluster::{self, Cluster, PASSWORD};
 use support::{Server, end, plain, provider};
@@ -156,35 +158,22 @@ async fn no_poll_is_empty_beside_a_ready_directive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_directive_is_forgotten_between_an_end_and_a_creation() {
-    const COUNT: usize = 60;
     let server = Server::start().await;
     let other = server.replica().await;
     let (id, facility) = (territory(&server, 1).await, server.facility().await);
-    let mut makers = Vec::new();
-    for number in 0..4 {
-        let users = if number % 2 == 0 { server.owner() } else { users(&other, &server.key) };
-        makers.push(tokio::spawn(async move {
-            for _ in 0..COUNT / 4 {
-                users.create_directive(facility, &plain("x"), None).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }));
-    }
-    let mut over = BTreeSet::new();
-    let until = Instant::now() + Duration::from_secs(60);
-    while over.len() < COUNT {
-        assert!(Instant::now() < until, "{} of {COUNT} ended: the others wait for nothing", over.len());
-        let daemon = if over.len() % 2 == 0 { server.daemon(id) } else { daemon(&other, id) };
-        let claims = daemon.poll(&PollRequest { wait_seconds: Some(1), ..PollRequest::default() }).await.unwrap();
-        for claim in claims.directives {
-            let (id, token) = (claim.directive_id, claim.directive_token);
-            daemon.started(id, &token, &StartedRequest::default()).await.unwrap();
-            daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap();
-            assert!(over.insert(id));
-        }
-    }
-    for maker in makers {
-        maker.await.unwrap();
+    let (here, there) = (server.daemon(id), users(&other, &server.key));
+    let mut next = there.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    for round in 0..100 {
+        let claims = here.poll(&PollRequest { wait_seconds: Some(3), ..PollRequest::default() }).await.unwrap();
+        let claim = claims.directives.first().unwrap_or_else(|| panic!("round {round}: {next} waits for nothing"));
+        assert_eq!(claim.directive_id, next);
+        here.started(next, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        // The end of the only directive and the creation of the next one, at the same time.
+        let (report, new) = (end(FinishStatus::Succeeded), plain("x"));
+        let ended = here.finished(next, &claim.directive_token, &report);
+        let (ended, made) = tokio::join!(ended, there.create_directive(facility, &new, None));
+        ended.unwrap();
+        next = made.unwrap().directive_id;
     }
     stop(other).await;
     server.stop().await;
@@ -278,6 +267,13 @@ async fn servers_go_on_after_their_database_was_killed() {
     assert!(refused > 0, "the database was not gone: the test tried nothing");
     assert_eq!(owner.directive(made).await.unwrap().state, State::Queued, "the first call after it is answered");
     owner.create_directive(facility, &plain("y"), None).await.unwrap();
+    // Sessions that were lost while no call was made are noticed by the next call, which is answered all the same.
+    let cluster = tokio::task::spawn_blocking(move || {
+        cluster.restart_after(Duration::ZERO);
+        cluster
+    });
+    let cluster = cluster.await.unwrap();
+    owner.create_directive(facility, &plain("z"), None).await.unwrap();
     stop(running).await;
     drop(cluster);
 }
@@ -290,6 +286,47 @@ async fn a_text_that_the_database_cannot_hold_is_refused_with_words() {
     let refused = server.owner().create_facility(&serde_json::from_value(new).unwrap()).await.unwrap_err();
     assert_eq!((refused.status(), refused.code()), (Some(422), "invalid_field"), "{refused}");
     server.stop().await;
+}
+
+/// Runs the example of `docs/operations.md` that holds these words.
+fn run_example(words: &str, directory: &Path, database: &str) {
+    let page = include_str!("../../../docs/operations.md");
+    let mut examples = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let example = examples.find(|example| example.contains(words)).unwrap();
+    let mut command = Command::new("sh");
+    command.arg("-ec").arg(example).current_dir(directory).env("DATABASE", cluster::shared().url(database));
+    command.env("PATH", format!("{}:/usr/bin:/bin", cluster::programs().display()));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_backup_of_postgresql_has_everything_and_repeats_no_fence() {
+    let server = Server::start().await;
+    let (id, facility) = (territory(&server, 5).await, server.facility().await);
+    let first = server.owner().create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let claim = server.daemon(id).poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    server.daemon(id).started(first, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    server.daemon(id).finished(first, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let waiting = server.owner().create_directive(facility, &plain("y"), None).await.unwrap().directive_id;
+    std::fs::create_dir(server.directory.path().join("backup")).unwrap();
+    run_example("pg_dump", server.directory.path(), server.database.as_deref().unwrap());
+    // What the backup does not know: the waiting directive was claimed.
+    let after = server.daemon(id).poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    let (key, name) = (server.key.clone(), cluster::shared().database());
+    let directory = server.stop_and_keep().await;
+    std::fs::rename(directory.path().join("backup"), directory.path().join("restored")).unwrap();
+    run_example("pg_restore", directory.path(), &name);
+    let data = TempDir::new().unwrap();
+    std::fs::rename(directory.path().join("restored/blobs"), data.path().join("blobs")).unwrap();
+    let running = try_serve(&data, &cluster::shared().url(&name)).await.unwrap();
+    assert_eq!(users(&running, &key).directive(first).await.unwrap().state, State::Succeeded);
+    let again = daemon(&running, id).poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    assert_eq!(again.directive_id, waiting);
+    assert!(again.fence > after.fence, "{:?} after {:?}", again.fence, after.fence);
+    let stale = daemon(&running, id).started(waiting, &after.directive_token, &StartedRequest::default()).await;
+    assert_eq!(stale.unwrap_err().code(), "stale_fence");
+    stop(running).await;
 }
 
 /// Tables and columns of a database, as `table.column`.

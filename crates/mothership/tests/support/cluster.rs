@@ -34,6 +34,11 @@ fn program(name: &str) -> PathBuf {
     found.max().expect("the package postgresql is needed")
 }
 
+/// The directory of the programs.
+pub fn programs() -> PathBuf {
+    program("pg_dump").parent().unwrap().to_owned()
+}
+
 impl Cluster {
     /// Starts a server of its own, which a test may stop and start.
     pub fn start() -> Self {
