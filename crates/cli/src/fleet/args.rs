@@ -104,9 +104,12 @@ pub enum MothershipAction {
 /// The arguments of `nexus mothership serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Directory of the database; made when it is missing
+    /// Directory of the database and of kept files; made when it is missing
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
+    /// The database, when it is not in the directory.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
     /// Address to listen on; beyond loopback it needs --tls-cert or --trusted-proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
     pub listen: SocketAddr,
@@ -128,6 +131,17 @@ pub struct ServeArgs {
     /// Print one line of JSON when ready
     #[arg(long)]
     pub json: bool,
+}
+
+/// The flags of the database.
+#[derive(Debug, Default, Args)]
+pub struct DatabaseArgs {
+    /// PostgreSQL in the place of the database in the directory: postgres://USER@HOST/NAME [default: NEXUS_DATABASE]
+    #[arg(long, value_name = "URL", conflicts_with = "database_file")]
+    pub database: Option<String>,
+    /// File with that address, which may hold a password
+    #[arg(long, value_name = "FILE")]
+    pub database_file: Option<PathBuf>,
 }
 
 /// The arguments of `nexus daemon`.

@@ -13,6 +13,7 @@ pub mod args;
 mod artifacts;
 mod call;
 mod data_dir;
+mod database;
 mod directive;
 mod display;
 mod enroll;

@@ -1,11 +1,10 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
-use super::data_dir;
-use super::enroll;
 use super::print::{print, print_json};
 use super::services::{self, Ground};
 use super::tls_files::{Others, TlsPaths, read_own};
+use super::{data_dir, database, enroll};
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
@@ -33,7 +32,8 @@ pub fn of_serve(error: &ServeError) -> Failure {
         ServeError::Tls(_) => {
             "Look at the files of --tls-cert and --tls-key: the key belongs to the first certificate."
         }
-        _ => "look at the data directory and the address",
+        ServeError::OtherFiles { .. } => "Give each control plane of the database the same directory.",
+        _ => "look at the data directory, the database and the address",
     };
     Failure::refused(error.code(), error.to_string(), hint)
 }
@@ -52,6 +52,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
     let data_dir = data_dir::open(&args.data_dir)?;
+    let database = database::read(&args.database)?;
     // One connection for each client and each event stream.
     crate::net::ask::raise_descriptors();
     let signals = Signals::catch_for_service().map_err(|error| {
@@ -65,6 +66,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
             (false, Some(_)) => TerritoryAuth::Mtls,
             (false, None) => TerritoryAuth::Header,
         };
+        config.database = database;
         config.public_url.clone_from(&args.public_url);
         #[cfg(feature = "inject")]
         if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {

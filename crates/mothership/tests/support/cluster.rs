@@ -34,6 +34,11 @@ fn program(name: &str) -> PathBuf {
     found.max().expect("the package postgresql is needed")
 }
 
+/// The directory of the programs.
+pub fn programs() -> PathBuf {
+    program("pg_dump").parent().unwrap().to_owned()
+}
+
 impl Cluster {
     /// Starts a server of its own, which a test may stop and start.
     pub fn start() -> Self {
@@ -145,5 +150,8 @@ fn keeper(directory: &Path, port: u16) -> Child {
     command.args(["-c", &script]).arg(program("postgres")).arg(port.to_string()).arg(directory);
     command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     as_nobody(&mut command);
-    command.spawn().unwrap()
+    let mut keeper = command.spawn().unwrap();
+    // Open until this process ends: waiting for a child would close it.
+    Box::leak(Box::new(keeper.stdin.take()));
+    keeper
 }

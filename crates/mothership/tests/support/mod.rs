@@ -140,6 +140,16 @@ impl Server {
         }
     }
 
+    /// Stops the server, and lets time pass for another one on its database.
+    pub async fn stop_then_advance(self, ms: i64) {
+        self.running.stop();
+        self.running.stopped().await;
+        for _ in 0..ms / 1_000 / 9 {
+            self.shift.fetch_add(9_000, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    }
+
     /// Moves both clocks at once: for the server that is an outage, after which it ends no lease for a while.
     pub async fn jump(&self, ms: i64) {
         self.shift.fetch_add(ms, Ordering::SeqCst);

@@ -18,6 +18,9 @@ mod scram;
 mod stream;
 mod wire;
 
+#[cfg(test)]
+mod plan_tests;
+
 pub use database::Database;
 pub use hints::{Hint, Hints};
 pub use pool::Postgres;

@@ -168,6 +168,17 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+impl Pool {
+    pub(super) fn take_idle(&self) -> Option<Client> {
+        self.idle().pop()
+    }
+
+    pub(super) fn drop_idle(&self) {
+        self.idle().clear();
+    }
+}
+
 /// Returns whether the same transaction can succeed when it is run again.
 fn is_passing(fault: &Fault) -> bool {
     match fault.code.as_str() {

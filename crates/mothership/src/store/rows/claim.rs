@@ -87,7 +87,7 @@ fn classes(
 type Lane = (i64, Id);
 
 /// Rank of the first ready directive of a lane: one look into an index.
-pub(super) const FIRST: &str =
+pub const FIRST_READY: &str =
     "SELECT rank, directive_id FROM work WHERE account_id = ?1 AND class_id = ?2 AND pin = ?3 AND phase = 1
    ORDER BY rank, directive_id LIMIT 1";
 
@@ -95,8 +95,8 @@ pub(super) const FIRST: &str =
 /// returned is locked: a claim that locked the first of each lane would hide them from all others.
 fn head(connection: &Connection<'_>, territory: Territory, lanes: &mut Vec<Lane>) -> Result<Option<Id>, StoreError> {
     let account = territory.account.as_bytes();
-    let mut first = connection.prepare_cached(FIRST)?;
-    let mut free = connection.prepare_cached(&format!("{FIRST}{}", connection.first_free()))?;
+    let mut first = connection.prepare_cached(FIRST_READY)?;
+    let mut free = connection.prepare_cached(&format!("{FIRST_READY}{}", connection.first_free()))?;
     loop {
         let mut best: Option<(i64, Id, usize)> = None;
         for (place, (class, pin)) in lanes.iter().enumerate() {

@@ -24,6 +24,8 @@ mod view;
 mod work;
 
 pub use chunk::{chunks, events, put_chunk, put_events};
+#[cfg(test)]
+pub use claim::FIRST_READY;
 pub use claim::{claim, return_claims};
 pub use create::create;
 pub use enroll::{add_certificate, create_enroll_token, enroll, territory_by_certificate};

@@ -1,0 +1,115 @@
+//! Rules that the ends of all directives keep.
+
+use super::{Asked, Kind, Scene, log};
+use nexus_api::base64;
+use nexus_api::client::MothershipClient;
+use nexus_api::mothership::Directive;
+use nexus_model::Digest;
+use nexus_model::directive::State;
+use nexus_model::ids::{DirectiveId, FacilityId};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Checks each end, each log and each receipt.
+pub async fn check_all(client: &MothershipClient, asked: &BTreeMap<DirectiveId, Asked>, killed: &[DirectiveId]) {
+    for (id, Asked { number, kind, over, .. }) in asked {
+        let over = over.as_ref().unwrap();
+        let (state, exit) = kind.end();
+        let what = format!("{number} {kind:?}: {over:?}");
+        if over.reason.as_deref() == Some("lease_lost") {
+            assert!(over.state == State::Failed && killed.contains(id), "no other daemon lost work: {what}");
+            assert_ne!(*kind, Kind::Requeues, "it runs again: {what}");
+            continue;
+        }
+        assert_eq!(over.state, state, "{what}");
+        if exit.is_some() {
+            assert_eq!(over.exit_code, exit, "{what}");
+        }
+        assert!(over.attempt == 1 || killed.contains(id), "{what}");
+        let log = log(client, *id).await;
+        // What a killed daemon had in memory is missing, and said to be.
+        assert!(!over.stdout_truncated || *kind == Kind::PrintsTooMuch || killed.contains(id), "{what}");
+        if let Some(expected) = kind.output(*number)
+            && !over.stdout_truncated
+        {
+            assert_eq!(String::from_utf8_lossy(&log), expected, "{what}");
+        }
+        let receipt = client.receipt(*id).await.unwrap_or_else(|error| panic!("{error}: {what}"));
+        check_receipt(&receipt, over, &log, &what);
+        if *kind == Kind::Keeps && !killed.contains(id) {
+            check_kept(client, *id, *number, &what).await;
+        }
+    }
+}
+
+/// The receipt states the same exit code, and signs the output that the control plane stored.
+pub fn check_receipt(receipt: &Value, over: &Directive, log: &[u8], what: &str) {
+    let payload = base64::decode(receipt["payload"].as_str().unwrap()).unwrap();
+    let stated: Value = serde_json::from_slice(&payload).unwrap();
+    assert_eq!(stated["exit"]["code"].as_i64(), over.exit_code, "{what}");
+    if !over.stdout_truncated {
+        assert_eq!(stated["output"]["stdout"]["bytes"].as_u64(), Some(log.len() as u64), "{what}");
+        assert_eq!(stated["output"]["stdout"]["hash"].as_str(), Some(&*Digest::of(log).to_string()), "{what}");
+    }
+}
+
+pub async fn check_kept(client: &MothershipClient, id: DirectiveId, number: usize, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let list = client.artifacts(id).await.unwrap().artifacts;
+        if let Some(one) = list.iter().find(|one| one.complete) {
+            assert_eq!((one.name.clone(), list.len()), (format!("out/{number}"), 1), "{what}");
+            let bytes = client.artifact(id, &one.artifact_id, 0).await.unwrap();
+            assert_eq!(bytes, format!("kept {number}\n").into_bytes(), "{what}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "its file does not come: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// By the clock of the control plane no two directives of a facility run at one time.
+pub fn check_one_at_a_time(asked: &BTreeMap<DirectiveId, Asked>, killed: &[DirectiveId]) {
+    let mut by_facility: BTreeMap<FacilityId, Vec<(i64, i64, usize)>> = BTreeMap::new();
+    for (id, one) in asked.iter().filter(|(id, _)| !killed.contains(id)) {
+        let over = one.over.as_ref().unwrap();
+        assert_eq!(over.directive_id, *id);
+        if let (Some(started), Some(ended)) = (over.started_at, over.ended_at) {
+            by_facility.entry(one.facility).or_default().push((started.0, ended.0, one.number));
+        }
+    }
+    for times in by_facility.values_mut() {
+        times.sort_unstable();
+        for pair in times.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "two directives of a facility at one time: {pair:?}");
+        }
+    }
+}
+
+/// The workspaces hold the mark of each directive that ended on its own once, and of no other one.
+pub fn check_marks(
+    scene: &Scene,
+    asked: &BTreeMap<DirectiveId, Asked>,
+    killed: &[DirectiveId],
+    territories: &[String],
+) {
+    let mut marks: BTreeMap<usize, usize> = BTreeMap::new();
+    for number in 0..territories.len() {
+        let facilities = scene.territory(number).join("facilities");
+        for facility in std::fs::read_dir(&facilities).unwrap() {
+            let text = std::fs::read_to_string(facility.unwrap().path().join("tree/marks")).unwrap_or_default();
+            text.lines().for_each(|line| *marks.entry(line.parse().unwrap()).or_default() += 1);
+        }
+    }
+    for (id, one) in asked {
+        let found = marks.get(&one.number).copied().unwrap_or_default();
+        let over = one.over.as_ref().unwrap();
+        let is_lost = over.reason.as_deref() == Some("lease_lost");
+        match (one.kind.marks(), is_lost) {
+            (true, false) => assert_eq!(found, 1, "{} is committed once: {over:?}", one.number),
+            (true, true) => assert!(found <= 1 && killed.contains(id), "{} is committed twice: {over:?}", one.number),
+            (false, _) => assert_eq!(found, 0, "{}: {over:?}", one.number),
+        }
+    }
+}
