@@ -145,7 +145,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::denials::malformed;
+    use crate::decide::denials::malformed;
 
     #[test]
     fn several_reasons_of_one_destination_are_told_as_several() {
