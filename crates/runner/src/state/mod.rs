@@ -15,3 +15,4 @@ pub mod identity;
 pub mod left;
 pub mod note;
 pub mod record;
+pub mod trust;
