@@ -38,11 +38,6 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
     (
-        "crates/cli/src/profile/trust.rs",
-        &[(".read_to_end(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
-    (
         "crates/cli/src/receipt/verify.rs",
         &[(".read_to_string(", 1), ("File::open(", 1)],
         "Files that the person names who verifies a receipt.",
@@ -372,5 +367,10 @@ pub const ALLOWED: &[Entry] = &[
         "crates/runner/src/state/record.rs",
         &[(".read_to_end(", 1), ("File::open(", 2)],
         "Records in the state directory, and the null device.",
+    ),
+    (
+        "crates/runner/src/state/trust.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file, opened without waiting, up to a bound.",
     ),
 ];

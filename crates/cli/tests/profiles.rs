@@ -114,7 +114,7 @@ fn a_pin_that_somebody_else_can_have_written_trusts_nothing() {
         assert_eq!(bench.run(["trust", "--yes"]).status.code(), Some(125), "no pin is put there either");
         chmod(&folder, 0o700);
         chmod(&pin, 0o622);
-        refused(&bench, &run(), &["somebody else can have written it", "mode 622"]);
+        refused(&bench, &run(), &["another user can have written it", "mode 622"]);
         chmod(&pin, 0o600);
         if is_root() {
             let own = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&pin).unwrap());

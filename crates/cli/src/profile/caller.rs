@@ -7,6 +7,7 @@ use nexus_profiles::{
     BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, ToolHost,
     UnreadableGitConfig, WorkspaceFileError, workspace_file,
 };
+use nexus_runner::state::trust::TrustError;
 use std::path::{Path, PathBuf};
 
 /// Takes variables, home and identity from this process.
@@ -52,6 +53,19 @@ impl From<ReadOwnedError> for Failure {
             ReadOwnedError::OpenToOthers { .. } => {
                 "chown it to yourself and take the right to write from others: chmod go-w"
             }
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+impl From<TrustError> for Failure {
+    fn from(error: TrustError) -> Self {
+        let hint = match &error {
+            TrustError::Unusable { .. } => "make room there, or remove it and say nexus trust again".to_owned(),
+            TrustError::Unsafe { path, .. } => format!(
+                "nothing in it counts as trusted: look at who wrote there, remove {} and say nexus trust again",
+                path.display()
+            ),
         };
         Self::refused(error.code(), error.to_string(), hint)
     }

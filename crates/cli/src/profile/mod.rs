@@ -17,5 +17,4 @@ mod flags;
 pub mod resolution;
 #[cfg(test)]
 pub mod scene;
-mod trust;
 pub mod trust_command;

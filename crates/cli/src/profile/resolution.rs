@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::net::network;
 use crate::net::saved::NAME as ASKED;
 use crate::profile::caller::caller;
-use crate::profile::{auto, flags, trust};
+use crate::profile::{auto, flags};
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
@@ -16,6 +16,7 @@ use nexus_profiles::{Found, ProfileStore, library, settings, toolchains, workspa
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::searches;
+use nexus_runner::state::trust;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -63,7 +64,7 @@ impl Resolution {
         let mut wanted: Vec<(String, Origin)> = wanted.collect();
         let file = workspace_file::read(workspace)?;
         let trusted = match &file {
-            Some(file) => trust::is_trusted(places, workspace, file)?,
+            Some(file) => trust::is_trusted(places, workspace, &file.hash)?,
             None => false,
         };
         if let Some(file) = file.as_ref().filter(|_| trusted) {

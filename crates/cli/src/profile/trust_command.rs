@@ -2,7 +2,6 @@
 
 use super::caller::caller;
 use super::resolution::{chain, granted};
-use super::trust as store;
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::failure::{Failure, one_line};
 use crate::failures;
@@ -10,6 +9,7 @@ use crate::terminal::out;
 use nexus_policy::profile::{Origin, narrow};
 use nexus_profiles::{ProfileStore, WorkspaceFile, workspace_file};
 use nexus_runner::state::directory::StateDir;
+use nexus_runner::state::trust as store;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -54,14 +54,14 @@ fn agree(args: &TrustArgs) -> Result<String, Failure> {
     };
     let text = asked_for(&file, &workspace)?;
     if args.show {
-        let state = if store::is_trusted(&places, &workspace, &file)? { "trusted" } else { "not trusted" };
+        let state = if store::is_trusted(&places, &workspace, &file.hash)? { "trusted" } else { "not trusted" };
         return Ok(format!("{text}This content is {state} (blake3 {}).\n", file.hash));
     }
     if !args.yes && !confirmed(&text)? {
         return Err(Failure::refused("trust", "nothing was trusted", "nexus trust --show prints it again"));
     }
     // The content that was shown, whatever the file holds by now.
-    store::pin(&places, &workspace, &file)?;
+    store::pin(&places, &workspace, &file.hash)?;
     Ok(format!("{} is trusted as it is now; a change of it is not\n", one_line(&file.path.display().to_string())))
 }
 

@@ -18,3 +18,4 @@ pub mod note;
 pub mod project_cache;
 pub mod record;
 pub mod searches;
+pub mod trust;
