@@ -164,7 +164,7 @@ fn plans(session: Client) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// What the server expects a plan to cost.
+/// Cost of a plan, in the units of the server.
 fn cost(plan: &[String]) -> f64 {
     let first = plan.first().unwrap().split("..").nth(1).unwrap();
     first.split(' ').next().unwrap().parse().unwrap()
