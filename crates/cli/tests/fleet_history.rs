@@ -13,9 +13,13 @@
 #![cfg(feature = "inject")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "fleet_history/chaos.rs"]
+mod chaos;
 #[path = "fleet_history/check.rs"]
 mod check;
 mod fleet_support;
+#[path = "fleet_history/load.rs"]
+mod load;
 #[path = "fleet_history/record.rs"]
 mod record;
 #[path = "fleet_history/relay.rs"]
@@ -23,17 +27,16 @@ mod relay;
 #[path = "fleet_history/witness.rs"]
 mod witness;
 
+use chaos::{Chaos, Random, make_faults};
 use check::{Bounds, check};
 use fleet_support::Scene;
+use load::{Shared, create, expected, list, read, runtime, seen, subscribe};
 use nexus_api::base64;
-use nexus_api::client::{ClientConfig, EventStream, Http, ListQuery, LogQuery, MothershipClient};
+use nexus_api::client::{ClientConfig, Http, LogQuery, MothershipClient};
 use nexus_api::conduits::Stream;
-use nexus_api::mothership::{CancelRequest, CreateDirective, CreateFacility, Directive, DirectiveEvent, FacilityKind};
-use nexus_model::ids::{DirectiveId, FacilityId};
+use nexus_api::mothership::{CreateFacility, FacilityKind};
 use record::{Entry, Fault, Record, Seen};
-use relay::Switches;
 use rustix::process::Signal;
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,301 +52,6 @@ const LEASE: Duration = Duration::from_secs(18);
 /// Time after a fault in which everything has to end: the rest of a lease, the life of one in which nothing is taken back after
 /// a restart, and a second attempt.
 const SETTLES_WITHIN: Duration = Duration::from_secs(60);
-
-/// Numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
-    fn ms(&mut self, low: u64, high: u64) -> Duration {
-        Duration::from_millis(low + self.below(high - low))
-    }
-}
-
-/// The kind of a directive, by its number. The first ones are long and may run again: the stopped daemon gets some of them.
-fn kind(number: usize) -> usize {
-    if number < CAPACITY * DAEMONS { 7 } else { number % 8 }
-}
-
-/// The command of a directive, by its number.
-fn script(test: u32, number: usize) -> String {
-    let lines = |count: usize, pause: &str| {
-        format!("i=0; while [ $i -lt {count} ]; do echo \"line $i of {number}\"; i=$((i+1)); sleep {pause}; done")
-    };
-    let body = match kind(number) {
-        2 => format!("{}; exit {}", lines(5, "0.05"), number % 100 + 1),
-        3 | 4 => format!("{}; sleep 600", lines(3, "0.05")),
-        5 => lines(6, "0.3"),
-        6 => lines(15, "0.1"),
-        7 => lines(8, "0.5"),
-        _ => lines(10, "0.02"),
-    };
-    format!(": {}; echo {number} >> marks; {body}", witness::word(test, number))
-}
-
-/// Returns the whole output of a directive whose command ends on its own.
-fn expected(number: usize) -> Option<String> {
-    let count = match kind(number) {
-        2 => 5,
-        3 | 4 => return None,
-        5 => 6,
-        6 => 15,
-        7 => 8,
-        _ => 10,
-    };
-    Some((0..count).map(|line| format!("line {line} of {number}\n")).collect())
-}
-
-fn requeues(number: usize) -> bool {
-    matches!(kind(number), 5 | 7)
-}
-
-fn request(test: u32, number: usize) -> CreateDirective {
-    let mut request = json!({ "command": script(test, number) });
-    if kind(number) == 4 {
-        request["timeout_seconds"] = json!(1);
-    }
-    if requeues(number) {
-        request["on_lease_loss"] = json!("requeue");
-    }
-    serde_json::from_value(request).unwrap()
-}
-
-/// State that the threads of a test share.
-struct Shared {
-    test: u32,
-    record: Arc<Record>,
-    client: MothershipClient,
-    facilities: Vec<FacilityId>,
-    /// Directives that were created, by number.
-    created: Mutex<Vec<DirectiveId>>,
-    /// No more directives are created.
-    enough: AtomicBool,
-    over: AtomicUsize,
-    /// The test is over.
-    stop: Arc<AtomicBool>,
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-/// Creates directives one after the other. A call without an answer is repeated by its name until it has one.
-async fn create(shared: &Shared) {
-    let mut number = 0;
-    while !shared.enough.load(Ordering::SeqCst) {
-        let (request, name) = (request(shared.test, number), format!("directive {number}"));
-        let facility = number % FACILITIES;
-        match shared.client.create_directive(shared.facilities[facility], &request, Some(&name)).await {
-            Ok(made) => {
-                let id = made.directive_id.to_string();
-                shared.record.add(Seen::Created { id, number, facility, requeues: requeues(number) });
-                shared.created.lock().unwrap().push(made.directive_id);
-                number += 1;
-                tokio::time::sleep(Duration::from_millis(150)).await;
-            }
-            Err(error) => {
-                assert!(error.status().is_none_or(|status| status >= 500 || status == 429), "{error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-/// Reads all directives again and again, and cancels those that are to be canceled once they run.
-async fn read(shared: &Shared) {
-    let mut canceled = BTreeSet::new();
-    while !shared.stop.load(Ordering::SeqCst) {
-        let Ok(all) = list(&shared.client).await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        for one in &all {
-            shared.record.add(seen(one));
-            let number = shared.created.lock().unwrap().iter().position(|id| *id == one.directive_id);
-            let is_due = one.state.name() == "running" && number.is_some_and(|number| kind(number) == 3);
-            if is_due
-                && canceled.insert(one.directive_id)
-                && shared.client.cancel(one.directive_id, &CancelRequest::default()).await.is_err()
-            {
-                // It may have arrived; a second one changes nothing.
-                canceled.remove(&one.directive_id);
-            }
-        }
-        shared.over.store(all.iter().filter(|one| one.state.is_terminal()).count(), Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-fn seen(one: &Directive) -> Seen {
-    Seen::Read {
-        id: one.directive_id.to_string(),
-        state: one.state.to_string(),
-        reason: one.reason.clone(),
-        exit: one.exit_code,
-        attempt: u64::from(one.attempt),
-    }
-}
-
-async fn list(client: &MothershipClient) -> Result<Vec<Directive>, nexus_api::client::ClientError> {
-    let (mut all, mut query) = (Vec::new(), ListQuery { cursor: None, limit: Some(200) });
-    loop {
-        let page = client.directives(None, &query).await?;
-        all.extend(page.directives);
-        match page.next_cursor {
-            Some(cursor) => query.cursor = Some(cursor),
-            None => return Ok(all),
-        }
-    }
-}
-
-/// Follows every fourth directive to its end, over as many connections as it takes.
-async fn subscribe(shared: Arc<Shared>, subscriber: usize) {
-    let mut next = subscriber;
-    while !shared.stop.load(Ordering::SeqCst) {
-        let id = shared.created.lock().unwrap().get(next).copied();
-        match id {
-            Some(id) => {
-                tokio::spawn(follow(Arc::clone(&shared), subscriber, id));
-                next += 4;
-            }
-            None => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
-}
-
-async fn follow(shared: Arc<Shared>, subscriber: usize, id: DirectiveId) {
-    let (mut last, mut is_over) = (None, false);
-    while !shared.stop.load(Ordering::SeqCst) {
-        let Ok(mut stream) = shared.client.events(id, last).await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        loop {
-            let event = EventStream::next(&mut stream).await;
-            let Ok(Some(event)) = event else {
-                if matches!(event, Ok(None)) && is_over {
-                    return shared.record.add(Seen::StreamEnded { id: id.to_string(), subscriber });
-                }
-                break;
-            };
-            last = event.id.as_deref().and_then(|id| id.parse().ok());
-            let data: DirectiveEvent = serde_json::from_str(&event.data).unwrap();
-            is_over |= data.state.is_terminal();
-            let event = event.id.unwrap_or_default();
-            shared.record.add(Seen::Event { id: id.to_string(), subscriber, event, state: data.state.to_string() });
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// The processes and the faults that the test makes on them.
-struct Chaos {
-    scene: Scene,
-    relays: Vec<(SocketAddr, Arc<Switches>)>,
-    record: Arc<Record>,
-    port: u16,
-}
-
-impl Chaos {
-    fn mothership(&mut self) {
-        let address = format!("127.0.0.1:{}", self.port);
-        self.scene.mothership(&["--listen", &address]);
-    }
-
-    fn daemon(&mut self, number: usize) {
-        self.scene.daemon(number, &["--max-concurrent", &CAPACITY.to_string()]);
-    }
-
-    fn fault(&self, fault: Fault, name: &str, begins: bool) {
-        self.record.add(Seen::Fault { fault, name: name.to_owned(), begins });
-    }
-
-    fn kill(&mut self, target: Target, pause: Duration) {
-        let name = target.name();
-        self.fault(Fault::Kill, &name, true);
-        self.scene.kill(&name);
-        std::thread::sleep(pause);
-        match target {
-            Target::Mothership => self.mothership(),
-            Target::Daemon(number) => self.daemon(number),
-        }
-        self.fault(Fault::Kill, &name, false);
-    }
-
-    fn stop(&self, fault: Fault, target: Target, pause: Duration) {
-        let name = target.name();
-        self.scene.signal(&name, Signal::STOP);
-        self.fault(fault, &name, true);
-        std::thread::sleep(pause);
-        self.fault(fault, &name, false);
-        self.scene.signal(&name, Signal::CONT);
-    }
-
-    fn cut(&self, number: usize, pause: Duration) {
-        let name = format!("daemon{number}");
-        self.fault(Fault::Cut, &name, true);
-        self.relays[number].1.set_cut(true);
-        std::thread::sleep(pause);
-        self.relays[number].1.set_cut(false);
-        self.fault(Fault::Cut, &name, false);
-    }
-
-    fn lose_answers(&self, number: usize, pause: Duration) {
-        let name = format!("daemon{number}");
-        self.fault(Fault::LoseAnswers, &name, true);
-        self.relays[number].1.lose_next();
-        self.relays[number].1.lost.store(400, Ordering::SeqCst);
-        std::thread::sleep(pause);
-        self.relays[number].1.lost.store(0, Ordering::SeqCst);
-        self.fault(Fault::LoseAnswers, &name, false);
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Target {
-    Mothership,
-    Daemon(usize),
-}
-
-impl Target {
-    fn name(self) -> String {
-        match self {
-            Self::Mothership => "mothership".to_owned(),
-            Self::Daemon(number) => format!("daemon{number}"),
-        }
-    }
-}
-
-/// Makes faults until the time is over, each kind once at least. Daemon 0 is left to its long stop.
-fn make_faults(chaos: &mut Chaos, random: &mut Random, until: Instant) {
-    // The kills of the control plane come first: nothing is taken back for the life of a lease after one.
-    let mut kinds = vec![0, 1, 2, 3, 4, 5];
-    let mut turn = 0;
-    let is_long = until.saturating_duration_since(Instant::now()) > LEASE;
-    while Instant::now() < until || turn < kinds.len() {
-        if turn >= kinds.len() {
-            kinds.push(if is_long { random.below(6) } else { 1 + random.below(5) });
-        }
-        let number = 1 + usize::try_from(random.below(2)).unwrap();
-        match kinds[turn] {
-            0 => chaos.kill(Target::Mothership, random.ms(50, 600)),
-            1 => chaos.kill(Target::Daemon(number), random.ms(50, 600)),
-            2 => chaos.stop(Fault::Stop, Target::Daemon(number), random.ms(300, 2500)),
-            3 => chaos.stop(Fault::Stop, Target::Mothership, random.ms(300, 1500)),
-            4 => chaos.cut(number, random.ms(300, 2500)),
-            _ => chaos.lose_answers(number, random.ms(1500, 3000)),
-        }
-        std::thread::sleep(random.ms(50, 500));
-        turn += 1;
-    }
-}
 
 #[test]
 fn the_invariants_of_a_fleet_hold_under_faults() {
@@ -369,7 +77,10 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
         }));
     }
     // The daemon that is stopped for longer than its lease has to have work then.
-    record.until("work of daemon 0", Duration::from_secs(20), |seen| open_claims(seen, 0) > 0);
+    record.until("work of daemon 0", Duration::from_secs(20), |seen| {
+        let open = open_claims(seen, 0);
+        shared.created.lock().unwrap().iter().take(2).filter(|id| open.contains(&id.to_string())).count() == 2
+    });
     chaos.scene.signal("daemon0", Signal::STOP);
     chaos.fault(Fault::StopBeyondLease, "daemon0", true);
     let stopped = Instant::now();
@@ -398,7 +109,7 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
     judge(&chaos, &record.entries(), count, settled);
 }
 
-fn open_claims(seen: &[Entry], of: usize) -> usize {
+fn open_claims(seen: &[Entry], of: usize) -> BTreeSet<String> {
     let mut open = BTreeSet::new();
     for entry in seen {
         match &entry.seen {
@@ -409,7 +120,7 @@ fn open_claims(seen: &[Entry], of: usize) -> usize {
             _ => {}
         }
     }
-    open.len()
+    open
 }
 
 fn start(record: &Arc<Record>) -> Chaos {

@@ -41,7 +41,7 @@ struct State {
     run: Option<RunId>,
     phase: &'static str,
     has_started: bool,
-    /// The lease was over while a command could still run. It is never renewed after that: the launcher has killed the sandbox.
+    /// The lease was over while a command could still run: the launcher has killed what lived then, whatever a later answer renews.
     has_lapsed: bool,
     /// The lease allowed the commit of the changes: from here on its end takes nothing back.
     is_committed: bool,
@@ -101,22 +101,27 @@ impl Live {
         self.until().saturating_sub(lease::boot_time())
     }
 
-    /// Renews the lease by a request that left at `sent`. Returns the run whose sandbox has to know it. A lease that was over
-    /// before the answer came stays so, whatever the answer says.
+    /// Renews the lease by a request that left at `sent`. Returns the run whose sandbox has to know it.
     pub fn renew(&self, sent: Duration, token: Option<String>) -> (Option<RunId>, Duration) {
         let mut state = self.state();
-        if !state.note_lapse() {
-            state.until = state.until.max(lease::end(sent, self.ttl_seconds));
-        }
+        state.note_lapse();
+        state.until = state.until.max(lease::end(sent, self.ttl_seconds));
         if let Some(token) = token {
             state.token = token;
         }
         (state.run, state.until)
     }
 
-    /// Reports whether the lease was over while a command could still run.
+    /// Reports whether the lease was over at some time while a command could still run. A later renewal changes nothing of that.
     pub fn has_lapsed(&self) -> bool {
-        self.state().note_lapse()
+        let mut state = self.state();
+        state.note_lapse();
+        state.has_lapsed
+    }
+
+    /// Reports whether the lease is over now, and work that needs it is not done.
+    pub fn is_over(&self) -> bool {
+        self.state().is_over()
     }
 
     /// Notes that the lease allowed the commit.
@@ -180,11 +185,14 @@ impl Live {
 }
 
 impl State {
-    /// Looks whether the lease is over, and remembers it. The report of an end needs no lease.
-    fn note_lapse(&mut self) -> bool {
-        let is_over = self.until <= lease::boot_time() && self.phase != REPORTING && !self.is_committed;
-        self.has_lapsed |= is_over;
-        self.has_lapsed
+    /// Looks whether the lease is over. The report of an end needs no lease.
+    fn is_over(&self) -> bool {
+        self.until <= lease::boot_time() && self.phase != REPORTING && !self.is_committed
+    }
+
+    /// Remembers that the lease is over.
+    fn note_lapse(&mut self) {
+        self.has_lapsed |= self.is_over();
     }
 }
 
@@ -267,10 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_over_is_not_renewed_by_a_late_answer() {
+    fn a_lease_that_was_over_stays_known_when_it_is_renewed() {
         let (live, now) = claim(Duration::ZERO);
-        assert_eq!(live.renew(now, Some("b".into())).1, now, "the launcher has killed its sandbox");
-        assert!(live.has_lapsed());
+        assert!(live.is_over());
+        live.renew(now, Some("b".into()));
+        assert!(live.has_lapsed() && !live.is_over());
         live.enter(REPORTING);
         assert!(live.has_lapsed(), "it stays so");
         // What was committed or has ended in time is reported, however long the control plane is away.
@@ -284,7 +293,7 @@ mod tests {
             while !live.left().is_zero() {
                 std::thread::yield_now();
             }
-            assert!(!live.has_lapsed());
+            assert!(!live.has_lapsed() && !live.is_over());
             assert!(live.renew(now, None).1 > now + Duration::from_secs(50));
         }
     }

@@ -308,6 +308,7 @@ fn a_lease_that_was_over_is_no_end_of_a_directive(launcher: &Arc<Launcher>, data
     }
     running.stop();
     assert!(memory.seen(id).finished.is_empty(), "the control plane decides whether it runs again");
+    assert_eq!(memory.seen(id).settling, 0, "a directive whose commit was announced never runs again");
     assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
 }
 

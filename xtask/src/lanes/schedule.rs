@@ -15,6 +15,8 @@ pub const ALONE: &[(&str, &str)] = &[
 const FIRST: &[&str] = &[
     "nexus-cli leftovers",
     "nexus-cli real_tools",
+    "nexus-mothership schemathesis",
+    "nexus-cli fleet_history",
     "nexus-cli suites",
     "nexus-cli changes_interrupted",
     "nexus-cli run",

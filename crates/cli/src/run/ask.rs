@@ -60,7 +60,7 @@ impl Read for Typed<'_> {
 /// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`,
 /// keep the changes for a review: the run is over, and only its changes are left to lose.
 pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, String> {
-    let Question { layer, workspace, rules, changes: set } = question;
+    let Question { layer, workspace, rules, changes: set, .. } = question;
     let (added, modified, deleted) = set.counts();
     let mut lines = vec![format!("nexus: {added} added, {modified} modified, {deleted} deleted")];
     let shown = set.changes.iter().take(SHOWN);

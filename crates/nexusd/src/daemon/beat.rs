@@ -41,7 +41,7 @@ pub fn run(shared: &Arc<Shared>) {
 /// its report left, which the control plane may still take.
 fn fence_off(shared: &Shared) {
     for live in shared.table.all() {
-        if live.has_lapsed() && !live.is_lost() {
+        if live.is_over() && !live.is_lost() {
             shared.tell(&format!("directive {}: its lease is over, and its work ends", live.directive));
             live.lose();
         }

@@ -17,6 +17,7 @@ use data_encoding::BASE64;
 use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, StartedRequest};
 use nexus_api::events::EventBody;
 use nexus_facility::Head;
+use nexus_model::ExitReason;
 use nexus_model::directive::{Fence, OnLeaseLoss};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -76,8 +77,9 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         let sender = scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
         let done = done(shared, live, claimed, &output, runs, clock);
         output.close();
-        if live.has_lapsed() {
-            // The launcher killed the sandbox: this is no end of the directive, which the control plane decides about.
+        if live.has_lapsed() && is_cut_off(&done.end) {
+            // The launcher killed the sandbox: this is no end of the directive, about which the control plane decides. A command that
+            // had ended on its own before is reported, and the control plane takes the report or refuses it.
             live.lose();
         }
         live.enter(REPORTING);
@@ -106,6 +108,11 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
     }
     let tape = finish_tape(live, done.tape, note.result.as_ref(), clock);
     deliver(shared, &note, Some(&tape), || live.is_lost());
+}
+
+/// Reports whether the command did not come to an end of its own.
+fn is_cut_off(end: &End) -> bool {
+    matches!(end, End::Broke | End::PrepareFailed | End::Ran { reason: ExitReason::GuestLost, .. })
 }
 
 /// Reports whether a result says that this territory lost the directive. A report would end one that its user wants to run again.

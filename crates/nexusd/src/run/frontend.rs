@@ -62,7 +62,7 @@ impl DirectiveFrontend<'_> {
                 _ => {}
             }
         }
-        if self.live.is_lost() || self.live.has_lapsed() {
+        if self.live.is_lost() {
             return Err("the claim of the directive is over".to_owned());
         }
         let left = self.live.left();
@@ -131,7 +131,8 @@ impl Frontend for DirectiveFrontend<'_> {
             let kept = artifacts::of_layer(layer, workspace, rules, globs, Bounds::default(), spool);
             *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         }
-        self.may_commit()
+        // Changes that will not be committed announce nothing: a directive whose commit was announced never runs again.
+        if question.will_commit { self.may_commit() } else { Ok(()) }
     }
 
     fn watch_end(&self, _: RunId, _: &Path, _: bool) -> Option<Box<dyn Any>> {

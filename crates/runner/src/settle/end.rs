@@ -102,7 +102,11 @@ pub fn settle(
     };
     let asked = cut_short::wanted(run.changes, over.cut_short, *reason);
     let parking = Parking { run, layer, from_memory, rules: &rules, frontend };
-    let inspected = if keep { parking.inspected() } else { Ok(()) };
+    let inspected = if keep {
+        parking.inspected(commit && !matches!(asked, ChangeMode::Review | ChangeMode::Discard))
+    } else {
+        Ok(())
+    };
     if let Err(why) = inspected
         && commit
     {

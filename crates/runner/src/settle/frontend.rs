@@ -18,6 +18,8 @@ pub struct Question<'a> {
     pub rules: &'a Rules,
     /// All changes of the layer.
     pub changes: &'a ChangeSet,
+    /// The changes are committed next, unless the user or the caller decides otherwise.
+    pub will_commit: bool,
 }
 
 /// Talks to the user of a run. The command line, a supervisor and a service have one each.

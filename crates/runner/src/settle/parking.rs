@@ -38,11 +38,13 @@ impl Parking<'_> {
         if changes.is_empty() {
             return Ok(ChangeMode::Commit);
         }
-        self.frontend.decide(&Question { layer: &self.layer, workspace, rules: self.rules, changes: &changes })
+        let question =
+            Question { layer: &self.layer, workspace, rules: self.rules, changes: &changes, will_commit: true };
+        self.frontend.decide(&question)
     }
 
-    /// Shows the changes to a caller that wants to see them before they are settled.
-    pub fn inspected(&self) -> Result<(), String> {
+    /// Shows the changes to a caller that wants to see them before they are settled. `will_commit` says what comes next.
+    pub fn inspected(&self, will_commit: bool) -> Result<(), String> {
         if !self.frontend.inspects() {
             return Ok(());
         }
@@ -51,7 +53,13 @@ impl Parking<'_> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.frontend.inspect(&Question { layer: &self.layer, workspace, rules: self.rules, changes: &changes })
+        self.frontend.inspect(&Question {
+            layer: &self.layer,
+            workspace,
+            rules: self.rules,
+            changes: &changes,
+            will_commit,
+        })
     }
 
     /// Parks the changes by choice, which does not count as a problem.
