@@ -296,6 +296,77 @@ fn another_user_decides_nothing_of_what_is_shown() {
 }
 
 #[test]
+fn an_installation_below_opt_counts_only_where_no_run_can_have_made_it() {
+    if !is_root() {
+        return;
+    }
+    for bench in support::benches() {
+        let opt = tempfile::Builder::new().prefix("nexus-test-").tempdir_in("/opt").unwrap();
+        mode(opt.path(), 0o755);
+        let at = |name: &str| opt.path().join(name);
+        for name in ["bin/node", "lib/node_modules/x", "config/prod.key"] {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), SAYS).unwrap();
+            mode(&at(name), 0o755);
+        }
+        let all = ["", "bin", "lib", "lib/node_modules", "config", "bin/node", "lib/node_modules/x", "config/prod.key"];
+        let give = |names: &[&str], user: u32| {
+            names.iter().for_each(|name| std::os::unix::fs::lchown(at(name), Some(user), Some(user)).unwrap());
+        };
+        let path = format!("{}:{SYSTEM_PATH}", at("bin").display());
+        let whole = || {
+            let script = format!("cat {}; node", at("config/prod.key").display());
+            let output = bench.nexus(["run", "--shell", &script]).env("PATH", &path).output().unwrap();
+            let told = stdout(&output);
+            assert!(told.ends_with("outside-program\n"), "{}: the program itself: {}", bench.who(), stderr(&output));
+            told.contains("#!/bin/sh")
+        };
+        match bench.user {
+            Some(user) => {
+                assert!(whole(), "an administrator's");
+                for own in [&all[..], &["lib"], &["bin"], &[""]] {
+                    give(own, user);
+                    assert!(!whole(), "{own:?}");
+                    give(own, 0);
+                }
+                mode(&at("lib"), 0o777);
+                assert!(!whole(), "all may write there");
+                mode(&at("lib"), 0o755);
+                assert!(whole(), "an administrator's");
+            }
+            None => {
+                assert!(!whole(), "root's runs write there");
+                let notes = shown(&bench, &path, &[]).1;
+                assert!(notes.contains(&format!("--ro {}", opt.path().display())), "{notes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_java_below_opt_that_the_variable_names_is_shown() {
+    if !is_root() {
+        return;
+    }
+    for bench in support::benches() {
+        let opt = tempfile::Builder::new().prefix("nexus-test-").tempdir_in("/opt").unwrap();
+        mode(opt.path(), 0o755);
+        for name in ["jdk/bin/java", "jdk/lib/modules"] {
+            let at = opt.path().join(name);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            fs::write(&at, SAYS).unwrap();
+            mode(&at, 0o755);
+        }
+        let jdk = opt.path().join("jdk");
+        let path = format!("{}:{SYSTEM_PATH}", jdk.join("bin").display());
+        let script = format!("cat {}; java", jdk.join("lib/modules").display());
+        let mut nexus = bench.nexus(["run", "--shell", &script]);
+        let output = nexus.env("PATH", &path).env("JAVA_HOME", &jdk).output().unwrap();
+        assert_eq!(stdout(&output), format!("{SAYS}outside-program\n"), "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+#[test]
 fn a_cache_that_became_a_link_is_not_shown() {
     on_each_bench(|bench| {
         at_home(&bench, "work/secret/notes.txt", "HUNTER2\n");

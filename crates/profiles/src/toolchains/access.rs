@@ -48,6 +48,14 @@ pub(super) fn is_open(caller: &Host, groups: &PrivateGroups, path: &Path, meta: 
     meta.mode() & 0o002 != 0 || (by_group && groups.of(meta.uid()) != Some(meta.gid()))
 }
 
+/// Reports whether root alone can write a file or directory and every directory above it. Access lists that let others write
+/// show in the bits of the group.
+pub(super) fn is_of_root(path: &Path) -> bool {
+    path.ancestors().all(|part| {
+        part.symlink_metadata().is_ok_and(|meta| meta.uid() == 0 && !meta.is_symlink() && meta.mode() & 0o022 == 0)
+    })
+}
+
 impl PrivateGroups {
     /// Returns the group of a user if the machine's own tables list no other member of it.
     fn of(&self, uid: u32) -> Option<u32> {

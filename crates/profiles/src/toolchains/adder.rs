@@ -65,7 +65,8 @@ impl Adder<'_> {
             None => self.show(directory, why),
             Some(_) if self.holds_own(directory) => {}
             Some(parts) => {
-                let is_known = places::is_known(directory, self.host.home.as_deref());
+                let is_known = places::is_known(directory, self.host.home.as_deref())
+                    || layout::is_of_administrator(directory, self.host);
                 let libraries = if is_known { Libraries::Skipped } else { Libraries::ForSockets };
                 for part in parts {
                     self.show_searched(&part, &part, why, libraries);

@@ -4,6 +4,7 @@
 use super::adder::Adder;
 use super::host;
 use super::layout;
+use super::places;
 use nexus_model::plan::HOME;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,13 @@ fn java_home(to: &mut Adder<'_>) -> Option<PathBuf> {
     let value = PathBuf::from(to.host.text_of("JAVA_HOME")?);
     // The variable may name a link beside the versions (`/opt/java/current`): the place of the program decides.
     let java = to.host.file_in(&value.join("bin"), "java")?;
-    let home = if host::is_system(&java) { named? } else { layout::prefix(&java, to.host)? };
+    // Below `/opt` the place alone says nothing to root; there the variable does, where it names the directory itself.
+    let is_there = |named: &PathBuf| places::is_of_machine(named) && java.starts_with(named);
+    let home = if host::is_system(&java) {
+        named?
+    } else {
+        layout::prefix(&java, to.host).or_else(|| named.filter(is_there))?
+    };
     to.because(|| "the variable JAVA_HOME".to_owned());
     to.show_installation(&home, "the directory of Java");
     to.set("JAVA_HOME", home.as_os_str());

@@ -1,5 +1,6 @@
 //! Layout of installations: which directory around a program is the tool's own and is shown as a whole.
 
+use super::access;
 use super::host::{ToolHost, can};
 use super::places::{self, is_system};
 use super::reading;
@@ -49,8 +50,38 @@ pub fn prefix(real: &Path, host: &ToolHost) -> Option<PathBuf> {
 /// Reports whether a directory with these programs is a tool as a whole. Its layout says so only where an administrator made
 /// it: an earlier run may have put a program and what looks like an installation beside private files.
 fn is_whole(directory: &Path, bin: &Path, host: &ToolHost) -> bool {
-    let is_installed = || places::is_of_machine(directory) && is_marked(directory) && !is_project(directory);
-    bin.ends_with("bin") && (is_accepted(directory, host) || is_installed())
+    bin.ends_with("bin") && (is_accepted(directory, host) || is_installed(directory, host))
+}
+
+/// Reports whether a directory is laid out as an installation, and an administrator made it.
+fn is_installed(directory: &Path, host: &ToolHost) -> bool {
+    if !places::is_of_machine(directory) || !is_marked(directory) || is_project(directory) {
+        return false;
+    }
+    let is_installed = is_of_administrator(directory, host);
+    if !is_installed {
+        let at = directory.display();
+        let text =
+            format!("{at}: an earlier run may have made what looks like an installation. Show it with --ro {at}");
+        host.note(directory, text);
+    }
+    is_installed
+}
+
+/// Reports whether no run of the caller can have written a directory below `/opt` and the like, nor the marks in it. What root
+/// installs and what root's runs leave look the same, so that for root only a read-only file system counts.
+pub(super) fn is_of_administrator(directory: &Path, host: &ToolHost) -> bool {
+    const WITH_MARKS: &[&str] = &["bin", "lib", "jre", "pkg"];
+    let is_read_only = || {
+        let system = rustix::fs::statvfs(directory);
+        system.is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    };
+    let is_of_root = || {
+        let parts = WITH_MARKS.iter().map(|part| directory.join(part));
+        let mut parts = parts.filter(|part| part.symlink_metadata().is_ok());
+        access::is_of_root(directory) && parts.all(|part| access::is_of_root(&part))
+    };
+    places::is_of_machine(directory) && ((host.caller.uid != 0 && is_of_root()) || is_read_only())
 }
 
 /// Reports whether a directory is that of a tool or an environment for a reason that no run can give: it is the known place

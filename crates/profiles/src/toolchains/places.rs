@@ -103,7 +103,8 @@ pub(super) fn is_of_manager(link: &Path, real: &Path, home: Option<&Path>) -> bo
     is_in(link) && is_in(real)
 }
 
-/// Reports whether a path lies where an administrator installs tools for all users of the machine.
+/// Reports whether a path lies where an administrator installs tools for all users of the machine. Others may have directories
+/// there as well.
 pub(super) fn is_of_machine(real: &Path) -> bool {
     OF_MACHINE.iter().any(|place| real.starts_with(place))
 }
@@ -113,9 +114,9 @@ pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
     TOOLS.iter().chain(ENVIRONMENTS).any(|pattern| matches(directory, home, pattern, true))
 }
 
-/// Reports whether a path lies in a known place of the home, or where an administrator installs.
+/// Reports whether a path lies in a known place of the home.
 pub(super) fn is_known(path: &Path, home: Option<&Path>) -> bool {
-    is_of_machine(path) || TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false))
+    TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false))
 }
 
 /// Reports whether a directory of a known place is an environment, or conda's own one, beside which those of projects lie.
