@@ -8,7 +8,6 @@ mod support;
 use nexus_policy::net::{Replay, Replayed};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 use support::net::{Named, Server, proxy};
@@ -648,79 +647,19 @@ fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
             assert!(!said.contains("evil.test"), "{}: {group}: {said}", bench.who());
             assert!(!ran.join("it").exists(), "{}: {group} ran a program of the workspace", bench.who());
         }
-        // The harmless twin: the same program is asked where a version manager keeps it.
-        let tools = bench.home.join(".nvm/versions/node/v22/bin");
-        assert!(bench.command("mkdir").arg("-p").arg(&tools).status().unwrap().success());
+        // The harmless twin: the same program in a folder of the user's is asked.
+        let tools = bench.base.path().join("tools");
+        fs::create_dir(&tools).unwrap();
         for name in ["npm", "node"] {
             fs::copy(bench.workspace.join("bin").join(name), tools.join(name)).unwrap();
             bench.give(&tools.join(name));
         }
+        bench.give(&tools);
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", tools.display());
         let output =
             bench.nexus(["explain", "--allow-group", "pkg:npm", "--", "true"]).env("PATH", path).output().unwrap();
         let said = stdout(&output) + &stderr(&output);
         assert!(said.contains("evil.test") && ran.join("it").exists(), "{}: {said}", bench.who());
-    }
-}
-
-#[test]
-fn a_group_never_runs_or_reads_what_an_earlier_run_left() {
-    for bench in benches() {
-        let (ran, earlier) = (bench.home.join("ran"), bench.home.join("earlier"));
-        let private = bench.home.join("private");
-        for directory in [&ran, &earlier.join("bin"), &earlier.join("etc"), &earlier.join("links"), &private] {
-            assert!(bench.command("mkdir").arg("-p").arg(directory).status().unwrap().success());
-        }
-        let file = |path: PathBuf, content: &str| {
-            fs::write(&path, content).unwrap();
-            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-            bench.give(&path);
-        };
-        let program = format!("#!/bin/sh\ntouch {}/it\necho https://evil.test/\n", ran.display());
-        for name in ["python3", "npm", "node"] {
-            file(earlier.join("bin").join(name), &program);
-        }
-        file(private.join("diary"), "DIARY\n");
-        // What the commands in another workspace leave: beside node, and where a link of the home leads.
-        let settings = |ca: &str| format!("registry=https://evil.test/\ncafile={}\n", private.join(ca).display());
-        file(earlier.join("etc/npmrc"), &settings(""));
-        file(earlier.join("links/npmrc"), &settings("diary"));
-        let npmrc = bench.home.join(".npmrc");
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", earlier.join("bin").display());
-        for is_linked in [false, true] {
-            if is_linked {
-                assert!(
-                    bench.command("ln").arg("-s").arg("earlier/links/npmrc").arg(&npmrc).status().unwrap().success()
-                );
-            }
-            for group in ["pkg:pip", "pkg:npm"] {
-                for command in [&["explain"][..], &["run", "--changes", "discard"]] {
-                    let flags = ["--allow-group", group, "--", "cat"];
-                    let mut nexus = bench.nexus([command, &flags].concat());
-                    nexus.arg(private.join("diary")).env("PATH", &path).env("VIRTUAL_ENV", &earlier);
-                    let output = nexus.output().unwrap();
-                    let said = stdout(&output) + &stderr(&output);
-                    assert!(!ran.join("it").exists(), "{}: {group} ran a program of an earlier run", bench.who());
-                    assert!(
-                        !said.contains("evil.test") && !said.contains("DIARY\n"),
-                        "{}: {group}: {said}",
-                        bench.who()
-                    );
-                    let is_refused = said.contains("may have been written by an earlier run");
-                    assert_eq!(is_refused, is_linked && group == "pkg:npm", "{}: {group}: {said}", bench.who());
-                }
-            }
-        }
-        // The twin: settings of the user's own count, and of what they name as certificates only certificates are shown.
-        fs::remove_file(&npmrc).unwrap();
-        file(npmrc.clone(), &settings("diary"));
-        let flags = ["run", "--changes", "discard", "--allow-group", "pkg:npm", "--", "cat"];
-        let output = bench.nexus(flags).arg(private.join("diary")).output().unwrap();
-        assert!(!stdout(&output).contains("DIARY"), "{}: a text is no certificate", bench.who());
-        let pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
-        file(private.join("diary"), &format!("DIARY\n{pem}"));
-        let output = bench.nexus(flags).arg(private.join("diary")).output().unwrap();
-        assert_eq!(stdout(&output), pem, "{}: {}", bench.who(), stderr(&output));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs a client to read its built-in default.
 //!
-//! The client runs outside of any sandbox, so no run may have written it, an earlier one neither: it is found in the
-//! directories of PATH that belong to the system or to a version manager ([`ToolHost::for_clients`]), started in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the
+//! The client runs outside of any sandbox, so it must be the user's own: found on PATH without the workspace's
+//! directories, started in `/`, where no file of the workspace is in its way (`python -c` looks for modules in the
 //! current directory), with few variables (`PYTHONPATH` and `NODE_OPTIONS` name code).
 
 use crate::toolchains::ToolHost;
@@ -20,9 +20,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Runs the program with these arguments and returns its output. Fails if the program is missing, too slow or
 /// unsuccessful.
 pub fn answer(host: &ToolHost, name: &str, arguments: &[&str]) -> Result<String, String> {
-    let tool = host.find_unrecorded(name).ok_or_else(|| {
-        format!("{name} was not found in a directory of PATH that belongs to the system or to a version manager")
-    })?;
+    let tool = host.find(&[name]).ok_or_else(|| format!("{name} was not found on PATH"))?;
     let outside = host.path.iter().filter(|entry| host.directory(entry).is_some());
     let path = std::env::join_paths(outside).map_err(|error| format!("PATH: {error}"))?;
     let mut command = Command::new(&tool.file);

@@ -7,8 +7,7 @@
 //!        ─▶ settings inside: variables, a file that Nexus makes, CA files shown read-only
 //!        ─▶ notes: what stays outside (logins, proxies)
 //! ```
-//! Nothing is read or run here that a run can have written, in this workspace or in another one: its `.npmrc` or its
-//! `python3` would decide what later runs may reach, and would run outside of any sandbox.
+//! Nothing of the workspace is read or run here: its `.npmrc` or its `python3` would decide what this run may reach.
 
 mod apt;
 mod ask;
@@ -28,10 +27,6 @@ use std::path::Path;
 
 const CLIENTS: [Client; 4] = [Client::Pip, Client::Npm, Client::Cargo, Client::Apt];
 
-/// What is wrong with settings that are reached through a link or lie where others write, and the way out.
-const UNSURE: &str = "may have been written by an earlier run or another user; name the settings by a path without links \
-                      (CARGO_HOME, NPM_CONFIG_USERCONFIG, PIP_CONFIG_FILE, XDG_CONFIG_HOME)";
-
 /// Groups that are read from clients.
 pub const GROUPS: [&str; 4] = ["pkg:pip", "pkg:npm", "pkg:cargo", "pkg:apt"];
 
@@ -50,7 +45,7 @@ pub fn read(
         if groups.contains_key(client.group()) {
             continue;
         }
-        let host = host.get_or_insert_with(|| ToolHost::of(caller, workspace, true).for_clients());
+        let host = host.get_or_insert_with(|| ToolHost::of(caller, workspace, true));
         let mut reader = Reader { client, host, found: &mut *found, from: &group.from };
         let needs = match client {
             Client::Pip => pip::read(&mut reader),
@@ -58,15 +53,10 @@ pub fn read(
             Client::Cargo => cargo::read(&mut reader),
             Client::Apt => apt::read(&mut reader),
         }
-        .map_err(|error| refused(client, &error));
-        // Without these settings the client would be sent to another registry than its user chose.
-        if let Some((path, _)) = host.left_out().first() {
-            return Err(refused(client, &format!("{} {UNSURE}", path.display())));
-        }
-        let needs = needs?;
+        .map_err(|error| refused(client, &error))?;
         reader.show_ca_files(&needs);
-        let name = client.group();
         let (rules, not_covered) = needs.rules(client);
+        let name = client.group();
         for left in &not_covered {
             notes.push(format!(
                 "{name}: {} is an address or this machine, which no group opens: {}",

@@ -14,7 +14,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     };
     let mut files: Vec<PathBuf> = vec!["/etc/npmrc".into()];
     let prefix = |tool: crate::toolchains::Tool| tool.real.ancestors().nth(2).map(Path::to_owned);
-    let beside_node = || reader.host.find_unrecorded("node").and_then(prefix).map(|prefix| prefix.join("etc/npmrc"));
+    let beside_node = || reader.host.find(&["node"]).and_then(prefix).map(|prefix| prefix.join("etc/npmrc"));
     files.extend(of("npm_config_globalconfig").or_else(beside_node));
     let own = of("npm_config_userconfig").or_else(|| Some(reader.host.home.as_ref()?.join(".npmrc")));
     files.extend(own);

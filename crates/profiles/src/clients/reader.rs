@@ -8,9 +8,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a file of certificates.
-const MAX_CA_BYTES: u64 = 4 << 20;
-
 /// Settings of one client on this host, and the collection that receives its needs.
 pub(super) struct Reader<'a> {
     pub(super) client: Client,
@@ -37,7 +34,7 @@ impl Reader<'_> {
 
     /// Returns the text of a file, or `None` if there is no such file.
     pub(super) fn text(&self, path: &Path) -> Read<Option<String>> {
-        let Some(real) = self.host.own_file(path) else { return Ok(None) };
+        let Some(real) = self.host.file(path) else { return Ok(None) };
         std::fs::read_to_string(&real).map(Some).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -85,71 +82,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Shows the certificates that the client trusts, where the system's view does not have them. The path comes from a file of
-    /// settings, so that of what lies there only certificates are shown.
+    /// Shows the certificates that the client trusts, where the system's view does not have them.
     pub(super) fn show_ca_files(&mut self, needs: &Needs) {
         for file in needs.ca_files.iter().map(Path::new) {
             let in_view = ["/usr", "/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki/tls/certs"];
             if !in_view.iter().any(|shown| file.starts_with(shown)) {
-                let certificates = self.host.content(file, MAX_CA_BYTES).map(|content| certificates_of(&content));
-                match certificates.filter(|certificates| !certificates.is_empty()) {
-                    Some(certificates) => {
-                        self.bind(FoundSource::Made(certificates), file, "certificates that your client trusts");
-                    }
-                    None => self.found.notes.push(format!(
-                        "{}: {} is no file of certificates (PEM, at most 4 MiB) in a place of your own, so it is not shown",
-                        self.client.group(),
-                        file.display()
-                    )),
-                }
+                self.show(file, "certificates that your client trusts");
             }
         }
-    }
-}
-
-/// Returns the certificates in a PEM file, without keys and text beside them. Pure.
-fn certificates_of(content: &[u8]) -> Vec<u8> {
-    const LABELS: &[&[u8]] = &[b"CERTIFICATE-----", b"TRUSTED CERTIFICATE-----", b"X509 CERTIFICATE-----"];
-    let is_border = |line: &[u8], border: &[u8]| {
-        line.strip_prefix(border).is_some_and(|label| LABELS.contains(&label.trim_ascii_end()))
-    };
-    let (mut all, mut block, mut is_inside) = (Vec::new(), Vec::new(), false);
-    for line in content.split_inclusive(|byte| *byte == b'\n') {
-        if is_border(line, b"-----BEGIN ") {
-            (is_inside, block) = (true, Vec::new());
-        }
-        let is_encoded = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/= \r\n\t-".contains(byte);
-        is_inside &= line.iter().all(is_encoded);
-        if is_inside {
-            block.extend_from_slice(line);
-        }
-        if is_border(line, b"-----END ") && is_inside {
-            all.append(&mut block);
-            if !all.ends_with(b"\n") {
-                all.push(b'\n');
-            }
-            is_inside = false;
-        }
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_file_of_certificates_nothing_else_is_shown() {
-        let one = "-----BEGIN CERTIFICATE-----\nMIIB+/=\n-----END CERTIFICATE-----\n";
-        let key = "-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----\n";
-        let of = |text: &str| String::from_utf8(certificates_of(text.as_bytes())).unwrap();
-        assert_eq!(of(&format!("# mine\n{one}diary\n{key}{one}")), format!("{one}{one}"));
-        assert_eq!(of(one.trim_end()), one);
-        for none in
-            [key, "diary\n", "-----BEGIN CERTIFICATE-----\nno end\n", &format!("-----BEGIN CERTIFICATE-----\n{key}")]
-        {
-            assert_eq!(of(none), "", "{none}");
-        }
-        assert_eq!(of(&format!("-----BEGIN CERTIFICATE-----\ndear diary: hello!\n{one}")), one);
     }
 }

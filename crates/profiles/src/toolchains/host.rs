@@ -1,6 +1,5 @@
 //! The host as a search for tools sees it: the caller's PATH, home and variables, and the directories of a tool.
 
-use super::access;
 use super::places;
 pub use super::places::is_system;
 use super::reading;
@@ -128,37 +127,6 @@ impl ToolHost {
         strict
     }
 
-    /// Returns the view for programs that are run outside of any sandbox, and for settings that decide what a run reaches. As
-    /// that of `auto`, and PATH has only directories in which no earlier run can have put a program: those of the system and of
-    /// version managers, and what root alone can write.
-    #[must_use]
-    pub fn for_clients(&self) -> Self {
-        let mut strict = self.for_auto();
-        let home = self.home.as_deref();
-        let is_safe = |entry: &PathBuf| match strict.followed(entry) {
-            Ok(real) => {
-                let is_of_root = || self.caller.uid != 0 && access::is_of_root(&real);
-                places::is_target(&real, home) || is_of_root()
-            }
-            Err(_) => false,
-        };
-        strict.path = strict.path.iter().filter(|entry| is_system(entry) || is_safe(entry)).cloned().collect();
-        strict.whole.clone_from(&strict.path);
-        // What is recorded from now on is about settings.
-        strict.known.borrow_mut().left_out.clear();
-        strict
-    }
-
-    /// Returns the real path of a file that is reached through no link that a run can have made.
-    pub(crate) fn own_file(&self, path: &Path) -> Option<PathBuf> {
-        self.file_with(path, Links::OfManager)
-    }
-
-    /// Returns the content of a plain file, under the same condition as [`Self::file`].
-    pub(crate) fn content(&self, path: &Path, max: u64) -> Option<Vec<u8>> {
-        reading::at_most(&self.file(path)?, max)
-    }
-
     /// Reports whether this view is that of `auto`.
     pub(super) fn is_auto(&self) -> bool {
         self.walk.is_strict()
@@ -273,21 +241,13 @@ impl ToolHost {
     }
 
     /// Takes what was recorded about paths that are not shown.
-    pub(crate) fn left_out(&self) -> Vec<(PathBuf, String)> {
+    pub(super) fn left_out(&self) -> Vec<(PathBuf, String)> {
         std::mem::take(&mut self.known.borrow_mut().left_out)
     }
 
     /// Returns the first program on PATH with one of these names that does not come from the workspace.
     pub fn find(&self, names: &[&str]) -> Option<Tool> {
         self.find_in(&self.path, names)
-    }
-
-    /// Returns the first program as [`Self::find`] does, and records nothing about those that were passed over.
-    pub(crate) fn find_unrecorded(&self, name: &str) -> Option<Tool> {
-        let recorded = self.known.borrow().left_out.len();
-        let tool = self.find(&[name]);
-        self.known.borrow_mut().left_out.truncate(recorded);
-        tool
     }
 
     /// Returns the first program in these directories.

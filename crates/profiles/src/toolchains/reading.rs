@@ -15,24 +15,19 @@ const MAX_NAMES: usize = 4096;
 /// Reads a plain file of at most 256 KiB. The path has its links resolved. A device or named pipe is not opened: an open
 /// alone can wait or act.
 pub(super) fn small(path: &Path) -> Option<Vec<u8>> {
-    at_most(path, MAX_BYTES)
-}
-
-/// Reads a plain file of at most so many bytes, in the same way.
-pub(super) fn at_most(path: &Path, max: u64) -> Option<Vec<u8>> {
     if !path.symlink_metadata().ok()?.is_file() {
         return None;
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file() || meta.len() > max {
+    if !meta.is_file() || meta.len() > MAX_BYTES {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(max + 1).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
     // A text that is cut off would say less than its author meant.
-    (bytes.len() as u64 <= max).then_some(bytes)
+    (bytes.len() as u64 <= MAX_BYTES).then_some(bytes)
 }
 
 /// Reports whether a directory has the mark of a virtual environment of Python.
