@@ -190,12 +190,25 @@ fn what_cannot_be_merged_is_named_and_leaves_nothing() {
             replace(scene, "f", MINE);
             fs::remove_dir_all(scene.ws().join(".git/objects")).unwrap();
         };
-        let cases: [(&dyn Fn(&Scene), &str); 5] = [
+        // Another object of the same length under the name of the base.
+        let other_object = |scene: &Scene| {
+            replace(scene, "f", MINE);
+            replace(scene, "other", &OLD.replace('7', "8"));
+            git(scene, &["add", "other"]);
+            let script = "at() { git rev-parse \"$1\" | sed 's,^..,.git/objects/&/,'; }; cp --remove-destination \
+                          \"$(at :other)\" \"$(at :f)\"";
+            let mut copy = Command::new("sh");
+            copy.current_dir(scene.ws()).args(["-c", script]);
+            copy.envs([("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "safe.directory"), ("GIT_CONFIG_VALUE_0", "*")]);
+            assert!(copy.status().unwrap().success());
+        };
+        let cases: [(&dyn Fn(&Scene), &str); 6] = [
             (&overlap, "both versions changed the same lines, in 1 place"),
             (&binary, "it is not a text"),
             (&removed, "you removed it"),
             (&other_mode, "the two versions have other modes"),
             (&without_objects, "git has no longer what the file was"),
+            (&other_object, "git has no longer what the file was"),
         ];
         for (change, wanted) in cases {
             let scene = committed(mode, &[write("f", OLD)]);
