@@ -311,7 +311,9 @@ fn an_installation_below_opt_counts_only_where_no_run_can_have_made_it() {
         }
         let all = ["", "bin", "lib", "lib/node_modules", "config", "bin/node", "lib/node_modules/x", "config/prod.key"];
         let give = |names: &[&str], user: u32| {
-            names.iter().for_each(|name| std::os::unix::fs::lchown(at(name), Some(user), Some(user)).unwrap());
+            for name in names {
+                std::os::unix::fs::lchown(at(name), Some(user), Some(user)).unwrap();
+            }
         };
         let path = format!("{}:{SYSTEM_PATH}", at("bin").display());
         let whole = || {
@@ -321,24 +323,21 @@ fn an_installation_below_opt_counts_only_where_no_run_can_have_made_it() {
             assert!(told.ends_with("outside-program\n"), "{}: the program itself: {}", bench.who(), stderr(&output));
             told.contains("#!/bin/sh")
         };
-        match bench.user {
-            Some(user) => {
-                assert!(whole(), "an administrator's");
-                for own in [&all[..], &["lib"], &["bin"], &[""]] {
-                    give(own, user);
-                    assert!(!whole(), "{own:?}");
-                    give(own, 0);
-                }
-                mode(&at("lib"), 0o777);
-                assert!(!whole(), "all may write there");
-                mode(&at("lib"), 0o755);
-                assert!(whole(), "an administrator's");
+        if let Some(user) = bench.user {
+            assert!(whole(), "an administrator's");
+            for own in [&all[..], &["lib"], &["bin"], &[""]] {
+                give(own, user);
+                assert!(!whole(), "{own:?}");
+                give(own, 0);
             }
-            None => {
-                assert!(!whole(), "root's runs write there");
-                let notes = shown(&bench, &path, &[]).1;
-                assert!(notes.contains(&format!("--ro {}", opt.path().display())), "{notes}");
-            }
+            mode(&at("lib"), 0o777);
+            assert!(!whole(), "all may write there");
+            mode(&at("lib"), 0o755);
+            assert!(whole(), "an administrator's");
+        } else {
+            assert!(!whole(), "root's runs write there");
+            let notes = shown(&bench, &path, &[]).1;
+            assert!(notes.contains(&format!("--ro {}", opt.path().display())), "{notes}");
         }
     }
 }

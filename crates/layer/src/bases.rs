@@ -78,12 +78,11 @@ impl BaseSurvey {
     /// Notes what is known of these paths.
     pub(crate) fn notes(&self, paths: &HashSet<&[u8]>) -> Vec<BaseNote> {
         let read_now;
-        let entries = match &self.entries {
-            Some(entries) => entries,
-            None => {
-                read_now = read(&self.index);
-                &read_now
-            }
+        let entries = if let Some(entries) = &self.entries {
+            entries
+        } else {
+            read_now = read(&self.index);
+            &read_now
         };
         let mut directory = Directory::default();
         let mut found = Vec::new();
@@ -138,7 +137,7 @@ fn is_as_recorded(entry: &Recorded, meta: &Meta) -> bool {
     meta.kind == EntryType::File
         && (entry.ctime, entry.mtime) == (time(meta.ctime), time(meta.mtime))
         && (entry.ino, entry.size) == (low(meta.id.ino), low(meta.size))
-        && meta.size <= u64::from(u32::MAX)
+        && u32::try_from(meta.size).is_ok()
 }
 
 /// Reports whether a file was as it is before git wrote its index, and before the run. A program can set the time of the

@@ -27,6 +27,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
     let mut stopping = app.stopping.clone();
     let mut before = reading(&app);
     let mut quiet_until = if is_new { before.boot } else { before.boot + app.config.times.ttl_ms };
+    let mut is_first = true;
     loop {
         tokio::select! {
             () = tokio::time::sleep(app.config.reap_every) => {}
@@ -35,14 +36,18 @@ pub async fn reaper(app: Shared, is_new: bool) {
         // The clock of the database is read before it is compared. Without the database there is nothing to do.
         let leads = match app.store.shared() {
             None => true,
-            Some(database) => match database.round(app.config.clock.clone()).await {
-                Ok(leads) => leads,
-                Err(_) => {
+            Some(database) => {
+                let Ok(leads) = database.round(app.config.clock.clone()).await else {
                     quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
                     continue;
-                }
-            },
+                };
+                leads
+            }
         };
+        // Another server serves, so there was no outage.
+        if std::mem::take(&mut is_first) && !leads {
+            quiet_until = before.boot;
+        }
         let now = reading(&app);
         match drift(before, now) {
             Drift::None => {}

@@ -13,9 +13,11 @@ impl From<ReviewError> for Failure {
             other => other,
         };
         let hint = match &error {
-            // Its own advice was given above.
-            ReviewError::Protect(_) => String::new(),
-            ReviewError::StateDir { .. } | ReviewError::Layer { .. } | ReviewError::Discard { .. } => String::new(),
+            // The advice of the first was given above.
+            ReviewError::Protect(_)
+            | ReviewError::StateDir { .. }
+            | ReviewError::Layer { .. }
+            | ReviewError::Discard { .. } => String::new(),
             ReviewError::NoRoomToRead { .. } => "make room in the state directory".to_owned(),
             ReviewError::Interrupted { run, is_back } => {
                 let what = if *is_back { "goes on with taking it back" } else { "finishes it" };

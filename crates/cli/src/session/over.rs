@@ -48,8 +48,7 @@ pub fn rm(args: &RmArgs) -> Result<u8, Failure> {
                 ));
             }
             match until_ended(&entry, &ClientMessage::Stop { signal: SIGKILL, grace_ms: Some(0) }, &print_notice) {
-                Ok(_) => {}
-                Err(TalkError::Lost { .. } | TalkError::Removed { .. }) => {}
+                Ok(_) | Err(TalkError::Lost { .. } | TalkError::Removed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             match entry.again()? {

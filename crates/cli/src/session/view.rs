@@ -100,7 +100,7 @@ impl View {
     fn until_the_end(&mut self, link: &mut Link, signals: &Signals) -> io::Result<Outcome> {
         loop {
             while self.takes()
-                && let Some(tell) = link.next()?
+                && let Some(tell) = link.next_message()?
             {
                 if let Some(outcome) = self.receive(tell, link)? {
                     self.sink.drain()?;

@@ -66,7 +66,9 @@ fn fences_grow(history: &[Entry], broken: &mut Vec<String>) {
 
 /// I3. After a terminal answer all answers are the same, and so are all terminal events.
 fn ends_stay(history: &[Entry], broken: &mut Vec<String>) {
-    let mut ends: BTreeMap<&str, (&str, Option<&str>, Option<i64>, u64)> = BTreeMap::new();
+    /// State, reason, exit code and attempt.
+    type End<'a> = (&'a str, Option<&'a str>, Option<i64>, u64);
+    let mut ends: BTreeMap<&str, End<'_>> = BTreeMap::new();
     let mut terminal_ids: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut by_subscriber: BTreeMap<(&str, usize), Vec<&str>> = BTreeMap::new();
     for entry in history {

@@ -167,6 +167,7 @@ fn cell(value: ValueRef<'_>) -> Result<Cell<'_>> {
 
 impl Row<'_> {
     /// Returns the value of a column.
+    #[expect(clippy::needless_pass_by_value, reason = "a number or a name of a column")]
     pub fn get<I: Index, T: FromSql>(&self, index: I) -> Result<T> {
         T::read(index.cell(self)?)
     }

@@ -98,9 +98,10 @@ impl Adder<'_> {
             return;
         }
         let mut known = self.host.searches.borrow_mut();
-        let covered = match is_directory {
-            true => logins::find(source, self.host.until, libraries, &mut known),
-            false => Ok(BTreeMap::new()),
+        let covered = if is_directory {
+            logins::find(source, self.host.until, libraries, &mut known)
+        } else {
+            Ok(BTreeMap::new())
         };
         drop(known);
         match covered {

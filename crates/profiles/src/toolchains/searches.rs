@@ -99,7 +99,7 @@ impl Search {
         let stamp = Stamp::from(&stat);
         if !self.local.contains(&stamp.0) {
             match rustix::fs::fstatfs(directory) {
-                Ok(found) if LOCAL.contains(&(found.f_type as i64)) => {
+                Ok(found) if LOCAL.contains(&found.f_type) => {
                     self.local.insert(stamp.0);
                 }
                 _ => self.is_lasting = false,

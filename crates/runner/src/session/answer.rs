@@ -102,7 +102,7 @@ impl Hub {
                 }
             }
             (Role::Greeted, ClientMessage::Exec { .. }) => {
-                client.refuse(REFUSED, "the sandbox has just ended".to_owned())
+                client.refuse(REFUSED, "the sandbox has just ended".to_owned());
             }
             (Role::Viewer { input: true, .. }, ClientMessage::Input(bytes)) => {
                 self.resize(number, false, inside);
@@ -120,7 +120,7 @@ impl Hub {
                 (ClientMessage::Resize(size), Some(_)) => inside.resize(Some(exec), size),
                 (ClientMessage::Signal(signal), Some(_)) => inside.signal(exec, signal),
                 (ClientMessage::Close { err }, Some(command)) => {
-                    command.close(if err { Stream::Err } else { Stream::Out })
+                    command.close(if err { Stream::Err } else { Stream::Out });
                 }
                 (_, None) => {}
                 _ => return false,

@@ -234,7 +234,7 @@ impl Link {
     }
 
     /// Returns the next message of the supervisor, if all of it has come.
-    pub fn next(&mut self) -> io::Result<Option<ServerMessage>> {
+    pub fn next_message(&mut self) -> io::Result<Option<ServerMessage>> {
         self.reader.next().map_err(io::Error::other)
     }
 
@@ -285,7 +285,7 @@ impl Link {
     pub fn next_within(&mut self, signals: Option<&dyn Interrupts>, within: Duration) -> io::Result<Answer> {
         let until = Instant::now() + within;
         loop {
-            if let Some(message) = self.next()? {
+            if let Some(message) = self.next_message()? {
                 return Ok(Answer::Message(message));
             }
             let left = until.saturating_duration_since(Instant::now());

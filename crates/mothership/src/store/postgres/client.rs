@@ -35,10 +35,13 @@ pub struct Cells {
     places: Vec<Option<(usize, usize)>>,
 }
 
+/// Bytes of a row, and where the value of each column begins and ends in them; none for a null.
+type RowBytes = (Vec<u8>, Vec<Option<(usize, usize)>>);
+
 /// Answer to a statement.
 pub struct Answer {
     columns: Arc<[Column]>,
-    rows: Vec<(Vec<u8>, Vec<Option<(usize, usize)>>)>,
+    rows: Vec<RowBytes>,
     /// Number of rows that were changed.
     pub changed: usize,
 }
@@ -296,7 +299,9 @@ impl Client {
             body.string(&name);
             body.string(&text.replace('?', "$"));
             body.int2(values.len() as i16);
-            values.iter().for_each(|value| body.int4(kind_of(value)));
+            for value in values {
+                body.int4(kind_of(value));
+            }
         });
         self.output.message(b'D', |body| {
             body.bytes(b"S");
