@@ -9,6 +9,7 @@ use nexus_api::conduits::{PollRequest, StartedRequest, TerritoryHeartbeatRequest
 use nexus_model::directive::{FinishStatus, State};
 use nexus_model::ids::TerritoryId;
 use nexus_mothership::{Config, Database, Listener, Running, ServeError, TerritoryAuth, serve};
+use rcgen::{CertificateParams, KeyPair};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -190,6 +191,47 @@ async fn a_password_is_proved_and_a_wrong_one_is_refused() {
     let missing = try_serve(&directory, &missing).await.err().unwrap();
     assert_eq!(missing.code(), "store_settings");
     assert!(missing.to_string().contains("asks for a password"), "{missing}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificate_and_the_name_of_a_database_server_are_checked() {
+    let certificate = |name: &str| {
+        let key = KeyPair::generate().unwrap();
+        (CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap().pem(), key.serialize_pem())
+    };
+    let directory = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    for (at, name) in ["127.0.0.1", "db.example"].into_iter().enumerate() {
+        let (pem, key) = certificate(name);
+        let cluster = Cluster::start_with(Some((&pem, &key)));
+        let url = cluster.tcp_url(&cluster.database(), PASSWORD);
+        let good = format!("{url}?sslrootcert={}", file(&format!("good{at}"), &pem));
+        let other = format!("{url}?sslrootcert={}", file(&format!("other{at}"), &certificate(name).0));
+        let data = TempDir::new().unwrap();
+        assert_eq!(try_serve(&data, &other).await.err().unwrap().code(), "store_unreachable");
+        if name == "127.0.0.1" {
+            let running = try_serve(&data, &good).await.unwrap();
+            let sessions =
+                "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'nexus' AND ssl";
+            assert!(cluster.sql("postgres", sessions).parse::<u32>().unwrap() > 0);
+            assert_eq!(cluster.sql("postgres", &sessions.replace("AND ssl", "AND NOT ssl")), "0");
+            stop(running).await;
+        } else {
+            assert_eq!(
+                try_serve(&data, &good).await.err().unwrap().code(),
+                "store_unreachable",
+                "it is of another name"
+            );
+        }
+    }
+    let (cluster, (pem, _)) = (cluster::shared(), certificate("127.0.0.1"));
+    let url = cluster.tcp_url(&cluster.database(), PASSWORD);
+    let refused = try_serve(&directory, &format!("{url}?sslrootcert={}", file("ca", &pem))).await.err().unwrap();
+    assert!(refused.to_string().contains("the server has no TLS"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,6 +42,11 @@ pub fn programs() -> PathBuf {
 impl Cluster {
     /// Starts a server of its own, which a test may stop and start.
     pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// Starts a server, with TLS when a certificate and its key are given.
+    pub fn start_with(tls: Option<(&str, &str)>) -> Self {
         // Short: the path of a socket has about 100 bytes.
         let directory = tempfile::Builder::new().prefix("nx-pg-").tempdir_in("/tmp").unwrap().keep();
         let is_root = rustix_uid() == 0;
@@ -55,6 +60,16 @@ impl Cluster {
         as_nobody(&mut init);
         let output = init.output().unwrap();
         assert!(output.status.success(), "{output:?}");
+        if let Some((certificate, key)) = tls {
+            for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+                let path = directory.join("data").join(name);
+                std::fs::write(&path, text).unwrap();
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+                if is_root {
+                    chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+                }
+            }
+        }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let cluster = Self { keeper: Mutex::new(keeper(&directory, port)), directory, port };
         cluster.wait();
@@ -138,7 +153,8 @@ fn as_nobody(command: &mut Command) {
 fn keeper(directory: &Path, port: u16) -> Child {
     // The standard input of the keeper ends with this process. The directory goes then, unless a test has it started again.
     let script = r#"
-        "$0" -D data -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 \
+        tls=off; [ -e data/server.crt ] && tls=on
+        "$0" -D data -c ssl=$tls -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 \
             -c shared_buffers=64MB >>log 2>&1 </dev/null &
         server=$!
         { read -r _; kill -QUIT $server 2>/dev/null; sleep 0.2; cd /; rm -rf "$2"; } <&3 >/dev/null 2>&1 3<&- &
