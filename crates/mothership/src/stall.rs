@@ -36,6 +36,7 @@ impl<S> StallGuard<S> {
             self.timer.as_mut().reset(Instant::now() + self.time);
         }
         ready!(self.timer.as_mut().poll(context));
+        self.waits = false;
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
     }
 }
