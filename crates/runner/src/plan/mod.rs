@@ -9,6 +9,7 @@
 //! ```
 
 pub mod binds;
+pub(crate) mod configuration;
 pub mod credential;
 pub mod devices;
 pub mod direct;
