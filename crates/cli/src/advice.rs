@@ -132,6 +132,7 @@ impl From<DirectError> for Failure {
             DirectError::Protect(inner) => return inner.into(),
             DirectError::Unreadable { .. } => "leave --direct out, or make it readable",
             DirectError::TooMany { .. } => "name a smaller workspace with --workspace, or leave --direct out",
+            DirectError::Configuration { .. } => "make the directory first, or leave --direct out",
             DirectError::AllProtected { .. } => {
                 "leave --direct out: then the changes wait, and nexus changes accept brings those that you name"
             }
@@ -208,7 +209,7 @@ impl From<BindError> for Failure {
             BindError::Device(inner) => return inner.into(),
             BindError::NoHome(inner) => return inner.into(),
             BindError::Unreachable { .. } => "bind a path that exists and that you can reach",
-            BindError::OfState { .. } => "bind a smaller directory",
+            BindError::OfState { .. } | BindError::OfConfiguration { .. } => "bind a smaller directory",
             BindError::HoldsWorkspace { .. } => {
                 "bind a smaller directory, or use --direct to write the workspace without a layer"
             }

@@ -58,7 +58,7 @@ fn wrong_use_is_one_line_and_2() {
         (&["--pids", "0"], "--pids"),
         (&["--pids", "many"], "--pids"),
         (&["--pids", "99999999999999999999"], "--pids"),
-        (&["--timeout", "0"], "is not a time"),
+        (&["--timeout", "0"], "is too short: a time is at least 1ms"),
         (&["--timeout", "1 day"], "is not a time"),
         (&["--grace", "x"], "is not a time"),
         (&["--disk", "0"], "zero disk"),

@@ -644,10 +644,12 @@ fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
             let output = command.env("PATH", path).envs([venv, code]).output().unwrap();
             let said = stdout(&output) + &stderr(&output);
             assert_eq!(output.status.code(), Some(0), "{}: {group}: {said}", bench.who());
-            assert!(!said.contains("evil.test"), "{}: {group}: {said}", bench.who());
+            let opened = |line: &str| line.contains("evil.test") && !line.contains("--allow evil.test:443");
+            assert!(!said.lines().any(opened), "{}: {group}: {said}", bench.who());
+            assert!(said.contains("opens nothing"), "{}: {group}: {said}", bench.who());
             assert!(!ran.join("it").exists(), "{}: {group} ran a program of the workspace", bench.who());
         }
-        // The harmless twin: the same program in a folder of the user's is asked.
+        // The harmless twin: the user's own file decides, and no program of a directory of PATH is run for it.
         let tools = bench.base.path().join("tools");
         fs::create_dir(&tools).unwrap();
         for name in ["npm", "node"] {
@@ -655,11 +657,13 @@ fn a_group_never_runs_or_reads_what_lies_in_the_workspace() {
             bench.give(&tools.join(name));
         }
         bench.give(&tools);
+        fs::write(bench.home.join(".npmrc"), "registry=https://mine.test/\n").unwrap();
+        bench.give(&bench.home.join(".npmrc"));
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", tools.display());
         let output =
             bench.nexus(["explain", "--allow-group", "pkg:npm", "--", "true"]).env("PATH", path).output().unwrap();
         let said = stdout(&output) + &stderr(&output);
-        assert!(said.contains("evil.test") && ran.join("it").exists(), "{}: {said}", bench.who());
+        assert!(said.contains("pkg:npm: mine.test:443") && !ran.join("it").exists(), "{}: {said}", bench.who());
     }
 }
 

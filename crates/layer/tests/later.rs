@@ -22,7 +22,7 @@ fn host(scene: &Scene, command: &str) -> Host {
     fs::create_dir_all(home.join("hk")).unwrap();
     fs::write(home.join("hk/pre-commit"), format!("#!/bin/sh\n{command}\n")).unwrap();
     fs::write(home.join(".gitconfig"), "[core]\nhooksPath = ~/hk\n").unwrap();
-    Host { git_configurations: vec![home.join(".gitconfig")], homes: vec![home] }
+    Host { git_configurations: vec![home.join(".gitconfig")], homes: vec![home], ..Host::default() }
 }
 
 fn commit(scene: &Scene, host: &Host, layer: &Layer) -> Committed {

@@ -15,6 +15,12 @@ pub enum ParseUnitError {
         /// Text that is not a valid value.
         text: String,
     },
+    /// A time of nothing.
+    #[error("{text:?} is too short: a time is at least 1ms")]
+    NoTime {
+        /// Text that is not a valid value.
+        text: String,
+    },
     /// Not a number of processors.
     #[error("{text:?} is not a number of processors: write for example 2 or 0.5 (at least 0.01)")]
     Cpus {
@@ -54,7 +60,10 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, ParseUnitError> {
     } else {
         (text, 1000)
     };
-    decimal(digits, factor).filter(|ms| *ms > 0).ok_or_else(error)
+    match decimal(digits, factor) {
+        Some(0) => Err(ParseUnitError::NoTime { text: text.to_owned() }),
+        other => other.ok_or_else(error),
+    }
 }
 
 /// Reads a number of processors as millicores: `2` is 2000, `0.5` is 500.

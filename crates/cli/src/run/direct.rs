@@ -42,8 +42,9 @@ pub fn uncovered_line(path: &Path, is_direct: bool) -> String {
         );
     }
     format!(
-        "The run was ended: a program outside of the sandbox replaced {}, which takes its cover away, so that the command could \
-         have read or changed it. Run it again while no program saves that file, or leave --direct out.",
+        "The run was ended: {} is not found as it was, since a program outside of the sandbox replaced it or the command closed \
+         a directory above it. Without its cover the command could have read or changed it. Run it again while no program saves \
+         that file and the command leaves the directory open, or leave --direct out.",
         path.display()
     )
 }

@@ -37,7 +37,7 @@ impl Place {
         let at = self.base.join(workspace);
         let opened = Workspace::open(&at).unwrap();
         let configurations = ["home/.gitconfig", "system"].map(|path| self.base.join(path)).to_vec();
-        let host = Host { homes: vec![self.base.join("home")], git_configurations: configurations };
+        let host = Host { homes: vec![self.base.join("home")], git_configurations: configurations, ..Host::default() };
         Rules::default().for_workspace(&opened, &at, &host, Reach::COMMIT, &touched)
     }
 

@@ -33,7 +33,7 @@ impl Place {
         let touched: Vec<_> = touched.iter().map(|path| path.as_bytes().to_vec()).collect();
         let at = self.base.join(workspace);
         let opened = Workspace::open(&at).unwrap();
-        let host = Host { homes: vec![self.base.join("home")], git_configurations: Vec::new() };
+        let host = Host { homes: vec![self.base.join("home")], ..Host::default() };
         Rules::default().for_workspace(&opened, &at, &host, reach, &touched).unwrap()
     }
 

@@ -5,6 +5,7 @@
 //! * `links`: links at protected names. `fixed` looks those up that are known by name, without a bound.
 //! * `git`: the files that git's configurations include or name, of every repository around and in the workspace, and
 //!   of the user and the system. `settings` knows which those are, `resolve` where a path leads.
+//! * the configuration of Nexus, which a link or a missing directory may lead into the workspace: it grants rights.
 //! * `scripts`: what existing hooks, `.envrc` files and configurations start or read by its path. `words` finds the
 //!   paths. Hooks that git starts in every repository name a helper in each directory, since a run may make a
 //!   repository of any.
@@ -40,6 +41,8 @@ pub struct Host {
     pub homes: Vec<PathBuf>,
     /// git's configurations of these users and of the system.
     pub git_configurations: Vec<PathBuf>,
+    /// Places from which Nexus reads its own configuration and that of package clients, whether there is something or not.
+    pub configurations: Vec<PathBuf>,
 }
 
 /// Bounds of the search of the workspace for links and repositories, the nearest and the oldest directories first.
@@ -119,6 +122,10 @@ impl Rules {
         }
         fixed::follow_all(&mut leads, self, &repositories, &searched)?;
         links::from_outside(&mut leads, self, &repositories, &searched, reach)?;
+        for place in &host.configurations {
+            let way = leads.follow(place)?;
+            leads.protect(&way, &format!("Nexus reads {} here", place.display()), true)?;
+        }
         let begins = git::read(&mut leads, &repositories)?;
         scripts::read(&mut leads, &repositories, &begins, &searched)?;
         let not_listed = touched.iter().filter(|path| !searched.listed.contains(*path));

@@ -58,7 +58,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
 /// Returns the files of a directory that apt reads, sorted: those with this ending, and for settings (an empty ending)
 /// those with none or `.conf`.
 fn within(reader: &Reader<'_>, directory: &Path, ending: &str) -> Read<Vec<PathBuf>> {
-    let Some(directory) = reader.host.directory(directory) else { return Ok(Vec::new()) };
+    let Some(directory) = reader.host.settings_directory(directory) else { return Ok(Vec::new()) };
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(failed)? {

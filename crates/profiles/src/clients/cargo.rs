@@ -3,15 +3,18 @@
 use super::reader::{Read, Reader, told};
 use nexus_policy::net::packages::{DefaultIndex, Needs, read_cargo_config, read_cargo_index};
 use nexus_policy::net::{Host, Target};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Reads the user's settings and the indexes that cargo keeps as `HOST-HASH`: an index may name another host for
 /// downloads.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
-    let home = reader.host.directory_of("CARGO_HOME").or_else(|| reader.host.in_home(".cargo"));
-    let home = home.ok_or("cargo has no directory in your home: it was never used")?;
+    let named = reader.host.caller.variable("CARGO_HOME").map(PathBuf::from);
+    let home = named.or_else(|| Some(reader.host.home.as_ref()?.join(".cargo")));
+    let home = home
+        .and_then(|home| reader.host.settings_directory(&home))
+        .ok_or("cargo has no directory in your home: it was never used")?;
     let texts = match reader.text(&home.join("config.toml"))? {
         Some(text) => vec![text],
         None => reader.texts(&[home.join("config")])?,
@@ -22,6 +25,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     if needs.default_index == DefaultIndex::Ask {
         return Err("cargo has used no registry over HTTPS yet, so nobody knows its hosts: run cargo fetch (1.70 or later) outside once".into());
     }
+    let of_project = reader.host.workspace.join(".cargo/config.toml");
+    reader.name(&of_project, &needs, |text| read_cargo_config(&[text], &BTreeMap::new()));
     settings(reader, &needs)?;
     Ok(needs)
 }
@@ -29,7 +34,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
 /// Takes the indexes that cargo would use now: those of its settings and, unless a setting replaces it, the default
 /// one.
 fn indexes(reader: &Reader<'_>, directory: &Path, needs: &mut Needs) -> Read<()> {
-    let Some(directory) = reader.host.directory(directory) else { return Ok(()) };
+    let Some(directory) = reader.host.settings_directory(directory) else { return Ok(()) };
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut others = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(failed)? {

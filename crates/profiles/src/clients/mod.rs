@@ -2,16 +2,20 @@
 //!
 //! ```text
 //!  files and variables of the client ─▶ Needs (policy::net::packages)
-//!      its built-in default: the client is asked, outside, with a time limit
+//!      its built-in default: the text of a file of the client
 //!  Needs ─▶ rules of the group
 //!        ─▶ settings inside: variables, a file that Nexus makes, CA files shown read-only
 //!        ─▶ notes: what stays outside (logins, proxies)
 //! ```
-//! Nothing of the workspace is read or run here: its `.npmrc` or its `python3` would decide what this run may reach.
+//! Settings decide what this run shows and reaches, so they come from files that no run writes: the system's and the user's own
+//! in the home, which a commit holds back. No client is run. A file of a project (`.npmrc` of the workspace, `pip.conf` of a
+//! virtual environment, `etc/npmrc` beside its `node`) may be what an earlier run left: it opens nothing, and a message says
+//! what it names with the flags for that.
 
 mod apt;
-mod ask;
+mod built_in;
 mod cargo;
+mod certificates;
 mod npm;
 mod pip;
 mod reader;
@@ -45,8 +49,8 @@ pub fn read(
         if groups.contains_key(client.group()) {
             continue;
         }
-        let host = host.get_or_insert_with(|| ToolHost::of(caller, workspace, true));
-        let mut reader = Reader { client, host, found: &mut *found, from: &group.from };
+        let host = host.get_or_insert_with(|| ToolHost::of(caller, workspace, true).for_auto());
+        let mut reader = Reader { client, host, found: &mut *found, from: &group.from, notes: &mut *notes };
         let needs = match client {
             Client::Pip => pip::read(&mut reader),
             Client::Npm => npm::read(&mut reader),
@@ -74,6 +78,7 @@ pub fn read(
         if rules.is_empty() && not_covered.is_empty() {
             return Err(refused(client, "its settings name no host"));
         }
+        notes.extend(host.left_out().into_iter().map(|(_, text)| format!("{name}: {text}")));
         groups.insert(name.to_owned(), rules);
     }
     Ok(())

@@ -5,7 +5,8 @@ use nexus_policy::net::packages::{Needs, read_pip};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Reads the files in pip's own order, from the weakest; inside, variables give the same settings.
+/// Reads the files in pip's own order, from the weakest; inside, variables give the same settings. The file of a virtual
+/// environment opens nothing: every install in it is a run that writes there.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let mut variables = reader.variables("PIP_");
     let own = variables.remove("PIP_CONFIG_FILE");
@@ -17,13 +18,17 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
         files.push("/etc/pip.conf".into());
         files.extend(reader.host.home.iter().map(|home| home.join(".pip/pip.conf")));
         files.extend(reader.config().map(|config| config.join("pip/pip.conf")));
-        files.extend(reader.host.directory_of("VIRTUAL_ENV").map(|venv| venv.join("pip.conf")));
         files.extend(own.map(PathBuf::from));
     }
     let texts = reader.texts(&files)?;
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut needs = read_pip(&texts, &variables).map_err(|error| error.to_string())?;
     reader.add_default(&mut needs)?;
+    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        if let Some(environment) = reader.host.caller.variable(environment).map(PathBuf::from) {
+            reader.name(&environment.join("pip.conf"), &needs, |text| read_pip(&[text], &BTreeMap::new()));
+        }
+    }
     let mut inside: BTreeMap<String, String> = BTreeMap::new();
     for setting in &needs.settings {
         let value = inside.entry(format!("PIP_{}", setting.key.to_uppercase().replace('-', "_"))).or_default();

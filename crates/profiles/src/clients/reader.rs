@@ -1,12 +1,17 @@
 //! Reads the files and variables of one client, and collects what the client needs inside.
 
-use super::ask;
-use crate::toolchains::{Found, FoundBind, FoundSource, ToolHost};
-use nexus_policy::net::packages::{Client, DefaultIndex, Needs, PackagesError};
+use super::{built_in, certificates};
+use crate::toolchains::{Found, FoundBind, FoundSource, ToolHost, reading};
+use nexus_policy::net::packages::{Client, DefaultIndex, Endpoint, Needs, PackagesError};
 use nexus_policy::profile::{Origin, Sourced};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// Upper bound for a file of certificates, in bytes; the lists of distributions have some 200 KiB.
+const MAX_CERTIFICATES: u64 = 4 << 20;
+/// Flags that one message names.
+const MAX_NAMED: usize = 5;
 
 /// Settings of one client on this host, and the collection that receives its needs.
 pub(super) struct Reader<'a> {
@@ -14,6 +19,8 @@ pub(super) struct Reader<'a> {
     pub(super) host: &'a ToolHost,
     pub(super) found: &'a mut Found,
     pub(super) from: &'a Origin,
+    /// Messages for the user.
+    pub(super) notes: &'a mut Vec<String>,
 }
 
 /// Result of reading a client. The error is the reason; it never contains a value, which may be a secret.
@@ -34,7 +41,7 @@ impl Reader<'_> {
 
     /// Returns the text of a file, or `None` if there is no such file.
     pub(super) fn text(&self, path: &Path) -> Read<Option<String>> {
-        let Some(real) = self.host.file(path) else { return Ok(None) };
+        let Some(real) = self.host.settings(path) else { return Ok(None) };
         std::fs::read_to_string(&real).map(Some).map_err(|error| format!("{}: {error}", path.display()))
     }
 
@@ -45,18 +52,18 @@ impl Reader<'_> {
 
     /// Returns the directory of the user's settings.
     pub(super) fn config(&self) -> Option<PathBuf> {
-        self.host.directory_of("XDG_CONFIG_HOME").or_else(|| self.host.in_home(".config"))
+        let named = self.host.caller.variable("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = named.or_else(|| Some(self.host.home.as_ref()?.join(".config")))?;
+        self.host.settings_directory(&config)
     }
 
-    /// Asks the client for its built-in default where no setting replaces it.
+    /// Adds the built-in default of the client where no setting replaces it.
     pub(super) fn add_default(&self, needs: &mut Needs) -> Read<()> {
-        let nexus_policy::net::packages::Ask::Command(command) = self.client.ask() else { return Ok(()) };
         if needs.default_index == DefaultIndex::Settled {
             return Ok(());
         }
-        let Some((name, arguments)) = command.split_first() else { return Ok(()) };
-        let answer = ask::answer(self.host, name, arguments)?;
-        needs.add_default(&answer).map_err(|error| format!("the answer of {name}: {error}"))
+        let default = built_in::default(self.host, self.client)?;
+        needs.add_default(&default).map_err(|error| format!("its built-in default: {error}"))
     }
 
     /// Sets a variable inside.
@@ -82,13 +89,66 @@ impl Reader<'_> {
         }
     }
 
-    /// Shows the certificates that the client trusts, where the system's view does not have them.
+    /// Shows the certificates that the client trusts, where the system's view does not have them. Of the file that a setting
+    /// names only certificates are shown, in a file that Nexus makes.
     pub(super) fn show_ca_files(&mut self, needs: &Needs) {
         for file in needs.ca_files.iter().map(Path::new) {
             let in_view = ["/usr", "/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki/tls/certs"];
-            if !in_view.iter().any(|shown| file.starts_with(shown)) {
-                self.show(file, "certificates that your client trusts");
+            if in_view.iter().any(|shown| file.starts_with(shown)) || self.is_of_workspace(file) {
+                continue;
+            }
+            match self.certificates(file) {
+                Ok(text) => {
+                    self.bind(FoundSource::Made(text.into_bytes()), file, "certificates that your client trusts")
+                }
+                Err(why) => self.notes.push(format!(
+                    "{}: {} is named for certificates and not shown: {why}",
+                    self.client.group(),
+                    file.display()
+                )),
             }
         }
+    }
+
+    fn certificates(&self, file: &Path) -> Result<String, &'static str> {
+        if !file.is_absolute() {
+            return Err("its path is not absolute");
+        }
+        let real = self.host.settings(file).ok_or("it is no file that only you and root can change")?;
+        let bytes = reading::bounded(&real, MAX_CERTIFICATES).ok_or("it is no plain file of a few MiB at most")?;
+        certificates::only(&bytes)
+    }
+
+    fn is_of_workspace(&self, file: &Path) -> bool {
+        std::fs::canonicalize(file).is_ok_and(|real| real.starts_with(&self.host.workspace))
+    }
+
+    /// Names what a file wants that an earlier run may have written: it opens nothing.
+    pub(super) fn name(&mut self, path: &Path, known: &Needs, read: impl Fn(&str) -> Result<Needs, PackagesError>) {
+        let real = match std::fs::canonicalize(path) {
+            Ok(real) if !self.notes.iter().any(|note| note.contains(&*path.to_string_lossy())) => real,
+            _ => return,
+        };
+        let text = reading::small(&real).and_then(|text| String::from_utf8(text).ok());
+        let mut needs = text.and_then(|text| read(&text).ok()).unwrap_or_default();
+        let is_known = |endpoint: &Endpoint| known.endpoints.iter().any(|other| other.target == endpoint.target);
+        needs.endpoints.retain(|endpoint| !is_known(endpoint));
+        let (rules, left) = needs.rules(self.client);
+        let names = rules.iter().map(|rule| format!("--allow {}:{}", rule.pattern, rule.ports));
+        let addresses = left.into_iter().map(|left| left.flag);
+        let flags: BTreeSet<String> = names.chain(addresses).collect();
+        if flags.is_empty() {
+            return;
+        }
+        let more = flags.len().saturating_sub(MAX_NAMED);
+        let mut flags = flags.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(" ");
+        if more > 0 {
+            flags.push_str(&format!(" and {more} more"));
+        }
+        self.notes.push(format!(
+            "{}: {} opens nothing, since a run may have written it; what it names: {flags}",
+            self.client.group(),
+            path.display()
+        ));
     }
 }

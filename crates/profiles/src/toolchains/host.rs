@@ -10,6 +10,7 @@ use rustix::fs::{Access, AtFlags, CWD};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -173,8 +174,32 @@ impl ToolHost {
 
     /// Returns the real path of a file of settings, of which only a list of harmless keys is shown. Many keep such
     /// files in a directory of their own and link to them.
-    pub(super) fn settings(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn settings(&self, path: &Path) -> Option<PathBuf> {
         self.file_with(path, Links::Anywhere)
+    }
+
+    /// Returns the real path of a directory with such files.
+    pub(crate) fn settings_directory(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.outside(path, Links::Anywhere)?;
+        (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+    }
+
+    /// Returns the installation that an entry of PATH belongs to, if the system or a manager in the home made it. That of a
+    /// project, such as a virtual environment, is none: earlier runs write there.
+    pub(crate) fn installation(&self, entry: &Path) -> Option<PathBuf> {
+        let real = self.followed(entry).ok()?;
+        let installation = real.parent()?;
+        let is_of_manager = || places::is_tool_alone(installation, self.home.as_deref());
+        let of_system = places::installation_of_system(&real);
+        of_system.map(Path::to_owned).or_else(|| is_of_manager().then(|| installation.to_owned()))
+    }
+
+    /// Returns the real path of a file of an installation, if it still lies in one and nobody but its owner decides what is in it.
+    pub(crate) fn of_installation(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.outside(path, Links::Anywhere)?;
+        let is_trusted =
+            if is_system(&real) { is_of_administrator(&real) } else { places::is_target(&real, self.home.as_deref()) };
+        is_trusted.then_some(real)
     }
 
     fn file_with(&self, path: &Path, links: Links) -> Option<PathBuf> {
@@ -241,7 +266,7 @@ impl ToolHost {
     }
 
     /// Takes what was recorded about paths that are not shown.
-    pub(super) fn left_out(&self) -> Vec<(PathBuf, String)> {
+    pub(crate) fn left_out(&self) -> Vec<(PathBuf, String)> {
         std::mem::take(&mut self.known.borrow_mut().left_out)
     }
 
@@ -333,6 +358,12 @@ impl ToolHost {
 fn is_twin(entry: &Path, path: &[PathBuf]) -> bool {
     let has = |other: &str| path.iter().any(|known| known == Path::new(other));
     (entry == Path::new("/bin") || is_system(entry) && entry.ends_with("sbin")) && has("/usr/bin")
+}
+
+/// Reports whether root owns a file and all directories above it, and no one else writes to them.
+fn is_of_administrator(real: &Path) -> bool {
+    let is_fixed = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o022 == 0);
+    real.ancestors().all(is_fixed)
 }
 
 /// Reports whether the caller has this access to a path.

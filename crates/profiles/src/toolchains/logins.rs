@@ -88,6 +88,8 @@ const IN_DIRECTORY: &[(&str, &str)] = &[
     (".docker", "config.json"),
     // Variables of an environment of conda.
     ("conda-meta", "state"),
+    // Command lines, with the logins of channels.
+    ("conda-meta", "history"),
 ];
 
 /// Directory names in which every plain file is covered.
@@ -429,6 +431,7 @@ mod tests {
             ("lib/site-packages/setuptools/_distutils/distutils.cfg", ""),
             ("envs/a/.condarc", ""),
             ("envs/a/conda-meta/state", "{}\n"),
+            ("envs/a/conda-meta/history", ""),
             ("envs/a/etc/conda/activate.d/env.sh", ""),
             ("envs/a/etc/conda/env_vars.d/x.json", "{}\n"),
             ("condarc.d/mirror.yml", ""),

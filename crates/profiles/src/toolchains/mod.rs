@@ -29,7 +29,7 @@ mod perl;
 mod php;
 mod places;
 mod python;
-mod reading;
+pub(crate) mod reading;
 mod ruby;
 mod rust;
 mod searches;

@@ -114,6 +114,21 @@ pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
     TOOLS.iter().chain(ENVIRONMENTS).any(|pattern| matches(directory, home, pattern, true))
 }
 
+/// Reports whether a directory is the whole of one tool in a known place of the home and not the environment of a project.
+pub(super) fn is_tool_alone(directory: &Path, home: Option<&Path>) -> bool {
+    let is_one = |pattern: &&str| matches(directory, home, pattern, true);
+    TOOLS.iter().any(is_one) && !ENVIRONMENTS.iter().any(|pattern| matches(directory, home, pattern, false))
+}
+
+/// Returns the installation of the system to which a directory of programs belongs. Below `/usr/local` anything else may lie.
+pub(super) fn installation_of_system(bin: &Path) -> Option<&'static Path> {
+    match bin.to_str()? {
+        "/usr/bin" | "/bin" | "/usr/sbin" | "/sbin" => Some(Path::new("/usr")),
+        "/usr/local/bin" | "/usr/local/sbin" => Some(Path::new("/usr/local")),
+        _ => None,
+    }
+}
+
 /// Reports whether a path lies in a known place of the home.
 pub(super) fn is_known(path: &Path, home: Option<&Path>) -> bool {
     TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false))

@@ -14,20 +14,25 @@ const MAX_NAMES: usize = 4096;
 
 /// Reads a plain file of at most 256 KiB. The path has its links resolved. A device or named pipe is not opened: an open
 /// alone can wait or act.
-pub(super) fn small(path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn small(path: &Path) -> Option<Vec<u8>> {
+    bounded(path, MAX_BYTES)
+}
+
+/// Reads a plain file of at most this many bytes, in the same way.
+pub(crate) fn bounded(path: &Path, most: u64) -> Option<Vec<u8>> {
     if !path.symlink_metadata().ok()?.is_file() {
         return None;
     }
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let meta = file.metadata().ok()?;
-    if !meta.is_file() || meta.len() > MAX_BYTES {
+    if !meta.is_file() || meta.len() > most {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    file.take(most + 1).read_to_end(&mut bytes).ok()?;
     // A text that is cut off would say less than its author meant.
-    (bytes.len() as u64 <= MAX_BYTES).then_some(bytes)
+    (bytes.len() as u64 <= most).then_some(bytes)
 }
 
 /// Reports whether a directory has the mark of a virtual environment of Python.
@@ -36,7 +41,7 @@ pub(super) fn is_virtual(directory: &Path) -> bool {
 }
 
 /// Reads the names in a directory; an error with more than 4096 of them.
-pub(super) fn names(path: &Path) -> std::io::Result<Vec<OsString>> {
+pub(crate) fn names(path: &Path) -> std::io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(path)? {
         if names.len() == MAX_NAMES {

@@ -3,12 +3,14 @@
 //! Where two go to the same place the nearer one counts: one of the caller before one of a profile before one of a toolchain.
 
 use crate::host::Host;
+use crate::plan::configuration;
 use crate::plan::devices::{self, DeviceError};
 use crate::plan::guarded::Guarded;
 use crate::plan::shown::Shown;
 use crate::request::{BindRequest, Shows, ToolBind, ToolSource, Tools};
 use nexus_model::plan::{Access, Bind};
 use nexus_policy::profile::{BindRule, Grants, Origin, Sourced};
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +39,16 @@ pub enum BindError {
         from: Origin,
         /// The path that was asked for.
         path: PathBuf,
+    },
+    /// The command would decide the rights of the next run.
+    #[error("{from} {} would let the command write the configuration of Nexus ({})", path.display(), place.display())]
+    OfConfiguration {
+        /// The flag or file that asked for it.
+        from: Origin,
+        /// The path that was asked for.
+        path: PathBuf,
+        /// The place of the configuration.
+        place: PathBuf,
     },
     /// The command would write to the workspace around its layer.
     #[error("{from} {} holds the workspace: changes would go around its layer", path.display())]
@@ -83,7 +95,7 @@ pub struct NoHome {
 
 /// Reads all binds and looks that each source exists and shows nothing of Nexus's own.
 pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) -> Result<Vec<Shown>, BindError> {
-    let reader = Reader { place, opened: &shows.opened };
+    let reader = Reader { place, opened: &shows.opened, configurations: OnceCell::new() };
     let mut all = Vec::new();
     for asked in &shows.binds {
         all.push(reader.asked(asked)?);
@@ -181,9 +193,17 @@ struct Reader<'a> {
     place: &'a Place<'a>,
     /// Paths that the operator opened.
     opened: &'a [Sourced<String>],
+    /// Places of the configuration of Nexus, looked for with the first path that is writable.
+    configurations: OnceCell<Vec<PathBuf>>,
 }
 
 impl Reader<'_> {
+    fn configurations(&self) -> &[PathBuf] {
+        let host = self.place.host;
+        let homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
+        self.configurations.get_or_init(|| configuration::places(host, &homes))
+    }
+
     fn asked(&self, asked: &BindRequest) -> Result<Shown, BindError> {
         let target = asked.target.as_ref().map(|target| trimmed(target.as_os_str()));
         self.one(&asked.source, target, asked.access, &asked.from)
@@ -230,6 +250,12 @@ impl Reader<'_> {
             if !by_operator {
                 return Err(BindError::Guarded { from, path, why });
             }
+        }
+        // Also what the operator opened: nobody wants a command to decide its own rights.
+        if access == Access::ReadWrite
+            && let Some(place) = configuration::written_through(self.configurations(), &canonical)
+        {
+            return Err(BindError::OfConfiguration { from, path, place });
         }
         let target = match target {
             Some(target) => target,

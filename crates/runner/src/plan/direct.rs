@@ -6,6 +6,7 @@
 //! path is too long for a call, is covered as a whole.
 
 use crate::host::Host;
+use crate::plan::configuration;
 use crate::plan::protect::{self, ProtectError};
 use crate::plan::scan::{Found, OF_GIT};
 use crate::plan::watch::Watched;
@@ -63,6 +64,12 @@ pub enum DirectError {
         /// The number of names.
         count: usize,
     },
+    /// The configuration of Nexus would lie in the workspace, and nothing is there yet that could be covered.
+    #[error("{} is read as the configuration of Nexus and is missing, so that a direct run could make it", place.display())]
+    Configuration {
+        /// The missing place in the workspace.
+        place: PathBuf,
+    },
     /// Nothing could be written.
     #[error("{} cannot be the workspace of a direct run: all of it is protected ({why})", workspace.display())]
     AllProtected {
@@ -80,6 +87,7 @@ impl DirectError {
             Self::Unreadable { .. } => "workspace",
             Self::Protect(inner) => inner.code(),
             Self::TooMany { .. } => "protect",
+            Self::Configuration { .. } => "config_dir",
             Self::AllProtected { .. } => "protected_workspace",
         }
     }
@@ -90,6 +98,10 @@ impl Direct {
     pub fn find(host: &Host, workspace: &Path, more: &[String], opens_git: bool) -> Result<Self, DirectError> {
         let failed = |source| DirectError::Unreadable { workspace: workspace.to_owned(), source };
         let opened = Workspace::open(workspace).map_err(|error| failed(Error::other(error)))?;
+        let homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
+        if let Some(place) = configuration::missing_in(&configuration::places(host, &homes), workspace) {
+            return Err(DirectError::Configuration { place });
+        }
         let rules = protect::within(host, more, &opened, workspace, Reach::COMMIT, &[])?;
         refuse_protected(&rules, workspace)?;
         let mut found = Found::new(&rules, opens_git);

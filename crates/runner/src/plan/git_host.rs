@@ -1,6 +1,7 @@
-//! Finds the places of settings that git and other programs of the host read: home directories, and git's configurations.
+//! Finds the places of settings that programs of the host read: home directories, git's configurations, and that of Nexus itself.
 
 use crate::host::Host;
+use crate::plan::configuration;
 use nexus_layer::Host as GitHost;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,7 +31,9 @@ pub fn find(host: &Host, workspace: &Path) -> GitHost {
     let usual = homes.iter().flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")]);
     let all = named.chain(xdg).chain(usual).chain(OF_SYSTEM.iter().map(PathBuf::from));
     let git_configurations = all.filter(|path| path.is_absolute()).collect();
-    GitHost { homes, git_configurations }
+    let mut configurations = configuration::places(host, &homes);
+    configurations.extend(configuration::of_clients(host, &homes));
+    GitHost { homes, git_configurations, configurations }
 }
 
 /// The home directories of some users by the lines of passwd(5).

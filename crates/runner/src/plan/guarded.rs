@@ -4,6 +4,7 @@
 //! A bind is compared by its real path: it may neither be one of these places, nor lie in one, nor hold one.
 
 use crate::host::Host;
+use crate::plan::configuration;
 use nexus_model::plan::Access;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -86,6 +87,8 @@ pub struct Guarded {
     homes: Vec<PathBuf>,
     /// Places of the credentials that exist in these homes, with links followed.
     credentials: Vec<PathBuf>,
+    /// Places that variables of the caller name for credentials, and the keys of Nexus. They may be missing.
+    named: Vec<PathBuf>,
     /// Sockets of agents, engines and buses.
     sockets: Vec<PathBuf>,
 }
@@ -112,6 +115,9 @@ impl Guarded {
                 may_exist.map(|name| home.join(name)).filter(|path| is_there(path)).filter_map(|path| real(&path)),
             );
         }
+        let mut named = credentials_of_environment(|name| host.variable(name));
+        named.extend(configuration::with_keys(host));
+        named.extend(named.clone().iter().filter_map(|path| real(path)));
         let mut sockets: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
         sockets.extend(of_environment(|name| host.variable(name)));
         let names = Names::of(Path::new(RUN));
@@ -119,7 +125,7 @@ impl Guarded {
             |path: &&PathBuf| path.strip_prefix(RUN).map_or_else(|_| is_there(path), |name| names.may_hold(name));
         let led_to: Vec<PathBuf> = sockets.iter().filter(may_exist).filter_map(|path| real(path)).collect();
         sockets.extend(led_to);
-        Self { homes, credentials, sockets }
+        Self { homes, credentials, named, sockets }
     }
 
     /// Says why a bind of this real path is refused, if it is.
@@ -143,7 +149,8 @@ impl Guarded {
         // What holds a home was refused above, so that only a path in a home meets what lies in that home.
         let homes = self.homes.iter().filter(|home| path.starts_with(home));
         let of_homes = homes.flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
-        if let Some(place) = of_homes.chain(self.credentials.iter().cloned()).find(|place| meets(place)) {
+        let others = self.credentials.iter().chain(&self.named).cloned();
+        if let Some(place) = of_homes.chain(others).find(|place| meets(place)) {
             return Some(format!("it holds credentials ({})", place.display()));
         }
         let socket = self.sockets.iter().find(|place| meets(place))?;
@@ -191,6 +198,40 @@ fn of_etc(path: &Path) -> Option<String> {
     is_secret.then(|| "it holds keys or passwords of this machine".to_owned())
 }
 
+/// Directories that variables put in the place of one of a home, with that one.
+const MOVED: &[(&str, &str)] =
+    &[("XDG_CONFIG_HOME", ".config/"), ("XDG_DATA_HOME", ".local/share/"), ("CARGO_HOME", ".cargo/")];
+/// Variables that name files or directories with credentials.
+const NAMED: &[&str] = &[
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "DOCKER_CONFIG",
+    "GH_CONFIG_DIR",
+    "GNUPGHOME",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "KUBECONFIG",
+    "NETRC",
+    "PASSWORD_STORE_DIR",
+    "PGPASSFILE",
+    "REGISTRY_AUTH_FILE",
+    "RCLONE_CONFIG",
+];
+
+/// Places of credentials by the variables of the caller.
+fn credentials_of_environment<'a>(variable: impl Fn(&str) -> Option<&'a OsStr>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for (name, place) in MOVED {
+        let Some(directory) = variable(name).map(Path::new) else { continue };
+        found.extend(CREDENTIALS.iter().filter_map(|one| one.strip_prefix(place)).map(|rest| directory.join(rest)));
+    }
+    // KUBECONFIG is a list.
+    found.extend(NAMED.iter().filter_map(|name| variable(name)).flat_map(std::env::split_paths));
+    found.retain(|path| path.is_absolute() && path.parent().is_some());
+    found
+}
+
 /// Sockets that variables of the caller name.
 fn of_environment<'a>(variable: impl Fn(&str) -> Option<&'a OsStr>) -> Vec<PathBuf> {
     let plain = ["SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "GNOME_KEYRING_CONTROL"].into_iter().filter_map(&variable);
@@ -213,7 +254,8 @@ mod tests {
     fn machine() -> Guarded {
         let homes = vec![PathBuf::from("/root"), "/home/you".into()];
         let sockets = SOCKETS.iter().map(PathBuf::from).chain(["/tmp/ssh-x/agent.1".into()]).collect();
-        Guarded { homes, credentials: vec!["/srv/keys/ssh".into()], sockets }
+        let named = vec!["/srv/conf/gh".into(), "/srv/kube.yaml".into()];
+        Guarded { homes, credentials: vec!["/srv/keys/ssh".into()], named, sockets }
     }
 
     fn refused(path: &str, access: Access) -> bool {
@@ -255,6 +297,10 @@ mod tests {
             // Where a link of a home leads.
             "/srv/keys",
             "/srv/keys/ssh/id_rsa",
+            // What variables name.
+            "/srv/conf",
+            "/srv/conf/gh/hosts.yml",
+            "/srv/kube.yaml",
             "/run/docker.sock",
             "/run/user/1000",
             "/run/dbus/system_bus_socket",
@@ -295,6 +341,27 @@ mod tests {
             assert!(!refused(path, Access::ReadOnly), "{path}");
             assert!(refused(path, Access::ReadWrite), "{path}");
         }
+    }
+
+    #[test]
+    fn credentials_are_taken_from_the_callers_variables() {
+        let found = credentials_of_environment(|name| {
+            Some(OsStr::new(match name {
+                "XDG_CONFIG_HOME" => "/home/you/conf",
+                "CARGO_HOME" => "/srv/cargo",
+                "KUBECONFIG" => "/home/you/a.yaml:/home/you/b.yaml",
+                "GNUPGHOME" => "relative",
+                "DOCKER_CONFIG" => "/",
+                _ => return None,
+            }))
+        });
+        let has = |path: &str| found.contains(&PathBuf::from(path));
+        for path in
+            ["/home/you/conf/gh", "/home/you/conf/git/credentials", "/srv/cargo/credentials.toml", "/home/you/b.yaml"]
+        {
+            assert!(has(path), "{path}: {found:?}");
+        }
+        assert!(!has("relative") && !has("/") && !has("/home/you/conf"), "{found:?}");
     }
 
     #[test]

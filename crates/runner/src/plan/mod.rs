@@ -10,6 +10,7 @@
 
 pub mod binds;
 mod closed;
+pub(crate) mod configuration;
 pub mod credential;
 pub mod devices;
 pub mod direct;

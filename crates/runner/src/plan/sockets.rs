@@ -225,6 +225,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 continue;
             }
         };
+        let before = (found.sockets.len(), found.pipes.len(), waiting.len());
         for entry in entries {
             *budget = budget.checked_sub(1)?;
             let Ok(entry) = entry else {
@@ -232,6 +233,14 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 found.closed.push(directory.clone());
                 break;
             };
+            if !in_reach(top, &directory.join(entry.file_name())) {
+                // An earlier run may have made it. A path of this length cannot be covered, so that its directory is.
+                found.sockets.truncate(before.0);
+                found.pipes.truncate(before.1);
+                waiting.truncate(before.2);
+                found.closed.push(directory.clone());
+                break;
+            }
             match entry.file_type() {
                 Ok(kind) if kind.is_socket() => found.sockets.push(directory.join(entry.file_name())),
                 // A writable bind is for writing to what is in it.
@@ -249,6 +258,13 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
         }
     }
     Some(found)
+}
+
+/// Bytes of a path that the launcher can still cover, below the root that it makes.
+const MAX_PATH: usize = 3 << 10;
+
+fn in_reach(top: &Path, below: &Path) -> bool {
+    top.as_os_str().len() + 1 + below.as_os_str().len() <= MAX_PATH
 }
 
 #[cfg(test)]
@@ -291,6 +307,24 @@ mod tests {
         let file = top.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert_eq!(below(&file, Access::ReadOnly, &mut 100), Some(Within::default()));
+    }
+
+    #[test]
+    fn what_lies_too_deep_is_covered_with_its_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let mut at = rustix::fs::open(top.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        let name = "d".repeat(240);
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+        }
+        let found = below(top.path(), Access::ReadWrite, &mut 10_000).unwrap();
+        let [closed] = &found.closed[..] else { panic!("{:?}", found.closed.len()) };
+        let length = top.path().join(closed).as_os_str().len();
+        assert!((MAX_PATH - 300..=MAX_PATH).contains(&length), "{length}");
+        assert!(found.sockets.is_empty());
+        // Removed by descriptors: no path reaches the end.
+        assert!(std::process::Command::new("rm").arg("-rf").arg(top.path()).status().unwrap().success());
     }
 
     #[test]

@@ -31,38 +31,12 @@ impl Client {
             Self::Apt => "pkg:apt",
         }
     }
-
-    /// Returns the way to find out the default that is built into the client.
-    pub fn ask(self) -> Ask {
-        match self {
-            Self::Pip => Ask::Command(&[
-                "python3",
-                "-c",
-                "from pip._internal.models.index import PyPI; print(PyPI.simple_url); print(PyPI.file_storage_domain)",
-            ]),
-            Self::Npm => Ask::Command(&["npm", "config", "get", "registry"]),
-            Self::Cargo => Ask::CargoIndexFolder,
-            Self::Apt => Ask::Nothing,
-        }
-    }
-}
-
-/// Way to find out a client's built-in default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// Run this; its output goes to [`Needs::add_default`].
-    Command(&'static [&'static str]),
-    /// Cargo keeps a directory `registry/index/HOST-HASH` for each index that it used, with a `config.json` for
-    /// [`super::read_cargo_index`]; HOST goes to [`Needs::add_default`].
-    CargoIndexFolder,
-    /// The client has no default: only configured sources exist.
-    Nothing,
 }
 
 /// Source of the packages for which no setting gives one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultIndex {
-    /// From the client's own default: ask it, see [`Client::ask`].
+    /// From the client's own default, which [`Needs::add_default`] adds.
     #[default]
     Ask,
     /// A setting replaces it, or forbids any, or it is already added.
@@ -176,7 +150,7 @@ impl Needs {
         (rules, left)
     }
 
-    /// Takes the client's answer about its default: one URL or host per line.
+    /// Takes the client's built-in default: one URL or host per line.
     pub fn add_default(&mut self, answer: &str) -> Result<(), PackagesError> {
         let mut found = Vec::new();
         for line in answer.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -1,0 +1,193 @@
+//! Finds the places from which Nexus reads its own configuration: a run that could write there would decide the rights of the next
+//! one. A change layer holds changes at these places back (`git_host`), a direct run covers them, and no bind opens them.
+//!
+//! A place may be reached through links (a repository of dotfiles), and it may be missing: the end of its way is where a file
+//! would be.
+
+use crate::host::Host;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// Links on one way, as the kernel counts them at most.
+const MAX_LINKS: usize = 40;
+/// Profiles of one directory that are looked at.
+const MAX_PROFILES: usize = 1000;
+/// Directory of the operator.
+const OF_MACHINE: &str = "/etc/nexus";
+/// The file with the key for a fleet, and the settings, which may hold the password of a proxy.
+const WITH_KEYS: [&str; 2] = ["login.json", "config.toml"];
+
+/// The configuration directories of the caller and of the machine, whether they count for this process or for a later one.
+pub(crate) fn directories(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let named = host.variable("NEXUS_CONFIG_DIR").map(PathBuf::from);
+    let usual = host.variable("XDG_CONFIG_HOME").map(PathBuf::from).map(|config| config.join("nexus"));
+    let own = homes.iter().map(|home| home.join(".config/nexus"));
+    let mut all: Vec<PathBuf> = Vec::new();
+    for directory in named.into_iter().chain(usual).chain(own).chain([PathBuf::from(OF_MACHINE)]) {
+        if directory.is_absolute() && !all.contains(&directory) {
+            all.push(directory);
+        }
+    }
+    all
+}
+
+/// The files with keys and passwords in these directories.
+pub(crate) fn with_keys(host: &Host) -> Vec<PathBuf> {
+    let homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
+    let files = |directory: PathBuf| WITH_KEYS.map(|name| directory.join(name));
+    directories(host, &homes).into_iter().flat_map(files).collect()
+}
+
+/// What is read in these directories, whether it is there or not.
+pub(crate) fn places(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for directory in directories(host, homes) {
+        let profiles = directory.join("profiles");
+        let entries = std::fs::read_dir(&profiles).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name()).filter(|name| name.as_encoded_bytes().ends_with(b".yaml"));
+        let files: Vec<PathBuf> = names.take(MAX_PROFILES).map(|name| profiles.join(name)).collect();
+        all.push(profiles);
+        all.extend(files);
+        all.extend(WITH_KEYS.map(|name| directory.join(name)));
+    }
+    all
+}
+
+/// Settings of package clients from which a group takes what a run shows and reaches (`nexus_profiles::clients`).
+pub(crate) fn of_clients(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
+    const IN_HOME: &[&str] =
+        &[".npmrc", ".pip/pip.conf", ".config/pip/pip.conf", ".cargo/config.toml", ".cargo/config"];
+    const NAMED: &[(&str, &[&str])] = &[
+        ("PIP_CONFIG_FILE", &[""]),
+        ("NPM_CONFIG_USERCONFIG", &[""]),
+        ("npm_config_userconfig", &[""]),
+        ("NPM_CONFIG_GLOBALCONFIG", &[""]),
+        ("npm_config_globalconfig", &[""]),
+        ("XDG_CONFIG_HOME", &["pip/pip.conf"]),
+        ("CARGO_HOME", &["config.toml", "config"]),
+    ];
+    let named = NAMED.iter().filter_map(|(name, files)| Some((Path::new(host.variable(name)?), files)));
+    // To join an empty name would add a slash.
+    let file = |place: &Path, name: &str| if name.is_empty() { place.to_owned() } else { place.join(name) };
+    let named = named.flat_map(|(place, files)| files.iter().map(move |name| file(place, name)));
+    let own = homes.iter().flat_map(|home| IN_HOME.iter().map(move |name| home.join(name)));
+    named.chain(own).filter(|path| path.is_absolute()).collect()
+}
+
+/// The way of a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// Real paths of the links on it.
+    links: Vec<PathBuf>,
+    /// Its end, whether there is something or not.
+    end: PathBuf,
+}
+
+impl Way {
+    /// Follows an absolute path.
+    pub(crate) fn of(path: &Path) -> Self {
+        let mut links = Vec::new();
+        let mut at = PathBuf::from("/");
+        let mut rest = parts(path);
+        while let Some(name) = rest.pop_front() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let here = at.join(&name);
+            let Ok(target) = std::fs::read_link(&here) else {
+                at = here;
+                continue;
+            };
+            if links.len() == MAX_LINKS {
+                return Self { links, end: here };
+            }
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            for part in parts(&target).into_iter().rev() {
+                rest.push_front(part);
+            }
+            links.push(here);
+        }
+        Self { links, end: at }
+    }
+
+    /// Reports whether who can write to all of this directory decides what is at the end.
+    fn leads_through(&self, directory: &Path) -> bool {
+        self.links.iter().chain([&self.end]).any(|real| real.starts_with(directory))
+    }
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+/// Returns a place that a command decides which can write to the directory with this real path, or to a directory in the
+/// configuration.
+pub(crate) fn written_through(places: &[PathBuf], real: &Path) -> Option<PathBuf> {
+    let is_written = |place: &&PathBuf| {
+        let way = Way::of(place);
+        way.leads_through(real) || real.starts_with(&way.end)
+    };
+    places.iter().find(is_written).cloned()
+}
+
+/// Returns a place that would lie in the workspace and is missing, so that no cover holds it.
+pub(crate) fn missing_in(places: &[PathBuf], workspace: &Path) -> Option<PathBuf> {
+    let in_workspace: Vec<PathBuf> =
+        places.iter().map(|place| Way::of(place).end).filter(|end| end.starts_with(workspace)).collect();
+    let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        in_workspace.iter().partition(|end| end.symlink_metadata().is_ok());
+    missing.into_iter().find(|end| !there.iter().any(|covered| end.starts_with(covered))).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn scene() -> (tempfile::TempDir, PathBuf, Vec<PathBuf>) {
+        let directory = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(directory.path()).unwrap();
+        std::fs::create_dir_all(base.join("home/.config/nexus")).unwrap();
+        std::fs::create_dir_all(base.join("home/dot")).unwrap();
+        let host = Host {
+            variables: std::collections::BTreeMap::new(),
+            home: Some(base.join("home")),
+            uid: rustix::process::geteuid().as_raw(),
+        };
+        symlink("../../dot/prof", base.join("home/.config/nexus/profiles")).unwrap();
+        let all = places(&host, &[base.join("home")]);
+        (directory, base, all)
+    }
+
+    #[test]
+    fn a_place_is_followed_through_links_to_what_is_missing() {
+        let (_directory, base, all) = scene();
+        let dot = base.join("home/dot");
+        assert_eq!(Way::of(&base.join("home/.config/nexus/profiles/x.yaml")).end, dot.join("prof/x.yaml"));
+        for open in ["home/dot", "home/dot/prof", "home/dot/prof/deep", "home/.config", "home/.config/nexus", "home"] {
+            assert!(written_through(&all, &base.join(open)).is_some(), "{open}");
+        }
+        for other in ["home/do", "home/.config/other", "home/.config/nexusx", "else"] {
+            assert_eq!(written_through(&all, &base.join(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_in_the_workspace_is_found_unless_a_cover_holds_it() {
+        let (_directory, base, all) = scene();
+        let dot = base.join("home/dot");
+        assert_eq!(missing_in(&all, &dot), Some(dot.join("prof")));
+        std::fs::create_dir(dot.join("prof")).unwrap();
+        assert_eq!(missing_in(&all, &dot), None);
+        assert_eq!(missing_in(&all, &base.join("else")), None);
+    }
+}
