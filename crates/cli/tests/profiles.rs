@@ -349,6 +349,40 @@ fn a_configuration_that_others_could_write_or_that_lies_in_the_workspace_is_refu
 }
 
 #[test]
+fn configuration_that_a_link_leads_into_the_workspace_is_refused_also_where_it_is_missing() {
+    for bench in benches() {
+        let plain = ["run", "--", "true"];
+        let config = bench.home.join(".config/nexus");
+        let profiles = config.join("profiles");
+        fs::create_dir_all(&config).unwrap();
+        bench.give(&bench.home.join(".config"));
+        bench.give(&config);
+        assert!(bench.run(plain).status.success(), "{}: the twin", bench.who());
+        // Whose target a run can make, one that it can write to, and one file that this run does not read.
+        symlink(bench.workspace.join("dot/prof"), &profiles).unwrap();
+        refused(&bench, &bench.run(plain), &["lies inside the workspace"]);
+        bench.write("dot/prof/other.yaml", "changes: review\n");
+        refused(&bench, &bench.run(plain), &["lies inside the workspace"]);
+        fs::remove_file(&profiles).unwrap();
+        fs::create_dir(&profiles).unwrap();
+        bench.give(&profiles);
+        symlink(bench.workspace.join("dot/prof/other.yaml"), profiles.join("py.yaml")).unwrap();
+        refused(&bench, &bench.run(plain), &["lies inside the workspace"]);
+        fs::remove_file(profiles.join("py.yaml")).unwrap();
+        symlink("../../../ws/missing.toml", config.join("config.toml")).unwrap();
+        symlink(bench.home.join("outside.yaml"), profiles.join("py.yaml")).unwrap();
+        refused(&bench, &bench.run(plain), &["config.toml", "lies inside the workspace"]);
+        fs::remove_file(config.join("config.toml")).unwrap();
+        assert!(bench.run(plain).status.success(), "{}: a link that leads elsewhere", bench.who());
+        for variable in ["XDG_CONFIG_HOME", "NEXUS_CONFIG_DIR"] {
+            let missing = bench.workspace.join("conf/missing");
+            let output = bench.nexus(plain).env(variable, &missing).output().unwrap();
+            refused(&bench, &output, &["lies inside the workspace"]);
+        }
+    }
+}
+
+#[test]
 fn the_users_own_default_replaces_the_built_in_one_or_adds_to_it() {
     for bench in benches() {
         let timezone = |bench: &Bench| {

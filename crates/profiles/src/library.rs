@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::owned::{ReadOwnedError, read_owned};
 use nexus_policy::profile::{Library, Link, Loaded};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Profiles cannot be found or read.
 #[derive(Debug, thiserror::Error)]
@@ -23,10 +23,10 @@ pub enum LibraryError {
         /// Configuration directory as it was given.
         path: PathBuf,
     },
-    /// The command could write the directory of the configuration.
-    #[error("the configuration directory {} lies inside the workspace, where the command could write it", path.display())]
+    /// The command could write the configuration.
+    #[error("the configuration {} lies inside the workspace, where the command could write it", path.display())]
     InWorkspace {
-        /// Configuration directory inside the workspace.
+        /// Configuration directory, or a directory or file of it, whose real place is inside the workspace.
         path: PathBuf,
     },
 }
@@ -83,17 +83,63 @@ pub fn own_directory(host: &Host) -> Option<PathBuf> {
     directories(host).into_iter().next().filter(|directory| directory.is_absolute())
 }
 
-/// Refuses a configuration directory that lies in the workspace or is not an absolute path.
+/// Refuses a configuration directory that is not an absolute path, and configuration that lies in the workspace or is led
+/// there by a link. What does not exist yet counts too: the command could make it.
 pub fn check_directories(host: &Host, workspace: &Path) -> Result<(), LibraryError> {
     let all = directories(host);
     if let Some(path) = all.iter().find(|directory| !directory.is_absolute()).cloned() {
         return Err(LibraryError::Relative { path });
     }
-    let inside = |directory: &PathBuf| std::fs::canonicalize(directory).is_ok_and(|real| real.starts_with(workspace));
-    match all.into_iter().find(inside) {
+    let inside = |path: &PathBuf| place_of(path).is_none_or(|real| real.starts_with(workspace));
+    match all.into_iter().flat_map(with_files).find(inside) {
         None => Ok(()),
         Some(path) => Err(LibraryError::InWorkspace { path }),
     }
+}
+
+/// Lists a configuration directory with what is read in it.
+fn with_files(directory: PathBuf) -> Vec<PathBuf> {
+    let profiles = directory.join("profiles");
+    let entries = std::fs::read_dir(&profiles).into_iter().flatten();
+    let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    all.extend([directory.join("config.toml"), profiles, directory]);
+    all
+}
+
+/// Returns the place to which a path leads, with its links followed, whether anything is there or not; `None` after too many
+/// links.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    /// Maximum number of links on a path, as in the kernel.
+    const MAX_LINKS: usize = 40;
+    let mut links = 0;
+    let mut at = PathBuf::new();
+    let mut rest: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(next) = rest.pop() {
+        let mut parts = next.components();
+        let Some(part) = parts.next() else { continue };
+        rest.push(parts.as_path().to_owned());
+        match part {
+            Component::ParentDir => {
+                at.pop();
+            }
+            Component::Normal(name) => {
+                let beside = at.join(name);
+                match std::fs::read_link(&beside) {
+                    Ok(target) => {
+                        links += 1;
+                        if links > MAX_LINKS {
+                            return None;
+                        }
+                        rest.push(target);
+                    }
+                    Err(_) => at = beside,
+                }
+            }
+            Component::RootDir => at = PathBuf::from("/"),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(at)
 }
 
 /// All profiles that this caller can use.
