@@ -28,7 +28,7 @@ use std::path::Path;
 
 const CLIENTS: [Client; 4] = [Client::Pip, Client::Npm, Client::Cargo, Client::Apt];
 
-/// What is wrong with settings that are reached through a link or lie where others write, and the way out.
+/// Reason for the refusal of settings that are reached through a link or lie where others write, and the way out.
 const UNSURE: &str = "may have been written by an earlier run or another user; name the settings by a path without links \
                       (CARGO_HOME, NPM_CONFIG_USERCONFIG, PIP_CONFIG_FILE, XDG_CONFIG_HOME)";
 

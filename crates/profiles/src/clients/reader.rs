@@ -97,7 +97,7 @@ impl Reader<'_> {
                         self.bind(FoundSource::Made(certificates), file, "certificates that your client trusts");
                     }
                     None => self.found.notes.push(format!(
-                        "{}: {} is no file of certificates (PEM, at most 4 MiB) in a place of your own, so it is not shown",
+                        "{}: {} is not a file of certificates (PEM, at most 4 MiB) in a place of your own, so it is not shown",
                         self.client.group(),
                         file.display()
                     )),
