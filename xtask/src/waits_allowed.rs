@@ -279,11 +279,6 @@ pub const ALLOWED: &[Entry] = &[
         "The trial sandbox, a command of nexus's own, which the launcher kills at its deadline.",
     ),
     (
-        "crates/profiles/src/clients/ask.rs",
-        &[(".wait()", 1)],
-        "A client of the user that has closed its output or was killed.",
-    ),
-    (
         "crates/profiles/src/clients/reader.rs",
         &[("fs::read_to_string(", 1)],
         "Settings of package clients, before the sandbox starts.",

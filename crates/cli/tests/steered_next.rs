@@ -115,7 +115,7 @@ fn a_setting_for_certificates_shows_certificates_and_nothing_else() {
         let (shown, told) = show("ca.pem", "ca.pem");
         assert_eq!(shown, CERTIFICATE, "{who}: {told}");
         for (named, cat, why) in [
-            ("private", "private/diary.txt", "it is no file"),
+            ("private", "private/diary.txt", "it is not a file"),
             ("diary.txt", "diary.txt", "it holds no certificate"),
             ("pair.pem", "pair.pem", "it holds a private key"),
         ] {

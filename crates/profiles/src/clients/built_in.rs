@@ -4,7 +4,6 @@
 //! pip), and would have all rights of the caller. The text of such a place is not read, either: it would decide what the next
 //! run reaches. Read are installations of the system, and those that a manager keeps in the home.
 
-use super::reader::Read;
 use crate::toolchains::{ToolHost, reading};
 use nexus_policy::net::packages::{Client, npm_default, pip_default};
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ const NPM: [&str; 6] = [
 ];
 
 /// Returns the default of a client, as the first installation on PATH has it.
-pub(super) fn default(host: &ToolHost, client: Client) -> Read<String> {
+pub(super) fn default(host: &ToolHost, client: Client) -> Result<String, String> {
     let of_text = match client {
         Client::Pip => pip_default,
         Client::Npm => npm_default,

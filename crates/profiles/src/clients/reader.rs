@@ -114,8 +114,8 @@ impl Reader<'_> {
         if !file.is_absolute() {
             return Err("its path is not absolute");
         }
-        let real = self.host.settings(file).ok_or("it is no file that only you and root can change")?;
-        let bytes = reading::bounded(&real, MAX_CERTIFICATES).ok_or("it is no plain file of a few MiB at most")?;
+        let real = self.host.settings(file).ok_or("it is not a file that only you and root can change")?;
+        let bytes = reading::bounded(&real, MAX_CERTIFICATES).ok_or("it is not a plain file of a few MiB at most")?;
         certificates::only(&bytes)
     }
 

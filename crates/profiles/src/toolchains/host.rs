@@ -194,7 +194,7 @@ impl ToolHost {
         of_system.map(Path::to_owned).or_else(|| is_of_manager().then(|| installation.to_owned()))
     }
 
-    /// Returns the real path of a file of an installation, if it still lies in one and nobody but its owner decides what is in it.
+    /// Returns the real path of a file of an installation, if it still lies in one and only its owner decides what is in it.
     pub(crate) fn of_installation(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path, Links::Anywhere)?;
         let is_trusted =

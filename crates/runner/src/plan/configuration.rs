@@ -39,7 +39,7 @@ pub(crate) fn with_keys(host: &Host) -> Vec<PathBuf> {
     directories(host, &homes).into_iter().flat_map(files).collect()
 }
 
-/// What is read in these directories, whether it is there or not.
+/// Returns the paths of the files and directories that Nexus reads in these directories, including missing ones.
 pub(crate) fn places(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for directory in directories(host, homes) {
@@ -77,14 +77,14 @@ pub(crate) fn of_clients(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The way of a place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Followed {
     /// Real paths of the links on it.
     links: Vec<PathBuf>,
     /// Its end, whether there is something or not.
     end: PathBuf,
 }
 
-impl Way {
+impl Followed {
     /// Follows an absolute path.
     pub(crate) fn of(path: &Path) -> Self {
         let mut links = Vec::new();
@@ -133,7 +133,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
 /// configuration.
 pub(crate) fn written_through(places: &[PathBuf], real: &Path) -> Option<PathBuf> {
     let is_written = |place: &&PathBuf| {
-        let way = Way::of(place);
+        let way = Followed::of(place);
         way.leads_through(real) || real.starts_with(&way.end)
     };
     places.iter().find(is_written).cloned()
@@ -142,7 +142,7 @@ pub(crate) fn written_through(places: &[PathBuf], real: &Path) -> Option<PathBuf
 /// Returns a place that would lie in the workspace and is missing, so that no cover holds it.
 pub(crate) fn missing_in(places: &[PathBuf], workspace: &Path) -> Option<PathBuf> {
     let in_workspace: Vec<PathBuf> =
-        places.iter().map(|place| Way::of(place).end).filter(|end| end.starts_with(workspace)).collect();
+        places.iter().map(|place| Followed::of(place).end).filter(|end| end.starts_with(workspace)).collect();
     let (there, missing): (Vec<&PathBuf>, Vec<&PathBuf>) =
         in_workspace.iter().partition(|end| end.symlink_metadata().is_ok());
     missing.into_iter().find(|end| !there.iter().any(|covered| end.starts_with(covered))).cloned()
@@ -172,7 +172,7 @@ mod tests {
     fn a_place_is_followed_through_links_to_what_is_missing() {
         let (_directory, base, all) = scene();
         let dot = base.join("home/dot");
-        assert_eq!(Way::of(&base.join("home/.config/nexus/profiles/x.yaml")).end, dot.join("prof/x.yaml"));
+        assert_eq!(Followed::of(&base.join("home/.config/nexus/profiles/x.yaml")).end, dot.join("prof/x.yaml"));
         for open in ["home/dot", "home/dot/prof", "home/dot/prof/deep", "home/.config", "home/.config/nexus", "home"] {
             assert!(written_through(&all, &base.join(open)).is_some(), "{open}");
         }
