@@ -221,11 +221,12 @@ fn a_refused_call_and_a_limit_of_processes_are_named() {
 #[test]
 fn clients_of_registries_fail_at_once_without_a_network() {
     on_each_bench(|bench| {
-        let shown = "env | grep -E '^(npm_config_fetch_retries|PIP_RETRIES|UV_HTTP_RETRIES)=' | sort";
+        let shown = "env | grep -E '^(npm_config_|PIP_|UV_HTTP_|NO_UPDATE)[A-Za-z_]*=' | LC_ALL=C sort";
         let alone = bench.run(["run", "--shell", shown]);
         assert_eq!(
             stdout(&alone),
-            "PIP_RETRIES=0\nUV_HTTP_RETRIES=0\nnpm_config_fetch_retries=0\n",
+            "NO_UPDATE_NOTIFIER=1\nPIP_DISABLE_PIP_VERSION_CHECK=1\nPIP_RETRIES=0\nUV_HTTP_RETRIES=0\n\
+             npm_config_fetch_retries=0\nnpm_config_update_notifier=false\n",
             "{}",
             stderr(&alone)
         );
@@ -237,6 +238,22 @@ fn clients_of_registries_fail_at_once_without_a_network() {
         let npm = bench.run(["run", "--", "npm", "view", "left-pad"]);
         assert!(stderr(&npm).contains("and the run has no network"), "{}", stderr(&npm));
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "npm took {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn npm_does_not_ask_for_a_newer_npm_without_a_network() {
+    on_each_bench(|bench| {
+        bench.write("package.json", r#"{"scripts": {"test": "echo passed"}}"#);
+        // The user's own settings of the project stay, and leave the notifier off all the same.
+        for own in [None, Some("fetch-retries=5\n")] {
+            if let Some(text) = own {
+                bench.write(".npmrc", text);
+            }
+            let npm = bench.run(["run", "--", "npm", "test"]);
+            assert!(npm.status.success() && stdout(&npm).contains("passed"), "{}", stderr(&npm));
+            assert!(!stderr(&npm).contains("asked for"), "{}", stderr(&npm));
+        }
     });
 }
 
