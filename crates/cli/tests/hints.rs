@@ -184,6 +184,15 @@ fn a_path_that_is_read_only_or_hidden_is_named() {
         assert!(told.contains(&format!("nexus: perhaps: {file} is read-only")) && told.contains("--rw"), "{told}");
         let told = advised(&["--hide-secrets", "--", "cat", ".env"]);
         assert!(told.contains("nexus: perhaps: .env is hidden") && told.contains("--hide-secrets"), "{told}");
+        // The name of the program that complains is no path that it complains of.
+        let told = advised(&["--hide-secrets", "--shell", "echo x > .env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden") && !told.contains("sh is read-only"), "{told}");
+        let told = advised(&["--hide-secrets", "--", "rm", ".env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden"), "{told}");
+        let up = "../".repeat(bench.workspace.components().count() - 1);
+        let told = advised(&["--shell", &format!("echo x > {up}usr/new")]);
+        assert!(told.contains(&format!("nexus: perhaps: {up}usr/new is read-only")), "{told}");
+        assert!(told.contains("/tmp or $HOME (private, gone afterwards)"), "{told}");
         // A file of the workspace that the command itself closed is not of the sandbox.
         let told = advised(&["--shell", "echo 'cat: own: Permission denied' >&2; exit 1"]);
         assert!(!told.contains("perhaps"), "{told}");
