@@ -97,6 +97,38 @@ fn a_command_that_is_nowhere_gets_no_advice() {
     });
 }
 
+#[test]
+fn a_command_that_is_nowhere_says_so_and_names_what_was_meant() {
+    on_each_bench(|bench| {
+        program(&bench, "bin/odd-tool", "#!/bin/sh\n");
+        let told = |words: &[&str]| {
+            let words: Vec<&str> = ["--"].iter().chain(words).copied().collect();
+            let missing = with_path(&bench, "bin", &words);
+            assert_eq!(missing.status.code(), Some(127), "{words:?}");
+            stderr(&missing)
+        };
+        let nowhere = told(&["no-such-program"]);
+        let line = "nexus: no-such-program is neither in the sandbox nor on your PATH.";
+        assert!(nowhere.contains(line) && !nowhere.contains("did you mean"), "{nowhere}");
+        for (written, meant) in [("pyhton3", "python3"), ("odd-tol", "odd-tool")] {
+            let line = format!("{written} is neither in the sandbox nor on your PATH; did you mean {meant}?");
+            assert!(told(&[written, "x"]).contains(&line), "{}", told(&[written, "x"]));
+        }
+        for word in [&["cd", "sub"][..], &["ll"], &["source", "x"]] {
+            let told = told(word);
+            assert!(
+                told.contains(&format!("{} is a word of the shell", word[0])) && told.contains("--shell"),
+                "{told}"
+            );
+        }
+        let told = told(&["ODD=1", "make"]);
+        assert!(told.contains("--env ODD=VALUE") && told.contains("--shell"), "{told}");
+        bench.write("node_modules/.bin/odd-runner", "");
+        let missing = with_path(&bench, "bin", &["--", "odd-runner"]);
+        assert!(stderr(&missing).contains("call it as node_modules/.bin/odd-runner."), "{}", stderr(&missing));
+    });
+}
+
 const INPUT: &str = "standard input holds data that was not passed to the command";
 
 fn hints(document: &Value) -> Vec<&str> {

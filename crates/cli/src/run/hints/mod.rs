@@ -6,6 +6,7 @@
 mod another;
 mod denied;
 mod not_found;
+mod nowhere;
 mod script;
 mod terminal;
 mod unread_input;
