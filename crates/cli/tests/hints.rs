@@ -166,11 +166,14 @@ fn names_that_were_asked_for_without_a_network_are_said() {
     on_each_bench(|bench| {
         let asked = bench.run(["run", "--", "python3", "-c", LOOK_UP, "a.test", "b.test", "localhost"]);
         assert_eq!(stdout(&asked), "True\nTrue\n", "no name exists, and nobody tries again: {}", stderr(&asked));
-        let line = "the command asked for a.test, b.test, and the run has no network. --allow a.test allows one.";
+        let line = "the command asked for a.test, b.test, and the run has no network. --allow a.test allows that host.";
         assert!(stderr(&asked).contains(line), "{}", stderr(&asked));
         let json = bench.run(["run", "--json", "--", "python3", "-c", LOOK_UP, "a.test"]);
         let document = report(&json);
         assert_eq!(document["hints"][0]["names"], serde_json::json!(["a.test"]), "{document}");
+        let index = bench.run(["run", "--", "python3", "-c", LOOK_UP, "pypi.org"]);
+        let line = "--allow-group pkg:pip allows the hosts of pip; --allow pypi.org allows that host.";
+        assert!(stderr(&index).contains(line), "{}", stderr(&index));
         let silent = bench.run(["run", "--", "python3", "-c", LOOK_UP, "localhost"]);
         assert!(!stderr(&silent).contains("no network"), "{}", stderr(&silent));
         let with = bench.run(["run", "--net", "allowlist", "--", "python3", "-c", LOOK_UP, "a.test"]);

@@ -109,9 +109,24 @@ fn no_network(asked: &AskedNames) -> Option<Hint> {
         (more, false) => format!(" and {more} more"),
         (more, true) => format!(" and more than {more} more"),
     };
-    let message =
-        format!("the command asked for {shown}{more}, and the run has no network. --allow {first} allows one.");
+    let group = names
+        .iter()
+        .find_map(|name| group_of(name))
+        .map_or_else(String::new, |(group, client)| format!("--allow-group {group} allows the hosts of {client}; "));
+    let message = format!(
+        "the command asked for {shown}{more}, and the run has no network. {group}--allow {first} allows that host."
+    );
     Some(Hint { names: names.to_vec(), ..Hint::new("no_network", message) })
+}
+
+/// Returns the group of a package client's usual hosts, of which it needs more than the one that it asked for first.
+fn group_of(name: &str) -> Option<(&'static str, &'static str)> {
+    Some(match name {
+        "pypi.org" | "files.pythonhosted.org" => ("pkg:pip", "pip"),
+        "registry.npmjs.org" => ("pkg:npm", "npm"),
+        "index.crates.io" | "static.crates.io" => ("pkg:cargo", "cargo"),
+        _ => return None,
+    })
 }
 
 /// Returns the advice for standard input that the command was not given: it holds data, or a terminal is wanted.
