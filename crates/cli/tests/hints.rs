@@ -302,6 +302,51 @@ fn npm_does_not_ask_for_a_newer_npm_without_a_network() {
 }
 
 #[test]
+fn a_path_that_is_outside_alone_is_named() {
+    on_each_bench(|bench| {
+        let beside = bench.workspace.with_file_name("beside");
+        fs::create_dir_all(&beside).unwrap();
+        let data = beside.join("data.txt");
+        fs::write(&data, "seen\n").unwrap();
+        (bench.give(&beside), bench.give(&data));
+        let whole = data.to_str().unwrap();
+        let line = format!("is there outside, and the sandbox does not show it. --ro {whole} shows it.");
+        for command in [
+            &["cat", whole][..],
+            &["cat", "../beside/data.txt"],
+            &["sh", whole],
+            &["python3", "-c", "open('../beside/data.txt')"],
+        ] {
+            let failed = bench.nexus(["run", "--"]).args(command).output().unwrap();
+            assert!(stderr(&failed).contains(&line), "{command:?}: {}", stderr(&failed));
+        }
+        let shown = bench.run(["run", "--ro", whole, "--", "cat", whole]);
+        assert_eq!(stdout(&shown), "seen\n", "{}", stderr(&shown));
+        let document = report(&bench.run(["run", "--json", "--", "cat", whole]));
+        assert_eq!(hints(&document), ["not_shown"]);
+        // What is nowhere, what is in the workspace, what was not complained of, and a command that succeeded.
+        let key = bench.home.join(".ssh/id_odd");
+        fs::create_dir_all(key.parent().unwrap()).unwrap();
+        fs::write(&key, "").unwrap();
+        (bench.give(key.parent().unwrap()), bench.give(&key));
+        let link = beside.join("link");
+        std::os::unix::fs::symlink(&key, &link).unwrap();
+        for text in [
+            "cat ../beside/nothing".to_owned(),
+            "cat gone".to_owned(),
+            format!("echo {whole}: wrong; exit 1"),
+            format!("cat {whole}; true"),
+            format!("cat {}", key.display()),
+            format!("cat {}", link.display()),
+            "echo /proc/1/exe /dev/kmsg: No such file or directory; exit 1".to_owned(),
+        ] {
+            let silent = bench.run(["run", "--shell", &text]);
+            assert!(!stderr(&silent).contains("is there outside"), "{text}: {}", stderr(&silent));
+        }
+    });
+}
+
+#[test]
 fn a_sandbox_that_lives_on_says_that_files_stay() {
     on_each_bench(|bench| {
         let line = "A file that was read inside stays as it was";

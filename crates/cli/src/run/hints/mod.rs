@@ -6,6 +6,7 @@
 mod another;
 mod denied;
 mod not_found;
+mod not_shown;
 mod nowhere;
 mod script;
 mod terminal;
@@ -61,7 +62,10 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     if exit != 0 {
         match worktree::advice(&run.plan, words) {
             Some(message) => hints.push(Hint::new("worktree", message)),
-            None => hints.extend(of_words(&run.plan, words, opens_git)),
+            None => hints.extend(of_words(&run.plan, words, opens_git).or_else(|| {
+                let message = not_shown::advice(&run.plan, &run.site.places.state, words)?;
+                Some(Hint::new("not_shown", message))
+            })),
         }
     }
     hints

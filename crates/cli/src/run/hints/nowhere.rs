@@ -2,6 +2,7 @@
 //!
 //! The name comes from the caller's command line, and only names of files are read.
 
+use super::not_shown::is_there;
 use crate::failure::one_line;
 use nexus_model::Plan;
 use nexus_policy::profile::closest;
@@ -40,11 +41,18 @@ pub fn advice(plan: &Plan, path: &[PathBuf], name: &str) -> Option<String> {
     }
     let nowhere = format!("{shown} is neither in the sandbox nor on your PATH");
     let workspace = plan.workspace.source.as_path();
-    let of_project = OF_PROJECTS.iter().map(|directory| Path::new(directory).join(name));
-    if let Some(there) = of_project.into_iter().find(|file| workspace.join(file).symlink_metadata().is_ok()) {
+    let is_installed = |directory: &&&str| {
+        let directory = workspace.join(directory);
+        is_there(&directory) && directory.join(name).symlink_metadata().is_ok()
+    };
+    if let Some(directory) = OF_PROJECTS.iter().find(is_installed) {
+        let there = Path::new(directory).join(name);
         let from_cwd = plan.cwd.as_path() == plan.workspace.target.as_path();
         let call = if from_cwd { there } else { plan.workspace.target.as_path().join(there) };
-        return Some(format!("{nowhere}, and the workspace has one: call it as {}.", call.display()));
+        return Some(format!(
+            "{nowhere}, and the workspace has one: call it as {}.",
+            one_line(&call.display().to_string())
+        ));
     }
     let known = names(path.iter().map(PathBuf::as_path).chain(OF_THE_SYSTEM.iter().map(Path::new)));
     Some(match closest(name, known.iter().map(String::as_str)) {
