@@ -1,5 +1,6 @@
 //! The command line, as pinned in the user guide.
 
+use crate::changes::run_name::RunName;
 use crate::net::args::{NetArgs, NetFlags, RuleArgs};
 use crate::session::args::{AttachArgs, ExecArgs, LogsArgs, PsArgs, RmArgs, StopArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -399,9 +400,9 @@ pub enum ChangesAction {
     },
     /// Show the parked changes of a run
     Show {
-        /// Which run [default: the latest of this workspace]
+        /// Which run: its id, the start of it, or latest [default: the latest of this workspace]
         #[arg(long, value_name = "ID")]
-        run: Option<nexus_model::RunId>,
+        run: Option<RunName>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -412,9 +413,9 @@ pub enum ChangesAction {
     Accept(AcceptArgs),
     /// Throw changes away: of these paths, or all of a run
     Reject {
-        /// Which run [default: the only one that waits for this directory]
+        /// Which run: its id, the start of it, or latest [default: the only one that waits for this directory]
         #[arg(long, value_name = "ID")]
-        run: Option<nexus_model::RunId>,
+        run: Option<RunName>,
         /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
         #[arg(long, conflicts_with = "paths")]
         set_aside: bool,
@@ -423,18 +424,18 @@ pub enum ChangesAction {
     },
     /// Finish commits that were interrupted
     Recover {
-        /// Which run [default: all]
+        /// Which run: its id, the start of it, or latest [default: all]
         #[arg(long, value_name = "ID")]
-        run: Option<nexus_model::RunId>,
+        run: Option<RunName>,
     },
 }
 
 /// `nexus changes diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Which run [default: the latest of this workspace]
+    /// Which run: its id, the start of it, or latest [default: the latest of this workspace]
     #[arg(long, value_name = "ID")]
-    pub run: Option<nexus_model::RunId>,
+    pub run: Option<RunName>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -453,9 +454,9 @@ fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
 /// `nexus changes accept`.
 #[derive(Debug, Args)]
 pub struct AcceptArgs {
-    /// Which run [default: the only one that waits for this directory]
+    /// Which run: its id, the start of it, or latest [default: the only one that waits for this directory]
     #[arg(long, value_name = "ID")]
-    pub run: Option<nexus_model::RunId>,
+    pub run: Option<RunName>,
     /// Everything that is protected too (a protected name is when it is named itself)
     #[arg(long)]
     pub protected: bool,

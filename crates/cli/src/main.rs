@@ -100,6 +100,22 @@ fn about_value(error: &clap::Error) -> Option<&'static str> {
     )
 }
 
+/// Names the help of the command that the words call.
+fn help_of(words: &[OsString]) -> String {
+    use clap::CommandFactory as _;
+    let mut called = "nexus".to_owned();
+    let mut command = &args::Cli::command();
+    for word in words {
+        let Some(next) = command.find_subcommand(word) else { break };
+        called = called + " " + next.get_name();
+        command = next;
+    }
+    match called.as_str() {
+        "nexus" | "nexus run" => "nexus --help and nexus run --help show what can be written".to_owned(),
+        _ => format!("{called} --help shows what can be written"),
+    }
+}
+
 /// Prints help and version as they are, which are not errors; reports everything else as wrong use, in one line like
 /// every other failure.
 fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
@@ -129,8 +145,8 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
         };
         message = message + between + line.trim();
     }
-    let hint = about_value(error).unwrap_or("nexus --help and nexus run --help show what can be written");
-    let failure = failure::Failure::usage("usage", message, hint);
     let words = arguments.get(1..).unwrap_or_default();
+    let hint = about_value(error).map_or_else(|| help_of(words), str::to_owned);
+    let failure = failure::Failure::usage("usage", message, hint);
     ExitCode::from(failures::print_failure(&failure, args::wanted_json(words)))
 }

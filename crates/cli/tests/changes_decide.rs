@@ -59,6 +59,39 @@ fn with_several_waiting_runs_one_has_to_be_named() {
 }
 
 #[test]
+fn a_run_is_named_by_the_start_of_its_id_or_as_the_latest() {
+    for bench in benches() {
+        let (one, two) = (park(&bench, "echo 1 > one"), park(&bench, "echo 2 > two"));
+        let same = one.bytes().zip(two.bytes()).take_while(|(left, right)| left == right).count();
+        let (both, first) = (&one[..same.max(4)], &one[..=same.max(4)]);
+        assert_refused(&bench, &["changes", "accept", "--run", both], "the ids of 2 runs begin with");
+        let said = stderr(&bench.run(["changes", "accept", "--run", both]));
+        assert!(said.contains(&one) && said.contains(&two) && said.contains("write more of the id"), "{said}");
+        for (start, wanted) in [("ffff", "begins with ffff"), ("01", "is not an id"), ("last", "is not an id")] {
+            let other = bench.run(["changes", "accept", "--run", start]);
+            assert!(!other.status.success() && stderr(&other).contains(wanted), "{start}: {}", stderr(&other));
+        }
+        let wrong = bench.run(["changes", "accept", "--run", "x"]);
+        assert!(stderr(&wrong).contains("nexus changes accept --help shows"), "{}", stderr(&wrong));
+        for action in ["show", "diff"] {
+            let shown = bench.run(["changes", action, "--run", first]);
+            assert!(stdout(&shown).contains("one") && !stdout(&shown).contains("two"), "{}", stderr(&shown));
+        }
+        let latest = bench.run(["changes", "accept", "--run", "latest"]);
+        assert!(latest.status.success() && bench.workspace.join("two").exists(), "{}", stderr(&latest));
+        assert!(!bench.workspace.join("one").exists());
+        let three = park(&bench, "echo 3 > three");
+        let rejected = bench.run(["changes", "reject", "--run", first]);
+        assert!(rejected.status.success(), "{}", stderr(&rejected));
+        let left = stdout(&bench.run(["changes", "list"]));
+        assert!(left.contains(&three) && !left.contains(&one), "{left}");
+        assert_eq!(bench.run(["changes", "recover", "--run", "latest"]).status.code(), Some(0));
+        assert_eq!(bench.run(["changes", "reject", "--run", "latest"]).status.code(), Some(0));
+        assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+    }
+}
+
+#[test]
 fn a_part_of_what_goes_as_a_whole_is_refused_by_name() {
     for bench in benches() {
         for name in ["d/keep", "d/junk", "t/inner", "r/file"] {

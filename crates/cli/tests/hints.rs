@@ -97,6 +97,38 @@ fn a_command_that_is_nowhere_gets_no_advice() {
     });
 }
 
+#[test]
+fn a_command_that_is_nowhere_says_so_and_names_what_was_meant() {
+    on_each_bench(|bench| {
+        program(&bench, "bin/odd-tool", "#!/bin/sh\n");
+        let told = |words: &[&str]| {
+            let words: Vec<&str> = ["--"].iter().chain(words).copied().collect();
+            let missing = with_path(&bench, "bin", &words);
+            assert_eq!(missing.status.code(), Some(127), "{words:?}");
+            stderr(&missing)
+        };
+        let nowhere = told(&["no-such-program"]);
+        let line = "nexus: no-such-program is neither in the sandbox nor on your PATH.";
+        assert!(nowhere.contains(line) && !nowhere.contains("did you mean"), "{nowhere}");
+        for (written, meant) in [("pyhton3", "python3"), ("odd-tol", "odd-tool")] {
+            let line = format!("{written} is neither in the sandbox nor on your PATH; did you mean {meant}?");
+            assert!(told(&[written, "x"]).contains(&line), "{}", told(&[written, "x"]));
+        }
+        for word in [&["cd", "sub"][..], &["ll"], &["source", "x"]] {
+            let told = told(word);
+            assert!(
+                told.contains(&format!("{} is a word of the shell", word[0])) && told.contains("--shell"),
+                "{told}"
+            );
+        }
+        let told = told(&["ODD=1", "make"]);
+        assert!(told.contains("--env ODD=VALUE") && told.contains("--shell"), "{told}");
+        bench.write("node_modules/.bin/odd-runner", "");
+        let missing = with_path(&bench, "bin", &["--", "odd-runner"]);
+        assert!(stderr(&missing).contains("call it as node_modules/.bin/odd-runner."), "{}", stderr(&missing));
+    });
+}
+
 const INPUT: &str = "standard input holds data that was not passed to the command";
 
 fn hints(document: &Value) -> Vec<&str> {
@@ -134,11 +166,14 @@ fn names_that_were_asked_for_without_a_network_are_said() {
     on_each_bench(|bench| {
         let asked = bench.run(["run", "--", "python3", "-c", LOOK_UP, "a.test", "b.test", "localhost"]);
         assert_eq!(stdout(&asked), "True\nTrue\n", "no name exists, and nobody tries again: {}", stderr(&asked));
-        let line = "the command asked for a.test, b.test, and the run has no network. --allow a.test allows one.";
+        let line = "the command asked for a.test, b.test, and the run has no network. --allow a.test allows that host.";
         assert!(stderr(&asked).contains(line), "{}", stderr(&asked));
         let json = bench.run(["run", "--json", "--", "python3", "-c", LOOK_UP, "a.test"]);
         let document = report(&json);
         assert_eq!(document["hints"][0]["names"], serde_json::json!(["a.test"]), "{document}");
+        let index = bench.run(["run", "--", "python3", "-c", LOOK_UP, "pypi.org"]);
+        let line = "--allow-group pkg:pip allows the hosts of pip; --allow pypi.org allows that host.";
+        assert!(stderr(&index).contains(line), "{}", stderr(&index));
         let silent = bench.run(["run", "--", "python3", "-c", LOOK_UP, "localhost"]);
         assert!(!stderr(&silent).contains("no network"), "{}", stderr(&silent));
         let with = bench.run(["run", "--net", "allowlist", "--", "python3", "-c", LOOK_UP, "a.test"]);
@@ -184,6 +219,15 @@ fn a_path_that_is_read_only_or_hidden_is_named() {
         assert!(told.contains(&format!("nexus: perhaps: {file} is read-only")) && told.contains("--rw"), "{told}");
         let told = advised(&["--hide-secrets", "--", "cat", ".env"]);
         assert!(told.contains("nexus: perhaps: .env is hidden") && told.contains("--hide-secrets"), "{told}");
+        // The name of the program that complains is no path that it complains of.
+        let told = advised(&["--hide-secrets", "--shell", "echo x > .env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden") && !told.contains("sh is read-only"), "{told}");
+        let told = advised(&["--hide-secrets", "--", "rm", ".env"]);
+        assert!(told.contains("nexus: perhaps: .env is hidden"), "{told}");
+        let up = "../".repeat(bench.workspace.components().count() - 1);
+        let told = advised(&["--shell", &format!("echo x > {up}usr/new")]);
+        assert!(told.contains(&format!("nexus: perhaps: {up}usr/new is read-only")), "{told}");
+        assert!(told.contains("/tmp or $HOME (private, gone afterwards)"), "{told}");
         // A file of the workspace that the command itself closed is not of the sandbox.
         let told = advised(&["--shell", "echo 'cat: own: Permission denied' >&2; exit 1"]);
         assert!(!told.contains("perhaps"), "{told}");
@@ -221,11 +265,12 @@ fn a_refused_call_and_a_limit_of_processes_are_named() {
 #[test]
 fn clients_of_registries_fail_at_once_without_a_network() {
     on_each_bench(|bench| {
-        let shown = "env | grep -E '^(npm_config_fetch_retries|PIP_RETRIES|UV_HTTP_RETRIES)=' | sort";
+        let shown = "env | grep -E '^(npm_config_|PIP_|UV_HTTP_|NO_UPDATE)[A-Za-z_]*=' | LC_ALL=C sort";
         let alone = bench.run(["run", "--shell", shown]);
         assert_eq!(
             stdout(&alone),
-            "PIP_RETRIES=0\nUV_HTTP_RETRIES=0\nnpm_config_fetch_retries=0\n",
+            "NO_UPDATE_NOTIFIER=1\nPIP_DISABLE_PIP_VERSION_CHECK=1\nPIP_RETRIES=0\nUV_HTTP_RETRIES=0\n\
+             npm_config_fetch_retries=0\nnpm_config_update_notifier=false\n",
             "{}",
             stderr(&alone)
         );
@@ -237,6 +282,67 @@ fn clients_of_registries_fail_at_once_without_a_network() {
         let npm = bench.run(["run", "--", "npm", "view", "left-pad"]);
         assert!(stderr(&npm).contains("and the run has no network"), "{}", stderr(&npm));
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "npm took {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn npm_does_not_ask_for_a_newer_npm_without_a_network() {
+    on_each_bench(|bench| {
+        bench.write("package.json", r#"{"scripts": {"test": "echo passed"}}"#);
+        // The user's own settings of the project stay, and leave the notifier off all the same.
+        for own in [None, Some("fetch-retries=5\n")] {
+            if let Some(text) = own {
+                bench.write(".npmrc", text);
+            }
+            let npm = bench.run(["run", "--", "npm", "test"]);
+            assert!(npm.status.success() && stdout(&npm).contains("passed"), "{}", stderr(&npm));
+            assert!(!stderr(&npm).contains("asked for"), "{}", stderr(&npm));
+        }
+    });
+}
+
+#[test]
+fn a_path_that_is_outside_alone_is_named() {
+    on_each_bench(|bench| {
+        let beside = bench.workspace.with_file_name("beside");
+        fs::create_dir_all(&beside).unwrap();
+        let data = beside.join("data.txt");
+        fs::write(&data, "seen\n").unwrap();
+        (bench.give(&beside), bench.give(&data));
+        let whole = data.to_str().unwrap();
+        let line = format!("is there outside, and the sandbox does not show it. --ro {whole} shows it.");
+        for command in [
+            &["cat", whole][..],
+            &["cat", "../beside/data.txt"],
+            &["sh", whole],
+            &["python3", "-c", "open('../beside/data.txt')"],
+        ] {
+            let failed = bench.nexus(["run", "--"]).args(command).output().unwrap();
+            assert!(stderr(&failed).contains(&line), "{command:?}: {}", stderr(&failed));
+        }
+        let shown = bench.run(["run", "--ro", whole, "--", "cat", whole]);
+        assert_eq!(stdout(&shown), "seen\n", "{}", stderr(&shown));
+        let document = report(&bench.run(["run", "--json", "--", "cat", whole]));
+        assert_eq!(hints(&document), ["not_shown"]);
+        // What is nowhere, what is in the workspace, what was not complained of, and a command that succeeded.
+        let key = bench.home.join(".ssh/id_odd");
+        fs::create_dir_all(key.parent().unwrap()).unwrap();
+        fs::write(&key, "").unwrap();
+        (bench.give(key.parent().unwrap()), bench.give(&key));
+        let link = beside.join("link");
+        std::os::unix::fs::symlink(&key, &link).unwrap();
+        for text in [
+            "cat ../beside/nothing".to_owned(),
+            "cat gone".to_owned(),
+            format!("echo {whole}: wrong; exit 1"),
+            format!("cat {whole}; true"),
+            format!("cat {}", key.display()),
+            format!("cat {}", link.display()),
+            "echo /proc/1/exe /dev/kmsg: No such file or directory; exit 1".to_owned(),
+        ] {
+            let silent = bench.run(["run", "--shell", &text]);
+            assert!(!stderr(&silent).contains("is there outside"), "{text}: {}", stderr(&silent));
+        }
     });
 }
 

@@ -27,11 +27,12 @@ use std::path::Path;
 
 /// Accepts, and says what is in the workspace now and what still waits.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
+    let run = super::run_name::resolve(args.run.as_ref())?;
     let places = crate::host::ready_state_dir()?;
-    refuse_left(&places, args.run)?;
+    refuse_left(&places, run)?;
     let interrupted = crate::recovery::interrupted(&places)?;
-    refuse_left(&places, args.run)?;
-    let one = choose::only_one(waiting::all(&places, &interrupted, &print)?, args.run)?;
+    refuse_left(&places, run)?;
+    let one = choose::only_one(waiting::all(&places, &interrupted, &print)?, run)?;
     if one.state == State::Interrupted {
         if !args.paths.is_empty() || args.patch {
             let message = format!("the commit of the run {} was interrupted and can only go on as a whole", one.run);

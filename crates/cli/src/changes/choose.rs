@@ -10,13 +10,13 @@ use nexus_runner::review::waiting::{self, Waiting, started_ms};
 use std::path::{Path, PathBuf};
 
 /// Names the run with its start and its command.
-fn brief(one: &Waiting) -> String {
+pub(super) fn brief(one: &Waiting) -> String {
     let when = started_ms(&one.run).map_or_else(String::new, |ms| format!("{}, ", utc(ms)));
     format!("{} ({when}{})", one.run, one.command.as_os_str().display())
 }
 
 /// Returns the runs of the directory that the caller stands in, and that directory.
-fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
+pub(super) fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     let found = all.into_iter().filter(|one| here.starts_with(&one.workspace)).collect();
     (here, found)
@@ -32,7 +32,7 @@ pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failur
     if found.len() > 1 {
         let list: Vec<_> = found.iter().map(brief).collect();
         let message = format!("{} runs wait for {}: {}", list.len(), here.display(), list.join("; "));
-        return Err(Failure::usage("run", message, "name one with --run ID"));
+        return Err(Failure::usage("run", message, "name one with --run ID, or with the start of it"));
     }
     found.pop().ok_or_else(|| none(&here))
 }
@@ -62,7 +62,7 @@ fn named(all: Vec<Waiting>, run: RunId) -> Result<Waiting, Failure> {
     })
 }
 
-fn none(here: &Path) -> Failure {
+pub(super) fn none(here: &Path) -> Failure {
     let message = format!("no changes of {} wait for a decision", here.display());
     Failure::refused("no_changes", message, "nexus changes list shows all that wait")
 }

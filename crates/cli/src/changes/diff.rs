@@ -2,6 +2,7 @@
 
 use super::choose::to_look_at;
 use super::paths;
+use super::run_name::resolve;
 use crate::args::DiffArgs;
 use crate::failure::Failure;
 use nexus_layer::diff::{DiffOptions, RenderOptions};
@@ -12,7 +13,7 @@ use std::io::IsTerminal;
 
 /// Renders the diff of a run.
 pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
-    let pending = to_look_at(args.run)?;
+    let pending = to_look_at(resolve(args.run.as_ref())?)?;
     let only = paths::read(&args.paths, &pending.one.workspace)?;
     if let Some(only) = &only {
         must_match(only, &pending.changes()?)?;

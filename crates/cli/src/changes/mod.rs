@@ -18,6 +18,7 @@ mod patch;
 mod paths;
 mod recover;
 mod reject;
+pub mod run_name;
 mod say;
 mod show;
 mod told;
@@ -38,13 +39,17 @@ use std::path::Path;
 pub fn command(args: &ChangesArgs) -> u8 {
     let result = match &args.action {
         ChangesAction::List { json } => list(*json).map(String::into_bytes),
-        ChangesAction::Show { run, json } => show::command(*run, *json).map(String::into_bytes),
+        ChangesAction::Show { run, json } => {
+            run_name::resolve(run.as_ref()).and_then(|run| show::command(run, *json)).map(String::into_bytes)
+        }
         ChangesAction::Diff(args) => diff::command(args),
         ChangesAction::Accept(args) => accept::command(args).map(String::into_bytes),
-        ChangesAction::Reject { run, set_aside, paths } => {
-            reject::command(*run, *set_aside, paths).map(String::into_bytes)
+        ChangesAction::Reject { run, set_aside, paths } => run_name::resolve(run.as_ref())
+            .and_then(|run| reject::command(run, *set_aside, paths))
+            .map(String::into_bytes),
+        ChangesAction::Recover { run } => {
+            run_name::resolve(run.as_ref()).and_then(recover::command).map(String::into_bytes)
         }
-        ChangesAction::Recover { run } => recover::command(*run).map(String::into_bytes),
     };
     match result {
         Ok(text) => match out::write_unless_closed(&mut std::io::stdout(), &text) {

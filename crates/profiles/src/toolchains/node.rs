@@ -40,9 +40,15 @@ fn is_shim(tool: &Tool) -> bool {
 }
 
 /// Lets npm fail at once where there is no network: it would try each name again for more than a minute. A `.npmrc` of the
-/// workspace may have a setting of its own, which a variable would hide.
+/// workspace may have a setting of its own, which a variable would hide. npm and tools with the library update-notifier do
+/// not look for newer versions: the home is new each time, so that each run would ask, and be told that it has no network.
 fn offline(to: &mut Adder<'_>) {
-    if !to.host.network && to.host.workspace.join(".npmrc").symlink_metadata().is_err() {
+    if to.host.network {
+        return;
+    }
+    to.set("npm_config_update_notifier", "false");
+    to.set("NO_UPDATE_NOTIFIER", "1");
+    if to.host.workspace.join(".npmrc").symlink_metadata().is_err() {
         to.set("npm_config_fetch_retries", "0");
     }
 }
@@ -69,18 +75,24 @@ mod tests {
     #[test]
     fn npm_fails_at_once_without_a_network_alone() {
         const RETRIES: &str = "npm_config_fetch_retries";
+        const NOTIFIER: &str = "npm_config_update_notifier";
         let mut scene = Scene::new();
         scene.file(".nvm/versions/node/v22.1.0/bin/node", "");
         scene.on_path(".nvm/versions/node/v22.1.0/bin");
         scene.host.network = false;
         assert_eq!(found_by(&scene, find).env[RETRIES].value, "0");
+        assert_eq!(found_by(&scene, find).env[NOTIFIER].value, "false");
+        assert_eq!(found_by(&scene, find).env["NO_UPDATE_NOTIFIER"].value, "1");
         scene.host.network = true;
-        assert!(!found_by(&scene, find).env.contains_key(RETRIES));
+        for name in [RETRIES, NOTIFIER, "NO_UPDATE_NOTIFIER"] {
+            assert!(!found_by(&scene, find).env.contains_key(name), "{name}");
+        }
         scene.host.network = false;
         let workspace = scene.host.workspace.clone();
         std::fs::create_dir_all(&workspace).unwrap();
         std::fs::write(workspace.join(".npmrc"), "fetch-retries=5\n").unwrap();
         assert!(!found_by(&scene, find).env.contains_key(RETRIES), "the user's own setting stays");
+        assert_eq!(found_by(&scene, find).env[NOTIFIER].value, "false", "nothing can be asked for");
     }
 
     #[test]

@@ -30,8 +30,9 @@ pub fn find(to: &mut Adder<'_>) {
         return;
     };
     if !to.host.network {
-        // They would try each name again for seconds, and there is none.
+        // They would try each name again for seconds, and there is none. pip would look for a newer pip, too.
         to.set("PIP_RETRIES", "0");
+        to.set("PIP_DISABLE_PIP_VERSION_CHECK", "1");
         to.set("UV_HTTP_RETRIES", "0");
     }
     let Some(tool) = tool.program() else { return };

@@ -10,12 +10,14 @@ use nexus_model::plan::Access;
 use nexus_runner::live::last_words::LastWords;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Written by programs for EROFS.
 const READ_ONLY: &[&[u8]] = &[b"Read-only file system", b"read-only file system", b"EROFS"];
 /// Written by programs for EACCES.
 const REFUSED: &[&[u8]] = &[b"Permission denied", b"permission denied", b"EACCES"];
+/// Written by programs for EBUSY: a file that is hidden is covered, and cannot be removed.
+const BUSY: &[&[u8]] = &[b"Device or resource busy", b"device or resource busy", b"EBUSY"];
 /// Bytes that end a path in a message.
 const ENDS: &[u8] = b" \t'\"`:,;()[]<>=";
 /// The longest path that is compared.
@@ -29,32 +31,74 @@ pub fn advice(plan: &Plan, words: &LastWords) -> Option<(&'static str, String)> 
 }
 
 fn of_line(plan: &Plan, line: &[u8]) -> Option<(&'static str, String)> {
-    if let Some(path) = REFUSED.iter().find_map(|error| at(line, error)).and_then(|_| hidden_in(plan, line)) {
+    let (place, error) = error_in(line)?;
+    let start = after_program(line, place);
+    if let Some(path) = hidden_in(plan, &line[start..]) {
         let name = one_line(&path.display().to_string());
         let message = format!(
             "perhaps: {name} is hidden from the command. Leave the pattern that hides it out (--hide, --hide-secrets, a profile)."
         );
         return Some(("hidden", message));
     }
-    let (place, is_erofs) = READ_ONLY
-        .iter()
-        .find_map(|error| Some((at(line, error)?, true)))
-        .or_else(|| REFUSED.iter().find_map(|error| Some((at(line, error)?, false))))?;
-    // "cannot create PATH: ERROR" or "ERROR: PATH".
-    let path = paths(&line[..place]).last().or_else(|| paths(&line[place..]).next())?;
-    let is_shown = is_read_only_bind(plan, path);
-    let is_elsewhere = !path.starts_with(plan.workspace.source.as_path());
-    (is_elsewhere && (is_erofs || is_shown)).then(|| {
+    let path = path_of(line, start, place)?;
+    let whole = whole(&plan.cwd.as_path().join(path))?;
+    let is_elsewhere = !whole.starts_with(plan.workspace.source.as_path());
+    let is_refused = match error {
+        Error::ReadOnly => true,
+        Error::Refused => is_read_only_bind(plan, &whole),
+        Error::Busy => false,
+    };
+    (is_elsewhere && is_refused).then(|| {
         let name = one_line(&path.display().to_string());
         let message = format!(
-            "perhaps: {name} is read-only, as all that is outside of the workspace. Write to the workspace, /tmp or $HOME, or let the \
-             command write a directory of yours with --rw DIR."
+            "perhaps: {name} is read-only, as all that is outside of the workspace. Write to the workspace, /tmp or $HOME (private, \
+             gone afterwards), or let the command write a directory of yours with --rw DIR."
         );
         ("read_only", message)
     })
 }
 
-fn at(line: &[u8], text: &[u8]) -> Option<usize> {
+/// An error that a refusal of the sandbox can have.
+#[derive(Clone, Copy)]
+enum Error {
+    ReadOnly,
+    Refused,
+    Busy,
+}
+
+/// Returns the place of the error in a message.
+fn error_in(line: &[u8]) -> Option<(usize, Error)> {
+    let all = [(READ_ONLY, Error::ReadOnly), (REFUSED, Error::Refused), (BUSY, Error::Busy)];
+    all.into_iter().find_map(|(texts, error)| Some((texts.iter().find_map(|text| at(line, text))?, error)))
+}
+
+/// Returns where a message goes on behind the name of the program that complains: "PROGRAM: cannot create PATH: ERROR". A
+/// message that has only the error behind its first colon names no program: "open PATH: ERROR".
+pub(super) fn after_program(line: &[u8], error: usize) -> usize {
+    at(line, b": ").map(|colon| colon + 2).filter(|start| *start < error).unwrap_or(0)
+}
+
+/// Returns the path of "cannot create PATH: ERROR" or of "ERROR: PATH".
+pub(super) fn path_of(line: &[u8], start: usize, error: usize) -> Option<&Path> {
+    paths(&line[start..error]).last().or_else(|| paths(&line[error..]).next())
+}
+
+/// Resolves `..` by the names alone. There is no answer for a path that leads to the root or above it.
+pub(super) fn whole(path: &Path) -> Option<PathBuf> {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            other => whole.push(other),
+        }
+    }
+    (whole.is_absolute() && whole.components().count() > 1).then_some(whole)
+}
+
+pub(super) fn at(line: &[u8], text: &[u8]) -> Option<usize> {
     line.windows(text.len()).position(|window| window == text)
 }
 
@@ -65,10 +109,15 @@ fn tokens(text: &[u8]) -> impl Iterator<Item = &Path> {
     pieces.filter(|piece| (1..=MAX_PATH).contains(&piece.len())).map(|piece| Path::new(OsStr::from_bytes(piece)))
 }
 
-/// Lists the absolute paths in a message, in order.
+/// Lists the paths in a message that can lead out of the workspace, in order: absolute ones, and those that begin with `..`.
 fn paths(text: &[u8]) -> impl Iterator<Item = &Path> {
-    let is_plain = |path: &&Path| !path.components().any(|part| matches!(part, Component::ParentDir));
-    tokens(text).filter(|path| path.is_absolute() && path.components().count() > 1).filter(is_plain)
+    let is_up = |part: &Component<'_>| matches!(part, Component::ParentDir);
+    let leads_out = move |path: &&Path| {
+        let ups = path.components().filter(is_up).count();
+        let first = path.components().take_while(is_up).count();
+        path.components().count() > 1 && ups == first && (path.is_absolute() || first > 0)
+    };
+    tokens(text).filter(leads_out)
 }
 
 /// Returns a path of the message that the sandbox hides.
@@ -98,8 +147,8 @@ mod tests {
 
     fn found(line: &str) -> Option<String> {
         let line = line.as_bytes();
-        let place = READ_ONLY.iter().find_map(|error| at(line, error))?;
-        let path = paths(&line[..place]).last().or_else(|| paths(&line[place..]).next())?;
+        let (place, _) = error_in(line)?;
+        let path = path_of(line, after_program(line, place), place)?;
         Some(path.display().to_string())
     }
 
@@ -112,15 +161,27 @@ mod tests {
             "OSError: [Errno 30] Read-only file system: '/etc/hosts'",
             "Error: EROFS: read-only file system, open '/etc/hosts'",
             "open /etc/hosts: read-only file system",
+            "/etc/hosts: Read-only file system",
         ] {
             assert_eq!(found(line).as_deref(), Some("/etc/hosts"), "{line}");
         }
+        assert_eq!(found("touch: cannot touch '../lost': Read-only file system").as_deref(), Some("../lost"));
+        assert_eq!(whole(Path::new("/home/me/app/../lost")).as_deref(), Some(Path::new("/home/me/lost")));
+        assert_eq!(whole(Path::new("/a/../..")), None);
     }
 
     #[test]
     fn a_message_without_a_plain_path_names_none() {
         let long = format!("cannot create /{}: Read-only file system", "x".repeat(MAX_PATH));
-        for line in ["Read-only file system (os error 30)", "/a/../b: Read-only file system", "/: EROFS", &long, ""] {
+        for line in [
+            "Read-only file system (os error 30)",
+            "/a/../b: Read-only file system",
+            "/: EROFS",
+            &long,
+            "",
+            "/bin/sh: 1: cannot create .env: Read-only file system",
+            "/bin/sh: 1: cannot create a/../../b: EROFS",
+        ] {
             assert_eq!(found(line), None, "{line}");
         }
     }

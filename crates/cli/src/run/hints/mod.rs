@@ -6,6 +6,8 @@
 mod another;
 mod denied;
 mod not_found;
+mod not_shown;
+mod nowhere;
 mod script;
 mod terminal;
 mod unread_input;
@@ -60,7 +62,10 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     if exit != 0 {
         match worktree::advice(&run.plan, words) {
             Some(message) => hints.push(Hint::new("worktree", message)),
-            None => hints.extend(of_words(&run.plan, words, opens_git)),
+            None => hints.extend(of_words(&run.plan, words, opens_git).or_else(|| {
+                let message = not_shown::advice(&run.plan, &run.site.places.state, words)?;
+                Some(Hint::new("not_shown", message))
+            })),
         }
     }
     hints
@@ -108,9 +113,24 @@ fn no_network(asked: &AskedNames) -> Option<Hint> {
         (more, false) => format!(" and {more} more"),
         (more, true) => format!(" and more than {more} more"),
     };
-    let message =
-        format!("the command asked for {shown}{more}, and the run has no network. --allow {first} allows one.");
+    let group = names
+        .iter()
+        .find_map(|name| group_of(name))
+        .map_or_else(String::new, |(group, client)| format!("--allow-group {group} allows the hosts of {client}; "));
+    let message = format!(
+        "the command asked for {shown}{more}, and the run has no network. {group}--allow {first} allows that host."
+    );
     Some(Hint { names: names.to_vec(), ..Hint::new("no_network", message) })
+}
+
+/// Returns the group of a package client's usual hosts, of which it needs more than the one that it asked for first.
+fn group_of(name: &str) -> Option<(&'static str, &'static str)> {
+    Some(match name {
+        "pypi.org" | "files.pythonhosted.org" => ("pkg:pip", "pip"),
+        "registry.npmjs.org" => ("pkg:npm", "npm"),
+        "index.crates.io" | "static.crates.io" => ("pkg:cargo", "cargo"),
+        _ => return None,
+    })
 }
 
 /// Returns the advice for standard input that the command was not given: it holds data, or a terminal is wanted.

@@ -4,6 +4,7 @@
 //! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
 
 use super::super::order::Order;
+use super::nowhere;
 use crate::profile::caller::tool_host;
 use nexus_driver::NotStarted;
 use nexus_driver::frames::ExecStage;
@@ -28,7 +29,7 @@ pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
                 None if raises_rights(&order.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
-                None => None,
+                None => nowhere::advice(&order.run.plan, &host.path, name.to_str()?),
             }
         }
         Some(_) => None,
