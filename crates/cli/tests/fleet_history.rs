@@ -228,7 +228,9 @@ fn end(chaos: &mut Chaos, shared: &Shared) {
         std::thread::sleep(Duration::from_millis(50));
         found = processes(&base);
     }
-    found.into_iter().for_each(|process| left(format!("the process {process}")));
+    for process in found {
+        left(format!("the process {process}"));
+    }
     for (number, sandbox) in witness::alive(shared.test) {
         left(format!("the command of directive {number} in sandbox {sandbox}"));
     }
@@ -273,7 +275,9 @@ fn judge(chaos: &Chaos, history: &[Entry], count: usize, settled: Duration) {
             ends.insert(id, format!("{state} {}", reason.as_deref().unwrap_or_default()));
         }
     }
-    ends.into_values().for_each(|end| *reasons.entry(end).or_default() += 1);
+    for end in ends.into_values() {
+        *reasons.entry(end).or_default() += 1;
+    }
     println!(
         "    {count} directives, settled {:.1} s after the last fault: {reasons:?}; {lost} answers with claims lost, \
          {refused} reports refused, {second} second attempts, {} entries",

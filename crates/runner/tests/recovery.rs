@@ -1,5 +1,7 @@
 //! The recovery of runs whose caller was killed, without a command line and without a sandbox: the driver is a list of answers.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use nexus_driver::{DestroyError, Handle, InventoryError};
 use nexus_layer::Workspace;
 use nexus_model::RunId;

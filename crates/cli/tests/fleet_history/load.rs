@@ -51,7 +51,7 @@ pub fn expected(number: usize) -> Option<String> {
         7 => 8,
         _ => 10,
     };
-    Some((0..count).map(|line| format!("line {line} of {number}\n")).collect())
+    Some((0..count).map(|line| format!("line {line} of {number}\n")).collect::<Vec<_>>().concat())
 }
 
 pub fn requeues(number: usize) -> bool {

@@ -118,6 +118,7 @@ impl Message {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the connection ends with this")]
 fn serve(daemon: usize, client: TcpStream, server: SocketAddr, switches: &Switches, record: &Record) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     for one in [&client, &server] {

@@ -99,7 +99,7 @@ impl Reader<'_> {
             }
             match self.certificates(file) {
                 Ok(text) => {
-                    self.bind(FoundSource::Made(text.into_bytes()), file, "certificates that your client trusts")
+                    self.bind(FoundSource::Made(text.into_bytes()), file, "certificates that your client trusts");
                 }
                 Err(why) => self.notes.push(format!(
                     "{}: {} is named for certificates and not shown: {why}",
@@ -143,7 +143,7 @@ impl Reader<'_> {
         let more = flags.len().saturating_sub(MAX_NAMED);
         let mut flags = flags.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(" ");
         if more > 0 {
-            flags.push_str(&format!(" and {more} more"));
+            flags = format!("{flags} and {more} more");
         }
         self.notes.push(format!(
             "{}: {} opens nothing, since a run may have written it; what it names: {flags}",
