@@ -1,4 +1,4 @@
-//! How a person names a run: its id, the start of its id, or `latest`.
+//! Reads the name that a person gives a run on the command line: its id, the start of its id, or `latest`.
 
 use super::choose;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use nexus_model::ids::ParseIdError;
 use nexus_runner::review::waiting;
 use std::str::FromStr;
 
-/// The fewest letters of an id that are taken for it: one or two that somebody mistyped must not choose whatever is the only one.
+/// The fewest letters of an id that name a run: a mistyped letter or two must not choose whatever run is the only one.
 const MIN_START: usize = 4;
 
 /// The name of a run.

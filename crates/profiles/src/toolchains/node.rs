@@ -41,7 +41,7 @@ fn is_shim(tool: &Tool) -> bool {
 
 /// Lets npm fail at once where there is no network: it would try each name again for more than a minute. A `.npmrc` of the
 /// workspace may have a setting of its own, which a variable would hide. npm and tools with the library update-notifier do
-/// not look for newer versions: the home is new each time, so that each run would ask, and be told that it has no network.
+/// not look for newer versions: the home is new each time, so that each run would ask for the registry.
 fn offline(to: &mut Adder<'_>) {
     if to.host.network {
         return;
