@@ -20,8 +20,10 @@ pub(super) struct Carried {
     mount: u64,
     /// Hashes of paths and of [`facts`].
     entries: HashMap<u64, u64>,
-    /// Files with several names.
-    twins: HashMap<File, Twin>,
+    /// Names of files with several; read when the first one is met.
+    names: Option<Names>,
+    /// First paths at the new place of such files.
+    twins: HashMap<File, Vec<u8>>,
     /// Set where `entries` has all of it.
     is_known: bool,
 }
@@ -30,7 +32,7 @@ pub(super) struct Carried {
 /// files of the workspace and of the layer, and each file system counts its own, as does each subvolume of one Btrfs with one
 /// device for all. No program chooses the time of the last change of a file (inode(7)), and a file of the workspace has an
 /// older one than any file of the run.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct File {
     device: (u32, u32),
     inode: u64,
@@ -40,13 +42,44 @@ struct File {
     facts: u64,
 }
 
-/// A file with several names that has come to the new place.
-#[derive(Clone)]
-struct Twin {
-    /// The first path at the new place.
-    first: Vec<u8>,
-    /// Names that it may still have at the old one. What looks the same after that is another file: one of a snapshot.
-    left: u32,
+/// The names of the files with several, before anything was moved. A snapshot has files that agree in all that can be asked with
+/// those that it was made of, so a file that seems to have more names than it has is more than one: none of them is taken for a
+/// name of another.
+struct Names {
+    files: HashMap<Vec<u8>, File>,
+    counts: HashMap<File, u32>,
+}
+
+impl Names {
+    fn of(top: &OwnedFd) -> Result<Self, Errno> {
+        let mut found = Self { files: HashMap::new(), counts: HashMap::new() };
+        found.look_below(top, &[], 0)?;
+        Ok(found)
+    }
+
+    fn look_below(&mut self, at: &OwnedFd, path: &[u8], depth: usize) -> Result<(), Errno> {
+        if depth > MAX_DEPTH {
+            return Err(Errno::XDEV);
+        }
+        for name in names(at)? {
+            let found = entry(at, &name)?;
+            let path = join(path, &name);
+            if is_directory(&found) {
+                self.look_below(&directory(at, &name)?, &path, depth + 1)?;
+            } else if found.stx_nlink > 1 {
+                *self.counts.entry(File::of(&found)).or_default() += 1;
+                self.files.insert(path, File::of(&found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the file at a path, if it is there still and all its names below are known. A link to it changes its times.
+    fn file(&self, path: &[u8], found: &Statx) -> Option<&File> {
+        let is_same = |file: &&File| (file.device, file.inode) == (File::of(found).device, found.stx_ino);
+        let file = self.files.get(path).filter(is_same)?;
+        self.counts.get(file).is_some_and(|count| *count <= file.names).then_some(file)
+    }
 }
 
 impl File {
@@ -65,17 +98,24 @@ impl File {
 impl Carried {
     /// Stands for entries that another process carried: no facts of them are known but those at both places.
     pub(super) fn unknown() -> Self {
-        Self { mount: 0, entries: HashMap::new(), twins: HashMap::new(), is_known: false }
+        Self { mount: 0, entries: HashMap::new(), names: None, twins: HashMap::new(), is_known: false }
     }
 
     /// Fills `to`, which is empty, with what `from` holds, and makes it look like it.
     pub(super) fn make(from: &OwnedFd, to: &OwnedFd, mount: u64) -> Result<Self, Errno> {
-        let mut carried = Self { mount, entries: HashMap::new(), twins: HashMap::new(), is_known: true };
-        carried.fill(from, to, to, &[], 0)?;
+        let mut carried = Self { mount, entries: HashMap::new(), names: None, twins: HashMap::new(), is_known: true };
+        carried.fill(from, to, (from, to), &[], 0)?;
         Ok(carried)
     }
 
-    fn fill(&mut self, from: &OwnedFd, to: &OwnedFd, top: &OwnedFd, path: &[u8], depth: usize) -> Result<(), Errno> {
+    fn fill(
+        &mut self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        tops: (&OwnedFd, &OwnedFd),
+        path: &[u8],
+        depth: usize,
+    ) -> Result<(), Errno> {
         if depth > MAX_DEPTH {
             return Err(Errno::XDEV);
         }
@@ -87,9 +127,9 @@ impl Carried {
             let path = join(path, &name);
             if is_directory(&found) {
                 rustix::fs::mkdirat(to, OsStr::from_bytes(&name), Mode::RWXU)?;
-                self.fill(&directory(from, &name)?, &directory(to, &name)?, top, &path, depth + 1)?;
+                self.fill(&directory(from, &name)?, &directory(to, &name)?, tops, &path, depth + 1)?;
             } else {
-                self.link((from, &name), to, top, &path, &found)?;
+                self.link((from, &name), to, tops, &path, &found)?;
                 self.entries.insert(hash(&path), facts(&entry(from, &name)?));
             }
         }
@@ -101,30 +141,24 @@ impl Carried {
         &mut self,
         (from, name): (&OwnedFd, &[u8]),
         to: &OwnedFd,
-        top: &OwnedFd,
+        (top_from, top_to): (&OwnedFd, &OwnedFd),
         path: &[u8],
         found: &Statx,
     ) -> Result<(), Errno> {
-        let known = self.twins.get(&File::of(found)).filter(|twin| found.stx_nlink > 1 && twin.left > 0);
-        let twin = if let Some(Twin { first, left }) = known.cloned() {
-            // Opened part by part: a path may be longer than the kernel takes.
-            let (above, last) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
-            let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-            let above = above.into_iter().try_fold(copy(top)?, |at, part| directory(&at, part))?;
-            link(&above, last, to, name)?;
-            Twin { first, left: left - 1 }
-        } else {
-            link(from, name, to, name)?;
-            Twin { first: path.to_vec(), left: found.stx_nlink.saturating_sub(1) }
-        };
-        if found.stx_nlink > 1 {
-            // The next name of a file of the run shows what this link made of it; one of the workspace shows what it was, since
-            // the overlay has copied the file for the first.
-            let now = entry(from, name)?;
-            self.twins.insert(File::of(&now), twin.clone());
-            self.twins.insert(File::of(found), twin);
+        if found.stx_nlink > 1 && self.names.is_none() {
+            self.names = Some(Names::of(top_from)?);
         }
-        Ok(())
+        let file = self.names.as_ref().and_then(|names| names.file(path, found)).cloned();
+        let Some(first) = file.as_ref().and_then(|file| self.twins.get(file)) else {
+            link(from, name, to, name)?;
+            self.twins.extend(file.map(|file| (file, path.to_vec())));
+            return Ok(());
+        };
+        // Opened part by part: a path may be longer than the kernel takes.
+        let (above, first) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+        let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        let above = above.into_iter().try_fold(copy(top_to)?, |at, part| directory(&at, part))?;
+        link(&above, first, to, name)
     }
 
     /// Removes from the old place what is at the new one. What came to the old place meanwhile goes to the new one as well.
