@@ -14,10 +14,19 @@ use std::path::Path;
 /// read-only, so that its owner, who is the user inside, cannot give himself the right.
 pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     for path in &request.plan.hidden {
-        let target = below_root(request.plan.workspace.target.as_path()).join(path.as_path());
-        cover(root, &target).at(Step::HidePaths, &show(&target))?;
+        let own = request.plan.workspace.target.as_path().join(path.as_path());
+        let target = below_root(&own);
+        match cover(root, target) {
+            // Another directory was bound over the one that has it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_bound_over(request, &own) => {}
+            covered => covered.at(Step::HidePaths, &show(target))?,
+        }
     }
     Ok(())
+}
+
+fn is_bound_over(request: &Request<'_>, path: &Path) -> bool {
+    request.plan.binds.iter().any(|bind| path.starts_with(bind.target.as_path()))
 }
 
 /// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.

@@ -219,10 +219,11 @@ fn populate(
     let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
     if needs_covers {
         covers::make(request, &root)?;
-        covers::hide_paths(request, &root)?;
     }
+    // A bind of a part of the workspace at its own place lies over it, and the covers over both.
     binds::attach(request, &root, binds)?;
     if needs_covers {
+        covers::hide_paths(request, &root)?;
         covers::cover_sockets(request, &root)?;
         covers::remove(&root)?;
     }
