@@ -145,17 +145,11 @@ impl Layer {
         }
     }
 
-    /// Removes copies that were not followed by a commit. One of the workspace's version that differs from it stays: the user
-    /// may have edited either.
+    /// Removes copies that were not followed by a commit.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
         for copy in yours.copy.iter().chain(yours.merged.as_ref().map(|merge| &merge.copy)) {
             let (parent, name) = split(&copy.0);
             let directory = workspace.dir(parent).doing("open", parent)?;
-            let of_workspace = yours.copy.as_ref() == Some(copy);
-            let (_, file) = split(&yours.path.0);
-            if of_workspace && !same_bytes(directory.as_fd(), directory.as_fd(), file, name).unwrap_or(false) {
-                continue;
-            }
             unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
         }
         Ok(())

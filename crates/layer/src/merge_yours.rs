@@ -9,6 +9,7 @@
 
 use crate::bases::BaseNote;
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
+use crate::compare::same_bytes;
 use crate::copy::{Attrs, copy_entry};
 use crate::git_index::id_lengths;
 use crate::git_packs::reader::Reader;
@@ -91,8 +92,12 @@ impl Layer {
         let from = upper.dir(parent).doing("open", parent)?;
         let to = workspace.dir(parent).doing("open", parent)?;
         match copy_entry(from.as_fd(), name, to.as_fd(), &beside, Attrs::Content(self.mode)) {
+            // An accept that was killed may have made it.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists
+                    && same_bytes(from.as_fd(), to.as_fd(), name, &beside).unwrap_or(false) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(no("a version of the run is kept beside it already"));
+                return Err(no("another file has the name under which the run's version is kept beside it"));
             }
             made => {
                 let synced = made.and_then(|()| {

@@ -268,8 +268,11 @@ fn a_version_that_changes_after_the_merge_stays() {
         let theirs = yours.merged().unwrap().copy.clone();
         fs::write(scene.ws().join(theirs.as_path()), "precious").unwrap();
         replace(&scene, "f", MINE);
-        assert!(why(&merge(&scene, &layer)).contains("kept beside it already"), "{mode:?}");
+        assert!(why(&merge(&scene, &layer)).contains("another file has the name"), "{mode:?}");
         assert_eq!(fs::read_to_string(scene.ws().join(theirs.as_path())).unwrap(), "precious");
         assert!(!scene.ws().join(yours.copy.unwrap().as_path()).exists(), "{mode:?}");
+        // That of an accept that was killed counts as made.
+        fs::write(scene.ws().join(theirs.as_path()), RUN).unwrap();
+        assert!(merge(&scene, &layer).is_ok(), "{mode:?}");
     }
 }

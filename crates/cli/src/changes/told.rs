@@ -6,7 +6,8 @@ use nexus_layer::{Committed, Conflict, Outside};
 
 /// Names the ways around conflicts.
 pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is not in conflict, --ours also keeps your \
-    version of what is, and --theirs takes the run's version and keeps yours beside it; the version of the run is in nexus changes diff";
+    version of what is, --merge joins the changes of both where git knows what they were made of, and --theirs takes the run's \
+    version and keeps yours beside it; the version of the run is in nexus changes diff";
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
 pub fn told(committed: &Committed) -> Result<String, Failure> {

@@ -56,8 +56,14 @@ pub(crate) fn places(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Settings of package clients from which a group takes what a run shows and reaches (`nexus_profiles::clients`).
 pub(crate) fn of_clients(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
-    const IN_HOME: &[&str] =
-        &[".npmrc", ".pip/pip.conf", ".config/pip/pip.conf", ".cargo/config.toml", ".cargo/config"];
+    const IN_HOME: &[&str] = &[
+        ".npmrc",
+        ".pip/pip.conf",
+        ".config/pip/pip.conf",
+        ".cargo/config.toml",
+        ".cargo/config",
+        ".cargo/registry/index",
+    ];
     const NAMED: &[(&str, &[&str])] = &[
         ("PIP_CONFIG_FILE", &[""]),
         ("NPM_CONFIG_USERCONFIG", &[""]),
@@ -65,7 +71,7 @@ pub(crate) fn of_clients(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
         ("NPM_CONFIG_GLOBALCONFIG", &[""]),
         ("npm_config_globalconfig", &[""]),
         ("XDG_CONFIG_HOME", &["pip/pip.conf"]),
-        ("CARGO_HOME", &["config.toml", "config"]),
+        ("CARGO_HOME", &["config.toml", "config", "registry/index"]),
     ];
     let named = NAMED.iter().filter_map(|(name, files)| Some((Path::new(host.variable(name)?), files)));
     // To join an empty name would add a slash.
