@@ -308,7 +308,8 @@ fn a_path_that_is_outside_alone_is_named() {
         fs::create_dir_all(&beside).unwrap();
         let data = beside.join("data.txt");
         fs::write(&data, "seen\n").unwrap();
-        (bench.give(&beside), bench.give(&data));
+        bench.give(&beside);
+        bench.give(&data);
         let whole = data.to_str().unwrap();
         let line = format!("is there outside, and the sandbox does not show it. --ro {whole} shows it.");
         for command in [
@@ -328,7 +329,8 @@ fn a_path_that_is_outside_alone_is_named() {
         let key = bench.home.join(".ssh/id_odd");
         fs::create_dir_all(key.parent().unwrap()).unwrap();
         fs::write(&key, "").unwrap();
-        (bench.give(key.parent().unwrap()), bench.give(&key));
+        bench.give(key.parent().unwrap());
+        bench.give(&key);
         let link = beside.join("link");
         std::os::unix::fs::symlink(&key, &link).unwrap();
         for text in [

@@ -216,7 +216,7 @@ async fn odd_paths_and_several_hosts_are_refused_in_the_form_of_the_contract() {
     let running = start(&directory, TerritoryAuth::Header).await.unwrap();
     let address = running.addresses[0];
     let get = |path: &str, hosts: &[&str]| {
-        let hosts: String = hosts.iter().map(|host| format!("Host: {host}\r\n")).collect();
+        let hosts = hosts.iter().map(|host| format!("Host: {host}\r\n")).collect::<Vec<_>>().concat();
         let text = format!("GET {path} HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n");
         tokio::task::spawn_blocking(move || {
             let mut stream = TcpStream::connect(address).unwrap();
