@@ -104,7 +104,7 @@ mod tests {
 
     /// One line for each letter.
     fn lines(letters: &str) -> String {
-        letters.chars().map(|letter| format!("{letter}\n")).collect()
+        letters.chars().flat_map(|letter| [letter, '\n']).collect()
     }
 
     fn of(base: &str, ours: &str, theirs: &str) -> Result<String, usize> {

@@ -91,7 +91,7 @@ fn both_changes_come_and_both_versions_stay_beside() {
             let scene = committed(mode, &[write("f", OLD), write("sub/g", "x")]);
             if is_packed {
                 // Two versions that are alike make a delta of one of them.
-                let large: String = (0..400).map(|line| format!("{line} {OLD}")).collect();
+                let large: String = (0..400).map(|line| format!("{line} {OLD}")).collect::<Vec<_>>().concat();
                 for add in ["", "more"] {
                     fs::write(scene.ws().join("large"), format!("{large}{add}")).unwrap();
                     git(&scene, &["add", "large"]);
@@ -202,7 +202,8 @@ fn what_cannot_be_merged_is_named_and_leaves_nothing() {
             copy.envs([("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "safe.directory"), ("GIT_CONFIG_VALUE_0", "*")]);
             assert!(copy.status().unwrap().success());
         };
-        let cases: [(&dyn Fn(&Scene), &str); 6] = [
+        type Case<'a> = (&'a dyn Fn(&Scene), &'a str);
+        let cases: [Case<'_>; 6] = [
             (&overlap, "both versions changed the same lines, in 1 place"),
             (&binary, "it is not a text"),
             (&removed, "you removed it"),

@@ -423,7 +423,7 @@ fn a_request_that_no_launcher_takes_costs_little_and_is_never_acted_on() {
         caller.write_all(&ready()).unwrap();
         heard.recv().ok();
         // The launcher goes on, and finds the request and that it may not act on it.
-        let mut request = [0; 1 << 16];
+        let mut request = vec![0; 1 << 16];
         let found = descriptors::receive(&caller, &mut request, RecvFlags::empty()).unwrap();
         assert!(found.bytes > codec::HEADER);
         let mut claim = std::fs::File::from(found.descriptors.into_iter().next().unwrap());
@@ -445,7 +445,7 @@ fn a_launcher_that_took_the_request_and_says_nothing_gets_the_run_refused() {
     let bench = Bench::new();
     let (directory, door) = played(&bench, move |mut caller| {
         caller.write_all(&ready()).unwrap();
-        let mut request = [0; 1 << 16];
+        let mut request = vec![0; 1 << 16];
         let found = descriptors::receive(&caller, &mut request, RecvFlags::empty()).unwrap();
         let mut claim = std::fs::File::from(found.descriptors.into_iter().next().unwrap());
         assert_eq!(claim.read(&mut [0; 1]).unwrap(), 1);

@@ -32,12 +32,9 @@ fn is_bound_over(request: &Request<'_>, path: &Path) -> bool {
 /// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.
 pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     for path in &request.plan.covered {
+        // One that is gone since the launcher looked may be at another name, where nothing covers it.
         let target = below_root(path.as_path());
-        match cover(root, target) {
-            // Gone since the launcher looked.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            covered => covered.at(Step::HidePaths, &show(target))?,
-        }
+        cover(root, target).at(Step::HidePaths, &show(target))?;
     }
     Ok(())
 }

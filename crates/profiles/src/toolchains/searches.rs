@@ -283,7 +283,7 @@ mod tests {
             logins::find(&root, until, Libraries::Skipped, known).unwrap().into_keys().collect::<Vec<_>>()
         };
         let npmrc = PathBuf::from("a/npmrc");
-        assert_eq!(find(&mut known), [npmrc.clone()]);
+        assert_eq!(find(&mut known), std::slice::from_ref(&npmrc));
         // As if the search had found another file, which shows that no search is made.
         let mut other = searched(&root, 10);
         std::fs::write(root.join("other"), "").unwrap();

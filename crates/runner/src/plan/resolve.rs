@@ -219,7 +219,8 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
 /// Takes the cache of the workspace for a run that asks for it and whose changes may all come. A limit of the disk could not be held
 /// for a cache. `None` also while another run has it.
 fn cache(request: &RunRequest, site: &Site) -> Result<Option<ProjectCache>, ResolveError> {
-    if !has_cache(request) {
+    // Without times of birth a later directory may have the number of this one.
+    if !has_cache(request) || !site.identity.is_unique() {
         return Ok(None);
     }
     ProjectCache::take(&site.places, site.identity).map_err(ResolveError::Cache)

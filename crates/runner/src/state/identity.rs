@@ -75,6 +75,12 @@ impl DirectoryId {
         }
     }
 
+    /// Reports whether no other directory ever has this identity. Where a file system keeps no times of birth, a later one may get
+    /// the same inode.
+    pub fn is_unique(&self) -> bool {
+        self.born.is_some()
+    }
+
     /// Returns a file name for the directory.
     pub fn name(&self) -> String {
         let (seconds, nanos) = self.born.unwrap_or_default();

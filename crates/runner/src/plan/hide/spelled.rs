@@ -188,10 +188,12 @@ mod tests {
         Spelled::read(pattern)?.meant(Top { workspace: &workspace, inside: Path::new("/workspace") })
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "compared with results")]
     fn pattern(text: &str) -> Result<Meant, String> {
         Ok(Meant::Pattern(text.to_owned()))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "compared with results")]
     fn path(text: &str) -> Result<Meant, String> {
         Ok(Meant::Path(text.into()))
     }
