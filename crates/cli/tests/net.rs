@@ -809,7 +809,7 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
             let mut screen = on_screen(&["--ask"], &fetch);
             wait_for_question(&screen, &target, 1);
             screen.send("what?\n");
-            screen.wait_for("o, r, s or n?");
+            screen.wait_for("o, r, s, n or a?");
             screen.send("o\n");
             screen.wait_for("hello");
             wait_for_question(&screen, &target, 2);

@@ -7,36 +7,55 @@ use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Covers paths of the workspace with an empty file or directory that no process inside may open. The cover is
 /// read-only, so that its owner, who is the user inside, cannot give himself the right.
 pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
-    for path in &request.plan.hidden {
-        let own = request.plan.workspace.target.as_path().join(path.as_path());
+    for own in hidden(request) {
         let target = below_root(&own);
         match cover(root, target) {
-            // Another directory was bound over the one that has it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_bound_over(request, &own) => {}
+            // Another directory was bound over the one that has it. A bind of the workspace's own is refused.
+            Err(error) if is_absent(&error) && binds_over(request, &own) > 0 => {}
             covered => covered.at(Step::HidePaths, &show(target))?,
         }
     }
     Ok(())
 }
 
-fn is_bound_over(request: &Request<'_>, path: &Path) -> bool {
-    request.plan.binds.iter().any(|bind| path.starts_with(bind.target.as_path()))
-}
-
 /// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.
 pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     for path in &request.plan.covered {
-        // One that is gone since the launcher looked may be at another name, where nothing covers it.
+        // What is hidden is covered anyway.
+        if hidden(request).any(|hidden| path.as_path().starts_with(hidden)) {
+            continue;
+        }
         let target = below_root(path.as_path());
-        cover(root, target).at(Step::HidePaths, &show(target))?;
+        match cover(root, target) {
+            // Another bind lies over the directory that has it.
+            Err(error) if is_absent(&error) && binds_over(request, path.as_path()) > 1 => {}
+            // One that is gone since the launcher looked may be at another name, where nothing covers it.
+            covered => covered.at(Step::HidePaths, &show(target))?,
+        }
     }
     Ok(())
+}
+
+fn hidden<'a>(request: &'a Request<'_>) -> impl Iterator<Item = PathBuf> + 'a {
+    request.plan.hidden.iter().map(|path| request.plan.workspace.target.as_path().join(path.as_path()))
+}
+
+/// Returns the number of binds that lie over a path.
+fn binds_over(request: &Request<'_>, path: &Path) -> usize {
+    request.plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path())).count()
+}
+
+/// Reports whether nothing is at a path, or something else than a directory on the way to it.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || [Errno::NOTDIR, Errno::LOOP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 pub(super) fn make(request: &Request<'_>, root: &Root) -> Result<(), StepError> {

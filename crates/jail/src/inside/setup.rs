@@ -223,8 +223,8 @@ fn populate(
     // A bind of a part of the workspace at its own place lies over it, and the covers over both.
     binds::attach(request, &root, binds)?;
     if needs_covers {
-        covers::hide_paths(request, &root)?;
         covers::cover_sockets(request, &root)?;
+        covers::hide_paths(request, &root)?;
         covers::remove(&root)?;
     }
     Ok(root)

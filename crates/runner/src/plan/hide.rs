@@ -91,12 +91,15 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
         return Ok(Hidden { paths: outermost(found), unmatched: Vec::new() });
     }
     let set = build(&globs)?;
+    let mut has_closed = false;
     let mut walk = WalkDir::new(workspace).min_depth(1).follow_links(false).into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                found.extend(unseen(error, workspace)?);
+                let closed = unseen(error, workspace)?;
+                has_closed |= closed.is_some();
+                found.extend(closed);
                 continue;
             }
         };
@@ -105,6 +108,7 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
         // The search would miss names in it. The command may open it, so that it is covered as a whole.
         if entry.file_type().is_dir() && !closed::is_open(entry.path()) {
             found.insert(relative.to_owned());
+            has_closed = true;
             for at in hits.into_iter().filter_map(|hit| globs[hit].1) {
                 matched[at] = true;
             }
@@ -126,11 +130,13 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
             walk.skip_current_dir();
         }
     }
-    let unmatched = (0..patterns.len()).filter(|at| !matched[*at]).collect();
+    // What a pattern matches may lie where the search cannot look.
+    let unmatched = (0..patterns.len()).filter(|at| !matched[*at] && !has_closed).collect();
     Ok(Hidden { paths: outermost(found), unmatched })
 }
 
-/// Refuses a bind that shows a hidden path at another place than its own, where the workspace covers it.
+/// Refuses a bind that shows a hidden path. At its own place it lies over the cover, and what the host or another run does in the
+/// bound directory takes a cover away that lies on it.
 pub fn check_bind(hidden: &[ByteText], top: Top<'_>, shown: &Shown) -> Result<(), HideError> {
     if shown.made.is_some() {
         return Ok(());
@@ -145,10 +151,8 @@ pub fn check_bind(hidden: &[ByteText], top: Top<'_>, shown: &Shown) -> Result<()
             Err(_) if source.starts_with(&own) => target.to_owned(),
             Err(_) => continue,
         };
-        if at != top.inside.join(hidden.as_path()) {
-            let (from, path, hidden) = (shown.from.clone(), source.to_owned(), hidden.as_path().to_owned());
-            return Err(HideError::Shown { from, path, hidden, at });
-        }
+        let (from, path, hidden) = (shown.from.clone(), source.to_owned(), hidden.as_path().to_owned());
+        return Err(HideError::Shown { from, path, hidden, at });
     }
     Ok(())
 }

@@ -117,7 +117,8 @@ fn in_workspace(parts: &[&str], workspace: &Path) -> Result<Meant, String> {
                 real.display()
             )),
         },
-        Err(error) if is_missing(&error) => as_written(),
+        // What lies in a directory that is closed is found by the search, which covers that directory.
+        Err(error) if is_missing(&error) || error.kind() == io::ErrorKind::PermissionDenied => as_written(),
         Err(error) => Err(format!("{} cannot be looked at: {error}", named.display())),
     }
 }
