@@ -129,14 +129,16 @@ impl Carried {
                 rustix::fs::mkdirat(to, OsStr::from_bytes(&name), Mode::RWXU)?;
                 self.fill(&directory(from, &name)?, &directory(to, &name)?, tops, &path, depth + 1)?;
             } else {
-                self.link((from, &name), to, tops, &path, &found)?;
-                self.entries.insert(hash(&path), facts(&entry(from, &name)?));
+                let is_first = self.link((from, &name), to, tops, &path, &found)?;
+                // What is written to a further name now is parted from the file, and has not been carried.
+                let carried = if is_first { entry(from, &name)? } else { found };
+                self.entries.insert(hash(&path), facts(&carried));
             }
         }
         copy_metadata(from, to)
     }
 
-    /// Files with several names keep them, also where the overlay would part them.
+    /// Files with several names keep them, also where the overlay would part them. Returns `false` for a further name.
     fn link(
         &mut self,
         (from, name): (&OwnedFd, &[u8]),
@@ -144,7 +146,7 @@ impl Carried {
         (top_from, top_to): (&OwnedFd, &OwnedFd),
         path: &[u8],
         found: &Statx,
-    ) -> Result<(), Errno> {
+    ) -> Result<bool, Errno> {
         if found.stx_nlink > 1 && self.names.is_none() {
             self.names = Some(Names::of(top_from)?);
         }
@@ -152,13 +154,13 @@ impl Carried {
         let Some(first) = file.as_ref().and_then(|file| self.twins.get(file)) else {
             link(from, name, to, name)?;
             self.twins.extend(file.map(|file| (file, path.to_vec())));
-            return Ok(());
+            return Ok(true);
         };
         // Opened part by part: a path may be longer than the kernel takes.
         let (above, first) = first.split_at(first.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
         let above = above.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
         let above = above.into_iter().try_fold(copy(top_to)?, |at, part| directory(&at, part))?;
-        link(&above, first, to, name)
+        link(&above, first, to, name).map(|()| false)
     }
 
     /// Removes from the old place what is at the new one. What came to the old place meanwhile goes to the new one as well.

@@ -34,9 +34,9 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
         }
         let target = below_root(path.as_path());
         match cover(root, target) {
-            // Another bind lies over the directory that has it.
-            Err(error) if is_absent(&error) && binds_over(request, path.as_path()) > 1 => {}
-            // One that is gone since the launcher looked may be at another name, where nothing covers it.
+            // Gone since the launcher looked, or another bind lies over the directory that has it. A run beside this one that
+            // renames it meanwhile, in a directory that both may write, takes it out of reach of the cover (THREAT_MODEL).
+            Err(error) if is_absent(&error) => {}
             covered => covered.at(Step::HidePaths, &show(target))?,
         }
     }
