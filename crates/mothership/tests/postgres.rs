@@ -86,6 +86,8 @@ async fn another_server_takes_back_what_has_passed_when_the_first_one_ends() {
     // The first server has the lead before the other one asks for it.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = server.replica().await;
+    // The other one has seen that somebody leads, so it knows of no outage.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let claim = daemon(&other, id).poll(&PollRequest::default()).await.unwrap().directives.remove(0);
     let key = server.key.clone();
     server.stop_then_advance(9_000).await;
