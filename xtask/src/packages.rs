@@ -40,6 +40,7 @@ const NEEDED: &[(&str, Shown)] = &[
     // A small image of Debian has neither: ps(1) runs in sandboxes, mke2fs(8) in the virtual machine.
     ("procps", Shown::By("ps")),
     ("btrfs-progs", Shown::By("btrfs")),
+    ("btrfs-progs", Shown::By("mkfs.btrfs")),
     ("e2fsprogs", Shown::By("mke2fs")),
     // Servers and clients of the tests of the network.
     ("curl", Shown::By("curl")),
