@@ -46,7 +46,7 @@ pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
     finish_with(places, one, &mut say)
 }
 
-/// [`finish`] that says it elsewhere.
+/// [`finish()`] that says it elsewhere.
 pub fn finish_with(places: &StateDir, one: &Interrupted, say: Report<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = signals::hold()?;

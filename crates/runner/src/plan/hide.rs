@@ -1,7 +1,7 @@
 //! Finds the existing paths of the workspace that cannot be read inside: by patterns, and by usual names of secrets.
 //!
 //! A pattern without a slash matches a name at any depth, one with a slash a path from the workspace on, as in a
-//! `.gitignore`; [`spelled`] has the rest. A matching symbolic link hides what it leads to, if that is in the workspace:
+//! `.gitignore`; `spelled` has the rest. A matching symbolic link hides what it leads to, if that is in the workspace:
 //! the link itself says nothing, its target says all. A directory that the search cannot look through is hidden as a whole:
 //! see `closed.rs`.
 
