@@ -128,6 +128,16 @@ fn joins(bench: &Bench, owner: u32, arguments: &[&str]) -> bool {
     bench.run(["rm", "-f", "x"]);
     decoy.kill().unwrap();
     decoy.wait().unwrap();
+    // The next decoy would join it while the kernel still counts the last use of it.
+    let is_gone = || {
+        let text = std::fs::read_to_string("/proc/keys").unwrap();
+        let line = text.lines().find(|line| line.starts_with(&serial)).map(str::to_owned);
+        line.is_none_or(|line| line.split_whitespace().nth(2) == Some("0"))
+    };
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_gone() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(10));
+    }
     is_joined
 }
 
