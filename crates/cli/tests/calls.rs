@@ -136,7 +136,7 @@ fn a_run_without_changes_makes_few_calls() {
             // Of these, 45 look for the programs of toolchains in the two directories of PATH.
             (SYSTEM, &layered[..], 415),
             // Of these, a few look for a warm launcher, and a hundred follow the places of settings that later runs obey.
-            (SYSTEM, &direct, 480),
+            (SYSTEM, &direct, 500),
             // A search of two directories, and a mount for each of them.
             (&with_toolchains, &layered, 560),
         ];
