@@ -171,9 +171,13 @@ fn names_that_were_asked_for_without_a_network_are_said() {
         let json = bench.run(["run", "--json", "--", "python3", "-c", LOOK_UP, "a.test"]);
         let document = report(&json);
         assert_eq!(document["hints"][0]["names"], serde_json::json!(["a.test"]), "{document}");
-        let index = bench.run(["run", "--", "python3", "-c", LOOK_UP, "pypi.org"]);
-        let line = "--allow-group pkg:pip allows the hosts of pip; --allow pypi.org allows that host.";
-        assert!(stderr(&index).contains(line), "{}", stderr(&index));
+        // The group of a package client, and none for another program.
+        bench.write("npm", &format!("#!/usr/bin/env python3\n{LOOK_UP}"));
+        fs::set_permissions(bench.workspace.join("npm"), fs::Permissions::from_mode(0o755)).unwrap();
+        let client = bench.run(["run", "--", "./npm", "a.test"]);
+        let line = "--allow-group pkg:npm allows the hosts of your own settings; --allow a.test allows that host.";
+        assert!(stderr(&client).contains(line), "{}", stderr(&client));
+        assert!(!stderr(&asked).contains("--allow-group"), "{}", stderr(&asked));
         let silent = bench.run(["run", "--", "python3", "-c", LOOK_UP, "localhost"]);
         assert!(!stderr(&silent).contains("no network"), "{}", stderr(&silent));
         let with = bench.run(["run", "--net", "allowlist", "--", "python3", "-c", LOOK_UP, "a.test"]);

@@ -16,6 +16,7 @@ mod worktree;
 use super::input::Input;
 use super::order::Order;
 use super::perhaps;
+use crate::net::ended::client_group;
 use crate::profile::caller::tool_host;
 use nexus_model::exit::NOT_FOUND;
 use nexus_model::{ByteText, Plan};
@@ -56,7 +57,7 @@ pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
     } else if report.not_started.is_none() {
         hints.extend(other_program(order));
     }
-    hints.extend(no_network(&report.names));
+    hints.extend(no_network(&report.names, &run.plan.argv));
     hints.extend(standard_input(*input, &run.plan.argv, words));
     let opens_git = run.direct.as_ref().map(Direct::opens_git);
     if exit != 0 {
@@ -104,7 +105,7 @@ fn other_program(order: &Order) -> Option<Hint> {
 const MAX_SHOWN: usize = 5;
 
 /// Returns the advice for a command that asked for names and had no network.
-fn no_network(asked: &AskedNames) -> Option<Hint> {
+fn no_network(asked: &AskedNames, argv: &[ByteText]) -> Option<Hint> {
     let names = asked.names();
     let first = names.first()?;
     let shown = names.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -113,24 +114,13 @@ fn no_network(asked: &AskedNames) -> Option<Hint> {
         (more, false) => format!(" and {more} more"),
         (more, true) => format!(" and more than {more} more"),
     };
-    let group = names
-        .iter()
-        .find_map(|name| group_of(name))
-        .map_or_else(String::new, |(group, client)| format!("--allow-group {group} allows the hosts of {client}; "));
+    // A package client needs more hosts than the one that it asked for first.
+    let group = client_group(argv)
+        .map_or_else(String::new, |group| format!("--allow-group {group} allows the hosts of your own settings; "));
     let message = format!(
         "the command asked for {shown}{more}, and the run has no network. {group}--allow {first} allows that host."
     );
     Some(Hint { names: names.to_vec(), ..Hint::new("no_network", message) })
-}
-
-/// Returns the group of a package client's usual hosts, of which it needs more than the one that it asked for first.
-fn group_of(name: &str) -> Option<(&'static str, &'static str)> {
-    Some(match name {
-        "pypi.org" | "files.pythonhosted.org" => ("pkg:pip", "pip"),
-        "registry.npmjs.org" => ("pkg:npm", "npm"),
-        "index.crates.io" | "static.crates.io" => ("pkg:cargo", "cargo"),
-        _ => return None,
-    })
 }
 
 /// Returns the advice for standard input that the command was not given: it holds data, or a terminal is wanted.
