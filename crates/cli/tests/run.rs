@@ -425,16 +425,24 @@ fn what_is_hidden_is_shown_at_no_other_place() {
                 assert!(said, "{} {flag} {bind}: {told}", bench.who());
             }
         }
-        // At its own place a part of the workspace lies over the workspace, and what is hidden in it is hidden all the same.
+        // At its own place a part of the workspace lies over the covers.
         for (pattern, bind) in
             [("*.pem", "config"), ("keys", "config"), ("*.pem", "config/keys"), ("keys", "config/keys")]
         {
             for flags in [&["--ro"][..], &["--rw"], &["--direct", "--ro"], &["--disk", "50M", "--ro"]] {
-                let mut run = bench.nexus(["run", "--changes", "discard", "--hide", pattern]);
+                let mut run = bench.nexus(["run", "--hide", pattern]);
                 let output = run.args(flags).args([bind, "--", "cat", "config/keys/prod.pem"]).output().unwrap();
-                assert_eq!(stdout(&output), "", "{} {flags:?} {bind}: {}", bench.who(), stderr(&output));
+                let (told, who) = (stderr(&output), bench.who());
+                assert_eq!(
+                    (output.status.code(), stdout(&output)),
+                    (Some(125), String::new()),
+                    "{who} {flags:?}: {told}"
+                );
+                assert!(told.contains("which is hidden"), "{who} {flags:?} {bind}: {told}");
             }
         }
+        let plain = bench.run(["run", "--hide", "*.key", "--ro", "config", "--", "cat", "config/keys/prod.pem"]);
+        assert_eq!(stdout(&plain), "private\n", "{}: {}", bench.who(), stderr(&plain));
         // Another directory over the one that has it: nothing of the workspace is seen there.
         fs::create_dir_all(bench.base.path().join("elsewhere")).unwrap();
         let over = format!("{}:{workspace}/config", bench.base.path().join("elsewhere").display());
