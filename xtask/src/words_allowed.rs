@@ -15,7 +15,7 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(142, 79, 35, 273)),
+    ("crates/cli", counts(135, 79, 34, 267)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
     ("crates/egress", counts(0, 0, 8, 374)),

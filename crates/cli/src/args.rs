@@ -400,7 +400,7 @@ pub enum ChangesAction {
     },
     /// Show the parked changes of a run
     Show {
-        /// Which run: its id, the start of it, or latest [default: the latest of this workspace]
+        /// The run: its id, the start of it, or latest [default: the latest of this workspace]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
         /// Print JSON
@@ -413,7 +413,7 @@ pub enum ChangesAction {
     Accept(AcceptArgs),
     /// Throw changes away: of these paths, or all of a run
     Reject {
-        /// Which run: its id, the start of it, or latest [default: the only one that waits for this directory]
+        /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
         /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
@@ -424,7 +424,7 @@ pub enum ChangesAction {
     },
     /// Finish commits that were interrupted
     Recover {
-        /// Which run: its id, the start of it, or latest [default: all]
+        /// The run: its id, the start of it, or latest [default: all]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
     },
@@ -433,7 +433,7 @@ pub enum ChangesAction {
 /// `nexus changes diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// Which run: its id, the start of it, or latest [default: the latest of this workspace]
+    /// The run: its id, the start of it, or latest [default: the latest of this workspace]
     #[arg(long, value_name = "ID")]
     pub run: Option<RunName>,
     /// Print JSON
@@ -454,7 +454,7 @@ fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
 /// `nexus changes accept`.
 #[derive(Debug, Args)]
 pub struct AcceptArgs {
-    /// Which run: its id, the start of it, or latest [default: the only one that waits for this directory]
+    /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
     #[arg(long, value_name = "ID")]
     pub run: Option<RunName>,
     /// Everything that is protected too (a protected name is when it is named itself)

@@ -455,7 +455,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
 
 /// Prints the figures of docs/performance.md; run by hand.
 #[test]
-#[ignore = "measures"]
+#[ignore = "prints figures of docs/performance.md, and a time is no test"]
 fn cost_of_a_directive_beside_a_run() {
     let mut fleet = Fleet::new();
     println!("ready after {:?}", fleet.up());

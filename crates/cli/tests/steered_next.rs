@@ -1,4 +1,4 @@
-//! What a run leaves on the host decides nothing about the next one: no program of it runs for a package group, no file of it
+//! Files that a run leaves on the host decide nothing about the next one: no program of it runs for a package group, no file of it
 //! names what is shown or reached, and Nexus's own configuration is not written.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -128,7 +128,7 @@ fn a_setting_for_certificates_shows_certificates_and_nothing_else() {
 
 const OPEN: &str = "net: {mode: unrestricted}\n";
 
-/// What `explain` says of the network of a plain run in the workspace.
+/// Returns the words of `explain` about the network of a plain run in the workspace.
 fn is_open(bench: &Bench, variables: &[(&str, &Path)], flags: &[&str]) -> bool {
     let mut command = bench.nexus([&["explain"][..], flags, &["--", "true"]].concat());
     let output = command.envs(variables.iter().copied()).output().unwrap();

@@ -107,5 +107,5 @@ fn list(json: bool) -> Result<String, Failure> {
 
 fn kept_line(path: &Path) -> String {
     let path = path.display();
-    one_line(&format!("Files that an earlier command kept are in {path}. Remove them when nobody needs them."))
+    one_line(&format!("Files that an earlier command kept are in {path}. Remove them when they are no longer needed."))
 }

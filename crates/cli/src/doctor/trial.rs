@@ -32,14 +32,14 @@ pub fn trial() -> Result<Trial, String> {
         Err(reason) => reason,
     };
     let other = crate::host::state_dir().ok().and_then(|places| places.state.parent().map(std::path::Path::to_owned));
-    match other.filter(|folder| folder.is_dir()).map(|folder| trial_below(&folder)) {
+    match other.filter(|directory| directory.is_dir()).map(|directory| trial_below(&directory)) {
         Some(Ok(proof)) => Ok(Trial { proof, except: Some(first) }),
         Some(Err(_)) | None => Err(first),
     }
 }
 
-fn trial_below(folder: &std::path::Path) -> Result<serde_json::Value, String> {
-    let scratch = folder.join(format!("nexus-doctor-{}", nexus_model::RunId::new()));
+fn trial_below(directory: &std::path::Path) -> Result<serde_json::Value, String> {
+    let scratch = directory.join(format!("nexus-doctor-{}", nexus_model::RunId::new()));
     std::fs::create_dir(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     let result = trial_in(&scratch);
     let removed = std::fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()));

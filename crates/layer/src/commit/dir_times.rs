@@ -1,6 +1,6 @@
 //! The time that a directory of the workspace has after steps acted in it. Pure.
 //!
-//! Where no other layer is there and all of this one comes, a directory gets the time that it had in the run: build tools
+//! If no other layer is there and all of this one comes, a directory gets the time that it had in the run: build tools
 //! compare times of directories too. Otherwise a step leaves the time of its call, as any save does. To set an older one
 //! would tell the other layers of the workspace that the directory was moved: an ordinary user's layer knows that only by a
 //! ctime after its start with an earlier mtime ([`crate::outside`]). Two cases keep the time of the run all the same:
