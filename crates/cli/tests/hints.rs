@@ -172,7 +172,7 @@ fn names_that_were_asked_for_without_a_network_are_said() {
         let document = report(&json);
         assert_eq!(document["hints"][0]["names"], serde_json::json!(["a.test"]), "{document}");
         // The group of a package client, and none for another program.
-        bench.write("npm", &format!("#!/usr/bin/env python3\n{LOOK_UP}"));
+        bench.write("npm", format!("#!/usr/bin/env python3\n{LOOK_UP}"));
         fs::set_permissions(bench.workspace.join("npm"), fs::Permissions::from_mode(0o755)).unwrap();
         let client = bench.run(["run", "--", "./npm", "a.test"]);
         let line = "--allow-group pkg:npm allows the hosts of your own settings; --allow a.test allows that host.";
