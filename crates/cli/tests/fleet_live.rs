@@ -27,7 +27,10 @@ fn write(path: &Path, text: &str, mode: u32) {
 
 /// A control plane with TLS and the certificate of an authority of the test.
 fn with_tls(authority: &TestAuthority) -> Scene {
-    let mut scene = Scene::new();
+    with_tls_in(Scene::new(), authority)
+}
+
+fn with_tls_in(mut scene: Scene, authority: &TestAuthority) -> Scene {
     let (certificate, key) = authority.server();
     write(&scene.path("cert.pem"), &certificate, 0o644);
     write(&scene.path("key.pem"), &key, 0o600);
@@ -149,6 +152,34 @@ fn a_certificate_is_read_again_on_a_signal() {
     assert_ne!(second.certificate(), first.certificate());
     assert_eq!(first.healthz(), 200, "a connection that is open goes on");
     scene.ok(&["directive", "ls"]);
+}
+
+/// A control plane whose certificates for territories hold for a few seconds, and a daemon that lives longer.
+#[cfg(feature = "inject")]
+#[test]
+fn a_daemon_renews_its_certificate_before_it_ends() {
+    let life = Duration::from_secs(6);
+    let mut scene = Scene::new();
+    scene.variables.push(("NEXUS_INJECT_CERTIFICATE_MS", life.as_millis().to_string()));
+    let mut scene = with_tls_in(scene, &TestAuthority::new());
+    let relay = Relay::start(address_of(&scene.url));
+    scene.join(0, &format!("https://{}", relay.address));
+    let (joined, file) = (Instant::now(), scene.territory(0).join("certificate.json"));
+    let read = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let first = read();
+    scene.daemon(0, &[]);
+    scene.until_said("daemon0", "was renewed");
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    std::thread::sleep((joined + life + Duration::from_secs(1)).saturating_duration_since(Instant::now()));
+    // The certificate of the enrolment is over, and open connections do not ask for one again.
+    relay.cut();
+    let ca = scene.trust[1].clone();
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--ca", &ca, "true"]);
+    assert_eq!(scene.ended(id.trim())["state"], "succeeded", "{}", scene.said("daemon0"));
+    let last = read();
+    assert!(first["certificate"] != last["certificate"] && first["key"] != last["key"], "a new key each time");
+    assert_eq!(first["authority"], last["authority"]);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

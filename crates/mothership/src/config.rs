@@ -47,6 +47,8 @@ pub struct Config {
     pub heartbeat_interval_seconds: u32,
     /// Life of a directive token, in milliseconds. It is at least the life of a lease.
     pub token_ms: i64,
+    /// Life of the certificate of a territory. A daemon renews it when a third is left.
+    pub certificate_life: Duration,
     /// Enrolments that one address may try in an hour.
     pub enroll_per_hour: u32,
     /// Empty polls of a territory in a minute.
@@ -90,6 +92,7 @@ impl Config {
             poll_interval_seconds: 2,
             heartbeat_interval_seconds: 5,
             token_ms: 600_000,
+            certificate_life: Duration::from_secs(90 * 86_400),
             enroll_per_hour: 10,
             empty_polls_per_minute: 60,
             heartbeats_per_minute: 30,

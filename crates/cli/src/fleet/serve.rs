@@ -2,19 +2,23 @@
 
 use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
 use super::print::{print, print_json};
+use super::renew::Renewal;
 use super::services::{self, Ground};
 use super::tls_files::{Others, TlsPaths, read_own};
-use super::{data_dir, database, enroll};
+use super::{credentials, data_dir, database};
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
 use crate::signals::Signals;
 use nexus_api::Labels;
-use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth};
-use nexusd::{Config, ConfigError, Settings, config};
+use nexus_mothership::{
+    Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth,
+};
+use nexusd::{Config, ConfigError, HttpSource, Settings, config};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Opens an address.
 pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
@@ -32,7 +36,9 @@ pub fn of_serve(error: &ServeError) -> Failure {
         ServeError::Tls(_) => {
             "Look at the files of --tls-cert and --tls-key: the key belongs to the first certificate."
         }
-        ServeError::OtherFiles { .. } => "Give each control plane of the database the same directory.",
+        ServeError::OtherFiles { .. } => {
+            "Give each control plane of the database the same directory."
+        }
         _ => "look at the data directory, the database and the address",
     };
     Failure::refused(error.code(), error.to_string(), hint)
@@ -72,6 +78,11 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {
             // A test stops a daemon for longer than a lease.
             config.times.ttl_ms = ms;
+        }
+        #[cfg(feature = "inject")]
+        if let Some(ms) = std::env::var("NEXUS_INJECT_CERTIFICATE_MS").ok().and_then(|ms| ms.parse().ok()) {
+            // A test outlives the certificate of a territory.
+            config.certificate_life = std::time::Duration::from_millis(ms);
         }
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let mut listener = listen(args.listen).await?;
@@ -187,8 +198,16 @@ fn run_daemon(place: &Place<'_>, flags: &Flags<'_>, json: bool) -> Result<u8, Fa
         return Err(Failure::refused("identity", message, "Use nexus territory join first."));
     };
     let runtime = services::runtime()?;
-    let client = enroll::client(territory.path(), &identity, plain.rule())?;
-    let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
+    let client = credentials::client(territory.path(), &identity, plain.rule())?;
+    let source = Arc::new(HttpSource::new(client, runtime.handle().clone()));
+    let renewal = Renewal {
+        data_dir: territory.path().to_owned(),
+        identity: identity.clone(),
+        plain: plain.rule(),
+        source: Arc::clone(&source),
+    };
+    let (daemon, signals) = ground.daemon(territory, source, settings)?;
+    runtime.spawn(renewal.run());
     if json {
         print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
     } else {
