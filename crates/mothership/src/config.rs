@@ -1,5 +1,6 @@
 //! Settings of a server.
 
+use crate::blobs::BucketSettings;
 use crate::clock::Clock;
 use crate::identity::{ProcessSecret, ProxySecret};
 use crate::store::postgres::Database;
@@ -35,6 +36,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// A PostgreSQL database in the place of the one in the directory. Servers that share it share the directory too.
     pub database: Option<Database>,
+    /// A bucket of S3 for kept files, in the place of the directory.
+    pub bucket: Option<BucketSettings>,
     /// Proof of identity that daemons bring.
     pub territory_auth: TerritoryAuth,
     /// The operator accepts [`TerritoryAuth::Header`] on an address that others can reach.
@@ -86,6 +89,7 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             database: None,
+            bucket: None,
             territory_auth: TerritoryAuth::Mtls,
             insecure_dev_auth: false,
             times: LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 },

@@ -30,6 +30,7 @@ mod tasks;
 mod tidy;
 mod tls;
 
+pub use blobs::{BucketKey, BucketSettings};
 pub use clock::Clock;
 pub use config::{Config, TerritoryAuth};
 pub use identity::{ProcessSecret, ProxySecret, Validity, validity};

@@ -110,6 +110,9 @@ pub struct ServeArgs {
     /// The database, when it is not in the directory.
     #[command(flatten)]
     pub database: DatabaseArgs,
+    /// The place of kept files, when it is not the directory.
+    #[command(flatten)]
+    pub bucket: BucketArgs,
     /// Address to listen on; beyond loopback it needs --tls-cert or --trusted-proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
     pub listen: SocketAddr,
@@ -142,6 +145,17 @@ pub struct DatabaseArgs {
     /// File with that address, which may hold a password
     #[arg(long, value_name = "FILE")]
     pub database_file: Option<PathBuf>,
+}
+
+/// The flags of kept files.
+#[derive(Debug, Default, Args)]
+pub struct BucketArgs {
+    /// Bucket of S3 for kept files: s3://BUCKET/PREFIX?endpoint=URL&region=REGION&ca=FILE
+    #[arg(long, value_name = "URL")]
+    pub blob_url: Option<String>,
+    /// File with the key of the bucket [default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "FILE", requires = "blob_url")]
+    pub blob_key_file: Option<PathBuf>,
 }
 
 /// The arguments of `nexus daemon`.

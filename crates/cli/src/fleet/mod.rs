@@ -11,6 +11,7 @@
 mod access;
 pub mod args;
 mod artifacts;
+mod bucket;
 mod call;
 mod credentials;
 mod data_dir;

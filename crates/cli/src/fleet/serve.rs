@@ -5,14 +5,14 @@ use super::print::{print, print_json};
 use super::renew::Renewal;
 use super::services::{self, Ground};
 use super::tls_files::{Others, TlsPaths, read_own};
-use super::{credentials, data_dir, database};
+use super::{bucket, credentials, data_dir, database};
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
 use crate::signals::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{
-    Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth,
+    Config as ServerConfig, Listener, ProxySecret, Running, ServeError, StoreError, TerritoryAuth,
 };
 use nexusd::{Config, ConfigError, HttpSource, Settings, config};
 use serde_json::json;
@@ -37,7 +37,10 @@ pub fn of_serve(error: &ServeError) -> Failure {
             "Look at the files of --tls-cert and --tls-key: the key belongs to the first certificate."
         }
         ServeError::OtherFiles { .. } => {
-            "Give each control plane of the database the same directory."
+            "Give each control plane of the database the same directory, or the same bucket."
+        }
+        ServeError::Store(StoreError::Kept { .. }) => {
+            "Look at the address of --blob-url, at the bucket, and at its key."
         }
         _ => "look at the data directory, the database and the address",
     };
@@ -59,6 +62,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
     let data_dir = data_dir::open(&args.data_dir)?;
     let database = database::read(&args.database)?;
+    let bucket = bucket::read(&args.bucket)?;
     // One connection for each client and each event stream.
     crate::net::ask::raise_descriptors();
     let signals = Signals::catch_for_service().map_err(|error| {
@@ -73,6 +77,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
             (false, None) => TerritoryAuth::Header,
         };
         config.database = database;
+        config.bucket = bucket;
         config.public_url.clone_from(&args.public_url);
         #[cfg(feature = "inject")]
         if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {

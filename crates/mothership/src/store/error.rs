@@ -58,6 +58,12 @@ pub enum StoreError {
         /// Cause of the failure, for people.
         why: String,
     },
+    /// Kept files cannot be read or written, or their place cannot be used.
+    #[error("the place of kept files cannot be used: {why}")]
+    Kept {
+        /// Cause of the failure, for people.
+        why: String,
+    },
     /// A text holds a character that the database cannot store.
     #[error("a text holds the character U+0000")]
     Text,
@@ -78,6 +84,7 @@ impl StoreError {
             Self::Database { .. } => "store_failed",
             Self::Unreachable { .. } => "store_unreachable",
             Self::Settings { .. } => "store_settings",
+            Self::Kept { .. } => "kept_files",
             Self::Text => "invalid_field",
         }
     }
