@@ -39,5 +39,5 @@ pub use nexus_api::tls::TlsError;
 pub use serve::{Running, ServeError, serve};
 pub use store::postgres::Database;
 pub use store::types::{ArtifactBounds, LeaseTimes, Retention};
-pub use store::StoreError;
+pub use store::{StoreError, move_to_postgres};
 pub use tls::TlsIdentity;

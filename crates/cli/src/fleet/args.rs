@@ -99,6 +99,8 @@ pub struct MothershipArgs {
 pub enum MothershipAction {
     /// Serve users and daemons until a signal ends it
     Serve(ServeArgs),
+    /// Move the fleet of a data directory into an empty PostgreSQL database
+    Move(MoveArgs),
 }
 
 /// The arguments of `nexus mothership serve`.
@@ -134,6 +136,17 @@ pub struct ServeArgs {
     /// Print one line of JSON when ready
     #[arg(long)]
     pub json: bool,
+}
+
+/// The arguments of `nexus mothership move`.
+#[derive(Debug, Args)]
+pub struct MoveArgs {
+    /// Directory of the control plane, which must not run. Kept files stay in it
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The database to move to.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
 }
 
 /// The flags of the database.

@@ -1,6 +1,6 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
-use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
+use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs};
 use super::print::{print, print_json};
 use super::renew::Renewal;
 use super::services::{self, Ground};
@@ -12,7 +12,7 @@ use crate::notices::tell;
 use crate::signals::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{
-    Config as ServerConfig, Listener, ProxySecret, Running, ServeError, StoreError, TerritoryAuth,
+    Clock, Config as ServerConfig, Listener, ProxySecret, Running, ServeError, StoreError, TerritoryAuth,
 };
 use nexusd::{Config, ConfigError, HttpSource, Settings, config};
 use serde_json::json;
@@ -39,6 +39,7 @@ pub fn of_serve(error: &ServeError) -> Failure {
         ServeError::OtherFiles { .. } => {
             "Give each control plane of the database the same directory, or the same bucket."
         }
+        ServeError::Store(StoreError::Moved) => "Name that database with --database or --database-file.",
         ServeError::Store(StoreError::Kept { .. }) => {
             "Look at the address of --blob-url, at the bucket, and at its key."
         }
@@ -49,7 +50,10 @@ pub fn of_serve(error: &ServeError) -> Failure {
 
 /// Serves until a signal ends it. SIGHUP reads certificate and key again.
 pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
-    let MothershipAction::Serve(args) = &args.action;
+    let args = match &args.action {
+        MothershipAction::Serve(args) => args,
+        MothershipAction::Move(args) => return move_database(args),
+    };
     let tls = TlsPaths::of(args.tls_cert.as_deref(), args.tls_key.as_deref());
     let is_proxied = !args.trusted_proxy.is_empty();
     if tls.is_none() && !is_proxied && !args.listen.ip().is_loopback() {
@@ -114,6 +118,23 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     running.stop();
     runtime.block_on(running.stopped());
     Ok(0)
+}
+
+/// Moves the fleet of a directory into PostgreSQL.
+fn move_database(args: &MoveArgs) -> Result<u8, Failure> {
+    let Some(database) = database::read(&args.database)? else {
+        let hint = "pass --database postgres://USER@HOST/NAME, or --database-file FILE";
+        return Err(Failure::usage("database", "no database to move to is named", hint));
+    };
+    let data_dir = data_dir::open(&args.data_dir)?;
+    let rows = nexus_mothership::move_to_postgres(&data_dir, &database, Clock::system().wall()).map_err(|error| {
+        let hint = "Stop the control plane of the directory first, and name an empty database.";
+        Failure::refused(error.code(), error.to_string(), hint)
+    })?;
+    print(
+        format!("{rows} rows are in PostgreSQL. Start the control plane with the same directory and this database.\n")
+            .as_bytes(),
+    )
 }
 
 /// Reads certificate and key again. Files that cannot be used change nothing: the server goes on with those that it has.

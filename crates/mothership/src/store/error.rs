@@ -26,6 +26,9 @@ pub enum StoreError {
         /// Value that cannot be read.
         what: String,
     },
+    /// The database was moved into another one.
+    #[error("the fleet of this database was moved to PostgreSQL")]
+    Moved,
     /// The directory of the database cannot be used.
     #[error("the directory {path} cannot be used: {why}")]
     Directory {
@@ -78,6 +81,7 @@ impl StoreError {
             Self::Full => "store_full",
             Self::Closed => "store_closed",
             Self::Newer { .. } => "store_newer",
+            Self::Moved => "store_moved",
             Self::Corrupt { .. } => "store_corrupt",
             Self::Directory { .. } => "store_directory",
             Self::Secret { .. } => "store_secret",
