@@ -15,6 +15,7 @@ pub mod gitconfig;
 pub mod hello;
 pub mod http;
 pub mod journal;
+pub mod policy;
 pub mod profile;
 pub mod socks;
 pub mod terminal_output;

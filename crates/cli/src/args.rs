@@ -27,6 +27,8 @@ pub enum Command {
     Explain(Box<RunArgs>),
     /// Look at profiles
     Profile(ProfileArgs),
+    /// Look at policy documents, test them, and put them in force
+    Policy(PolicyArgs),
     /// Allow what the workspace's nexus.yaml asks for, as long as it stays as it is
     Trust(TrustArgs),
     /// Take that back
@@ -338,6 +340,58 @@ pub enum ProfileAction {
         #[arg(long)]
         json: bool,
         /// Files to read
+        files: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of the format
+    Schema,
+}
+
+/// `nexus policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PolicyAction,
+}
+
+/// The commands of `nexus policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyAction {
+    /// Look for mistakes and run the documents' own tests: of these files, or of all that are in force
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Documents to read
+        files: Vec<PathBuf>,
+    },
+    /// Run the documents' own tests and print each: of these files, or of all that are in force
+    Test {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Documents to read
+        files: Vec<PathBuf>,
+    },
+    /// Print what the documents in force allow and which line says so, or answer questions about it
+    Explain {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Ask as if these documents were in force too
+        #[arg(long, value_name = "FILE")]
+        with: Vec<PathBuf>,
+        /// The workspace [default: the current folder]
+        #[arg(long)]
+        workspace: Option<PathBuf>,
+        /// A question, for example "net example.com:443" or "write workspace:/src"
+        #[arg(value_name = "QUESTION")]
+        questions: Vec<String>,
+    },
+    /// Put documents in force, if all of them hold together; otherwise those before stay
+    Apply {
+        /// Documents to read
+        #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
     /// Print the JSON Schema of the format

@@ -72,7 +72,15 @@ impl Order {
             tracing::debug!(errno = error.raw_os_error(), "the searches for logins could not be kept");
         }
         request::warn(&run.notices);
-        for pattern in &run.hides_nothing {
+        // A policy denies what may come to be there one day.
+        let of_policies = resolution.settings.egress.policies.denied_in_workspace();
+        let is_policys = |pattern: &String| {
+            of_policies
+                .iter()
+                .filter_map(|denied| denied.value.in_workspace())
+                .any(|path| format!("/{path}") == *pattern)
+        };
+        for pattern in run.hides_nothing.iter().filter(|pattern| !is_policys(pattern)) {
             crate::notices::tell(&format!("--hide {pattern} matched nothing in the workspace, so it hides nothing."));
         }
         let changes_by_file = match run.changes {

@@ -5,6 +5,8 @@ use super::find::find;
 use super::view::{Outcome, Part, View};
 use crate::failure::Failure;
 use crate::notices::print;
+use crate::profile::caller::caller;
+use crate::profile::policy;
 use crate::request::{check_passed, no_name, secret_name};
 use crate::signals::Signals;
 use crate::terminal::keys::Watch;
@@ -114,6 +116,10 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
             check_passed(&name, &value)?;
         }
         all.push((name, value));
+    }
+    if !args.env_secret.is_empty() {
+        let policies = nexus_profiles::policies::load(&caller(), None)?;
+        args.env_secret.iter().try_for_each(|name| policy::secret(policies.effective(), name))?;
     }
     for flag in &args.env_secret {
         let name = secret_name(flag)?;
