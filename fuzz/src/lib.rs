@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+pub mod command_line;
 pub mod dns;
 pub mod frames;
 pub mod gitconfig;

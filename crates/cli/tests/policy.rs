@@ -96,6 +96,14 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         let pids = told["limits"].as_array().unwrap().iter().find(|one| one["limit"] == "pids");
         assert!(pids.unwrap()["from"].as_str().unwrap().contains("policy/mine.yaml:6:16"), "{}", told["limits"]);
+        at_home(&bench, ".config/nexus/profiles/apt.yaml", "etc: [apt]\n");
+        policy(
+            &bench,
+            &format!("fs: {{read: [\"workspace:**\", \"host:{dir}/tool\"], deny: [\"host:/etc/apt/auth.conf\"]}}\n"),
+        );
+        runs(&bench, &["run", "--ro", &format!("{dir}/tool"), "--", "true"]);
+        refuses(&["--ro", &dir.to_string()], "it is not among the paths that may be read");
+        refuses(&["--profile", "apt"], "would show /etc/apt, and a policy denies it");
     });
 }
 
@@ -103,9 +111,9 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
 fn an_approval_or_a_prohibition_of_a_policy_is_not_passed_over() {
     for bench in benches() {
         policy(&bench, "approval: {exec: needs_approval}\n");
-        refused(&bench, &bench.run(["run", "--", "true"]), &["without an approval", "mine.yaml:4:18"]);
+        refused(&bench, &bench.run(["run", "--", "true"]), &["only with an approval", "mine.yaml:4:18"]);
         policy(&bench, "approval: {exec: forbidden}\n");
-        refused(&bench, &bench.run(["run", "--", "true"]), &["lets no command start"]);
+        refused(&bench, &bench.run(["run", "--", "true"]), &["A policy forbids this command"]);
         policy(&bench, "sandbox: [trusted]\n");
         refused(&bench, &bench.run(["run", "--", "true"]), &["the isolation untrusted"]);
 
@@ -139,6 +147,12 @@ fn a_path_of_the_workspace_that_a_policy_denies_is_hidden_and_its_changes_wait()
         let output = bench.run(["run", "--", "cat", "deep/secret/key"]);
         assert!(!output.status.success() && !stdout(&output).contains("word"), "{}", bench.who());
         assert_eq!(runs(&bench, &["run", "--", "cat", "deep/other"]), "fine", "{}", bench.who());
+        for kept in ["host:/usr/share/doc/**", "host:/usr/bin/env"] {
+            let was = fs::read_to_string(bench.home.join(".config/nexus/policy/mine.yaml")).unwrap();
+            policy(&bench, &format!("fs: {{deny: [\"{kept}\"]}}\n"));
+            refused(&bench, &bench.run(["run", "--", "true"]), &["every run shows the system", "mine.yaml:4:"]);
+            fs::write(bench.home.join(".config/nexus/policy/mine.yaml"), was).unwrap();
+        }
         let output = bench.run(["run", "--", "true"]);
         assert!(!stderr(&output).contains("matched nothing"), "{}: {}", bench.who(), stderr(&output));
         let output = bench.run(["run", "--", "sh", "-c", "mkdir not && echo x > not/there"]);
@@ -252,6 +266,8 @@ fn explain_names_who_says_what_and_answers_questions() {
         }
         let pids = text.lines().find(|line| line.contains("limit pids at most 200")).unwrap();
         assert!(pids.contains(".nexus-policy.yaml:4:16"), "{text}");
+        let run = runs(&bench, &["explain", "--", "true"]);
+        assert!(run.contains("net never bad.test  ← ") && run.contains("mine.yaml:4:"), "{run}");
         let asked = bench.run(["policy", "explain", "net a.test:443", "limit pids=300"]);
         assert_eq!(asked.status.code(), Some(1));
         let answers = stdout(&asked);
@@ -282,6 +298,39 @@ fn what_a_profile_lists_beyond_a_policy_is_denied_at_the_connection() {
             let checked = bench.run(["net", "check", target, "--profile", "wide", "--resolve", "93.184.216.34"]);
             let text = stdout(&checked);
             assert_eq!(checked.status.code(), Some(code), "{}: {target}: {text}{}", bench.who(), stderr(&checked));
+        }
+    }
+}
+
+#[test]
+fn rules_of_other_programs_are_imported_with_a_report_and_applied() {
+    for bench in benches() {
+        let rules = at_home(
+            &bench,
+            "settings.json",
+            r#"{"permissions": {"allow": ["Bash(echo *)", "mcp__x"], "deny": ["Bash(ls *)"], "ask": ["Bash"]}}"#,
+        );
+        let output = bench.run(["policy", "import", "--from", "claude", "--id", "agent", rules.to_str().unwrap()]);
+        assert!(
+            output.status.success() && stderr(&output).contains("mcp__x: it is about a tool"),
+            "{}",
+            stderr(&output)
+        );
+        let document = at_home(&bench, "agent.yaml", &stdout(&output));
+        runs(&bench, &["policy", "apply", document.to_str().unwrap()]);
+        assert_eq!(runs(&bench, &["run", "--", "echo", "x"]), "x\n", "{}", bench.who());
+        refused(&bench, &bench.run(["run", "--", "ls", "-l"]), &["A policy forbids this command", "user-agent.yaml:"]);
+        refused(&bench, &bench.run(["run", "--shell", "echo x; ls"]), &["A policy forbids this command"]);
+        refused(&bench, &bench.run(["run", "--shell", "echo x; pwd"]), &["only with an approval"]);
+        let broken = at_home(&bench, "x.rules", "prefix_rule(");
+        let output = bench.run(["policy", "import", "--from", "codex", broken.to_str().unwrap()]);
+        refused(&bench, &output, &["x.rules is not taken", "line 1"]);
+        for (line, code, said) in
+            [("ls -l", 0, "safe\n"), ("ls; pwd", 1, "needs_approval\n"), ("rm -rf /", 1, "forbidden\n")]
+        {
+            let output = bench.run(["policy", "command", line]);
+            assert_eq!(output.status.code(), Some(code), "{line}");
+            assert!(stdout(&output).starts_with(said), "{line}: {}", stdout(&output));
         }
     }
 }

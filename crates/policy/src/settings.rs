@@ -69,15 +69,15 @@ fn own_proxy(egress: &EgressSettings) -> Option<(&'static str, &Origin)> {
 impl Settings {
     /// Lowers limits and the mode of networks to what policy documents allow, and keeps the documents for the rest.
     pub fn obey(&mut self, policies: &Effective) {
-        for (kind, most) in policies.limits() {
-            if self.ceilings.get(kind).is_none_or(|known| most.value < known.value) {
-                self.ceilings.insert(*kind, most.clone());
+        for (kind, max) in policies.limits() {
+            if self.ceilings.get(kind).is_none_or(|known| max.value < known.value) {
+                self.ceilings.insert(*kind, max.clone());
             }
         }
-        if let Some(most) = policies.max_mode()
-            && self.egress.max_mode.as_ref().is_none_or(|known| most.value < known.value)
+        if let Some(max) = policies.max_mode()
+            && self.egress.max_mode.as_ref().is_none_or(|known| max.value < known.value)
         {
-            self.egress.max_mode = Some(most);
+            self.egress.max_mode = Some(max);
         }
         self.egress.policies = policies.clone();
     }

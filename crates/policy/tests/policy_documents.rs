@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use nexus_model::capability::NetMode;
+use nexus_policy::command::Commands;
 use nexus_policy::document::{
     Act, Answer, Effective, Level, LoadedPolicy, PolicySet, Question, SetError, parse, run_cases, schema,
 };
@@ -349,6 +350,7 @@ fn good() -> Vec<Value> {
         json!({"limits": {"memory": "2G", "pids": 5, "cpus": 1.5, "timeout": "10m"}}),
         json!({"budgets": {"connections": 3, "egress_bytes": "1M"}}),
         json!({"approval": {"exec": "needs_approval", "changes": "forbidden"}}),
+        json!({"commands": {"skip": ["npm run *", {"rule": "git status", "not_match": ["git log"]}], "forbidden": ["rm *"]}}),
         json!({"secrets": ["A_B"], "sandbox": ["untrusted", "host"]}),
         json!({"tests": {"match": ["net a.test:443", "limit pids=3"], "not_match": []}}),
     ]
@@ -385,6 +387,8 @@ fn bad() -> Vec<Value> {
         json!({"budgets": {"connections": []}}),
         json!({"approval": {"exec": "ask"}}),
         json!({"approval": {"egress": "skip"}}),
+        json!({"commands": {"allow": []}}),
+        json!({"commands": {"skip": [5]}}),
         json!({"secrets": ["A-B"]}),
         json!({"secrets": "A"}),
         json!({"sandbox": ["vm"]}),
@@ -425,6 +429,7 @@ fn every_key_of_the_schema_of_policies_is_one_of_the_reader() {
         ("/properties/limits/properties", "limits"),
         ("/properties/budgets/properties", "budgets"),
         ("/properties/approval/properties", "approval"),
+        ("/properties/commands/properties", "commands"),
         ("/properties/tests/properties", "tests"),
     ] {
         let mut keys: Vec<String> = schema.pointer(pointer).unwrap().as_object().unwrap().keys().cloned().collect();
@@ -478,4 +483,58 @@ fn a_thousand_rules_at_four_levels_are_asked_in_less_than_a_millisecond() {
     let p99 = took[took.len() * 99 / 100];
     println!("p50 {:?}, p99 {p99:?}, with 4 × 1000 rules", took[took.len() / 2]);
     assert!(p99.as_micros() < 1_000, "{p99:?}");
+}
+
+#[test]
+fn a_strict_rule_counts_for_every_command_of_a_line_and_skip_for_a_plain_one_alone() {
+    let one = policy(
+        "global",
+        "a",
+        json!({
+            "approval": {"exec": "needs_approval"},
+            "commands": {
+                "skip": ["git status", {"rule": "npm run *", "match": ["npm run x"], "not_match": ["npm run x; ls", "npm runs"]}],
+                "forbidden": [{"rule": "rm *", "match": ["ls; rm x", "env rm x", "/bin/rm x", "echo $(rm x)"], "not_match": ["echo rm"]}],
+            },
+            "tests": {"match": ["run git status"], "not_match": ["run git status -s", "run ls"]},
+        }),
+    );
+    let other = policy("user", "b", json!({"commands": {"needs_approval": ["npm run deploy *"], "skip": ["ls *"]}}));
+    let set = PolicySet::build(vec![one, other]).unwrap();
+    let answer = |line: &str| {
+        let words: Vec<String> = ["sh", "-c", line].map(str::to_owned).into();
+        set.effective().exec_answer(&Commands::of_words(&words)).map(|answer| answer.value)
+    };
+    for (line, expected) in [
+        ("git status", Answer::Skip),
+        ("'git' status", Answer::Skip),
+        ("git status -s", Answer::NeedsApproval),
+        ("git status; git status", Answer::NeedsApproval),
+        ("git status > x", Answer::NeedsApproval),
+        ("A=b git status", Answer::NeedsApproval),
+        ("npm run test", Answer::Skip),
+        ("npm run $(ls)", Answer::NeedsApproval),
+        ("npm run deploy now", Answer::NeedsApproval),
+        ("ls", Answer::NeedsApproval),
+        ("rm x", Answer::Forbidden),
+        ("npm run x && rm x", Answer::Forbidden),
+        ("timeout 5 rm x", Answer::Forbidden),
+        ("for i in a; do rm i; done", Answer::Forbidden),
+    ] {
+        assert_eq!(answer(line), Some(expected), "{line}");
+    }
+    let direct = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        set.effective().exec_answer(&Commands::of_words(&words)).unwrap().value
+    };
+    assert_eq!(direct(&["git", "status"]), Answer::Skip);
+    assert_eq!(direct(&["/tmp/git", "status"]), Answer::NeedsApproval, "another program of that name is not let go");
+    assert_eq!(direct(&["sh", "-c", "git status", "x"]), Answer::NeedsApproval);
+    assert_eq!(direct(&["/usr/bin/rm", "x"]), Answer::Forbidden);
+    let rules = ["npm run *x", "a; b", "", " *", "a $b *", "*"];
+    assert!(rules.iter().all(|rule| {
+        let text =
+            json!({"policy": "nexus.policy/1", "id": "a", "level": "user", "commands": {"skip": [rule]}}).to_string();
+        parse(&text, "p").is_err()
+    }));
 }

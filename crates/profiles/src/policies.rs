@@ -53,7 +53,7 @@ pub enum PoliciesError {
     Misplaced {
         /// Path of the document.
         path: PathBuf,
-        /// What is not allowed there.
+        /// The part that is not allowed there.
         why: String,
     },
     /// The documents together cannot hold.

@@ -1,12 +1,12 @@
 //! The command line of `nexus approvals`.
 
-use crate::args::parse_duration;
 use clap::{Args, Subcommand};
+use nexus_model::units;
 
 /// `nexus approvals`.
 #[derive(Debug, Args)]
 pub struct ApprovalsArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub action: ApprovalsAction,
 }
@@ -49,6 +49,6 @@ pub struct AnswerArgs {
     #[arg(long, value_name = "N")]
     pub uses: Option<u32>,
     /// How long it may run from now on [default: until the request ends]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub within: Option<u64>,
 }

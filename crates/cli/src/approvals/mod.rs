@@ -46,7 +46,7 @@ impl From<ApprovalError> for Failure {
         let hint = match &error {
             ApprovalError::Unknown { .. } => "nexus approvals ls lists them",
             ApprovalError::Refused(_) => "nexus approvals show has its state",
-            ApprovalError::TooMany => "Deny those that nobody needs.",
+            ApprovalError::TooMany => "Deny those that are not needed.",
             ApprovalError::Busy => "Try it again.",
             _ => "Look at the directory approvals in the state directory.",
         };
@@ -63,10 +63,12 @@ pub fn caller() -> Result<Actor, Failure> {
     let session = rustix::process::getsid(None).map_err(|error| {
         Failure::refused("approvals", format!("the session of this process is not known: {error}"), "Try it again.")
     })?;
-    Ok(Actor {
-        user: format!("uid {}", rustix::process::geteuid().as_raw()),
-        credential: format!("session {}", session.as_raw_nonzero()),
-    })
+    Ok(of_session(session.as_raw_nonzero().get()))
+}
+
+/// Returns the user of this process in a session.
+pub fn of_session(session: i32) -> Actor {
+    Actor { user: format!("uid {}", rustix::process::geteuid().as_raw()), credential: format!("session {session}") }
 }
 
 fn list(as_json: bool, all: bool) -> Result<String, Failure> {

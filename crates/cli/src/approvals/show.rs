@@ -58,17 +58,36 @@ pub fn text(stored: &Stored) -> String {
     }
     row("command", &command(stored));
     row("directory", &quoted(&text_of(&shown["cwd"])));
-    row("workspace", &format!("{}, changes: {}", quoted(&text_of(&shown["workspace"])), quoted(&text_of(&shown["changes"]))));
+    row(
+        "workspace",
+        &format!("{}, changes: {}", quoted(&text_of(&shown["workspace"])), quoted(&text_of(&shown["changes"]))),
+    );
+    let around = &shown["around"];
+    row("input", &quoted(&text_of(&around["input"])));
+    for port in around["publish"].as_array().into_iter().flatten() {
+        row("publish", &quoted(&text_of(port)));
+    }
     for file in shown["files"].as_array().into_iter().flatten() {
         row("file", &format!("{} {}", quoted(&text_of(&file["path"])), quoted(&text_of(&file["hash"]))));
     }
     for bind in shown["binds"].as_array().into_iter().flatten() {
-        let from = if bind["source"] == bind["target"] { String::new() } else { format!(" from {}", quoted(&text_of(&bind["source"]))) };
-        row("path", &format!("{} {}{from}", quoted(&text_of(&bind["access"])), quoted(&text_of(&bind["target"]))));
+        let from = match &bind["source"] {
+            Value::Null => ", made by Nexus".to_owned(),
+            source if *source == bind["target"] => String::new(),
+            source => format!(" from {}", quoted(&text_of(source))),
+        };
+        let verb = match bind["access"].as_str() {
+            Some("ReadOnly") => "read".to_owned(),
+            Some("ReadWrite") => "write".to_owned(),
+            _ => quoted(&text_of(&bind["access"])),
+        };
+        row("path", &format!("{verb} {}{from}", quoted(&text_of(&bind["target"]))));
     }
     match &shown["network"] {
         Value::Null => row("network", "none"),
-        network => row("network", &crate::failure::one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"]))),
+        network => {
+            row("network", &crate::failure::one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"])))
+        }
     }
     let names = |value: &Value| match texts(value) {
         names if names.is_empty() => "none".to_owned(),

@@ -23,7 +23,7 @@ const EXIT: &[Entry] = &[
     ("0", "done; or the command of a run ended with 0"),
     (
         "1",
-        "nexus receipt verify: the receipt is not valid; nexus profile check, nexus policy check or test: mistakes were found; nexus policy explain: a question was answered with no",
+        "nexus receipt verify: the receipt is not valid; nexus profile check, nexus policy check or test: mistakes were found; nexus policy explain: a question was answered with no; nexus policy command: the line is not safe",
     ),
     ("2", "wrong use; nothing was done"),
     ("124", "the time limit ended the command"),

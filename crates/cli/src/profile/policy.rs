@@ -9,6 +9,7 @@
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use nexus_policy::command::Commands;
 use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question, Verdict};
 use nexus_policy::profile::{ChangesMode, Grants, NetMode, Origin, Sourced};
 use nexus_profiles::{Found, FoundSource, Host};
@@ -19,6 +20,9 @@ use std::path::{Path, PathBuf};
 /// The code of a run that a policy document refuses.
 const CODE: &str = "policy";
 const HINT: &str = "nexus policy explain shows what may be asked for; ask for less, or ask the owner of the policy";
+
+/// Directories of the host that every run shows.
+const OF_SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Refuses what `asks` for where a document forbids it.
 fn allowed(verdict: &Verdict, asks: &str) -> Result<(), Failure> {
@@ -38,7 +42,6 @@ pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &
     for name in &args.env_secret {
         secret(policies, name)?;
     }
-    exec(policies)?;
     changes(policies, grants, args)?;
     destinations(policies, grants, args)?;
     paths(policies, grants, args, caller)
@@ -50,14 +53,15 @@ pub fn secret(policies: &Effective, name: &OsStr) -> Result<(), Failure> {
     allowed(&policies.ask(&Question::Secret(shown.clone())), &format!("--env-secret {shown} passes a secret"))
 }
 
-fn exec(policies: &Effective) -> Result<(), Failure> {
-    let Some(answer) = policies.answer(Act::Exec) else { return Ok(()) };
-    let message = match answer.value {
-        Answer::Skip => return Ok(()),
-        Answer::NeedsApproval => format!("A policy lets no command start without an approval ({})", answer.from),
-        Answer::Forbidden => format!("A policy lets no command start ({})", answer.from),
-    };
-    Err(Failure::refused(CODE, message, HINT))
+/// Refuses a command in a sandbox that runs already: no approval is for one.
+pub fn no_further_command(policies: &Effective, words: &[String]) -> Result<(), Failure> {
+    match policies.exec_answer(&Commands::of_words(words)).filter(|answer| answer.value != Answer::Skip) {
+        None => Ok(()),
+        Some(answer) => {
+            let message = format!("A policy says {} about this command ({})", answer.value.word(), answer.from);
+            Err(Failure::refused(CODE, message, "Start it with nexus run, which asks for an approval."))
+        }
+    }
 }
 
 /// Keeps changes from coming into the workspace without a person, or at all.
@@ -103,11 +107,11 @@ fn destinations(policies: &Effective, grants: &mut Grants, args: &RunArgs) -> Re
         let Ok(asked) = Destination::parse(&rule.value) else { continue };
         allowed(&policies.ask(&Question::Reach(asked)), &format!("{} asks for {}", rule.from, rule.value))?;
     }
-    if let Some(most) = policies.max_mode().filter(|most| most.value != NetMode::Unrestricted) {
+    if let Some(max) = policies.max_mode().filter(|max| max.value != NetMode::Unrestricted) {
         let private = grants.net.allow_private.first().map(|rule| format!("{} asks for {}", rule.from, rule.value));
         let port = grants.net.host_ports.first().map(|port| format!("{} asks for {}", port.from, port.value));
         if let Some(asks) = private.or(port) {
-            let message = format!("{asks}, and a policy allows at most --net {} ({})", most.value.word(), most.from);
+            let message = format!("{asks}, and a policy allows at most --net {} ({})", max.value.word(), max.from);
             return Err(Failure::refused(CODE, message, HINT));
         }
     }
@@ -128,6 +132,23 @@ fn paths(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Hos
         };
         grants.hide.push(Sourced::new(format!("/{path}"), denied.from.clone()));
         grants.add_protected([Sourced::new(path, denied.from)]);
+    }
+    for denied in policies.denied_on_host() {
+        let is_of_system =
+            |root: &&str| PathPattern::of_host(Path::new(root), true).is_some_and(|root| root.covers(&denied.value));
+        if OF_SYSTEM.iter().any(|root| is_of_system(&root)) {
+            let message = format!("A policy denies {} ({}), and every run shows the system", denied.value, denied.from);
+            return Err(Failure::refused(CODE, message, "Take the path out of fs.deny: it cannot be kept here."));
+        }
+    }
+    for name in &grants.etc {
+        let shown = Path::new("/etc").join(&name.value);
+        let Some(pattern) = PathPattern::of_host(&shown, true) else { continue };
+        if let Some(denied) = policies.denied_on_host().iter().find(|denied| denied.value.overlaps(&pattern)) {
+            let message =
+                format!("{} would show {}, and a policy denies it ({})", name.from, shown.display(), denied.from);
+            return Err(Failure::refused(CODE, message, HINT));
+        }
     }
     let here = |path: &Path| std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path));
     for (texts, writes, flag) in [(&args.ro, false, "--ro"), (&args.rw, true, "--rw")] {
@@ -163,8 +184,9 @@ fn host_path(policies: &Effective, path: &Path, writes: bool, from: &Origin) -> 
     let real = std::fs::canonicalize(path).ok();
     let written = (!path.as_os_str().as_bytes().ends_with(b"/..")).then(|| path.to_owned());
     let written = written.filter(|path| path.components().all(|part| part != std::path::Component::ParentDir));
+    let with_below = real.as_ref().is_none_or(|real| real.is_dir());
     for path in real.iter().chain(&written) {
-        let Some(pattern) = PathPattern::of_host(path) else {
+        let Some(pattern) = PathPattern::of_host(path, with_below) else {
             let message = format!("{asks}, whose name no policy can hold");
             return Err(Failure::refused(CODE, message, HINT));
         };

@@ -1,13 +1,15 @@
 //! `nexus policy check|test|explain|apply|schema`.
 
 use super::caller::caller;
-use crate::args::{PolicyAction, PolicyArgs};
+use crate::args::{ImportFrom, PolicyAction, PolicyArgs};
 use crate::failure::{Failure, one_line};
 use crate::failures;
 use crate::terminal::out;
+use nexus_policy::command::{Verdict, classify};
 use nexus_policy::document::{
-    CaseResult, Effective, LoadedPolicy, PolicySet, Question, SCHEMA, TestFailure, run_cases,
+    CaseResult, Effective, Level, LoadedPolicy, PolicySet, Question, SCHEMA, TestFailure, run_cases,
 };
+use nexus_policy::import::{Format, Wanted, import};
 use nexus_profiles::{policies, workspace_file};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -28,6 +30,8 @@ pub fn command(args: &PolicyArgs) -> u8 {
             explain(with, workspace.as_deref(), questions, *json)
         }
         PolicyAction::Apply { files } => apply(files).map(|text| (text, 0)),
+        PolicyAction::Command { json, line } => Ok(of_line(line, *json)),
+        PolicyAction::Import { from, id, json, file } => of_other(*from, id, file, *json).map(|text| (text, 0)),
         PolicyAction::Schema => Ok((SCHEMA.to_owned(), 0)),
     };
     let written = result.and_then(|(text, code)| {
@@ -193,6 +197,46 @@ fn set_json(set: &PolicySet) -> Value {
 
 fn document(value: &Value) -> String {
     format!("{value:#}\n")
+}
+
+/// Classifies a command line.
+fn of_line(line: &str, as_json: bool) -> (String, u8) {
+    let found = classify(line);
+    let code = if found.verdict == Verdict::Safe { 0 } else { NO };
+    if as_json {
+        let answer = json!({
+            "schema": "nexus.command-line/1", "verdict": found.verdict.word(), "reasons": found.reasons,
+        });
+        return (document(&answer), code);
+    }
+    let reasons: String = found.reasons.iter().map(|reason| format!("  {}\n", one_line(reason))).collect();
+    (format!("{}\n{reasons}", found.verdict.word()), code)
+}
+
+/// Prints rules of another program as a document; what is not in it goes to standard error.
+fn of_other(from: ImportFrom, id: &str, file: &Path, as_json: bool) -> Result<String, Failure> {
+    let refused = |why: String| {
+        let message = format!("{} {why}", file.display());
+        Failure::refused("import", message, "nexus policy import --help lists the forms")
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    let format = match from {
+        ImportFrom::Srt => Format::Srt,
+        ImportFrom::Claude => Format::Claude,
+        ImportFrom::Codex => Format::Codex,
+    };
+    let caller = caller();
+    let home = caller.home.as_ref().and_then(|home| home.to_str());
+    let wanted = Wanted { id, level: Level::User, home };
+    let found = import(format, &text, wanted).map_err(|error| refused(format!("is not taken: {error}")))?;
+    if as_json {
+        let left: Vec<_> = found.left_out.iter().map(|one| json!({"what": one.what, "why": one.why})).collect();
+        return Ok(document(&json!({"schema": "nexus.policy-import/1", "document": found.document, "left_out": left})));
+    }
+    for one in &found.left_out {
+        crate::notices::tell(&format!("{}: {}", one_line(&one.what), one_line(&one.why)));
+    }
+    Ok(found.document)
 }
 
 /// Puts documents in force: the generation that they would make is built and tested as a whole, and only then a rename

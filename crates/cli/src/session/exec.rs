@@ -16,6 +16,7 @@ use crate::terminal::sink::Show;
 use crate::terminal::sink::Sink;
 use nexus_model::ByteText;
 use nexus_model::exit::SIGNAL_BASE;
+use nexus_policy::document::PolicySet;
 use nexus_runner::session::link::{Found, Link, broken, is_gone, lost};
 use nexus_runner::session::store::{Condition, Entry};
 use nexus_runner::session::wire::ClientMessage;
@@ -61,10 +62,13 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         let message = "--tty needs a terminal, and standard input is none";
         return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
     }
+    let policies = nexus_profiles::policies::load(&caller(), None)?;
+    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    policy::no_further_command(policies.effective(), &words)?;
     let input = args.stdin || args.tty;
     let ask = ClientMessage::Exec {
         argv: args.command.iter().cloned().map(ByteText::from).collect(),
-        env: environment(args)?,
+        env: environment(args, &policies)?,
         cwd: args.cwd.clone().map(ByteText::from),
         terminal: args.tty.then(raw::size),
         input,
@@ -97,7 +101,7 @@ pub fn show(raw: bool, interactive: bool) -> Show {
 }
 
 /// Returns the variables that the flags set or pass on, and the caller's TERM with a terminal.
-fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
+fn environment(args: &ExecArgs, policies: &PolicySet) -> Result<Vec<(ByteText, ByteText)>, Failure> {
     let mut all = Vec::new();
     let term = args.tty.then(|| OsString::from("TERM"));
     for flag in term.iter().chain(&args.env) {
@@ -118,7 +122,6 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
         all.push((name, value));
     }
     if !args.env_secret.is_empty() {
-        let policies = nexus_profiles::policies::load(&caller(), None)?;
         args.env_secret.iter().try_for_each(|name| policy::secret(policies.effective(), name))?;
     }
     for flag in &args.env_secret {

@@ -83,9 +83,9 @@ pub fn build(
         return Err(Rejection::Unavailable { what: "env_refs" });
     }
     let profile = request.sandbox_profile.unwrap_or_default();
-    // The default is no wish: a policy lowers it.
-    let most = policies.limits().get(&LimitKind::Timeout).map_or(u64::MAX, |most| (most.value / 1000).max(1));
-    let timeout = request.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS.min(most));
+    // A policy lowers the default.
+    let max = policies.limits().get(&LimitKind::Timeout).map_or(u64::MAX, |limit| (limit.value / 1000).max(1));
+    let timeout = request.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS.min(max));
     if timeout == 0 || timeout > MAX_TIMEOUT_SECONDS {
         return Err(field("timeout_seconds", format!("it must be 1 to {MAX_TIMEOUT_SECONDS}")));
     }

@@ -6,7 +6,7 @@ use super::parse::parse;
 use super::programs::{base, is_interpreter, is_wrapper};
 use super::safe;
 
-/// What a command line is taken for, from the laxest to the strictest.
+/// Class of a command line, from the laxest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// No person needs to be asked.

@@ -11,10 +11,10 @@ pub(super) fn ansi_c(text: &str) -> String {
         }
         let Some(escape) = rest.next() else { break };
         let number =
-            |most: usize, radix: u32, first: Option<u32>, rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+            |max: usize, radix: u32, first: Option<u32>, rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
                 let mut value = first.unwrap_or(0);
                 let mut read = usize::from(first.is_some());
-                while read < most
+                while read < max
                     && let Some(digit) = rest.peek().and_then(|c| c.to_digit(radix))
                 {
                     value = value.wrapping_mul(radix).wrapping_add(digit);

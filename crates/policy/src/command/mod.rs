@@ -17,7 +17,9 @@ mod forbidden;
 mod line;
 mod network;
 mod parse;
+mod plain;
 mod programs;
 mod safe;
 
 pub use classify::{Classification, Verdict, classify};
+pub use plain::{Commands, plain_words};

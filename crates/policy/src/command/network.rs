@@ -1,14 +1,13 @@
 //! What comes from the network and goes into a shell.
 
 use super::line::{Line, Pipeline, Stage};
-use super::programs::{base, is_interpreter, is_wrapper};
+use super::programs::{base, is_interpreter, is_shell, is_wrapper};
 
 const FETCHERS: &[&str] = &[
     "curl", "wget", "fetch", "aria2c", "axel", "http", "https", "httpie", "xh", "nc", "ncat", "netcat", "socat",
     "telnet", "ftp", "sftp", "lftp", "tftp", "lynx", "links", "elinks", "w3m", "ssh", "scp", "rsync", "GET", "openssl",
     "dig", "host", "nslookup", "gh", "aws", "gsutil", "s3cmd", "rclone", "ipfs",
 ];
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"];
 
 /// Returns the names of the programs that a stage may run.
 fn names(stage: &Stage) -> Vec<&str> {
@@ -45,7 +44,7 @@ fn runs_its_input(stage: &Stage) -> bool {
 
 fn runs_its_input_alone(stage: &Stage) -> bool {
     let names = names(stage);
-    if names.iter().any(|name| SHELLS.contains(name)) {
+    if names.iter().any(|name| is_shell(name)) {
         return true;
     }
     let reads_words = |name: &&str| is_interpreter(name) && !matches!(*name, "sed" | "awk" | "gawk" | "mawk" | "nawk");
@@ -66,7 +65,7 @@ pub(super) fn into_a_shell(pipeline: &Pipeline) -> Option<String> {
     for stage in pipeline {
         let names = names(stage);
         let takes = |name: &&str| {
-            SHELLS.contains(name) || is_interpreter(name) || matches!(*name, "eval" | "source" | "." | "exec" | "xargs")
+            is_shell(name) || is_interpreter(name) || matches!(*name, "eval" | "source" | "." | "exec" | "xargs")
         };
         let of_words = stage.words.iter().any(|word| word.inner.iter().any(line_fetches));
         let of_files = stage.redirects.iter().any(|redirect| redirect.target.inner.iter().any(line_fetches));
@@ -75,7 +74,7 @@ pub(super) fn into_a_shell(pipeline: &Pipeline) -> Option<String> {
             return Some(found());
         }
         let tcp = stage.redirects.iter().any(|redirect| redirect.target.text.starts_with("/dev/tcp/"));
-        if tcp && names.iter().any(|name| SHELLS.contains(name) || *name == "exec") {
+        if tcp && names.iter().any(|name| is_shell(name) || *name == "exec") {
             return Some("it gives a shell to the network".to_owned());
         }
     }

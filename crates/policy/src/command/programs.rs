@@ -154,3 +154,11 @@ fn is_loader(name: &str) -> bool {
 pub(super) fn is_wrapper(name: &str) -> bool {
     WRAPPERS.contains(&name) || ESCALATES.contains(&name) || is_loader(name)
 }
+
+/// Shells.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"];
+
+/// Reports whether a name is that of a shell.
+pub(super) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name)
+}

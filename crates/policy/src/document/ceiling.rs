@@ -7,7 +7,7 @@ use crate::net::{AddressRule, AnyRule, Methods, MissingSni, Narrower, Ports, Rul
 use crate::profile::{NetMode, Place};
 use nexus_model::capability::NetMode as Mode;
 
-/// Where and why a part forbids something.
+/// Place of the part that forbids something, and the reason.
 pub(super) type Refusal = (Place, String);
 
 /// The network that a document allows at most.
@@ -32,7 +32,7 @@ impl NetCeiling {
     /// Reports whether a network of this mode is within the ceiling.
     pub(super) fn mode(&self, asked: NetMode) -> Result<(), Refusal> {
         match self.mode {
-            Some((most, place)) if asked > most => Err((place, format!("the most open network is {}", most.word()))),
+            Some((max, place)) if asked > max => Err((place, format!("the most open network is {}", max.word()))),
             Some(_) | None => Ok(()),
         }
     }
@@ -40,7 +40,7 @@ impl NetCeiling {
     /// Reports whether these methods are within the ceiling.
     pub(super) fn methods(&self, asked: Methods) -> Result<(), Refusal> {
         match self.methods {
-            Some((most, place)) if asked < most => Err((place, format!("the HTTP methods are {}", most.word()))),
+            Some((max, place)) if asked < max => Err((place, format!("the HTTP methods are {}", max.word()))),
             Some(_) | None => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use super::effective::{Effective, Verdict};
 use super::form::{Act, Answer};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question};
+use crate::command::Commands;
 use crate::profile::{LimitKind, NetMode, Sourced};
 use nexus_model::capability::NetMode as Mode;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
@@ -102,7 +103,8 @@ pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<(),
     for (kind, value) in limits(spec) {
         ask(Question::Limit(kind, value))?;
     }
-    act(policies.answer(Act::Exec), "exec")?;
+    let words = [spec.shell.clone(), "-c".to_owned(), spec.command.clone()];
+    act(policies.exec_answer(&Commands::of_words(&words)).as_ref(), "exec")?;
     if spec.changes.unwrap_or_default() == DirectiveChanges::Commit {
         act(policies.answer(Act::Changes), "changes")?;
     }
@@ -133,16 +135,16 @@ fn limits(spec: &DirectiveSpec) -> impl Iterator<Item = (LimitKind, u64)> {
 /// Gives a directive the limits of the documents where it names none. A limit that is less than the unit of the directive
 /// is rounded down, and never to nothing.
 pub fn lower_limits(policies: &Effective, spec: &mut DirectiveSpec) {
-    for (kind, most) in policies.limits() {
-        let in_mib = || Some((most.value / MIB).max(1));
+    for (kind, max) in policies.limits() {
+        let in_mib = || Some((max.value / MIB).max(1));
         let limits = &mut spec.limits;
         match kind {
             LimitKind::Memory => limits.memory_mb = limits.memory_mb.or_else(in_mib),
             LimitKind::Disk => limits.disk_mb = limits.disk_mb.or_else(in_mib),
-            LimitKind::Cpus => limits.cpu = limits.cpu.or(Some(u32::try_from(most.value).unwrap_or(u32::MAX))),
-            LimitKind::MaxOutput => limits.max_output_bytes = limits.max_output_bytes.or(Some(most.value)),
+            LimitKind::Cpus => limits.cpu = limits.cpu.or(Some(u32::try_from(max.value).unwrap_or(u32::MAX))),
+            LimitKind::MaxOutput => limits.max_output_bytes = limits.max_output_bytes.or(Some(max.value)),
             LimitKind::Timeout => {
-                spec.timeout_seconds = spec.timeout_seconds.or(Some((most.value / 1000).max(1)));
+                spec.timeout_seconds = spec.timeout_seconds.or(Some((max.value / 1000).max(1)));
             }
             // A directive has no such limit: the territory's own holds.
             LimitKind::Pids => {}

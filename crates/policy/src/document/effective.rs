@@ -2,10 +2,12 @@
 
 use super::budget::BudgetKind;
 use super::ceiling::{FsCeiling, NetCeiling, Refusal};
-use super::form::{Act, Answer, Level};
+use super::command_rule::CommandRule;
+use super::form::{Act, Answer, Entry, Level};
 use super::loaded::{DocumentName, LoadedPolicy};
 use super::path_pattern::PathPattern;
 use super::question::Question;
+use crate::command::Commands;
 use crate::net::{Budget, Methods, Narrower, Policy};
 use crate::profile::{LimitValues, NetMode, Origin, Place, Sourced, format_limit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,9 +55,22 @@ struct Part {
     file: String,
     network: Option<NetCeiling>,
     fs: Option<FsCeiling>,
+    exec: Option<(Answer, Place)>,
+    commands: Vec<(Answer, Entry<CommandRule>)>,
 }
 
 impl Part {
+    /// Returns the answer of this document about commands: a strict rule about one of them, else a rule that lets the only one
+    /// go, else the answer about all.
+    fn exec(&self, commands: &Commands) -> Option<(Answer, Place)> {
+        let strict =
+            self.commands.iter().filter(|(answer, entry)| *answer != Answer::Skip && entry.rule.matches_some(commands));
+        let skip =
+            || self.commands.iter().find(|(answer, entry)| *answer == Answer::Skip && entry.rule.matches_all(commands));
+        let strict = strict.max_by_key(|(answer, _)| *answer);
+        strict.or_else(skip).map(|(answer, entry)| (*answer, entry.place)).or(self.exec)
+    }
+
     fn origin(&self, place: Place) -> Origin {
         Origin::File { name: self.file.clone(), place }
     }
@@ -102,6 +117,8 @@ impl Effective {
             file: loaded.source.clone(),
             network: document.net.as_ref().map(NetCeiling::of),
             fs: document.fs.as_ref().map(FsCeiling::of),
+            exec: document.approval.iter().find(|(act, _)| *act == Act::Exec).map(|(_, answer)| *answer),
+            commands: document.commands.clone(),
         };
         for (kind, (value, place)) in &document.limits {
             if self.limits.get(kind).is_none_or(|known| *value < known.value) {
@@ -145,22 +162,27 @@ impl Effective {
             Question::Methods(methods) => network(&|net| net.methods(*methods)),
             Question::Read(path) => paths(&|fs| fs.read(path)),
             Question::Write(path) => paths(&|fs| fs.write(path)),
-            Question::Limit(kind, value) => {
-                self.above(self.limits.get(kind), *value, &|most| format_limit(*kind, most))
-            }
-            Question::Budget(kind, value) => self.above(self.budgets.get(kind), *value, &|most| most.to_string()),
+            Question::Limit(kind, value) => self.above(self.limits.get(kind), *value, &|max| format_limit(*kind, max)),
+            Question::Budget(kind, value) => self.above(self.budgets.get(kind), *value, &|max| max.to_string()),
             Question::Secret(name) => not_in(self.secrets.as_ref(), name.as_str(), "the secrets"),
+            Question::Run(line) => {
+                let commands = Commands::of_line(line);
+                ceiling(&|part| match part.exec(&commands) {
+                    Some((answer, place)) if answer != Answer::Skip => Err((place, answer.word().to_owned())),
+                    Some(_) | None => Ok(()),
+                })
+            }
             Question::Sandbox(profile) => not_in(self.sandbox.as_ref(), profile.name(), "the kinds of isolation"),
         };
         Verdict { forbidden }
     }
 
-    fn above(&self, most: Option<&Sourced<u64>>, value: u64, shown: &dyn Fn(u64) -> String) -> Vec<Forbidden> {
-        let Some(most) = most.filter(|most| value > most.value) else { return Vec::new() };
-        let named = |part: &&Part| matches!(&most.from, Origin::File { name, .. } if *name == part.file);
+    fn above(&self, max: Option<&Sourced<u64>>, value: u64, shown: &dyn Fn(u64) -> String) -> Vec<Forbidden> {
+        let Some(max) = max.filter(|max| value > max.value) else { return Vec::new() };
+        let named = |part: &&Part| matches!(&max.from, Origin::File { name, .. } if *name == part.file);
         let (level, id) =
             self.parts.iter().find(named).map_or((Level::Global, String::new()), |part| (part.level, part.id.clone()));
-        vec![Forbidden { level, id, from: most.from.clone(), why: format!("at most {} is allowed", shown(most.value)) }]
+        vec![Forbidden { level, id, from: max.from.clone(), why: format!("at most {} is allowed", shown(max.value)) }]
     }
 
     /// Returns a network policy under every ceiling. The result never allows anything that `policy` does not.
@@ -202,10 +224,20 @@ impl Effective {
     /// Returns the paths of the workspace that are denied, each with its origin.
     #[must_use]
     pub fn denied_in_workspace(&self) -> Vec<Sourced<PathPattern>> {
+        self.denied(true)
+    }
+
+    /// Returns the paths of the host that are denied, each with its origin.
+    #[must_use]
+    pub fn denied_on_host(&self) -> Vec<Sourced<PathPattern>> {
+        self.denied(false)
+    }
+
+    fn denied(&self, in_workspace: bool) -> Vec<Sourced<PathPattern>> {
         let parts = self.parts.iter().filter_map(|part| Some((part, part.fs.as_ref()?)));
-        let denied = parts.flat_map(|(part, fs)| {
+        let denied = parts.flat_map(move |(part, fs)| {
             fs.denied()
-                .filter(|entry| entry.rule.is_in_workspace())
+                .filter(move |entry| entry.rule.is_in_workspace() == in_workspace)
                 .map(|entry| Sourced::new(entry.rule.clone(), part.origin(entry.place)))
         });
         denied.collect()
@@ -218,7 +250,7 @@ impl Effective {
             let (mode, place) = part.network.as_ref()?.mode?;
             Some(Sourced::new(mode, part.origin(place)))
         });
-        modes.reduce(|least, mode| if mode.value < least.value { mode } else { least })
+        modes.reduce(|min, mode| if mode.value < min.value { mode } else { min })
     }
 
     /// Returns the HTTP methods, if a document limits them.
@@ -246,10 +278,10 @@ impl Effective {
     /// Returns the budgets as the network counts them.
     #[must_use]
     pub fn budget(&self) -> Budget {
-        let most = |kind| self.budgets.get(&kind).map(|most| most.value);
+        let max = |kind| self.budgets.get(&kind).map(|max| max.value);
         Budget {
-            connections: most(BudgetKind::Connections),
-            bytes_total: most(BudgetKind::EgressBytes),
+            connections: max(BudgetKind::Connections),
+            bytes_total: max(BudgetKind::EgressBytes),
             ..Budget::default()
         }
     }
@@ -258,6 +290,16 @@ impl Effective {
     #[must_use]
     pub fn answer(&self, act: Act) -> Option<&Sourced<Answer>> {
         self.approval.get(&act)
+    }
+
+    /// Returns the strictest answer about commands, and who gave it; `None` where no document says something.
+    #[must_use]
+    pub fn exec_answer(&self, commands: &Commands) -> Option<Sourced<Answer>> {
+        let answers = self.parts.iter().filter_map(|part| {
+            let (answer, place) = part.exec(commands)?;
+            Some(Sourced::new(answer, part.origin(place)))
+        });
+        answers.reduce(|strictest, one| if one.value > strictest.value { one } else { strictest })
     }
 
     /// Returns the names of the documents, the farthest level first.
@@ -288,14 +330,17 @@ impl Effective {
             if let Some(fs) = &part.fs {
                 fs.rows(&mut row);
             }
+            part.commands
+                .iter()
+                .for_each(|(answer, entry)| row(format!("{} {}", answer.word(), entry.text), entry.place));
         }
-        rows.extend(self.limits.iter().map(|(kind, most)| {
-            (format!("limit {} at most {}", kind.key(), format_limit(*kind, most.value)), most.from.clone())
+        rows.extend(self.limits.iter().map(|(kind, max)| {
+            (format!("limit {} at most {}", kind.key(), format_limit(*kind, max.value)), max.from.clone())
         }));
         rows.extend(
             self.budgets
                 .iter()
-                .map(|(kind, most)| (format!("budget {} at most {}", kind.key(), most.value), most.from.clone())),
+                .map(|(kind, max)| (format!("budget {} at most {}", kind.key(), max.value), max.from.clone())),
         );
         rows.extend(
             self.approval

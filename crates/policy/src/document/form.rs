@@ -1,6 +1,7 @@
 //! Content of one policy document, typed, each part with its place.
 
 use super::budget::BudgetKind;
+use super::command_rule::CommandRule;
 use super::path_pattern::PathPattern;
 use super::question::Question;
 use crate::net::{AnyRule, Methods, Rule};
@@ -121,6 +122,8 @@ pub struct PolicyDocument {
     pub budgets: Vec<(BudgetKind, (u64, Place))>,
     /// The acts that need an approval or are forbidden.
     pub approval: Vec<(Act, (Answer, Place))>,
+    /// Rules about commands; in their document they come before `approval.exec`.
+    pub commands: Vec<(Answer, Entry<CommandRule>)>,
     /// Names of the variables that may be passed as secrets; `None` leaves them as they are.
     pub secrets: Option<(Vec<String>, Place)>,
     /// Strengths of isolation that may be asked for; `None` leaves them as they are.

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `net`, `fs` | each document is a ceiling: what is allowed, all of them allow |
 //! | `limits`, `budgets` | the smallest value |
-//! | `approval` | the strictest: forbidden > needs_approval > skip |
+//! | `approval`, `commands` | the strictest: forbidden > needs_approval > skip |
 //! | `secrets`, `sandbox` | the nearest level that says something; documents of one level: what all of them list |
 //!
 //! Nothing here grants: a part that no document mentions stays as the caller has it. Nothing here touches a file, the
@@ -21,6 +21,7 @@
 
 mod budget;
 mod ceiling;
+mod command_rule;
 mod directive;
 mod effective;
 mod form;
@@ -33,6 +34,7 @@ mod self_test;
 mod set;
 
 pub use budget::BudgetKind;
+pub use command_rule::CommandRule;
 pub use directive::{DirectiveRefusal, check_directive, lower_limits};
 pub use effective::{Effective, Forbidden, Verdict};
 pub use form::{Act, Answer, Case, Entry, FsPart, Level, NetPart, PolicyDocument};

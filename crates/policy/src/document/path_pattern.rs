@@ -86,10 +86,10 @@ impl PathPattern {
         Ok(Self { root, names: rest.split('/').map(str::to_owned).collect(), below })
     }
 
-    /// Returns the pattern of a path of the host and everything below it. `None` if the path is not UTF-8, not absolute,
+    /// Returns the pattern of a path of the host, `with_below` with everything below it. `None` if the path is not UTF-8, not absolute,
     /// or has parts that no pattern takes.
     #[must_use]
-    pub fn of_host(path: &std::path::Path) -> Option<Self> {
+    pub fn of_host(path: &std::path::Path, with_below: bool) -> Option<Self> {
         let mut names = Vec::new();
         for part in path.components() {
             match part {
@@ -98,7 +98,7 @@ impl PathPattern {
                 _ => return None,
             }
         }
-        path.is_absolute().then_some(Self { root: Root::Host, names, below: true })
+        path.is_absolute().then_some(Self { root: Root::Host, names, below: with_below })
     }
 
     /// Returns the pattern of a whole workspace.
@@ -205,9 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_host_stands_for_all_below_it() {
-        assert_eq!(PathPattern::of_host(std::path::Path::new("/opt/a")).unwrap(), pattern("host:/opt/a/**"));
-        assert_eq!(PathPattern::of_host(std::path::Path::new("opt")), None);
-        assert_eq!(PathPattern::of_host(std::path::Path::new("/opt/../etc")), None);
+    fn a_path_of_the_host_stands_for_all_below_it_if_it_is_a_directory() {
+        assert_eq!(PathPattern::of_host(std::path::Path::new("/opt/a"), false).unwrap(), pattern("host:/opt/a"));
+        assert_eq!(PathPattern::of_host(std::path::Path::new("/opt/a"), true).unwrap(), pattern("host:/opt/a/**"));
+        assert_eq!(PathPattern::of_host(std::path::Path::new("opt"), true), None);
+        assert_eq!(PathPattern::of_host(std::path::Path::new("/opt/../etc"), true), None);
     }
 }

@@ -59,6 +59,8 @@ pub enum Question {
     Secret(String),
     /// Run with this isolation.
     Sandbox(SandboxProfile),
+    /// Start a command line without a question to a person.
+    Run(String),
 }
 
 /// Reason why a text is not a question.
@@ -66,7 +68,7 @@ pub enum Question {
 pub enum QuestionError {
     /// The first word is not known.
     #[error(
-        "{text:?} is not a question: write net, mode, methods, read, write, limit, budget, secret or sandbox, and a value"
+        "{text:?} is not a question: write net, mode, methods, read, write, limit, budget, secret, sandbox or run, and a value"
     )]
     Kind {
         /// The text as written, shortened.
@@ -86,7 +88,7 @@ pub enum QuestionError {
     Value {
         /// The value as written, shortened.
         text: String,
-        /// What to write instead.
+        /// Advice on the value to write.
         why: String,
     },
 }
@@ -126,6 +128,7 @@ impl Question {
                 Self::Budget(kind, kind.read(number).map_err(|why| wrong(number, &why))?)
             }
             "secret" if !value.is_empty() => Self::Secret(value.to_owned()),
+            "run" if !value.is_empty() => Self::Run(value.to_owned()),
             "sandbox" => Self::Sandbox(sandbox(value).ok_or_else(|| wrong(value, SANDBOXES))?),
             _ => return Err(QuestionError::Kind { text: shown(text) }),
         })
@@ -162,6 +165,7 @@ impl fmt::Display for Question {
             Self::Budget(kind, value) => write!(f, "budget {}={value}", kind.key()),
             Self::Secret(name) => write!(f, "secret {name}"),
             Self::Sandbox(profile) => write!(f, "sandbox {}", profile.name()),
+            Self::Run(line) => write!(f, "run {line}"),
         }
     }
 }
@@ -185,6 +189,7 @@ mod tests {
             "budget egress_bytes=1024",
             "secret TOKEN",
             "sandbox host",
+            "run git status | cat",
         ] {
             assert_eq!(Question::parse(text).unwrap().to_string(), text);
         }

@@ -2,6 +2,7 @@
 //! place. An unknown key is never passed over: a misspelt `deny` would deny nothing.
 
 use super::budget::BudgetKind;
+use super::command_rule::CommandRule;
 use super::form::{Act, Answer, Case, Entry, FsPart, Level, NetPart, PolicyDocument};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question, SANDBOXES, sandbox};
@@ -24,6 +25,7 @@ const KEYS: &[&str] = &[
     "limits",
     "budgets",
     "approval",
+    "commands",
     "secrets",
     "sandbox",
     "tests",
@@ -44,6 +46,7 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
             "limits" => rest.limits = limits(node)?,
             "budgets" => rest.budgets = budgets(node)?,
             "approval" => rest.approval = approval(node)?,
+            "commands" => rest.commands = commands(node)?,
             "secrets" => rest.secrets = Some((list(node, "secrets", secret)?, place)),
             "sandbox" => rest.sandbox = Some((list(node, "sandbox", isolation)?, place)),
             _ => rest.tests = cases(node, "tests", |text| Question::parse(text).map_err(|error| error.to_string()))?,
@@ -73,6 +76,7 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
         limits: rest.limits,
         budgets: rest.budgets,
         approval: rest.approval,
+        commands: rest.commands,
         secrets: rest.secrets.map(names),
         sandbox: rest.sandbox.map(kinds),
         tests: rest.tests,
@@ -87,6 +91,7 @@ struct Rest {
     limits: Vec<(crate::profile::LimitKind, (u64, Place))>,
     budgets: Vec<(BudgetKind, (u64, Place))>,
     approval: Vec<(Act, (Answer, Place))>,
+    commands: Vec<(Answer, Entry<CommandRule>)>,
     secrets: Option<(Vec<(String, Place)>, Place)>,
     sandbox: Option<(Vec<(SandboxProfile, Place)>, Place)>,
     tests: Vec<Case>,
@@ -242,6 +247,20 @@ fn approval(node: Node) -> Result<Vec<(Act, (Answer, Place))>, DocumentError> {
         let key = known(place, &key, &keys, "approval.")?;
         let Some(act) = Act::ALL.into_iter().find(|act| act.word() == key) else { continue };
         found.push((act, word::<Answer>(node)?));
+    }
+    Ok(found)
+}
+
+fn commands(node: Node) -> Result<Vec<(Answer, Entry<CommandRule>)>, DocumentError> {
+    let answers = [Answer::Skip, Answer::NeedsApproval, Answer::Forbidden];
+    let keys: Vec<&str> = answers.into_iter().map(Answer::word).collect();
+    let rule = |text: &str, _| CommandRule::parse(text);
+    let case = |text: &str| Ok(Question::Run(text.to_owned()));
+    let mut found = Vec::new();
+    for (place, key, node) in entries(node, "commands")? {
+        let key = known(place, &key, &keys, "commands.")?;
+        let Some(answer) = answers.into_iter().find(|answer| answer.word() == key) else { continue };
+        found.extend(rules(node, key, rule, case)?.into_iter().map(|entry| (answer, entry)));
     }
     Ok(found)
 }

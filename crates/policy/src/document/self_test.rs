@@ -2,9 +2,10 @@
 
 use super::ceiling::{denies, lists};
 use super::effective::Effective;
-use super::form::{Case, PolicyDocument};
+use super::form::{Answer, Case, PolicyDocument};
 use super::loaded::LoadedPolicy;
 use super::question::Question;
+use crate::command::Commands;
 use crate::profile::Place;
 use std::fmt;
 
@@ -49,7 +50,7 @@ pub fn run_cases(loaded: &LoadedPolicy) -> Vec<CaseResult> {
     let mut of_rule = |rule: &str, cases: &[Case], matches: &dyn Fn(&Question) -> bool| {
         results.extend(cases.iter().map(|case| result(case, Some(rule), matches(&case.question))));
     };
-    let PolicyDocument { net, fs, tests, .. } = &loaded.document;
+    let PolicyDocument { net, fs, commands, tests, .. } = &loaded.document;
     if let Some(net) = net {
         for entry in net.allow.iter().flatten() {
             let matches = |asked: &Question| matches!(asked, Question::Reach(to) if lists(&entry.rule, to));
@@ -69,6 +70,14 @@ pub fn run_cases(loaded: &LoadedPolicy) -> Vec<CaseResult> {
             let matches = |asked: &Question| matches!(asked, Question::Read(path) if entry.rule.overlaps(path));
             of_rule(&entry.text, &entry.cases, &matches);
         }
+    }
+    for (answer, entry) in commands {
+        let matches = |asked: &Question| {
+            let Question::Run(line) = asked else { return false };
+            let commands = Commands::of_line(line);
+            if *answer == Answer::Skip { entry.rule.matches_all(&commands) } else { entry.rule.matches_some(&commands) }
+        };
+        of_rule(&entry.text, &entry.cases, &matches);
     }
     let alone = Effective::of(std::slice::from_ref(loaded));
     results.extend(tests.iter().map(|case| result(case, None, alone.ask(&case.question).is_allowed())));

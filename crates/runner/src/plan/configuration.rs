@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn a_run_changes_no_policy_that_later_runs_obey() {
+        let (_directory, base, all) = scene();
+        symlink("../../dot/pol", base.join("home/.config/nexus/policy")).unwrap();
+        assert!(written_through(&all, &base.join("home/dot/pol")).is_some());
+        std::fs::create_dir(base.join("home/dot/prof")).unwrap();
+        assert_eq!(missing_in(&all, &base.join("home/dot")), Some(base.join("home/dot/pol")));
+    }
+
+    #[test]
     fn what_is_missing_in_the_workspace_is_found_unless_a_cover_holds_it() {
         let (_directory, base, all) = scene();
         let dot = base.join("home/dot");
