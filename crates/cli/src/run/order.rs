@@ -15,6 +15,7 @@ use nexus_driver::frames::ExecStage;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_model::Guarantee;
 use nexus_model::limits::DEFAULT_MAX_OUTPUT;
+use nexus_policy::document::Effective;
 use nexus_policy::profile::{NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
@@ -42,6 +43,8 @@ pub struct Order {
     pub toolchains: Vec<Toolchain>,
     /// Shows the toolchains that the caller's PATH leads to.
     pub shows_auto: bool,
+    /// Policy documents that hold for the run.
+    pub policies: Effective,
     /// Keeps other runs out of the facility until this one is over.
     _facility: Option<OpenFacility>,
 }
@@ -79,7 +82,15 @@ impl Order {
                 cache.display()
             ));
         }
-        for pattern in &run.hides_nothing {
+        // A policy denies what may come to be there one day.
+        let of_policies = resolution.settings.egress.policies.denied_in_workspace();
+        let is_policys = |pattern: &String| {
+            of_policies
+                .iter()
+                .filter_map(|denied| denied.value.in_workspace())
+                .any(|path| format!("/{path}") == *pattern)
+        };
+        for pattern in run.hides_nothing.iter().filter(|pattern| !is_policys(pattern)) {
             crate::notices::tell(&format!("--hide {pattern} matched nothing in the workspace, so it hides nothing."));
         }
         let changes_by_file = match run.changes {
@@ -101,6 +112,7 @@ impl Order {
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             shows_auto: grants.shows_auto(),
             hold: net_ask::hold(run.network.as_ref())?,
+            policies: resolution.settings.egress.policies.clone(),
             run,
             _facility: facility,
         })

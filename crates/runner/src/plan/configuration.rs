@@ -12,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 /// Links on one way, as the kernel counts them at most.
 const MAX_LINKS: usize = 40;
 /// Profiles of one directory that are looked at.
-const MAX_PROFILES: usize = 1000;
+const MAX_DOCUMENTS: usize = 1000;
+/// The directories of profiles and of policy documents.
+const DOCUMENTS: [&str; 2] = ["profiles", "policy"];
 /// Directory of the operator.
 const OF_MACHINE: &str = "/etc/nexus";
 /// The file with the key for a fleet, and the settings, which may hold the password of a proxy.
@@ -43,12 +45,14 @@ pub(crate) fn with_keys(host: &Host) -> Vec<PathBuf> {
 pub(crate) fn places(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for directory in directories(host, homes) {
-        let profiles = directory.join("profiles");
-        let entries = std::fs::read_dir(&profiles).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name()).filter(|name| name.as_encoded_bytes().ends_with(b".yaml"));
-        let files: Vec<PathBuf> = names.take(MAX_PROFILES).map(|name| profiles.join(name)).collect();
-        all.push(profiles);
-        all.extend(files);
+        for documents in DOCUMENTS.map(|name| directory.join(name)) {
+            let entries = std::fs::read_dir(&documents).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name());
+            let names = names.filter(|name| name.as_encoded_bytes().ends_with(b".yaml"));
+            let files: Vec<PathBuf> = names.take(MAX_DOCUMENTS).map(|name| documents.join(name)).collect();
+            all.push(documents);
+            all.extend(files);
+        }
         all.extend(WITH_KEYS.map(|name| directory.join(name)));
     }
     all
@@ -308,6 +312,15 @@ mod tests {
         for other in ["data", ".npmx", ".cache/app", ".cargo/registryx"] {
             assert!(!is_cache(&home.join(other), &homes), "{other}");
         }
+    }
+
+    #[test]
+    fn a_run_changes_no_policy_that_later_runs_obey() {
+        let (_directory, base, all) = scene();
+        symlink("../../dot/pol", base.join("home/.config/nexus/policy")).unwrap();
+        assert!(written_through(&all, &base.join("home/dot/pol")).is_some());
+        std::fs::create_dir(base.join("home/dot/prof")).unwrap();
+        assert_eq!(missing_in(&all, &base.join("home/dot")), Some(base.join("home/dot/pol")));
     }
 
     #[test]
