@@ -12,13 +12,13 @@
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
-use crate::git_objects::is_shaped;
-use crate::git_refs::inside_git;
 use crate::meta::{EntryType, FileId, stat_if_there};
 use crate::nested::has;
 use crate::tie::Tie;
 use crate::tree::{Found, Group, LayerTree};
 use crate::walk::{Walk, WalkError};
+use nexus_git::objects::is_shaped;
+use nexus_git::refs::inside_git;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 

@@ -7,7 +7,6 @@
 use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
 use crate::commit::ops::Op;
-use crate::git_objects::is_shaped;
 use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
@@ -20,6 +19,7 @@ use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use crate::yours::Yours;
+use nexus_git::objects::is_shaped;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -79,7 +79,7 @@ impl Walk<'_> {
                 base: self.base,
                 rules: self.rules,
                 is_bare: &|path| crate::bare::is_one(self.base, path),
-                id_lengths: crate::git_index::id_lengths,
+                id_lengths: nexus_git::index::lengths::lengths_by,
                 comes: crate::halves::comes,
             },
             &mut tree,

@@ -9,15 +9,15 @@ use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::further_trees;
-use crate::git_names::{EXCLUDE, PACKED, may_go};
-use crate::git_refs;
 use crate::link_ends::Ends;
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::nested::{GOES, has_objects};
 use crate::protected::{Class, Rules};
-use crate::reads::Reads;
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
+use nexus_git::git_dir::{EXCLUDE, PACKED, may_go};
+use nexus_git::reads::Reads;
+use nexus_git::refs as git_refs;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -288,7 +288,7 @@ impl Scanner<'_> {
                     _ => path.to_vec(),
                 };
                 let git_dir = before(split(path).0);
-                let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, &before(tree), &git_dir);
+                let names_back = |tree: &[u8]| nexus_git::submodules::names_back(self.base, &before(tree), &git_dir);
                 let directory = GitDirectory::Goes(&names_back);
                 match judge(self.rules, class, path, &Version::Absent, &version, directory) {
                     Verdict::Commit | Verdict::LeaveOut => None,

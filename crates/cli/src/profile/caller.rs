@@ -32,9 +32,9 @@ pub fn read_owned(path: &Path, workspace: Option<&Path>) -> Result<Option<String
 }
 
 fn git_settings(text: &[u8]) -> Result<Vec<GitSetting>, UnreadableGitConfig> {
-    let found = nexus_layer::gitconfig::parse(text);
+    let found = nexus_git::config::parse(text);
     let found = found.map_err(|error| UnreadableGitConfig { why: error.to_string() })?;
-    let setting = |one: nexus_layer::gitconfig::Setting| GitSetting {
+    let setting = |one: nexus_git::config::Setting| GitSetting {
         section: one.section,
         subsection: one.subsection,
         name: one.name,
