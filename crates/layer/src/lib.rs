@@ -15,7 +15,7 @@
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
-//!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the
+//!   explicit accept), [`tree`] (what was read), [`plan`], `renames` and `rest` (what a commit would do), [`changes`] (the
 //!   report).
 //! * I/O: [`after`] (the files as a run left them), `beneath` (every access to a tree goes through a directory descriptor),
 //!   `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`,
@@ -107,6 +107,7 @@ mod reads;
 mod recorded;
 mod refs_by_content;
 mod remove;
+mod renames;
 mod replaced;
 mod report;
 mod rest;
