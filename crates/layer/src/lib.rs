@@ -14,10 +14,10 @@
 //!                 an empty layer is removed, and the caller parks the others
 //! ```
 //!
-//! * Pure: [`marks`] (overlay attributes), [`protected`] (the rules of a commit), [`tree`] (what was read), [`plan`] and
+//! * Pure: [`marks`] (overlay attributes), [`protected`] (the rules of a commit), [`tree`] (what was read), [`plan`], `renames` and
 //!   `rest` (what a commit would do), [`changes`] (the report).
 //! * I/O: [`after`] (the files as a run left them), `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`,
-//!   `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
+//!   `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //! * `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
 //!   directory descriptor.
 //!
@@ -93,6 +93,7 @@ mod reading;
 mod recorded;
 mod refs_by_content;
 mod remove;
+mod renames;
 mod replaced;
 mod report;
 mod rest;

@@ -361,7 +361,7 @@ impl Walk<'_> {
     }
 }
 
-fn meta_differs(new: &Meta, old: &Meta) -> bool {
+pub(crate) fn meta_differs(new: &Meta, old: &Meta) -> bool {
     (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid)
 }
 

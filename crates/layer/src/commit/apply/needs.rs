@@ -47,8 +47,8 @@ const WAITS: &str = "git objects of the run wait, and the workspace has not all 
 const WAITS_ELSEWHERE: &str = "git objects of the run wait in another repository of the workspace, from which it borrows what it leads \
                                to: accept them with it";
 
-const LENDER_WAITS: &str =
-    "the file that says where its git objects lie (objects/info/alternates) waits: accept it with it";
+const LENDER_WAITS: &str = "the file that says where its git objects lie (objects/info/alternates) waits or was rejected: name the repository and \
+     accept it with --protected";
 
 /// Reports whether an object is new. It gets whether the object is in the layer, and its path or that of the index of its pack.
 type IsNew<'a> = dyn Fn(bool, &[u8]) -> bool + 'a;
