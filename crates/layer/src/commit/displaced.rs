@@ -186,8 +186,8 @@ pub(crate) fn remove_displaced(
     faults: &Faults,
 ) -> Result<Removal, IoFailure> {
     let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
-    let several = journal.steps.several().iter().filter(|one| one.is_displaced);
-    let shared: HashMap<FileId, Seen> = several.map(|one| (one.old.id, one.old)).collect();
+    // A further name sets the time of change of a file as the move of one does.
+    let shared: HashMap<FileId, Seen> = journal.steps.several().iter().map(|one| (one.old.id, one.old)).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
     let removing = Removing::open(rooms.root)?;
