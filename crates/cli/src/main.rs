@@ -104,6 +104,16 @@ fn about_value(error: &clap::Error) -> Option<&'static str> {
     )
 }
 
+/// Returns the call that runs a command in a sandbox, for a word that is nearly no subcommand.
+fn a_command(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    use clap::error::ContextKind;
+    let all = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words);
+    let is_nearly_one = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let is_unknown = error.kind() == clap::error::ErrorKind::InvalidSubcommand && !is_nearly_one;
+    let name = all.first()?.to_str().filter(|name| is_unknown && error.to_string().contains(&format!("'{name}'")))?;
+    Some(format!("nexus run -- {name} runs a command in a sandbox; nexus --help shows what can be written"))
+}
+
 /// Names the help of the command that the words call.
 fn help_of(words: &[OsString]) -> String {
     use clap::CommandFactory as _;
@@ -150,7 +160,8 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
         message = message + between + line.trim();
     }
     let words = arguments.get(1..).unwrap_or_default();
-    let hint = about_value(error).map_or_else(|| help_of(words), str::to_owned);
+    let hint =
+        about_value(error).map(str::to_owned).or_else(|| a_command(error, words)).unwrap_or_else(|| help_of(words));
     let failure = failure::Failure::usage("usage", message, hint);
     ExitCode::from(failures::print_failure(&failure, args::wanted_json(words)))
 }

@@ -154,6 +154,58 @@ fn a_linked_worktree_names_the_workspace_that_has_both() {
 }
 
 #[test]
+fn the_advice_for_a_worktree_elsewhere_in_the_home_works() {
+    on_each_bench(|bench| {
+        let set_up = "cd && git init -q -b main main && cd main && git -c user.name=A -c user.email=a@b.example commit -q \
+                      --allow-empty -m one && git worktree add -q ../away";
+        assert!(bench.command("sh").args(["-c", set_up]).status().unwrap().success());
+        let commit =
+            ["git", "-c", "user.name=A", "-c", "user.email=a@b.example", "commit", "-q", "--allow-empty", "-m", "x"];
+        let mut refused = bench.nexus(["run", "--"]);
+        let refused = refused.args(commit).current_dir(bench.home.join("away")).output().unwrap();
+        let told = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(128), "{told}");
+        let (moves, rest) = told.split_once("Move it there: ").unwrap().1.split_once(". Then ").unwrap();
+        assert!(bench.command("sh").args(["-c", moves]).status().unwrap().success(), "{moves}");
+        let flags: Vec<&str> = rest.split(" has both").next().unwrap().split(' ').collect();
+        let inside = Path::new(flags[3]);
+        let mut done = bench.nexus(["run"]);
+        let done = done.args(&flags).arg("--").args(commit).current_dir(inside).output().unwrap();
+        assert_eq!((done.status.code(), stderr(&done).as_str()), (Some(0), ""), "{}", bench.who());
+        let log = bench.command("git").arg("-C").arg(inside).args(["log", "--format=%s"]).output().unwrap();
+        assert_eq!(stdout(&log), "x\none\n", "{}", bench.who());
+    });
+}
+
+#[test]
+fn a_commit_that_deletes_is_said_where_nobody_is_asked() {
+    on_each_bench(|bench| {
+        bench.write("old", "x");
+        bench.write("other", "x");
+        assert_eq!(stderr(&bench.run(["run", "--shell", "echo y > other; echo z > new"])), "");
+        let told = stderr(&bench.run(["run", "--shell", "rm old"]));
+        assert!(told.starts_with("nexus: committed: 0 added, 0 modified, 1 deleted ("), "{}: {told}", bench.who());
+        assert_eq!(stderr(&bench.run(["run", "--quiet", "--shell", "rm new"])), "");
+        bench.write("kept", "x");
+        let told = stderr(&bench.run(["run", "--changes", "discard", "--shell", "rm kept"]));
+        assert_eq!(told, "", "nothing of the workspace is gone");
+    });
+}
+
+#[test]
+fn a_command_in_the_place_of_a_subcommand_is_named_with_its_call() {
+    on_each_bench(|bench| {
+        for words in [&["ls"][..], &["--", "ls"], &["ls", "-l"]] {
+            let told = stderr(&bench.run(words));
+            assert!(told.contains("nexus run -- ls runs a command in a sandbox"), "{words:?}: {told}");
+        }
+        assert!(!stderr(&bench.run(["runn"])).contains("nexus run -- runn"));
+        let told = stderr(&bench.run(["run", "--env", "NEXUS_NOT_THERE", "--", "true"]));
+        assert_eq!(told, "nexus: NEXUS_NOT_THERE is not set here, so that --env passed nothing on\n");
+    });
+}
+
+#[test]
 fn a_name_that_is_nearly_right_is_named() {
     on_each_bench(|bench| {
         let group = |name: &str| stderr(&bench.run(["run", "--allow-group", name, "--", "true"]));

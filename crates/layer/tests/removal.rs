@@ -173,6 +173,23 @@ fn a_deleted_directory_with_hard_links_goes_in_full() {
     }
 }
 
+/// rustc does so with what it compiled before: a new directory gets further names of old files, and an older directory goes.
+#[test]
+fn a_further_name_of_a_file_in_a_deleted_directory_is_no_conflict() {
+    for mode in [LayerMode::Root, LayerMode::User] {
+        for goes_too in [false, true] {
+            let dirs = ["old", "last"].map(|dir| Op::Mkdir(b(dir)));
+            let base = [&dirs[..], &[write("old/a", "same"), Op::Link(b("old/a"), b("last/a"))]].concat();
+            let scene = Scene::new(mode, &base);
+            let mut steps = vec![Op::Mkdir(b("new")), Op::Link(b("last/a"), b("new/a")), Op::RemoveTree(b("old"))];
+            steps.extend(goes_too.then(|| Op::RemoveTree(b("last"))));
+            let result = scene.layer(&steps).commit(&scene.workspace(), &Rules::default()).unwrap();
+            assert_eq!((result.conflicts.len(), result.left.len()), (0, 0), "{mode:?} {goes_too}: {result:?}");
+            assert_eq!(scene.found(), scene.wanted(), "{mode:?} {goes_too}");
+        }
+    }
+}
+
 #[test]
 fn a_kill_while_a_directory_is_removed_is_no_conflict() {
     for nth in 1.. {

@@ -2,7 +2,7 @@
 
 use nexus_egress::Denied;
 use nexus_model::ByteText;
-use nexus_policy::net::{DenyCode, Name, Pattern, Policy, Port, Rule, builtin_groups};
+use nexus_policy::net::{DenyCode, Name, Origin, Pattern, Policy, Port, Rule, builtin_groups};
 use nexus_policy::profile::closest;
 use nexus_runner::net::ended::NetworkEnd;
 
@@ -11,6 +11,9 @@ const MOST_SHOWN: usize = 20;
 
 /// Flags that one line has.
 const MAX_FLAGS: usize = 20;
+
+/// Hosts of a group that are named beside one of them.
+const MAX_OF_GROUP: usize = 8;
 
 /// Returns the group of the package client that a command is, read from the caller's own settings when a run asks for it.
 pub fn client_group(argv: &[ByteText]) -> Option<&'static str> {
@@ -30,10 +33,20 @@ pub fn client_group(argv: &[ByteText]) -> Option<&'static str> {
     }
 }
 
+/// A single name that a rule allows.
+pub struct Named {
+    /// The name.
+    pub host: String,
+    /// True for a name of a group, of which a command needs several.
+    pub of_group: bool,
+}
+
 /// Lists the single names that rules allow.
-pub fn named(policy: &Policy) -> Vec<String> {
+pub fn named(policy: &Policy) -> Vec<Named> {
     let name = |rule: &Rule| match &rule.pattern {
-        Pattern::Exact(name) => Some(name.as_str().to_owned()),
+        Pattern::Exact(name) => {
+            Some(Named { host: name.as_str().to_owned(), of_group: rule.source.origin == Origin::Group })
+        }
         Pattern::Below(_) => None,
     };
     policy.allowed_names().iter().filter_map(name).collect()
@@ -42,7 +55,7 @@ pub fn named(policy: &Policy) -> Vec<String> {
 /// Lines for a person: what was blocked, each with the flag that would allow it, and then the flags for all of it. `named` are
 /// the names that rules allow: a blocked host that is nearly one of them was perhaps meant. `client` is the group of the
 /// command, if it is a package client.
-pub fn lines(ended: &NetworkEnd, named: &[String], client: Option<&str>) -> Vec<String> {
+pub fn lines(ended: &NetworkEnd, named: &[Named], client: Option<&str>) -> Vec<String> {
     let mut lines: Vec<String> = ended.problem.iter().chain(&ended.notes).cloned().collect();
     let blocked = blocked(&ended.summary.denied);
     lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied, named)));
@@ -60,6 +73,7 @@ pub fn lines(ended: &NetworkEnd, named: &[String], client: Option<&str>) -> Vec<
         lines.push(format!("blocked: … and {more} (nexus net log)"));
     }
     lines.extend(all_at_once(&blocked, client));
+    lines.extend(rest_of_group(ended, &blocked, named));
     if ended.summary.audit_lost > 0 {
         let lost = ended.summary.audit_lost;
         lines.push(format!("the record of the network did not take {lost} lines: what is not recorded is blocked"));
@@ -107,6 +121,26 @@ fn all_at_once(blocked: &[&Denied], client: Option<&str>) -> Option<String> {
     }
 }
 
+/// Returns the flags for the hosts of a group that the command did not get to, since another one of the group leads to a private
+/// address: behind a mirror all of them do, and each would cost one more run. A group comes from the caller's own choice alone.
+fn rest_of_group(ended: &NetworkEnd, blocked: &[&Denied], named: &[Named]) -> Option<String> {
+    let group = || named.iter().filter(|one| one.of_group).map(|one| one.host.as_str());
+    let private = |denied: &&&Denied| denied.code == DenyCode::PrivateDestination && denied.allow_with.is_some();
+    let first = blocked.iter().filter(private).find(|denied| group().any(|host| host == denied.host))?;
+    let is_known = |host: &str| {
+        blocked.iter().any(|denied| denied.host == host)
+            || ended.summary.allowed.iter().any(|allowed| allowed.host == host)
+    };
+    let mut rest: Vec<&str> = group().filter(|host| !is_known(host)).collect();
+    rest.sort_unstable();
+    rest.dedup();
+    if rest.is_empty() || rest.len() > MAX_OF_GROUP {
+        return None;
+    }
+    let flags: Vec<String> = rest.iter().map(|host| format!("--allow-private {host}:{}", first.port)).collect();
+    Some(format!("behind the same mirror the other hosts of the group need the same: {}", flags.join(" ")))
+}
+
 /// Returns the group of code hosts that allows everything that was blocked and that a flag opens. Groups of package clients are
 /// read from the clients' own settings, when they are asked for.
 fn group_of(blocked: &[&Denied]) -> Option<String> {
@@ -139,7 +173,7 @@ fn is_slip(host: &str, name: &str) -> bool {
     }
 }
 
-fn line(denied: &Denied, named: &[String]) -> String {
+fn line(denied: &Denied, named: &[Named]) -> String {
     let Denied { host, port, count, explanation, allow_with, code } = denied;
     let what = match (host.as_str(), port) {
         ("", _) => "a request".to_owned(),
@@ -153,7 +187,7 @@ fn line(denied: &Denied, named: &[String]) -> String {
         None => "no flag opens it".to_owned(),
     };
     let is_unknown = matches!(code, DenyCode::NotInAllowlist | DenyCode::DnsDenied);
-    let meant = named.iter().find(|name| is_unknown && is_slip(host, name));
+    let meant = named.iter().map(|one| one.host.as_str()).find(|name| is_unknown && is_slip(host, name));
     let meant = meant.map(|meant| format!(" (a rule allows {meant}: is one of them a slip?)")).unwrap_or_default();
     format!("blocked: {what}{times}: {explanation}{meant}; {how}")
 }
@@ -170,6 +204,44 @@ mod tests {
 
     fn told(denied: Vec<Denied>) -> Vec<String> {
         lines(&NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() }, &[], None)
+    }
+
+    fn by_rule(host: &str) -> Named {
+        Named { host: host.to_owned(), of_group: false }
+    }
+
+    #[test]
+    fn the_other_hosts_of_a_group_behind_a_mirror_are_named_at_once() {
+        let end = |code, flag| {
+            let denied = vec![denied("index.test", 443, code, flag)];
+            let allowed = nexus_egress::Allowed {
+                host: "done.test".into(),
+                port: 443,
+                connections: 1,
+                bytes_up: 0,
+                bytes_down: 0,
+            };
+            NetworkEnd {
+                summary: Summary { denied, allowed: vec![allowed], ..Summary::default() },
+                ..NetworkEnd::default()
+            }
+        };
+        let of_group = |host: &str| Named { host: host.to_owned(), of_group: true };
+        let group = ["index.test", "files.test", "done.test"].map(of_group);
+        let flag = Some("--allow-private index.test:443");
+        let told = lines(&end(DenyCode::PrivateDestination, flag), &group, Some("pkg:pip"));
+        assert_eq!(
+            told.last().unwrap(),
+            "behind the same mirror the other hosts of the group need the same: --allow-private files.test:443"
+        );
+        let none =
+            |ended: NetworkEnd, named: &[Named]| !lines(&ended, named, None).iter().any(|line| line.contains("mirror"));
+        assert!(none(end(DenyCode::PrivateDestination, flag), &["index.test", "files.test"].map(by_rule)));
+        assert!(none(end(DenyCode::PrivateDestination, None), &group), "no flag opens it");
+        assert!(none(end(DenyCode::NotInAllowlist, flag), &group));
+        let many: Vec<Named> =
+            (0..20).map(|n| of_group(&format!("h{n}.test"))).chain([of_group("index.test")]).collect();
+        assert!(none(end(DenyCode::PrivateDestination, flag), &many), "a long line helps nobody");
     }
 
     #[test]
@@ -211,15 +283,14 @@ mod tests {
         let end = |code| {
             let denied = vec![denied("exmaple.test", 443, code, None)];
             let ended = NetworkEnd { summary: Summary { denied, ..Summary::default() }, ..NetworkEnd::default() };
-            lines(&ended, &["example.test".to_owned(), "other.test".to_owned(), "exmaple.tset".to_owned()], None)
-                .remove(0)
+            lines(&ended, &["example.test", "other.test", "exmaple.tset"].map(by_rule), None).remove(0)
         };
         let text = end(DenyCode::NotInAllowlist);
         assert!(text.contains(": no (a rule allows example.test: is one of them a slip?); no flag opens it"), "{text}");
         assert!(!end(DenyCode::SniMismatch).contains("slip"));
         assert!(!is_slip("raw.code.test", "api.code.test") && !is_slip("example.test", "example.test"));
         assert!(is_slip("api.exmaple.test", "api.example.test") && !is_slip("example.test", "www.example.test"));
-        let short = line(&denied("db.test", 0, DenyCode::DnsDenied, None), &["web.test".to_owned()]);
+        let short = line(&denied("db.test", 0, DenyCode::DnsDenied, None), &[by_rule("web.test")]);
         assert!(!short.contains("slip"), "{short}");
     }
 

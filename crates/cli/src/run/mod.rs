@@ -48,8 +48,9 @@ use nexus_runner::run::surroundings::Surroundings;
 use nexus_terminal::Mode;
 use order::Order;
 use report::Report;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -217,6 +218,9 @@ fn reported<C: Attendant>(
     match finished.settle() {
         Ok(report) => {
             let mut report = Report::new(&order, report, receipt_copy);
+            if !args.quiet {
+                unset(&args.env, |name| std::env::var_os(name).is_some()).for_each(|line| report.note(line));
+            }
             if let (true, Some(why)) = (args.verbose, driver.passed_over()) {
                 report.note(format!("the sandbox was started without the warm launcher: {why}"));
             }
@@ -247,6 +251,12 @@ fn internal(what: &str, error: &io::Error) -> Failure {
     Failure::refused("internal", format!("{what}: {error}"), INTERNAL_ADVICE)
 }
 
+/// Returns a line for each variable that is to be passed on and that the caller does not have.
+fn unset(flags: &[OsString], is_set: impl Fn(&OsStr) -> bool) -> impl Iterator<Item = String> {
+    let missing = flags.iter().filter(move |flag| !flag.as_bytes().contains(&b'=') && !is_set(flag));
+    missing.map(|flag| format!("{} is not set here, so that --env passed nothing on", flag.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +270,12 @@ mod tests {
         for other in [&["make"][..], &["bash", "-c", "ls"], &["sh", "script.sh"], &["bashful"], &[]] {
             assert_eq!(of(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_there_is_named() {
+        let flags = ["SET", "MISSING", "MADE=1"].map(OsString::from);
+        let told: Vec<String> = unset(&flags, |name| name == "SET").collect();
+        assert_eq!(told, ["MISSING is not set here, so that --env passed nothing on"]);
     }
 }

@@ -32,7 +32,7 @@ pub struct Report {
     changes_by_file: Option<String>,
     notes: Vec<String>,
     /// The hosts that the rules of the run allow by name.
-    named_hosts: Vec<String>,
+    named_hosts: Vec<ended::Named>,
     /// The group of the command, if it is a package client.
     client_group: Option<&'static str>,
     problem: Option<Failure>,
@@ -147,8 +147,20 @@ impl Report {
         }
         if summary {
             self.summary(&mut lines);
+        } else if advises {
+            self.deletions(&mut lines);
         }
         lines.0
+    }
+
+    /// A commit that nobody was asked about and that deleted something is never silent.
+    fn deletions(&self, lines: &mut Lines) {
+        let (added, modified, deleted) = self.run.settled.changes.counts();
+        if self.run.settled.state == ChangesState::Committed && deleted > 0 {
+            lines.add(&format!(
+                "committed: {added} added, {modified} modified, {deleted} deleted (-v lists them, --changes review lets you decide)"
+            ));
+        }
     }
 
     /// Work that is not in the workspace because a file of the workspace wanted it so is never left unsaid.

@@ -163,9 +163,10 @@ pub fn normalised_for(outside: &[String], text: &str) -> String {
     without_durations(&without_owners(outside, &without_progress(text)))
 }
 
-/// Leaves out the line that only a slow machine gets.
+/// Leaves out the line that only a slow machine gets, and the one about a commit.
 fn without_progress(text: &str) -> String {
-    let is_progress = |line: &&str| line.contains("still looks at what it changed");
+    let is_progress =
+        |line: &&str| line.contains("still looks at what it changed") || line.starts_with("nexus: committed: ");
     text.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
 }
 

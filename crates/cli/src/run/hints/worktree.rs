@@ -43,12 +43,24 @@ fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {
     );
     // As a workspace these would be refused.
     let is_too_much = both.components().count() <= 2 || home.is_some_and(|home| home.starts_with(&both));
-    if is_too_much {
-        return format!(
-            "{what} Make the worktree in the directory of its repository or beside it, and name one that holds both with --workspace."
-        );
+    let look = "--profile git shows its history read-only.";
+    if !is_too_much {
+        return format!("{what} --workspace {} --cwd {} has both; {look}", shown(&both), shown(plan.cwd.as_path()));
     }
-    format!("{what} --workspace {} --cwd {} has both.", shown(&both), shown(plan.cwd.as_path()))
+    // A bare repository has no directory for working trees.
+    match workspace.file_name().filter(|_| repository.join(".git").is_dir()) {
+        Some(name) => {
+            let (repository, inside) = (shown(repository), shown(&repository.join(".worktrees").join(name)));
+            let from = shown(workspace);
+            format!(
+                "{what} Move it there: mkdir -p {repository}/.worktrees && git -C {repository} worktree move {from} {inside}. Then \
+                 --workspace {repository} --cwd {inside} has both; {look}"
+            )
+        }
+        None => format!(
+            "{what} Make the worktree beside its repository, and name a directory that holds both with --workspace; {look}"
+        ),
+    }
 }
 
 /// Returns the repository that a `.git` file of a linked worktree names: what lies above `.git/worktrees/NAME`.
