@@ -1,6 +1,6 @@
-//! Bytes of kept files, in a directory: `ACCOUNT/ID`. What stands in a file is said by its row alone, so that a file without a row
-//! means nothing, and a row is written after its bytes.
+//! Kept files in a directory: `ACCOUNT/ID`.
 
+use super::{BlobId, MAX_LISTED};
 use crate::store::StoreError;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,8 +12,6 @@ use uuid::Uuid;
 
 /// File with the id of the directory.
 const ID_FILE: &str = "id";
-/// Files that one look lists, at most.
-const MAX_LISTED: usize = 10_000;
 
 fn id_of(name: &OsStr) -> Option<[u8; 16]> {
     name.to_str()?.parse::<Uuid>().ok().map(Uuid::into_bytes)
@@ -21,25 +19,21 @@ fn id_of(name: &OsStr) -> Option<[u8; 16]> {
 
 /// The directory of the bytes.
 #[derive(Debug, Clone)]
-pub struct Blobs {
+pub struct Directory {
     path: PathBuf,
 }
 
-/// Names one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlobId {
-    /// Account that owns the file.
-    pub account: [u8; 16],
-    /// Id of its row.
-    pub id: [u8; 16],
-}
-
-impl Blobs {
+impl Directory {
     /// Opens the directory, and makes it, closed to others, where it is missing.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| StoreError::Directory { path: path.display().to_string(), why: error.to_string() })?;
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// The path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the id of the directory, which is made at the first call. Servers that share a database compare it: each has to have the same directory.
