@@ -351,10 +351,10 @@ pub enum ProfileAction {
     Schema,
 }
 
-/// `nexus policy`.
+/// Arguments of `nexus policy`.
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
-    /// What to do.
+    /// The subcommand of it.
     #[command(subcommand)]
     pub action: PolicyAction,
 }
@@ -364,7 +364,7 @@ pub struct PolicyArgs {
 pub enum PolicyAction {
     /// Look for mistakes and run the documents' own tests: of these files, or of all that are in force
     Check {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// Documents to read
@@ -372,7 +372,7 @@ pub enum PolicyAction {
     },
     /// Run the documents' own tests and print each: of these files, or of all that are in force
     Test {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// Documents to read
@@ -380,13 +380,13 @@ pub enum PolicyAction {
     },
     /// Print what the documents in force allow and which line says so, or answer questions about it
     Explain {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// Ask as if these documents were in force too
         #[arg(long, value_name = "FILE")]
         with: Vec<PathBuf>,
-        /// The workspace [default: the current folder]
+        /// The workspace [default: the current directory]
         #[arg(long)]
         workspace: Option<PathBuf>,
         /// A question, for example "net example.com:443" or "write workspace:/src"
@@ -401,7 +401,7 @@ pub enum PolicyAction {
     },
     /// Say whether a command line is safe, needs an approval or is forbidden, and why: exit 0, 1 or 1
     Command {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// The command line, as one word
@@ -418,7 +418,7 @@ pub enum PolicyAction {
         /// Print JSON: the document and what was left out
         #[arg(long)]
         json: bool,
-        /// The rules
+        /// The file with the rules
         file: PathBuf,
     },
     /// Print the JSON Schema of the format

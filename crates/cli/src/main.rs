@@ -19,6 +19,7 @@
 mod advice;
 mod approvals;
 mod args;
+mod bind_text;
 mod changes;
 mod completions;
 mod diagnostics;

@@ -1,6 +1,7 @@
 //! Turns the flags of `nexus run` into a request of the engine.
 
 use crate::args::RunArgs;
+use crate::bind_text::split;
 use crate::failure::Failure;
 use crate::profile::resolution::Resolution;
 use crate::run::ask;
@@ -90,15 +91,6 @@ fn shows(args: &RunArgs, opened: &[Sourced<String>]) -> Result<Shows, Failure> {
         sockets: flagged(&args.allow_socket, "--allow-socket"),
         opened: opened.to_vec(),
     })
-}
-
-/// Splits at the first `:/`, so that a path with a colon in it can be bound.
-pub fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
-    let bytes = text.as_bytes();
-    match bytes.windows(2).position(|pair| pair == b":/") {
-        Some(at) => (OsStr::from_bytes(&bytes[..at]).into(), Some(OsStr::from_bytes(&bytes[at + 1..]).into())),
-        None => (text.into(), None),
-    }
 }
 
 /// Reads the flags for variables: `--env NAME[=VALUE]` and `--env-secret NAME`.

@@ -23,7 +23,7 @@ pub const MAX_USES: u32 = 1000;
 pub enum ApprovalKind {
     /// The start of a command.
     Exec,
-    /// A connection.
+    /// A connection to the network.
     Egress,
     /// The use of a secret.
     SecretUse,
@@ -82,7 +82,7 @@ impl ApprovalState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
-    /// The act.
+    /// Act that is approved.
     pub kind: ApprovalKind,
     /// Digest of exactly what is approved.
     pub subject: Digest,
@@ -138,7 +138,7 @@ pub enum ApprovalRefusal {
     /// The approval is over.
     #[error("the approval is {}", state.name())]
     Over {
-        /// Its state.
+        /// State of the approval.
         state: ApprovalState,
     },
     /// No user approved it yet.

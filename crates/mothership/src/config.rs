@@ -79,7 +79,7 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
-    /// What policy documents let any directive have.
+    /// Limits of policy documents for every directive.
     pub policies: Effective,
     /// Clocks of the server.
     pub clock: Clock,

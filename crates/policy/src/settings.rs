@@ -43,7 +43,7 @@ pub struct EgressSettings {
     pub max_mode: Option<Sourced<NetMode>>,
     /// Destinations that no run reaches, as `--deny` takes them.
     pub deny: Vec<Sourced<String>>,
-    /// What policy documents let any run have; not a part of the file.
+    /// Limits of policy documents for every run; not a part of the file.
     pub policies: Effective,
 }
 

@@ -141,7 +141,7 @@ fn random(random: &mut Random, id: usize) -> LoadedPolicy {
     policy(level, &format!("p{id}"), rest)
 }
 
-/// What the nearest level with a list leaves: every document of that level allows it.
+/// Reports whether every document of the nearest level with a list allows it.
 fn nearest_allows(documents: &[&LoadedPolicy], question: &str) -> bool {
     let says = |loaded: &&LoadedPolicy| {
         if question.starts_with("secret") {

@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use nexus_model::units;
 
-/// `nexus approvals`.
+/// Arguments of `nexus approvals`.
 #[derive(Debug, Args)]
 pub struct ApprovalsArgs {
-    /// The command.
+    /// The subcommand of it.
     #[command(subcommand)]
     pub action: ApprovalsAction,
 }
@@ -16,7 +16,7 @@ pub struct ApprovalsArgs {
 pub enum ApprovalsAction {
     /// List what waits for an answer or can be used
     Ls {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// Those that are over, too
@@ -25,7 +25,7 @@ pub enum ApprovalsAction {
     },
     /// Show what exactly is asked for
     Show {
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
         /// The approval: its id, or the start of it
@@ -40,15 +40,15 @@ pub enum ApprovalsAction {
     },
 }
 
-/// `nexus approvals approve`.
+/// Arguments of `nexus approvals approve`.
 #[derive(Debug, Args)]
 pub struct AnswerArgs {
     /// The approval: its id, or the start of it
     pub id: String,
-    /// How often it may run [default: as often as was asked for]
+    /// Number of times that it may run [default: as often as was asked for]
     #[arg(long, value_name = "N")]
     pub uses: Option<u32>,
-    /// How long it may run from now on [default: until the request ends]
+    /// Time within which it may run, from now on [default: until the request ends]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub within: Option<u64>,
 }

@@ -12,7 +12,7 @@ pub mod args;
 pub mod obtain;
 mod show;
 
-use crate::failure::{Failure, one_line};
+use crate::failure::Failure;
 use crate::failures;
 use crate::terminal::out;
 use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
@@ -144,10 +144,4 @@ fn confirmed(stored: &Stored) -> Result<bool, Failure> {
     let mut line = String::new();
     BufReader::new(terminal).read_line(&mut line).map_err(failed)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
-}
-
-/// Returns a value for people: quoted where it holds more than plain characters.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { one_line(&format!("{text:?}")) }
 }

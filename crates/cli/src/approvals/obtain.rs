@@ -4,9 +4,9 @@ use super::{caller, of_session};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::run::input::Input;
-use crate::run::order::Order;
 use nexus_policy::command::{Commands, Verdict, classify};
-use nexus_policy::document::Answer;
+use nexus_policy::document::{Answer, Effective};
+use nexus_runner::plan::resolve::ResolvedRun;
 use nexus_runner::state::approvals::{Approvals, ExecSubject, now};
 use serde_json::json;
 use std::time::Duration;
@@ -16,10 +16,9 @@ const LIFE: Duration = Duration::from_secs(3600);
 
 /// Takes a use of an approval for exactly this run, right before it starts, or asks for one and refuses the run. Without a
 /// policy that asks for approvals nothing happens.
-pub fn obtain(order: &Order, args: &RunArgs) -> Result<(), Failure> {
-    let run = &order.run;
+pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunArgs) -> Result<(), Failure> {
     let words: Vec<String> = run.plan.argv.iter().map(|word| word.as_path().display().to_string()).collect();
-    let Some(asks) = order.policies.exec_answer(&Commands::of_words(&words)) else { return Ok(()) };
+    let Some(asks) = policies.exec_answer(&Commands::of_words(&words)) else { return Ok(()) };
     match asks.value {
         Answer::Skip => return Ok(()),
         Answer::NeedsApproval => {}
@@ -28,7 +27,7 @@ pub fn obtain(order: &Order, args: &RunArgs) -> Result<(), Failure> {
             return Err(Failure::refused("policy", message, "nexus policy explain shows the rules about commands."));
         }
     }
-    let input = match order.input {
+    let input = match input {
         Input::Empty | Input::NotPassed => "empty",
         // What comes that way is not known before it is read, so it cannot be part of what is approved.
         Input::AsRead | Input::Ahead => "passed on, whatever it is",

@@ -1,6 +1,6 @@
 //! An approval for people: command, directory, paths, network, names of secrets. Whatever a command chose is quoted.
 
-use super::quoted;
+use crate::failure::one_line;
 use nexus_runner::state::approvals::{Stored, now};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -54,7 +54,7 @@ pub fn text(stored: &Stored) -> String {
     let asked = &stored.approval.requester;
     row("asked by", &format!("{}, {}", quoted(&asked.user), quoted(&asked.credential)));
     for reason in &stored.reasons {
-        row("because", &crate::failure::one_line(reason));
+        row("because", &one_line(reason));
     }
     row("command", &command(stored));
     row("directory", &quoted(&text_of(&shown["cwd"])));
@@ -85,9 +85,7 @@ pub fn text(stored: &Stored) -> String {
     }
     match &shown["network"] {
         Value::Null => row("network", "none"),
-        network => {
-            row("network", &crate::failure::one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"])))
-        }
+        network => row("network", &one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"]))),
     }
     let names = |value: &Value| match texts(value) {
         names if names.is_empty() => "none".to_owned(),
@@ -95,7 +93,7 @@ pub fn text(stored: &Stored) -> String {
     };
     row("secrets", &names(&shown["secrets"]));
     row("variables", &names(&shown["variables"]));
-    row("limits", &crate::failure::one_line(&shown["limits"].to_string()));
+    row("limits", &one_line(&shown["limits"].to_string()));
     out
 }
 
@@ -107,4 +105,10 @@ pub fn json(stored: &Stored) -> Value {
         "requester": stored.approval.requester, "approvers": stored.approval.approvers,
         "denied_by": stored.approval.denied_by, "reasons": stored.reasons, "subject": stored.shown,
     })
+}
+
+/// Returns a value for people: quoted where it holds more than plain characters.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { one_line(&format!("{text:?}")) }
 }

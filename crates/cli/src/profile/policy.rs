@@ -1,4 +1,4 @@
-//! What policy documents leave of a run: a flag that asks for more refuses the run, and so does a profile that would
+//! Applies policy documents to a run: a flag that asks for more refuses the run, and so does a profile that would
 //! hold only in part; limits are lowered; paths that are denied in the workspace are hidden.
 //!
 //! ```text
@@ -153,7 +153,7 @@ fn paths(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Hos
     let here = |path: &Path| std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path));
     for (texts, writes, flag) in [(&args.ro, false, "--ro"), (&args.rw, true, "--rw")] {
         for text in texts {
-            host_path(policies, &here(&crate::request::split(text).0), writes, &Origin::Flag(flag.to_owned()))?;
+            host_path(policies, &here(&crate::bind_text::split(text).0), writes, &Origin::Flag(flag.to_owned()))?;
         }
     }
     for (paths, flag) in [(&args.device, "--device"), (&args.allow_socket, "--allow-socket")] {

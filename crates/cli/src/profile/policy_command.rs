@@ -18,7 +18,7 @@ use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The exit code of a check that found mistakes, and of a question of which the answer is no.
+/// The exit code of a check that found mistakes, and of a question whose answer is negative.
 const NO: u8 = 1;
 
 /// Runs it and returns the exit code.
@@ -219,7 +219,7 @@ fn of_other(from: ImportFrom, id: &str, file: &Path, as_json: bool) -> Result<St
         let message = format!("{} {why}", file.display());
         Failure::refused("import", message, "nexus policy import --help lists the forms")
     };
-    let text = std::fs::read_to_string(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    let text = workspace_file::text_of(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
     let format = match from {
         ImportFrom::Srt => Format::Srt,
         ImportFrom::Claude => Format::Claude,
@@ -290,5 +290,7 @@ fn put(path: &Path, text: &str) -> std::io::Result<()> {
         // What is left begins with a dot and counts as nothing.
         std::fs::remove_file(&beside).ok();
     }
-    done.and_then(|()| std::fs::File::open(directory)?.sync_all())
+    done?;
+    let directory = rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::fs::fsync(directory)?)
 }

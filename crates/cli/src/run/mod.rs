@@ -182,8 +182,8 @@ fn reported<C: Attendant>(
     caller: &mut Option<C>,
 ) -> Result<Report, Failure> {
     let order = Order::read(args)?;
-    let run = &order.run;
-    let uid_base = order.uid_base;
+    let Order { run, uid_base, policies, input, .. } = &order;
+    let uid_base = *uid_base;
     let local = driver::with_uid_base(uid_base);
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
     let driver =
@@ -201,7 +201,7 @@ fn reported<C: Attendant>(
         was_ended: crate::terminal::out::ended_flag(),
     };
     // Right before the start: a use is not spent on a run that something else refuses.
-    crate::approvals::obtain::obtain(&order, args)?;
+    crate::approvals::obtain::obtain(policies, run, *input, args)?;
     let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
     let opened = asked_files(args, &order).and_then(|(full, copy)| Ok((open(&order, full)?, copy)));
     let (attendant, receipt_copy) = match opened {

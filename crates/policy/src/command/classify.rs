@@ -32,7 +32,7 @@ impl Verdict {
 /// A verdict and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classification {
-    /// The verdict.
+    /// Class of the line.
     pub verdict: Verdict,
     /// The reasons, for people; none for what is safe. Parts of the line stand in them quoted and escaped.
     pub reasons: Vec<String>,

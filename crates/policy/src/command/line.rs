@@ -26,7 +26,7 @@ pub(super) enum Direction {
     Descriptor,
 }
 
-/// A redirection.
+/// A redirection of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub direction: Direction,
@@ -72,8 +72,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Marks a construct, once.
-    pub fn mark(&mut self, what: &str) {
+    /// Notes a construct, once.
+    pub fn note(&mut self, what: &str) {
         if !self.unknown.iter().any(|known| known == what) {
             self.unknown.push(what.to_owned());
         }

@@ -1,4 +1,4 @@
-//! What comes from the network and goes into a shell.
+//! Programs that come from the network into a shell.
 
 use super::line::{Line, Pipeline, Stage};
 use super::programs::{base, is_interpreter, is_shell, is_wrapper};

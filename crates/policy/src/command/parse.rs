@@ -24,20 +24,20 @@ const RESERVED: &[&str] = &[
 pub(super) fn parse(text: &str) -> Line {
     let mut line = Line::default();
     if text.len() > MAX_BYTES {
-        line.mark("the line is too long");
+        line.note("the line is too long");
         return line;
     }
     let chars: Vec<char> = text.chars().collect();
     if chars.iter().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
-        line.mark("a control character");
+        line.note("a control character");
     }
     let mut reader = Reader { chars: &chars, at: 0, depth: 0, stages: 0, documents: Vec::new() };
     reader.list(&mut line, None);
     if reader.at < chars.len() {
-        line.mark("a part that was not read");
+        line.note("a part that was not read");
     }
     if !reader.documents.is_empty() {
-        line.mark("a here-document without an end");
+        line.note("a here-document without an end");
     }
     line
 }
@@ -92,7 +92,7 @@ impl Reader<'_> {
                 break;
             }
             if self.depth > MAX_DEPTH || self.stages > MAX_STAGES {
-                line.mark("too many commands in each other");
+                line.note("too many commands in each other");
                 self.at = self.chars.len();
                 break;
             }
@@ -101,35 +101,35 @@ impl Reader<'_> {
                     self.at += 1;
                     self.end_stage(&mut pipeline, &mut stage);
                     end_pipeline(line, &mut pipeline);
-                    line.mark("more than one line");
+                    line.note("more than one line");
                     self.read_documents(line);
                 }
                 ';' | ')' => {
                     if c == ')' {
-                        line.mark("a parenthesis that nothing opens");
+                        line.note("a parenthesis that nothing opens");
                     }
                     self.at += 1;
                     self.end_stage(&mut pipeline, &mut stage);
                     end_pipeline(line, &mut pipeline);
-                    line.mark("a list of commands");
+                    line.note("a list of commands");
                 }
                 '&' if self.peek(1) == Some('>') => self.redirect(line, &mut stage, pipeline.len()),
                 '&' => {
                     self.at += if self.peek(1) == Some('&') { 2 } else { 1 };
                     self.end_stage(&mut pipeline, &mut stage);
                     end_pipeline(line, &mut pipeline);
-                    line.mark("a list of commands");
+                    line.note("a list of commands");
                 }
                 '|' if self.peek(1) == Some('|') => {
                     self.at += 2;
                     self.end_stage(&mut pipeline, &mut stage);
                     end_pipeline(line, &mut pipeline);
-                    line.mark("a list of commands");
+                    line.note("a list of commands");
                 }
                 '|' => {
                     self.at += if self.peek(1) == Some('&') { 2 } else { 1 };
                     self.end_stage(&mut pipeline, &mut stage);
-                    line.mark("a pipe");
+                    line.note("a pipe");
                 }
                 '<' | '>' if self.peek(1) == Some('(') => {
                     let word = self.word(line);
@@ -138,7 +138,7 @@ impl Reader<'_> {
                 '<' | '>' => self.redirect(line, &mut stage, pipeline.len()),
                 '(' => self.parenthesis(line, &mut pipeline, &mut stage),
                 '#' => {
-                    line.mark("a comment");
+                    line.note("a comment");
                     while self.peek(0).is_some_and(|c| c != '\n') {
                         self.at += 1;
                     }
@@ -154,7 +154,7 @@ impl Reader<'_> {
                     let word = self.word(line);
                     if self.at == before {
                         // Nothing reads this character; without a step the reader would stand still.
-                        line.mark("a character that is not known");
+                        line.note("a character that is not known");
                         self.at += 1;
                     }
                     place_word(line, &mut stage, word);
@@ -185,13 +185,13 @@ impl Reader<'_> {
         self.skip_blanks();
         if self.peek(0) == Some(')') && !stage.words.is_empty() {
             self.at += 1;
-            line.mark("a function");
+            line.note("a function");
             line.functions.extend(stage.words.pop().map(|word| word.text));
             self.end_stage(pipeline, stage);
             end_pipeline(line, pipeline);
             return;
         }
-        line.mark("parentheses");
+        line.note("parentheses");
         let inner = self.nested(line, ')');
         stage.inner.push(inner);
     }
@@ -202,16 +202,16 @@ impl Reader<'_> {
         let waiting = std::mem::take(&mut self.documents);
         self.list(&mut inner, Some(end));
         if !self.documents.is_empty() {
-            line.mark("a here-document without an end");
+            line.note("a here-document without an end");
         }
         self.documents = waiting;
         if self.peek(0) == Some(end) {
             self.at += 1;
         } else {
-            line.mark("something that nothing closes");
+            line.note("something that nothing closes");
         }
-        for mark in &inner.unknown {
-            line.mark(mark);
+        for note in &inner.unknown {
+            line.note(note);
         }
         line.functions.extend(inner.functions.iter().cloned());
         inner
@@ -232,9 +232,9 @@ impl Reader<'_> {
             ("<", Direction::In),
             (">", Direction::Out),
         ];
-        line.mark("a redirection");
+        line.note("a redirection");
         let Some((sign, direction)) = SIGNS.iter().find(|(sign, _)| self.looks_at(sign)) else {
-            line.mark("a redirection that is not known");
+            line.note("a redirection that is not known");
             self.at += 1;
             return;
         };
@@ -242,7 +242,7 @@ impl Reader<'_> {
         self.skip_blanks();
         let target = self.word(line);
         if target.text.is_empty() && !target.is_quoted && target.inner.is_empty() {
-            line.mark("a redirection to nothing");
+            line.note("a redirection to nothing");
         }
         // `>& FILE` writes a file; a number or `-` is a descriptor.
         let is_number = target.text.chars().all(|c| c.is_ascii_digit() || c == '-') && !target.text.is_empty();
@@ -281,7 +281,7 @@ impl Reader<'_> {
                 text.push('\n');
             }
             if !has_end || document.depth != self.depth {
-                line.mark("a here-document without an end");
+                line.note("a here-document without an end");
             }
             let mut word = Word { text: text.clone(), is_quoted: true, ..Word::default() };
             if !document.is_quoted {
@@ -292,7 +292,7 @@ impl Reader<'_> {
             if let Some(redirect) = place.and_then(|stage| stage.redirects.get_mut(redirect)) {
                 redirect.target = word;
             } else {
-                line.mark("a here-document whose command was not found");
+                line.note("a here-document whose command was not found");
             }
         }
     }
@@ -320,7 +320,7 @@ impl Reader<'_> {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
                 '<' | '>' if self.peek(1) == Some('(') => {
                     self.at += 2;
-                    line.mark("a process substitution");
+                    line.note("a process substitution");
                     let inner = self.nested(line, ')');
                     word.text.push_str("/dev/fd/");
                     word.is_open = true;
@@ -336,7 +336,7 @@ impl Reader<'_> {
                         break;
                     }
                     self.at += 1;
-                    line.mark("parentheses in a word");
+                    line.note("parentheses in a word");
                     let inner = self.nested(line, ')');
                     word.is_open = true;
                     word.inner.push(inner);
@@ -350,7 +350,7 @@ impl Reader<'_> {
                             word.is_quoted = true;
                             self.at += 1;
                         }
-                        None => line.mark("a backslash at the end"),
+                        None => line.note("a backslash at the end"),
                     }
                 }
                 '\'' => {
@@ -377,11 +377,11 @@ impl Reader<'_> {
         match c {
             '*' | '?' | '[' => {
                 word.is_open = true;
-                line.mark("a pattern");
+                line.note("a pattern");
             }
             '~' if self.at == start || word.text.ends_with(['=', ':']) => {
                 word.is_open = true;
-                line.mark("a tilde");
+                line.note("a tilde");
             }
             '{' | '}' => {
                 let is_alone = |place: Option<usize>| {
@@ -393,14 +393,14 @@ impl Reader<'_> {
                 let is_word = self.at == start && is_alone(Some(self.at + 1));
                 if !is_pair && !ends_pair && !is_word {
                     word.is_open = true;
-                    line.mark("braces");
+                    line.note("braces");
                 }
             }
             '!' if self.at != start || self.peek(1).is_some_and(|c| !c.is_whitespace()) => {
-                line.mark("an exclamation mark, which some shells expand");
+                line.note("an exclamation mark, which some shells expand");
             }
-            '^' if self.at == start => line.mark("a caret, which some shells expand"),
-            c if !c.is_ascii() => line.mark("a character that is not ASCII outside of quotes"),
+            '^' if self.at == start => line.note("a caret, which some shells expand"),
+            c if !c.is_ascii() => line.note("a character that is not ASCII outside of quotes"),
             _ => {}
         }
         word.text.push(c);
@@ -417,7 +417,7 @@ impl Reader<'_> {
                     text.push(c);
                     self.at += 1;
                 }
-                None => return line.mark("a quote that nothing closes"),
+                None => return line.note("a quote that nothing closes"),
             }
         }
     }
@@ -438,12 +438,12 @@ impl Reader<'_> {
                 (Some('$' | '`'), _) => self.expansion(line, word),
                 (Some(c), _) => {
                     if c == '!' {
-                        line.mark("an exclamation mark, which some shells expand");
+                        line.note("an exclamation mark, which some shells expand");
                     }
                     word.text.push(c);
                     self.at += 1;
                 }
-                (None, _) => return line.mark("a quote that nothing closes"),
+                (None, _) => return line.note("a quote that nothing closes"),
             }
         }
     }
@@ -454,7 +454,7 @@ impl Reader<'_> {
         let start = self.at;
         match (self.peek(0), self.peek(1)) {
             (Some('`'), _) => {
-                line.mark("a substitution");
+                line.note("a substitution");
                 self.at += 1;
                 let mut text = String::new();
                 loop {
@@ -469,7 +469,7 @@ impl Reader<'_> {
                             self.at += 1;
                         }
                         (None, _) => {
-                            line.mark("a quote that nothing closes");
+                            line.note("a quote that nothing closes");
                             break;
                         }
                     }
@@ -478,18 +478,18 @@ impl Reader<'_> {
                 word.inner.push(self.separate(line, &text));
             }
             (_, Some('(')) => {
-                line.mark("a substitution");
+                line.note("a substitution");
                 self.at += 2;
                 let inner = self.nested(line, ')');
                 word.inner.push(inner);
             }
             (_, Some('{')) => {
-                line.mark("a variable");
+                line.note("a variable");
                 self.at += 2;
                 self.braced(line, word);
             }
             (_, Some('\'')) => {
-                line.mark("a quote with escapes");
+                line.note("a quote with escapes");
                 self.at += 2;
                 word.is_quoted = true;
                 let mut text = String::new();
@@ -508,7 +508,7 @@ impl Reader<'_> {
                             self.at += 1;
                         }
                         (None, _) => {
-                            line.mark("a quote that nothing closes");
+                            line.note("a quote that nothing closes");
                             break;
                         }
                     }
@@ -517,12 +517,12 @@ impl Reader<'_> {
                 return;
             }
             (_, Some('"')) => {
-                line.mark("a quote that is translated");
+                line.note("a quote that is translated");
                 self.at += 2;
                 return self.double_quoted(line, word);
             }
             _ => {
-                line.mark("a variable");
+                line.note("a variable");
                 self.at += 1;
                 let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 match self.peek(0) {
@@ -555,7 +555,7 @@ impl Reader<'_> {
                 Some('"') => {
                     self.at += 1;
                     if self.depth > MAX_DEPTH {
-                        return line.mark("too many commands in each other");
+                        return line.note("too many commands in each other");
                     }
                     self.depth += 1;
                     self.double_quoted(line, &mut hidden);
@@ -564,7 +564,7 @@ impl Reader<'_> {
                 Some('$' | '`') => {
                     if self.depth > MAX_DEPTH {
                         self.at = self.chars.len();
-                        return line.mark("too many commands in each other");
+                        return line.note("too many commands in each other");
                     }
                     self.depth += 1;
                     self.expansion(line, &mut hidden);
@@ -572,7 +572,7 @@ impl Reader<'_> {
                 }
                 Some(_) => self.at += 1,
                 None => {
-                    line.mark("something that nothing closes");
+                    line.note("something that nothing closes");
                     break;
                 }
             }
@@ -587,8 +587,8 @@ impl Reader<'_> {
         let mut inner = Line::default();
         reader.list(&mut inner, None);
         self.stages = reader.stages;
-        for mark in &inner.unknown {
-            line.mark(mark);
+        for note in &inner.unknown {
+            line.note(note);
         }
         inner
     }
@@ -604,7 +604,7 @@ fn end_pipeline(line: &mut Line, pipeline: &mut Vec<Stage>) {
 fn place_word(line: &mut Line, stage: &mut Stage, word: Word) {
     if stage.words.is_empty() {
         if !word.is_quoted && RESERVED.contains(&word.text.as_str()) {
-            return line.mark("a reserved word");
+            return line.note("a reserved word");
         }
         if is_assignment(&word.text) {
             stage.assignments.push(word);

@@ -155,7 +155,7 @@ pub(super) fn is_wrapper(name: &str) -> bool {
     WRAPPERS.contains(&name) || ESCALATES.contains(&name) || is_loader(name)
 }
 
-/// Shells.
+/// Names of shells.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"];
 
 /// Reports whether a name is that of a shell.

@@ -3,7 +3,7 @@
 use super::form::{Entry, FsPart, NetPart};
 use super::path_pattern::PathPattern;
 use super::question::Destination;
-use crate::net::{AddressRule, AnyRule, Methods, MissingSni, Narrower, Ports, Rule};
+use crate::net::{AddressRule, AnyRule, Methods, MissingSni, PolicyBound, Ports, Rule};
 use crate::profile::{NetMode, Place};
 use nexus_model::capability::NetMode as Mode;
 
@@ -70,7 +70,7 @@ impl NetCeiling {
     }
 
     /// Returns the ceiling for the policy that decides about connections.
-    pub(super) fn narrower(&self) -> Narrower {
+    pub(super) fn narrower(&self) -> PolicyBound {
         let (mut deny, mut deny_addresses): (Vec<Rule>, Vec<AddressRule>) = (Vec::new(), Vec::new());
         for entry in &self.deny {
             match &entry.rule {
@@ -83,7 +83,7 @@ impl NetCeiling {
             NetMode::Allowlist => Mode::Allowlist,
             NetMode::Unrestricted => Mode::Unrestricted,
         });
-        Narrower {
+        PolicyBound {
             mode,
             allow: self.allow.iter().map(|entry| entry.rule.clone()).collect(),
             deny,
@@ -91,7 +91,7 @@ impl NetCeiling {
             refuse_given_private: mode.is_some_and(|mode| mode != Mode::Unrestricted),
             list_missing_sni: if mode == Some(Mode::Allowlist) { MissingSni::Refuse } else { MissingSni::Allow },
             methods: self.methods.map_or(Methods::Any, |(methods, _)| methods),
-            ..Narrower::default()
+            ..PolicyBound::default()
         }
     }
 }

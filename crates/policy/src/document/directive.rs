@@ -17,7 +17,7 @@ pub enum DirectiveRefusal {
     /// It asks for something that a document forbids.
     #[error("the directive asks for {asked:?}, and a policy forbids it: {why}")]
     Forbidden {
-        /// The question whose answer is no.
+        /// The question that was answered with a refusal.
         asked: String,
         /// The document and the reason.
         why: String,
@@ -27,13 +27,13 @@ pub enum DirectiveRefusal {
     Unreadable {
         /// The part as written, shortened.
         asked: String,
-        /// The reason.
+        /// Reason for which it cannot be read.
         why: String,
     },
     /// A document forbids the act.
     #[error("a policy says {answer} about {act} ({from})")]
     Act {
-        /// The act.
+        /// Act that the policy answers about.
         act: &'static str,
         /// The answer of the policy.
         answer: &'static str,

@@ -1,4 +1,4 @@
-//! What documents of all levels allow together, each value with the document and line that set it.
+//! Permissions that documents of all levels leave together, each value with the document and line that set it.
 
 use super::budget::BudgetKind;
 use super::ceiling::{FsCeiling, NetCeiling, Refusal};
@@ -8,7 +8,7 @@ use super::loaded::{DocumentName, LoadedPolicy};
 use super::path_pattern::PathPattern;
 use super::question::Question;
 use crate::command::Commands;
-use crate::net::{Budget, Methods, Narrower, Policy};
+use crate::net::{Budget, Methods, Policy, PolicyBound};
 use crate::profile::{LimitValues, NetMode, Origin, Place, Sourced, format_limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -193,7 +193,7 @@ impl Effective {
         if self.budgets.is_empty() {
             return policy;
         }
-        policy.narrow(&Narrower { budget: self.budget(), ..Narrower::default() })
+        policy.narrow(&PolicyBound { budget: self.budget(), ..PolicyBound::default() })
     }
 
     /// Reports whether a document says something about paths.

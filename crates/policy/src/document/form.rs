@@ -16,11 +16,11 @@ use serde::Serialize;
 pub enum Level {
     /// Everything on this machine or in this control plane.
     Global,
-    /// One account.
+    /// One account of a control plane.
     Account,
-    /// One user.
+    /// One user of a machine.
     User,
-    /// One workspace.
+    /// One workspace of a run.
     Facility,
 }
 
@@ -58,7 +58,7 @@ impl Act {
 /// Rule of a list, with the cases that its author wrote beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
-    /// The rule.
+    /// The rule as it was read.
     pub rule: T,
     /// The rule as it was written.
     pub text: String,
@@ -112,13 +112,13 @@ pub struct PolicyDocument {
     pub level: Level,
     /// One line for people.
     pub description: Option<String>,
-    /// The network.
+    /// Part about the network.
     pub net: Option<NetPart>,
-    /// The paths.
+    /// Part about paths.
     pub fs: Option<FsPart>,
-    /// The limits.
+    /// Limits by kind.
     pub limits: Vec<(LimitKind, (u64, Place))>,
-    /// The budgets.
+    /// Budgets by kind.
     pub budgets: Vec<(BudgetKind, (u64, Place))>,
     /// The acts that need an approval or are forbidden.
     pub approval: Vec<(Act, (Answer, Place))>,

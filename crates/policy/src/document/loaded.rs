@@ -13,7 +13,7 @@ pub struct LoadedPolicy {
     pub source: String,
     /// Hash of its text as it was read.
     pub hash: Digest,
-    /// Its content.
+    /// Content of the document.
     pub document: PolicyDocument,
 }
 

@@ -47,9 +47,9 @@ pub enum Question {
     Mode(NetMode),
     /// Use these HTTP methods.
     Methods(Methods),
-    /// Read paths.
+    /// Read files at these paths.
     Read(PathPattern),
-    /// Write paths.
+    /// Write files at these paths.
     Write(PathPattern),
     /// Have a limit of this value.
     Limit(LimitKind, u64),

@@ -29,7 +29,7 @@ pub struct CaseResult {
 pub struct TestFailure {
     /// The document for people.
     pub file: String,
-    /// The case.
+    /// Case that does not hold.
     pub case: CaseResult,
 }
 

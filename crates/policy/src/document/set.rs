@@ -23,9 +23,9 @@ pub enum SetError {
         level: &'static str,
         /// The id of both.
         id: String,
-        /// One document.
+        /// Path of one document.
         one: String,
-        /// The other document.
+        /// Path of the other document.
         other: String,
     },
 }

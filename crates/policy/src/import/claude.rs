@@ -1,8 +1,8 @@
 //! Permission rules of Claude Code (`settings.json`): `Bash(npm run *)`, `Read(~/.ssh/**)`, `WebFetch(domain:x)`.
 
 use super::draft::{Draft, Paths};
+use super::form::{ImportError, Wanted};
 use super::paths::pattern;
-use super::{ImportError, Wanted};
 use crate::document::Answer;
 use serde_json::Value;
 

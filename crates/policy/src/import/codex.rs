@@ -1,7 +1,7 @@
 //! Prefix rules of Codex (`*.rules`): `prefix_rule(pattern=["git", ["status", "log"]], decision="allow")`.
 
-use super::ImportError;
 use super::draft::Draft;
+use super::form::ImportError;
 use super::starlark::{Call, Value, calls};
 use crate::document::Answer;
 

@@ -1,6 +1,6 @@
 //! A document while it is put together. Every rule is read as the document's reader will read it.
 
-use super::{LeftOut, Wanted};
+use super::form::{LeftOut, Wanted};
 use crate::command::Commands;
 use crate::document::{Answer, CommandRule, PathPattern};
 use crate::net::{Source, parse_allow, parse_deny};

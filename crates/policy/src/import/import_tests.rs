@@ -1,5 +1,5 @@
 use super::*;
-use crate::document::{Effective, Question};
+use crate::document::{Effective, Level, Question};
 
 fn imported(format: Format, text: &str) -> (Effective, Vec<String>, String) {
     let wanted = Wanted { id: "imported", level: Level::User, home: Some("/home/u") };

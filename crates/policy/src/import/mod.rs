@@ -11,12 +11,15 @@
 mod claude;
 mod codex;
 mod draft;
+mod form;
 mod paths;
 mod srt;
 mod starlark;
 
-use crate::document::{Level, LoadedPolicy, PolicySet};
+use crate::document::{LoadedPolicy, PolicySet};
 use draft::Draft;
+
+pub use form::{ImportError, LeftOut, Wanted};
 
 /// Form of the rules that are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,26 +32,6 @@ pub enum Format {
     Codex,
 }
 
-/// The document that is to be made.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// Id of the document.
-    pub id: &'a str,
-    /// Level of the document.
-    pub level: Level,
-    /// Home directory, for `~`.
-    pub home: Option<&'a str>,
-}
-
-/// A rule that the document does not have, or not exactly.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The rule as written, shortened.
-    pub what: String,
-    /// The reason.
-    pub why: String,
-}
-
 /// A document made of other rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
@@ -56,23 +39,6 @@ pub struct Imported {
     pub document: String,
     /// Everything that is not in it, or only more strictly.
     pub left_out: Vec<LeftOut>,
-}
-
-/// Reason why rules cannot be imported at all.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    /// The text is not in this form.
-    #[error("it cannot be read: {why}")]
-    Unreadable {
-        /// The fault in the text.
-        why: String,
-    },
-    /// The document that came out does not hold. A fault of the import.
-    #[error("the document that came out does not hold: {why}")]
-    Unsound {
-        /// The reason.
-        why: String,
-    },
 }
 
 /// Longest text that is read, in bytes.

@@ -1,8 +1,8 @@
 //! Settings of sandbox-runtime (`srt-settings.json`): what may be reached, written and not read.
 
 use super::draft::{Draft, Paths};
+use super::form::{ImportError, Wanted};
 use super::paths::pattern;
-use super::{ImportError, Wanted};
 use serde_json::Value;
 
 pub(super) fn read(text: &str, wanted: Wanted<'_>, draft: &mut Draft) -> Result<(), ImportError> {

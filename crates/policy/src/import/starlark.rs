@@ -1,6 +1,6 @@
 //! Calls with named arguments of texts and lists: as much of Starlark as rules are written in. Anything else is an error.
 
-/// A value.
+/// A value of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),

@@ -47,7 +47,7 @@ pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRe
 pub use policy::behind::Behind;
 pub use policy::budget::{Budget, Charge, Spent};
 pub use policy::methods::Methods;
-pub use policy::narrower::{MissingSni, Narrower};
+pub use policy::narrower::{MissingSni, Narrower, PolicyBound};
 pub use policy::nat64::{DISCOVERY_NAME, nat64_prefixes};
 pub use policy::{Policy, PolicyError, PolicyInput, mode_name};
 pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};

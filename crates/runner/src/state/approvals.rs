@@ -89,7 +89,7 @@ pub enum ApprovalError {
     /// A file cannot be understood.
     #[error("the approval {} cannot be understood: {why}", path.display())]
     Broken {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The reason why it cannot be understood.
         why: String,
@@ -109,9 +109,9 @@ pub enum ApprovalError {
     /// A file of the command cannot be hashed.
     #[error("{} cannot become part of what is approved: {why}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// Reason for which it cannot.
         why: String,
     },
     /// The event cannot happen.

@@ -19,7 +19,7 @@ pub enum MissingSni {
 
 /// Ceiling on top of a policy: a destination that it lacks is not allowed, whatever the policy allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Narrower {
+pub struct PolicyBound {
     /// The most that is allowed; `None` leaves the mode.
     pub mode: Option<NetMode>,
     /// The names that stay, with mode allowlist.
@@ -47,7 +47,7 @@ pub struct Narrower {
     pub expires: Option<Moment>,
 }
 
-impl Default for Narrower {
+impl Default for PolicyBound {
     fn default() -> Self {
         Self {
             mode: None,
@@ -65,3 +65,6 @@ impl Default for Narrower {
         }
     }
 }
+
+/// The same under its earlier name.
+pub use PolicyBound as Narrower;
