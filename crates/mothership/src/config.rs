@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::identity::{ProcessSecret, ProxySecret};
 use crate::store::postgres::Database;
 use crate::store::types::{ArtifactBounds, LeaseTimes, Retention};
+use nexus_policy::document::Effective;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,6 +79,8 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
+    /// What policy documents let any directive have.
+    pub policies: Effective,
     /// Clocks of the server.
     pub clock: Clock,
 }
@@ -110,6 +113,7 @@ impl Config {
             keep_alive: Duration::from_secs(15),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
+            policies: Effective::default(),
             clock: Clock::system(),
         }
     }

@@ -9,6 +9,7 @@ use super::{bucket, credentials, data_dir, database};
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
+use crate::profile::caller::caller;
 use crate::signals::Signals;
 use nexus_api::Labels;
 use nexus_mothership::{
@@ -64,6 +65,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     }
     let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
+    let policies = nexus_profiles::policies::load(&caller(), None)?.effective().clone();
     let data_dir = data_dir::open(&args.data_dir)?;
     let database = database::read(&args.database)?;
     let bucket = bucket::read(&args.bucket)?;
@@ -82,6 +84,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         };
         config.database = database;
         config.bucket = bucket;
+        config.policies = policies;
         config.public_url.clone_from(&args.public_url);
         #[cfg(feature = "inject")]
         if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {

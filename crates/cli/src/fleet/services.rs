@@ -30,7 +30,8 @@ impl Ground {
     /// Reads the settings, starts the launcher, and catches signals, in this order.
     /// With `reloads`, SIGHUP does not end the process.
     pub fn prepare(networks: u32, reloads: bool) -> Result<Self, Failure> {
-        let operator = nexus_profiles::settings::load(&caller(), None)?;
+        let mut operator = nexus_profiles::settings::load(&caller(), None)?;
+        operator.obey(nexus_profiles::policies::load(&caller(), None)?.effective());
         let uid_base = operator.uid_base.as_ref().map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value);
         let launcher = launcher::start(uid_base, networks)?;
         let caught = if reloads { Signals::catch_for_service() } else { Signals::catch_all() };

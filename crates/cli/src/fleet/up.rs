@@ -32,6 +32,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     }
     // The launcher first: it is cloned from, and may have no second thread.
     let ground = Ground::prepare(nexusd::config::NETWORKS, false)?;
+    let policies = ground.operator.egress.policies.clone();
     let data_dir = data_dir::open(&args.data_dir)?;
     let territory = services::territory(&data_dir.join("territory"))?;
     let runtime = services::runtime()?;
@@ -41,6 +42,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
         let mut config = Config::new(data_dir.join("mothership"));
         // Other users of this machine can connect, too: only the daemon of this process has the secret.
         config.territory_auth = TerritoryAuth::Process(secret.clone());
+        config.policies = policies;
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let running = nexus_mothership::serve(config, vec![listener], std::future::pending()).await;
         running.map_err(|error| of_serve(&error))

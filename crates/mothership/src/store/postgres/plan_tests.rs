@@ -69,8 +69,13 @@ impl Scene {
         let id = self.store.create_facility(self.account, new, 1).await.unwrap();
         let facility = self.store.facility_ref(self.account, id).await.unwrap();
         let request = serde_json::json!({"command": "x", "group": "g", "queue_timeout_seconds": 1_000_000});
-        let mut new =
-            crate::decide::build(serde_json::from_value(request).unwrap(), facility, self.account.role).unwrap();
+        let mut new = crate::decide::build(
+            serde_json::from_value(request).unwrap(),
+            facility,
+            self.account.role,
+            &Default::default(),
+        )
+        .unwrap();
         new.idempotency = Some((DirectiveId::new().to_string(), "h".into()));
         match self.store.create_directive(self.account, new, 1).await.unwrap() {
             Creation::Stored { id, .. } => id,
