@@ -17,7 +17,7 @@ const SECONDS: &str = "5";
 /// Clients of the target.
 const CLIENTS: &str = "32";
 
-/// What the store holds beside the directives of the clients.
+/// Directives and territories that the store holds beside those of the clients.
 struct Case {
     stored: &'static str,
     territories: &'static str,

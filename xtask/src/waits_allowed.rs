@@ -7,7 +7,11 @@ pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/doctor/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     ("crates/cli/src/fleet/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
-    ("crates/cli/src/fleet/enroll.rs", &[("fs::read(", 1)], "The certificate in the data directory of the territory."),
+    (
+        "crates/cli/src/fleet/credentials.rs",
+        &[("File::open(", 1), ("fs::read(", 1)],
+        "The certificate in the data directory of the territory, and that directory.",
+    ),
     ("crates/cli/src/fleet/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
     (
         "crates/cli/src/fleet/login.rs",
@@ -220,9 +224,14 @@ pub const ALLOWED: &[Entry] = &[
         "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
     ),
     (
-        "crates/mothership/src/blobs.rs",
+        "crates/mothership/src/blobs/directory.rs",
         &[("File::open(", 3), ("fs::read_to_string(", 1)],
         "Files in the directory of the control plane, which only its user can write; on a thread for calls that wait, or at the start.",
+    ),
+    (
+        "crates/mothership/src/blobs/settings.rs",
+        &[("fs::read_to_string(", 1)],
+        "The certificates of authorities that the operator names in the address of the bucket; at the start.",
     ),
     ("crates/mothership/src/http/events.rs", &[(".recv()", 1)], "A hint of this process, beside a timer."),
     (

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Server, bucket};
 
-/// A relay to the server that answers the first requests itself: the first is cut, the others are told that the server is busy.
+/// A relay to the server that answers the first requests itself: the first is cut, the others are answered that the server is busy.
 fn busy(port: u16, first: usize) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (own, count) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));

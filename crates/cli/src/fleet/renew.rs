@@ -42,15 +42,15 @@ impl Renewal {
         if self.identity.certificate.is_none() {
             return;
         }
-        let mut was_told = false;
+        let mut was_reported = false;
         loop {
-            let wait = match self.look().await {
+            let wait = match self.renew_if_due().await {
                 Ok(wait) => {
-                    was_told = false;
+                    was_reported = false;
                     wait
                 }
                 Err(failure) => {
-                    if !std::mem::replace(&mut was_told, true) {
+                    if !std::mem::replace(&mut was_reported, true) {
                         tell(&format!("The certificate of this territory was not renewed. {}", failure.text()));
                     }
                     TRY_AGAIN
@@ -61,7 +61,7 @@ impl Renewal {
     }
 
     /// Renews if it is due, and returns the time to the next look.
-    async fn look(&self) -> Result<Duration, Failure> {
+    async fn renew_if_due(&self) -> Result<Duration, Failure> {
         let known = Credentials::read(&self.data_dir, FILE)?;
         let valid = validity(&known.certificate).ok_or_else(|| {
             Failure::refused("certificate", "it cannot be read", "Join again with another data directory.")

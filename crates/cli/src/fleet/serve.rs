@@ -41,7 +41,7 @@ pub fn of_serve(error: &ServeError) -> Failure {
             "Give each control plane of the database the same directory, or the same bucket."
         }
         ServeError::Store(StoreError::Moved) => "Name that database with --database or --database-file.",
-        ServeError::Store(StoreError::Kept { .. }) => {
+        ServeError::Store(StoreError::Blobs { .. }) => {
             "Look at the address of --blob-url, at the bucket, and at its key."
         }
         _ => "look at the data directory, the database and the address",

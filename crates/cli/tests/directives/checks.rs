@@ -72,11 +72,19 @@ async fn check_diff(client: &MothershipClient, id: DirectiveId, number: usize, w
 
 /// The network of the directive decided about the destination that its list does not have.
 async fn check_refusal(client: &MothershipClient, id: DirectiveId, what: &str) {
-    let events = client.event_list(id).await.unwrap().events;
     let is_refusal = |event: &Value| {
         event["type"] == "egress_decision" && event["code"] == "NOT_IN_ALLOWLIST" && event["allowed"] == false
     };
-    assert!(events.iter().any(is_refusal), "{events:?}: {what}");
+    // Events follow the report of the end, and are sent again where no answer came.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let events = client.event_list(id).await.unwrap().events;
+        if events.iter().any(is_refusal) {
+            return;
+        }
+        assert!(events.is_empty() && Instant::now() < deadline, "{events:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub async fn check_kept(client: &MothershipClient, id: DirectiveId, number: usize, what: &str) {

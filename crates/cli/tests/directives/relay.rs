@@ -79,7 +79,7 @@ fn carry(client: TcpStream, server: TcpStream) {
 /// Bytes that a bad network carries in a second, in each direction.
 const BAD_BYTES_PER_SECOND: u64 = 256 << 10;
 
-/// What a bad network did.
+/// Counts of faults that a bad network made.
 #[derive(Debug, Default)]
 pub struct BadCounts {
     /// Connections that led nowhere.

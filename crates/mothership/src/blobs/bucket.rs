@@ -1,11 +1,11 @@
 //! Kept files in a bucket of S3: `PREFIX/ACCOUNT/ID/PART`. A control plane can die between any two requests: objects are whole or not
 //! there, and a request is repeated with the same outcome.
 
+use super::id::{BlobId, MAX_LISTED};
 use super::listing::{self, Listing};
 use super::parts::{Part, pieces};
 use super::settings::BucketSettings;
 use super::signature::{self, Unsigned};
-use super::{BlobId, MAX_LISTED};
 use crate::store::StoreError;
 use nexus_api::client::{ClientError, Http, Reply};
 use nexus_api::routes::Method;
@@ -28,7 +28,7 @@ const PAGE: &str = "1000";
 /// Files whose parts are remembered, at most.
 const MAX_KNOWN: usize = 1000;
 
-/// A bucket.
+/// Keeps files in a bucket of S3.
 pub struct Bucket {
     http: Http,
     settings: BucketSettings,
@@ -39,7 +39,7 @@ pub struct Bucket {
 }
 
 fn failed(why: impl Into<String>) -> StoreError {
-    StoreError::Kept { why: why.into() }
+    StoreError::Blobs { why: why.into() }
 }
 
 fn now() -> i64 {

@@ -1,6 +1,6 @@
 //! Kept files in a directory: `ACCOUNT/ID`.
 
-use super::{BlobId, MAX_LISTED};
+use super::id::{BlobId, MAX_LISTED};
 use crate::store::StoreError;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -15,7 +15,7 @@ pub struct Listing {
 /// An object of a bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its name.
+    /// Name of the object.
     pub key: String,
     /// Time of its last change, in milliseconds since 1970.
     pub modified: i64,

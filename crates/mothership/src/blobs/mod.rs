@@ -8,11 +8,13 @@
 
 mod bucket;
 mod directory;
+mod id;
 mod listing;
 mod parts;
 mod settings;
 mod signature;
 
+pub use id::BlobId;
 pub use settings::{BucketKey, BucketSettings};
 
 use crate::store::StoreError;
@@ -21,18 +23,6 @@ use directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Files that one look lists, at most.
-const MAX_LISTED: usize = 10_000;
-
-/// Names one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobId {
-    /// Account that owns the file.
-    pub account: [u8; 16],
-    /// Id of its row.
-    pub id: [u8; 16],
-}
 
 /// The place of the bytes.
 #[derive(Clone)]
@@ -93,7 +83,7 @@ impl Blobs {
         }
     }
 
-    /// Lists files that were written so long ago by the clock of their place, at most [`MAX_LISTED`].
+    /// Lists files that were written so long ago by the clock of their place, at most [`id::MAX_LISTED`].
     pub async fn older_than(&self, age: Duration) -> Result<Vec<BlobId>, StoreError> {
         match self {
             Self::Directory(directory) => directory.older_than(age).await,

@@ -13,7 +13,7 @@ pub struct Part {
 /// A piece of an object that a reader needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// The object.
+    /// Object that holds the bytes.
     pub part: Part,
     /// Place of the first byte in the object.
     pub from: u64,
@@ -27,7 +27,7 @@ impl Part {
         format!("{:016x}-{:x}", self.offset, self.length)
     }
 
-    /// Reads a name; `None` for an object that is no part of a file.
+    /// Reads a name; `None` for an object that is not a part of a file.
     pub fn parse(name: &str) -> Option<Self> {
         let (offset, length) = name.split_once('-')?;
         let number = |text: &str| u64::from_str_radix(text, 16).ok();

@@ -83,7 +83,7 @@ impl std::fmt::Debug for BucketSettings {
 }
 
 fn refused(why: impl Into<String>) -> StoreError {
-    StoreError::Kept { why: why.into() }
+    StoreError::Blobs { why: why.into() }
 }
 
 impl BucketSettings {

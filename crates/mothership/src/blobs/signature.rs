@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// What stands in a query as it is.
+/// Characters that a query encodes.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request before it is signed. Its path holds nothing that has to be encoded.

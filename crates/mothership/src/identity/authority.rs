@@ -126,9 +126,9 @@ fn lifetime(params: &mut CertificateParams, now: i64, life: Duration) {
 /// The time in which a certificate is good, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// First second.
+    /// First second in which the certificate is good.
     pub not_before: i64,
-    /// Last second.
+    /// Last second in which the certificate is good.
     pub not_after: i64,
 }
 

@@ -63,7 +63,7 @@ pub enum StoreError {
     },
     /// Kept files cannot be read or written, or their place cannot be used.
     #[error("the place of kept files cannot be used: {why}")]
-    Kept {
+    Blobs {
         /// Cause of the failure, for people.
         why: String,
     },
@@ -88,7 +88,7 @@ impl StoreError {
             Self::Database { .. } => "store_failed",
             Self::Unreachable { .. } => "store_unreachable",
             Self::Settings { .. } => "store_settings",
-            Self::Kept { .. } => "kept_files",
+            Self::Blobs { .. } => "kept_files",
             Self::Text => "invalid_field",
         }
     }

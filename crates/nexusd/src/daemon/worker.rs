@@ -30,6 +30,9 @@ pub const REPORT_WITHIN: Duration = Duration::from_secs(5);
 /// Time that the last output has before the end is reported.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(30);
 
+/// Time in which the events of a directive are sent again where no answer came.
+const EVENTS_WITHIN: Duration = Duration::from_secs(60);
+
 /// Starts the work on a claim. A claim that cannot be started becomes visible again at the control plane.
 pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, ttl: u32) {
     let fence = claimed.fence.unwrap_or(Fence(0));
@@ -218,7 +221,7 @@ fn snapshot(head: Option<&Head>) -> Option<Value> {
 }
 
 /// Sends the report of an end until it is acknowledged, and then its events and the kept files. What is not acknowledged stays noted.
-/// Events are lost with the daemon: the receipt states the facts.
+/// Events are lost with the daemon, or when the control plane is away for longer than a minute: the receipt states the facts.
 pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>, is_over: impl Fn() -> bool) {
     let Some(result) = &note.result else { return };
     match repeated(&shared.stop, is_over, || shared.source.finished(note.directive, &note.token, result)) {
@@ -227,8 +230,11 @@ pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>, is_over: impl 
             shared.table.remove(note.directive);
             if let Some(tape) = tape {
                 let request = EventsRequest { seq: 0, events: tape.values() };
+                // One connection that breaks loses no events; kept files wait for a bounded time alone.
+                let until = Instant::now() + EVENTS_WITHIN;
+                let is_late = || Instant::now() >= until;
                 let sent =
-                    repeated(&shared.stop, || true, || shared.source.events(note.directive, &note.token, &request));
+                    repeated(&shared.stop, is_late, || shared.source.events(note.directive, &note.token, &request));
                 if let Err(GivenUp::Refused { error, .. }) = sent {
                     shared.tell(&format!("directive {}: its events were refused: {error}", note.directive));
                 }

@@ -244,6 +244,8 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
     // The statements are prepared anew with what the server knows now.
     scene.database().0.drop_idle();
     scene.life().await;
+    // Without values the server takes a third of the rows for those that a statement wants.
+    let most = 2_000.0 * f64::from(stored()) / 100_000.0;
     let (mut seen, mut dearest) = (0, (0.0, String::new()));
     while let Some(session) = scene.database().0.take_idle() {
         for (text, plan) in plans(session) {
@@ -252,11 +254,11 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
                 ["work", "directive"].iter().any(|table| line.contains(&format!("Seq Scan on {table} ")))
             };
             assert!(!plan.iter().any(is_scan), "{text}\n{}", plan.join("\n"));
-            // A whole table or a whole index of these rows costs thousands.
+            // A whole table or a whole index of these rows costs five times as much.
             if cost(&plan) > dearest.0 {
                 dearest = (cost(&plan), text.clone());
             }
-            assert!(cost(&plan) < 2_000.0, "{text}\n{}", plan.join("\n"));
+            assert!(cost(&plan) < most, "{text}\n{}", plan.join("\n"));
         }
     }
     println!("    {seen} statements, of which the dearest has the cost {}: {}", dearest.0, dearest.1);
