@@ -144,7 +144,7 @@ pub struct PlanDraft {
     pub binds: Vec<Bind>,
     /// Sockets of the host, and what else in binds is covered.
     pub covered: Vec<Cover>,
-    /// The binds to be searched once more when they are covered; `None` where none was searched.
+    /// The binds to be searched again when they are covered; `None` where none was searched.
     pub second_search: Option<SecondSearch>,
     /// The command and its arguments.
     pub argv: Vec<ByteText>,

@@ -1,10 +1,10 @@
-//! Searches binds once more when they are covered. Another run that may write to the same directory can move a socket between the
+//! Searches binds again when they are covered. Another run that may write to the same directory can move a socket between the
 //! first search and the covers: to a part that the search had read already, or to another name than the one that is covered. So that
 //! this search does not miss it in the same way, directories that changed while it went on are listed again:
 //!
 //! ```text
 //!  pass 1  every directory is listed     ─┐ new or changed ones
-//!  pass 2  each is looked at once more   ◀┘ are listed ─▶ … until none has changed, or PASSES
+//!  pass 2  each is looked at again   ◀┘ are listed ─▶ … until none has changed, or PASSES
 //! ```
 
 use crate::mounts;
@@ -33,7 +33,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 const GRAIN: Duration = Duration::from_millis(12);
 
 /// Refuses a sandbox in which a socket or named pipe of the host is neither covered nor allowed.
-pub(super) fn look(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
+pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
     let Some(search) = &request.plan.second_search else { return Ok(()) };
     let mut left = MAX_ENTRIES;
     for bind in request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target)) {
@@ -45,7 +45,7 @@ pub(super) fn look(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepErro
             by_root: request.setup.identity.by_root,
             others: others.filter(|other| *other != bind.target.as_path()).collect(),
         };
-        tree.look(bind.target.as_path(), &mut left)?;
+        tree.inspect(bind.target.as_path(), &mut left)?;
     }
     Ok(())
 }
@@ -89,15 +89,15 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    fn look(&self, top: &Path, left: &mut usize) -> Result<(), StepError> {
+    fn inspect(&self, top: &Path, left: &mut usize) -> Result<(), StepError> {
         let place = mounts::place(self.root, below_root(top)).map_err(|error| at(error, top))?;
         if !is_dir(&place).map_err(|error| at(error, top))? {
             return self.check(&place, top);
         }
-        let (mut seen, begun) = (Seen::new(), Instant::now());
+        let (mut seen, started) = (Seen::new(), Instant::now());
         for pass in 0..PASSES {
             let waiting = if pass == 0 { vec![top.to_owned()] } else { seen.keys().cloned().collect() };
-            if !self.pass(waiting, &mut seen, left)? || (pass > 2 && begun.elapsed() > MAX_TIME) {
+            if !self.pass(waiting, &mut seen, left)? || (pass > 2 && started.elapsed() > MAX_TIME) {
                 break;
             }
             std::thread::sleep(BETWEEN);
@@ -273,7 +273,7 @@ mod tests {
             Self { top, listeners }
         }
 
-        fn look(
+        fn inspect(
             &self,
             search: &SecondSearch,
             read_only: bool,
@@ -285,7 +285,7 @@ mod tests {
             let others = others.iter().map(Path::new).collect();
             let tree = Tree { root: &root, search, read_only, by_root: false, others };
             let mut left = entries;
-            tree.look(Path::new("/bound"), &mut left)
+            tree.inspect(Path::new("/bound"), &mut left)
         }
     }
 
@@ -298,27 +298,27 @@ mod tests {
     #[test]
     fn a_socket_that_is_neither_covered_nor_allowed_is_refused() {
         let scene = Scene::new(&["bound/a/b/s"]);
-        let refused = scene.look(&search(LATER, &[]), false, &[], 100).unwrap_err();
+        let refused = scene.inspect(&search(LATER, &[]), false, &[], 100).unwrap_err();
         assert!(refused.detail.starts_with("/bound/a/b/s was moved"), "{refused}");
         let stat = rustix::fs::stat(scene.top.path().join("bound/a/b/s")).unwrap();
-        scene.look(&search(LATER, &[id(&stat)]), false, &[], 100).unwrap();
+        scene.inspect(&search(LATER, &[id(&stat)]), false, &[], 100).unwrap();
         let other = FileId { inode: stat.st_ino + 1, ..id(&stat) };
-        assert!(scene.look(&search(LATER, &[other]), false, &[], 100).is_err());
+        assert!(scene.inspect(&search(LATER, &[other]), false, &[], 100).is_err());
         let other = FileId { device: stat.st_dev + 1, ..id(&stat) };
-        assert!(scene.look(&search(LATER, &[other]), false, &[], 100).is_err());
+        assert!(scene.inspect(&search(LATER, &[other]), false, &[], 100).is_err());
         // Made after the first search.
         let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap());
-        scene.look(&search(changed, &[]), false, &[], 100).unwrap();
-        assert!(scene.look(&search((changed.0, changed.1 + 1), &[]), false, &[], 100).is_err());
+        scene.inspect(&search(changed, &[]), false, &[], 100).unwrap();
+        assert!(scene.inspect(&search((changed.0, changed.1 + 1), &[]), false, &[], 100).is_err());
         // Another bind lies over it.
-        scene.look(&search(LATER, &[]), false, &["/bound/a"], 100).unwrap();
-        assert!(scene.look(&search(LATER, &[]), false, &["/bound/b"], 100).is_err());
+        scene.inspect(&search(LATER, &[]), false, &["/bound/a"], 100).unwrap();
+        assert!(scene.inspect(&search(LATER, &[]), false, &["/bound/b"], 100).is_err());
     }
 
     #[test]
     fn a_bind_that_became_a_socket_is_refused() {
         let scene = Scene::new(&["bound"]);
-        assert!(scene.look(&search(LATER, &[]), true, &[], 100).is_err());
+        assert!(scene.inspect(&search(LATER, &[]), true, &[], 100).is_err());
     }
 
     #[test]
@@ -327,8 +327,8 @@ mod tests {
         std::fs::create_dir(scene.top.path().join("bound")).unwrap();
         let pipe = scene.top.path().join("bound/p");
         rustix::fs::mknodat(rustix::fs::CWD, pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        assert!(scene.look(&search(LATER, &[]), true, &[], 100).is_err());
-        scene.look(&search(LATER, &[]), false, &[], 100).unwrap();
+        assert!(scene.inspect(&search(LATER, &[]), true, &[], 100).is_err());
+        scene.inspect(&search(LATER, &[]), false, &[], 100).unwrap();
     }
 
     #[test]
@@ -371,8 +371,8 @@ mod tests {
         let scene = Scene::new(&["elsewhere"]);
         std::fs::create_dir_all(scene.top.path().join("bound/a/b")).unwrap();
         std::thread::sleep(2 * GRAIN);
-        scene.look(&search(LATER, &[]), true, &[], 2).unwrap();
-        let refused = scene.look(&search(LATER, &[]), true, &[], 1).unwrap_err();
+        scene.inspect(&search(LATER, &[]), true, &[], 2).unwrap();
+        let refused = scene.inspect(&search(LATER, &[]), true, &[], 1).unwrap_err();
         assert!(refused.detail.contains("holds too much"), "{refused}");
     }
 }

@@ -227,7 +227,7 @@ fn populate(
         covers::hide_paths(request, &root)?;
         covers::remove(&root)?;
     }
-    second_search::look(request, root.tree())?;
+    second_search::inspect(request, root.tree())?;
     Ok(root)
 }
 

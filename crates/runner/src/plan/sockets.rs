@@ -32,7 +32,7 @@ const PER_DIRECTORY: usize = 16;
 /// The sockets of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
-    /// What is to be covered.
+    /// Sockets, named pipes and directories that the sandbox covers.
     pub covered: Vec<Cover>,
     /// The search that is repeated when it is covered.
     pub second_search: Option<SecondSearch>,
