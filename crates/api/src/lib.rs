@@ -3,6 +3,7 @@
 //! ```text
 //!  docs/protocol/*.yaml ◀─ held together by tests ─▶ routes, conduits, mothership ─▶ client ─▶ a server
 //! ```
+//! * [`audit`] – events of the audit chain of an account, and the check of a chain.
 //! * [`conduits`] – requests and answers between a daemon and the control plane, with their frozen names.
 //! * [`mothership`] – requests and answers between users and the control plane.
 //! * [`routes`] – every route with its method, its path and the rights that it needs.
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod base64;
 pub mod client;
 pub mod conduits;

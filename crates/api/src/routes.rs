@@ -130,7 +130,7 @@ pub const MOTHERSHIP: &[Route] = &[
     later("listApprovals", Method::Get, "/mothership/api/v1/approvals", VIEW),
     later("listPolicies", Method::Get, "/mothership/api/v1/policies", VIEW),
     later("effectivePolicy", Method::Get, "/mothership/api/v1/policies/effective", VIEW),
-    later("listAuditEvents", Method::Get, "/mothership/api/v1/audit_events", VIEW),
+    route("listAuditEvents", Method::Get, "/mothership/api/v1/audit_events", VIEW),
     later("listAccounts", Method::Get, "/mothership/api/v1/accounts", OWN),
     later("listUsers", Method::Get, "/mothership/api/v1/users", OWN),
 ];

@@ -88,6 +88,9 @@ fn sample(schemas: &Map<String, Value>, schema: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values[0].clone();
     }
+    if let Some(example) = schema.get("example") {
+        return example.clone();
+    }
     let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
     match (kind, schema["format"].as_str(), schema["contentEncoding"].as_str()) {
         (Some("string"), Some("uuid"), _) => json!("01890a5d-ac96-774b-bcce-b302099a8057"),
@@ -129,6 +132,10 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
         ("ArtifactChunkRequest", pass::<ArtifactChunkRequest>),
         ("ArtifactRequest", pass::<ArtifactRequest>),
         ("Artifacts", pass::<ArtifactRules>),
+        ("AuditActor", pass::<nexus_api::audit::Actor>),
+        ("AuditEvent", pass::<nexus_api::audit::AuditEvent>),
+        ("AuditEventList", pass::<nexus_api::audit::AuditEventList>),
+        ("AuditHead", pass::<nexus_api::audit::AuditHead>),
         ("CaAnswer", pass::<CaAnswer>),
         ("Capabilities", pass::<Capabilities>),
         ("Capacity", pass::<Capacity>),

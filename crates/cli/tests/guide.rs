@@ -153,6 +153,7 @@ const ORDINARY: &[&str] = &[
     "caches.md",
     "databases.md",
     "fleet.md",
+    "console.md",
     "warm.md",
 ];
 /// Pages about tools that are found from PATH.

@@ -13,6 +13,7 @@ mod app;
 mod blobs;
 mod clock;
 mod config;
+mod console;
 mod decide;
 #[doc(hidden)]
 pub mod fuzz;

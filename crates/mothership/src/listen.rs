@@ -97,13 +97,13 @@ async fn speak(
     }
     let stream = StallGuard::new(stream, app.config.stall);
     let Some(tls) = tls else {
-        return http(stream, Peer { address, key: None }, router, app, slot).await;
+        return http(stream, Peer { address, key: None, tls: false }, router, app, slot).await;
     };
     let handshake = tokio::time::timeout(HANDSHAKE_TIME, TlsAcceptor::from(tls.current()).accept(stream)).await;
     let Ok(Ok(stream)) = handshake else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let key = certificate.and_then(|certificate| certificate_key(certificate));
-    http(stream, Peer { address, key }, router, app, slot).await;
+    http(stream, Peer { address, key, tls: true }, router, app, slot).await;
 }
 
 async fn http<S>(stream: S, peer: Peer, router: Router, app: Shared, slot: Arc<Slot>)

@@ -3,8 +3,9 @@
 use crate::app::{App, Shared};
 use crate::blobs::Blobs;
 use crate::config::{Config, TerritoryAuth};
+use crate::console::with_console;
 use crate::decide::Windows;
-use crate::http::router;
+use crate::http::{CONSOLE_HOST, router};
 use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
 use crate::listen::{Listener, accept};
 use crate::lobby::Lobby;
@@ -87,6 +88,8 @@ impl ServeError {
 pub struct Running {
     /// Address under which users reach the API.
     pub api_url: String,
+    /// Address of the console.
+    pub console_url: String,
     /// Key of the first account's owner. It is there only when the store was made, and is stored nowhere.
     pub first_key: Option<String>,
     /// Addresses of the listeners.
@@ -143,6 +146,7 @@ pub async fn serve(
     let is_first = store.first_account(first.hash, now).await?;
     let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
     let (stop, stopping) = watch::channel(false);
+    let is_public = config.public_url.is_some();
     let api_url = config.public_url.clone().unwrap_or_else(|| url_of(&listeners, &addresses));
     let app: Shared = Arc::new(App {
         tokens: TokenKey::new(&secrets.token_key),
@@ -162,7 +166,7 @@ pub async fn serve(
         config,
     });
     let ca_bundle_pem = app.authority.bundle().to_owned();
-    let (router, tidy) = (router(&app), Arc::clone(&app.tidy));
+    let (router, tidy) = (with_console(&app, router(&app)), Arc::clone(&app.tidy));
     let mut running = vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone()))];
     running.extend(hints.map(|hints| tokio::spawn(tasks::receive(app.clone(), hints))));
     let mut certificates = Vec::new();
@@ -180,7 +184,18 @@ pub async fn serve(
         }
     });
     let first_key = is_first.then_some(first.text);
-    Ok(Running { api_url, first_key, addresses, ca_bundle_pem, stop, tidy, tls: certificates, tasks: running })
+    let console_url = if is_public { format!("{api_url}/") } else { console_of(&api_url, &addresses) };
+    Ok(Running {
+        api_url,
+        console_url,
+        first_key,
+        addresses,
+        ca_bundle_pem,
+        stop,
+        tidy,
+        tls: certificates,
+        tasks: running,
+    })
 }
 
 async fn open(config: &Config, blobs: &Blobs, now: i64) -> Result<(Store, Secrets, Option<Hints>), ServeError> {
@@ -229,6 +244,17 @@ fn is_here(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,
         Err(error) => error.kind() != std::io::ErrorKind::AddrNotAvailable,
+    }
+}
+
+/// On loopback the console has a name of its own: the cookies of other servers of this machine do not reach it.
+fn console_of(api_url: &str, addresses: &[SocketAddr]) -> String {
+    match addresses.first() {
+        // A certificate names what the operator wrote into it.
+        Some(address) if address.ip().is_loopback() && api_url.starts_with("http://") => {
+            format!("http://{CONSOLE_HOST}:{}/", address.port())
+        }
+        _ => format!("{api_url}/"),
     }
 }
 

@@ -63,6 +63,10 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Drift::Outage => quiet_until = now.boot + app.config.times.ttl_ms,
         }
         before = now;
+        if leads {
+            // A failure is met again by the next round, and by every reader of the chain.
+            drop(app.store.seal_audit().await);
+        }
         if now.boot < quiet_until || !leads {
             continue;
         }

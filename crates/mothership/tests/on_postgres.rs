@@ -6,6 +6,10 @@ mod support;
 
 #[path = "suite/artifacts.rs"]
 mod artifacts;
+#[path = "suite/audit.rs"]
+mod audit;
+#[path = "suite/console.rs"]
+mod console;
 #[path = "suite/independent.rs"]
 mod independent;
 #[path = "suite/life.rs"]

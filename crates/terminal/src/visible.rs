@@ -30,7 +30,8 @@ const FORMAT: &[(char, char)] = &[
 ];
 
 /// Reports whether a character would act on the terminal or on how its neighbours are read, instead of being seen.
-fn is_unseen(c: char) -> bool {
+#[must_use]
+pub fn is_unseen(c: char) -> bool {
     c.is_control() || FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 

@@ -3,6 +3,7 @@
 use super::error::ClientError;
 use super::http::Http;
 use super::sse::EventStream;
+use crate::audit::AuditEventList;
 use crate::conduits::Stream;
 use crate::events::EventList;
 use crate::mothership::{
@@ -188,6 +189,19 @@ impl MothershipClient {
     pub async fn delete_api_key(&self, id: &str) -> Result<(), ClientError> {
         let path = path("deleteApiKey", &[id]);
         self.http.fetch(Method::Delete, &path, None, Duration::ZERO).await.map(drop)
+    }
+
+    /// Reads audit events, the latest first.
+    pub async fn audit_events(&self, before: Option<u64>, limit: u32) -> Result<AuditEventList, ClientError> {
+        let before = before.map(|seq| format!("&before={seq}")).unwrap_or_default();
+        self.get("listAuditEvents", &[], &format!("?limit={limit}{before}")).await
+    }
+
+    /// Reads audit events after a number, one a line, in the form `jsonl` or `ocsf`. An empty answer is their end.
+    pub async fn audit_lines(&self, after: u64, ocsf: bool) -> Result<Vec<u8>, ClientError> {
+        let format = if ocsf { "ocsf" } else { "jsonl" };
+        let path = format!("{}?format={format}&after={after}", path("listAuditEvents", &[]));
+        Ok(self.http.fetch(Method::Get, &path, None, Duration::ZERO).await?.body.to_vec())
     }
 
     async fn get<T: DeserializeOwned>(&self, id: &str, values: &[&str], query: &str) -> Result<T, ClientError> {

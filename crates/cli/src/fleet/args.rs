@@ -26,6 +26,8 @@ pub enum FleetCommand {
     Facility(FacilityArgs),
     /// Create directives, follow and end them, and read what they left
     Directive(DirectiveArgs),
+    /// Export the audit chain of an account, and check an export
+    Audit(AuditArgs),
 }
 
 /// The address and the key of a control plane.
@@ -284,6 +286,58 @@ pub enum TerritoryAction {
         /// Id of the territory
         id: String,
     },
+}
+
+/// The arguments of `nexus audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Keep the answer of nexus audit head where the server cannot write: only against such a head does a check find a chain that was
+cut at its end or written anew as a whole.
+
+Examples:
+  nexus audit export > audit.jsonl
+  nexus audit head > head.json
+  nexus audit verify audit.jsonl --head head.json")]
+pub struct AuditArgs {
+    /// The action of the command.
+    #[command(subcommand)]
+    pub action: AuditAction,
+    /// The control plane.
+    #[command(flatten)]
+    pub access: ServerArgs,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The actions of `nexus audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditAction {
+    /// Print all events in their order, one a line
+    Export {
+        /// Form of an event
+        #[arg(long, value_enum, default_value_t = AuditFormat::Jsonl)]
+        format: AuditFormat,
+    },
+    /// Print the number and the hash of the last event
+    Head,
+    /// Check an export in the form jsonl, and name every event that was edited, removed, moved or inserted
+    Verify {
+        /// The export [default: standard input]
+        file: Option<PathBuf>,
+        /// File with the head that the chain must have
+        #[arg(long, value_name = "FILE")]
+        head: Option<PathBuf>,
+    },
+}
+
+/// The form of an exported event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AuditFormat {
+    /// As the chain has it; nexus audit verify reads it
+    Jsonl,
+    /// Open Cybersecurity Schema Framework, for SIEM products
+    Ocsf,
 }
 
 /// The arguments of `nexus facility`.

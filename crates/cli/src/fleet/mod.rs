@@ -5,12 +5,13 @@
 //!            ├─ control plane (nexus_mothership), SQLite, loopback
 //!            └─ daemon (nexusd) ─▶ the same engine as nexus run
 //!  mothership serve, daemon run: the two apart        territory join: enrols this machine
-//!  login, territory, facility, directive: over HTTP with an API key
+//!  login, territory, facility, directive, audit: over HTTP with an API key
 //! ```
 
 mod access;
 pub mod args;
 mod artifacts;
+mod audit;
 mod bucket;
 mod call;
 mod credentials;
@@ -46,6 +47,7 @@ pub fn command(command: &FleetCommand) -> u8 {
         FleetCommand::Login(args) => (login::command(args), false),
         FleetCommand::Territory(args) => (territory::command(args), args.json),
         FleetCommand::Facility(args) => (facility::command(args), args.json),
+        FleetCommand::Audit(args) => (audit::command(args), args.json),
         FleetCommand::Directive(args) => (directive::command(args), args.json),
     };
     match done {

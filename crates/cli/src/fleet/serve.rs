@@ -102,14 +102,15 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
         let running = nexus_mothership::serve(config, vec![listener], std::future::pending()).await;
         running.map_err(|error| of_serve(&error))
     })?;
-    let mut document = json!({ "api_url": running.api_url });
+    let mut document = json!({ "api_url": running.api_url, "console_url": running.console_url });
     if let (Some(key), Some(members)) = (&running.first_key, document.as_object_mut()) {
         members.insert("api_key".to_owned(), json!(key));
     }
     if args.json {
         print_json(&document)?;
     } else {
-        print(format!("The control plane is ready: {}\n", running.api_url).as_bytes())?;
+        let text = format!("The control plane is ready: {}\nConsole: {}\n", running.api_url, running.console_url);
+        print(text.as_bytes())?;
         if let Some(key) = &running.first_key {
             print(format!("API key of the owner, shown once: {key}\n").as_bytes())?;
         }

@@ -94,7 +94,9 @@ fn join(territory: &Territory, running: &Running, runtime: &Handle) -> Result<Id
 
 fn ready(args: &UpArgs, running: &Running, identity: &Identity) -> Result<(), Failure> {
     if args.json {
-        let mut document = json!({ "api_url": running.api_url, "territory_id": identity.territory_id });
+        let mut document = json!({
+            "api_url": running.api_url, "console_url": running.console_url, "territory_id": identity.territory_id,
+        });
         if let (Some(key), Some(members)) = (&running.first_key, document.as_object_mut()) {
             members.insert("api_key".to_owned(), json!(key));
         }
@@ -106,6 +108,11 @@ fn ready(args: &UpArgs, running: &Running, identity: &Identity) -> Result<(), Fa
             running.api_url
         )
     });
-    let text = format!("The fleet of this machine is ready: {}\n{}", running.api_url, key.unwrap_or_default());
+    let text = format!(
+        "The fleet of this machine is ready: {}\nConsole: {}\n{}",
+        running.api_url,
+        running.console_url,
+        key.unwrap_or_default()
+    );
     print(text.as_bytes()).map(drop)
 }

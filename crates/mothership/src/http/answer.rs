@@ -72,6 +72,11 @@ impl Problem {
         self
     }
 
+    /// Returns what a page says about the error.
+    pub fn facts(&self) -> (StatusCode, &'static str, &str, Option<&str>) {
+        (self.status, self.code, &self.error, self.hint.as_deref().or(self.detail.as_deref()))
+    }
+
     /// Returns the answer.
     pub fn answer(self) -> Answer {
         let request_id = Uuid::now_v7().to_string();

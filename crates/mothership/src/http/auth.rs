@@ -1,7 +1,7 @@
 //! Rights: each route says which it needs, and this module alone checks them.
 
 use super::answer::Problem;
-use super::request::{Peer, Principal};
+use super::request::{Context, Peer, Principal};
 use crate::app::App;
 use crate::config::TerritoryAuth;
 use crate::identity::{TokenClaims, sha256};
@@ -46,6 +46,16 @@ pub async fn check_key(app: &App, headers: &HeaderMap) -> Result<Account, Proble
     let key = bearer(headers)?.ok_or_else(|| Problem::unauthorized("The call needs an API key."))?;
     let account = app.store.key_by_hash(sha256(key.as_bytes())).await?;
     account.ok_or_else(|| Problem::unauthorized("The API key is not known."))
+}
+
+/// Returns whether the caller of an open stream still has its rights.
+pub async fn is_still(context: &Context, account: Account) -> bool {
+    let app = &context.app;
+    let now = match context.caller {
+        Principal::Person(_, session) => app.store.session(session, app.now()).await.unwrap_or_default(),
+        _ => check_key(app, &context.headers).await.ok(),
+    };
+    now.is_some_and(|now| now.id == account.id)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {

@@ -139,9 +139,8 @@ async fn follow(
                 }
             }
         }
-        // The rights are looked at again: a key that was deleted ends its streams.
-        let caller = super::auth::check_key(app, &context.headers).await;
-        if !caller.is_ok_and(|caller| caller.id == account.id) {
+        // The rights are looked at again: a key or a session that was deleted ends its streams.
+        if !super::auth::is_still(context, account).await {
             return;
         }
         let Ok(now) = app.store.snapshot(account, id, app.now()).await else { return };

@@ -13,5 +13,7 @@ mod request;
 mod router;
 mod users;
 
-pub use request::Peer;
-pub use router::router;
+pub use answer::{Answer, Problem, bytes_answer};
+pub use events::stream as event_stream;
+pub use request::{Context, Peer, Principal};
+pub use router::{CONSOLE_HOST, check_host, check_one_host, router};

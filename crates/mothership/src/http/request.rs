@@ -16,6 +16,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Hash of the public key of the client certificate.
     pub key: Option<SecretHash>,
+    /// The connection is encrypted.
+    pub tls: bool,
 }
 
 /// Principal whose rights were checked.
@@ -24,6 +26,8 @@ pub enum Principal {
     Anyone,
     /// A user or program.
     User(Account),
+    /// A person at the console, with the hash of the session's secret.
+    Person(Account, SecretHash),
     Daemon(Territory),
     /// A daemon with a token for the directive of the path.
     Holder(Territory, TokenClaims),
@@ -47,7 +51,7 @@ impl Context {
     /// Returns the account of the caller.
     pub fn account(&self) -> Result<Account, Problem> {
         match self.caller {
-            Principal::User(account) => Ok(account),
+            Principal::User(account) | Principal::Person(account, _) => Ok(account),
             _ => Err(Problem::unauthorized("The call needs an API key.")),
         }
     }

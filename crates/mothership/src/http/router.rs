@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Name under which a server on loopback shows its console.
+pub const CONSOLE_HOST: &str = "nexus.localhost";
 /// Time that a request's body may take.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
@@ -52,7 +54,7 @@ pub fn router(app: &Shared) -> Router {
     for (path, methods) in paths {
         router = router.route(path, methods.fallback(|| async { method_not_allowed() }));
     }
-    router.fallback(|| async { Problem::not_found().answer() })
+    router
 }
 
 fn method_not_allowed() -> Answer {
@@ -97,7 +99,7 @@ async fn handle(
 }
 
 /// A request with several hosts is for none (RFC 9112, 3.2): a proxy in front may have looked at another one.
-fn check_one_host(headers: &header::HeaderMap) -> Result<(), Problem> {
+pub fn check_one_host(headers: &header::HeaderMap) -> Result<(), Problem> {
     if headers.get_all(header::HOST).iter().nth(1).is_none() {
         return Ok(());
     }
@@ -106,7 +108,7 @@ fn check_one_host(headers: &header::HeaderMap) -> Result<(), Problem> {
 
 /// A server on loopback answers only to the names of loopback: a page of a browser that reaches it under another name is not
 /// from this machine.
-fn check_host(app: &Shared, headers: &header::HeaderMap) -> Result<(), Problem> {
+pub fn check_host(app: &Shared, headers: &header::HeaderMap) -> Result<(), Problem> {
     if !app.loopback {
         return Ok(());
     }
@@ -116,7 +118,9 @@ fn check_host(app: &Shared, headers: &header::HeaderMap) -> Result<(), Problem> 
         .filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
         .map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']');
+    // The console has a name of its own: cookies do not tell apart the ports of one name.
     let local = name.eq_ignore_ascii_case("localhost")
+        || name.eq_ignore_ascii_case(CONSOLE_HOST)
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     let public = app.config.public_url.as_deref().and_then(|url| url::Url::parse(url).ok());
     let public = public.as_ref().and_then(|url| url.host_str()).is_some_and(|known| known.eq_ignore_ascii_case(name));

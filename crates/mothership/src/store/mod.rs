@@ -8,12 +8,14 @@
 //! is decided by `nexus_model::directive::step`, never by a statement.
 
 mod artifacts;
+mod audits;
 pub mod error;
 mod moving;
 mod operations;
 pub mod postgres;
 mod queries;
 mod rows;
+mod sessions;
 mod sql;
 mod sqlite;
 pub mod types;

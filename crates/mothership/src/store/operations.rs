@@ -6,9 +6,9 @@ use super::rows;
 use super::sql::Connection;
 use super::sqlite::Sqlite;
 use super::types::{
-    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes, NewChunk,
-    NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported, SecretHash, Secrets,
-    Snapshot, StartedState, StoredChunk, Territory,
+    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes,
+    LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported,
+    SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
 use nexus_api::Labels;
 use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
@@ -118,8 +118,8 @@ impl Store {
     }
 
     /// Deletes a key of the account; `false` when the key is the caller's own.
-    pub async fn delete_api_key(&self, account: Account, id: [u8; 16]) -> Result<bool, StoreError> {
-        self.write(move |tx| rows::delete_api_key(tx, account, &id)).await
+    pub async fn delete_api_key(&self, account: Account, id: [u8; 16], now: i64) -> Result<bool, StoreError> {
+        self.write(move |tx| rows::delete_api_key(tx, account, &id, now)).await
     }
 
     /// Stores the hash of an enrolment token.
@@ -129,9 +129,9 @@ impl Store {
         hash: SecretHash,
         kind: Option<TerritoryKind>,
         labels: Labels,
-        expires_at: i64,
+        [expires_at, now]: [i64; 2],
     ) -> Result<(), StoreError> {
-        self.write(move |tx| rows::create_enroll_token(tx, account, &hash, kind, &labels, expires_at)).await
+        self.write(move |tx| rows::create_enroll_token(tx, account, &hash, kind, &labels, [expires_at, now])).await
     }
 
     /// Spends an enrolment token and stores the territory. The token is the proof of the caller.
@@ -252,6 +252,17 @@ impl Store {
         now: i64,
     ) -> Result<Vec<Directive>, StoreError> {
         self.read(move |tx| rows::directives(tx, account, facility, page, times, now)).await
+    }
+
+    /// Returns the directives of the account that are not over, the latest first, and how many there are.
+    pub async fn live_directives(
+        &self,
+        account: Account,
+        limit: u32,
+        times: LeaseTimes,
+        now: i64,
+    ) -> Result<LiveDirectives, StoreError> {
+        self.read(move |tx| rows::live_directives(tx, account, limit, times, now)).await
     }
 
     /// Returns the present version of a directive for events.

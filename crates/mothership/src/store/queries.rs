@@ -12,6 +12,17 @@ pub struct Page {
     pub limit: u32,
 }
 
+/// Directives that are not over.
+#[derive(Debug, Clone)]
+pub struct LiveDirectives {
+    /// Some of them, the latest first.
+    pub directives: Vec<nexus_api::mothership::Directive>,
+    /// Number of those that a territory holds.
+    pub running: i64,
+    /// Number of those that wait.
+    pub queued: i64,
+}
+
 /// Directive with the facts for events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {

@@ -9,9 +9,10 @@ use nexus_model::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 
 pub use super::queries::{
-    AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, IndexEntry, LogBlob, NewArtifact,
-    Page, Retention, Snapshot, StoredChunk, Swept,
+    AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, IndexEntry, LiveDirectives,
+    LogBlob, NewArtifact, Page, Retention, Snapshot, StoredChunk, Swept,
 };
+pub use super::rows::audit::AuditPage;
 
 /// Secrets and numbers of a store, read when it is opened.
 #[derive(Clone)]
@@ -44,6 +45,22 @@ pub struct Territory {
     pub id: TerritoryId,
     /// Account of the territory.
     pub account: AccountId,
+}
+
+/// A session of the console.
+#[derive(Debug, Clone)]
+pub struct ConsoleSession {
+    /// Id of the session, which is not its secret.
+    pub id: String,
+    pub created_at: i64,
+    /// Time of its last use, to the minute.
+    pub seen_at: i64,
+    /// Role of its key.
+    pub role: Role,
+    /// Name of its key.
+    pub key_name: Option<String>,
+    /// Hash of its secret.
+    pub hash: SecretHash,
 }
 
 /// Hash of a secret; the secret itself is not stored.

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod browser;
 pub mod bucket;
 pub mod cluster;
 

@@ -19,9 +19,10 @@ pub async fn create_enrollment_token(context: &Context) -> Result<Answer, Proble
         return Err(Problem::invalid("invalid_field", format!("ttl_seconds must be 1 to {MAX_TTL_SECONDS}.")));
     }
     let secret = Secret::make("nxe_")?;
-    let expires_at = context.app.now() + (ttl * 1000) as i64;
+    let now = context.app.now();
+    let expires_at = now + (ttl * 1000) as i64;
     let labels = request.labels.unwrap_or_default();
-    context.app.store.create_enroll_token(account, secret.hash, request.kind, labels, expires_at).await?;
+    context.app.store.create_enroll_token(account, secret.hash, request.kind, labels, [expires_at, now]).await?;
     Ok(created(&EnrollmentToken { token: secret.text, expires_at: Timestamp(expires_at) }))
 }
 
@@ -45,7 +46,7 @@ pub async fn list_api_keys(context: &Context) -> Result<Answer, Problem> {
 /// Deletes an API key of the account.
 pub async fn delete_api_key(context: &Context) -> Result<Answer, Problem> {
     let id: Uuid = context.id("api_key_id")?;
-    if !context.app.store.delete_api_key(context.account()?, *id.as_bytes()).await? {
+    if !context.app.store.delete_api_key(context.account()?, *id.as_bytes(), context.app.now()).await? {
         return Err(Problem::conflict("own_key", "An API key cannot delete itself.").hint("Use another owner's key."));
     }
     Ok(ok(&serde_json::json!({"ok": true})))

@@ -1,5 +1,6 @@
 //! Handlers of Mothership v1.
 
+mod audit;
 mod directives;
 mod facilities;
 mod keys;
@@ -18,6 +19,7 @@ pub async fn handle(id: &str, context: Context) -> Result<Answer, Problem> {
         "readyz" => server::readyz(&context).await,
         "metrics" => Ok(server::metrics(&context)),
         "openapi" => server::openapi(&context),
+        "listAuditEvents" => audit::list(&context).await,
         "createEnrollmentToken" => keys::create_enrollment_token(&context).await,
         "createApiKey" => keys::create_api_key(&context).await,
         "listApiKeys" => keys::list_api_keys(&context).await,

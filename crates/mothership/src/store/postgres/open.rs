@@ -14,8 +14,10 @@ use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
+/// Steps from each version to the next. A program of the version before goes on to use the database.
+const STEPS: &[&str] = &[include_str!("step_2.sql")];
 /// Servers that start together bring the schema up one after the other. Held by the session that does it.
 const MIGRATION: i64 = 0x006e_6578_7573_0001;
 /// The number of the server's history, which a promotion of a standby and a restoration to a point in time raise.
@@ -97,14 +99,17 @@ fn migrate(session: &RefCell<Client>, now: i64) -> Result<(), StoreError> {
         |row| row.get(0),
     )?;
     if exists {
-        let min_reader: i64 =
-            connection.query_row("SELECT min_reader FROM schema_version", params![], |row| row.get(0))?;
+        let (version, min_reader): (i64, i64) =
+            connection.query_row("SELECT version, min_reader FROM schema_version", params![], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
         if min_reader > VERSION {
             return Err(StoreError::Newer { found: min_reader, known: VERSION });
         }
-        return Ok(());
+        return upgrade(session, version);
     }
     session.borrow_mut().batch(SCHEMA)?;
+    upgrade(session, 1)?;
     let token_key: [u8; 32] = random()?;
     let authority = Authority::create(now).map_err(|error| StoreError::Secret { why: error.to_string() })?;
     let (cert, key) = authority.export();
@@ -113,5 +118,16 @@ fn migrate(session: &RefCell<Client>, now: i64) -> Result<(), StoreError> {
         "INSERT INTO store (id, epoch, token_key, ca_cert, ca_key, timeline) VALUES (1, 0, ?1, ?2, ?3, ?4)",
         params![token_key, cert, key, timeline],
     )?;
+    Ok(())
+}
+
+/// Brings a database of an earlier version to this one. One of a later version that this program may use stays as it is.
+fn upgrade(session: &RefCell<Client>, version: i64) -> Result<(), StoreError> {
+    let done = usize::try_from(version - 1).map_err(|_| StoreError::corrupt("schema_version"))?;
+    for step in STEPS.iter().skip(done) {
+        session.borrow_mut().batch(step)?;
+    }
+    let raise = "UPDATE schema_version SET version = greatest(version, ?1)";
+    Connection::postgres(session).execute(raise, params![VERSION])?;
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Applies the decisions of the state machine to the rows.
 
+use super::audit;
 use super::values::{ANY, Id, json, optional, text};
 use super::work::{LEASED, READY, RUNNING, SETTLING, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{ClassRequirements, EndResult, Lane};
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Directive, EndReason, Event, Refusal, State, Step, step};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 
@@ -18,6 +20,8 @@ pub struct EndFacts {
     pub payload_hash: Option<String>,
     /// Part of the report that reads show.
     pub result: Option<EndResult>,
+    /// Hash of the receipt.
+    pub receipt: Option<Digest>,
 }
 
 /// Effect of an event.
@@ -111,7 +115,19 @@ fn end(
             text(&work.counters[0])?,
             text(&work.counters[1])?,
         ])?;
-    Ok(())
+    let object = format!("directive/{}", work.directive());
+    let detail = serde_json::json!({
+        "state": next.state, "reason": reason, "exit_code": facts.exit_code, "attempt": next.attempt,
+        "receipt": facts.receipt,
+    });
+    match work.holder.filter(|_| facts.payload_hash.is_some()) {
+        Some(holder) => {
+            let holder = TerritoryId::from_bytes(holder);
+            audit::note_of_territory(connection, work.account, holder, "directive.end", &object, &detail, now)
+        }
+        // Time or a user has ended it; the act of the user stands in an event of its own.
+        None => audit::note_of_server(connection, work.account, "directive.end", &object, &detail, now),
+    }
 }
 
 /// Gives the facility to the first directive that waits for it.

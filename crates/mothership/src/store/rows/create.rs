@@ -1,6 +1,7 @@
 //! Creation of directives.
 
 use super::apply::lane_of;
+use super::audit;
 use super::values::{ANY, Id, optional, text};
 use super::work::{READY, WAITS};
 use crate::store::error::StoreError;
@@ -78,6 +79,11 @@ pub fn create(
             text(&new.spec)?,
             text(&new.approval_reasons)?,
         ])?;
+    // The command may hold what no export should: its hash says enough to compare.
+    let detail = serde_json::json!({
+        "facility": facility, "profile": new.class.profile, "spec": nexus_model::digest::Digest::of_json(&new.spec),
+    });
+    audit::note(connection, account, "directive.create", &format!("directive/{id}"), &detail, now)?;
     let lane = if taken { None } else { Some(lane_of(connection, owner, class, pin.map(TerritoryId::from_bytes))?) };
     Ok(Creation::Stored { id, state: State::Queued, created_at: now, lane })
 }

@@ -1,12 +1,14 @@
 //! Enrolment tokens, territories and their certificates.
 
-use super::values::{Id, json, named, optional, text};
+use super::audit;
+use super::values::{Id, json as read_json, named, optional, text};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{Account, Enrolment, NewTerritory, SecretHash, Territory};
 use nexus_api::Labels;
 use nexus_api::conduits::TerritoryKind;
 use nexus_model::ids::{AccountId, TerritoryId};
+use serde_json::json;
 
 const HOUR_MS: i64 = 3_600_000;
 /// Time in which the same token with the same key gets the same answer.
@@ -19,13 +21,14 @@ pub fn create_enroll_token(
     hash: &SecretHash,
     kind: Option<TerritoryKind>,
     labels: &Labels,
-    expires_at: i64,
+    [expires_at, now]: [i64; 2],
 ) -> Result<(), StoreError> {
     connection.execute(
         "INSERT INTO enroll_token (hash, account_id, kind, labels, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![hash, account.id.as_bytes(), kind.map(TerritoryKind::name), text(labels)?, expires_at],
     )?;
-    Ok(())
+    let detail = json!({"expires_at": nexus_api::Timestamp(expires_at)});
+    audit::note(connection, account, "enrollment_token.create", "enrollment_token", &detail, now)
 }
 
 /// Spends a token and stores the territory.
@@ -75,7 +78,7 @@ fn spend(connection: &Connection<'_>, new: &NewTerritory, now: i64) -> Result<En
     let id = TerritoryId::new();
     // A label of the token stands above one that the machine names: the operator wrote the token.
     let mut labels = new.labels.clone();
-    labels.0.extend(json::<Labels>(&token_labels)?.0);
+    labels.0.extend(read_json::<Labels>(&token_labels)?.0);
     connection.execute(
         "UPDATE enroll_token SET used_at = ?2, territory_id = ?3, csr_key = ?4 WHERE hash = ?1",
         params![new.token, now, id.as_bytes(), new.csr_key],
@@ -184,5 +187,11 @@ pub fn trail(
     connection
         .prepare_cached("INSERT INTO trail (account_id, territory_id, at, event, cause) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![account.as_bytes(), territory.as_bytes(), now, event, cause])?;
+    // What a user asked for is the user's act, and is noted there.
+    if !matches!(event, "draining" | "revoked") {
+        let (action, object) = (format!("territory.{event}"), format!("territory/{territory}"));
+        let detail = json!({"cause": cause});
+        audit::note_of_territory(connection, account, territory, &action, &object, &detail, now)?;
+    }
     Ok(())
 }

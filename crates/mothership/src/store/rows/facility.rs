@@ -1,5 +1,6 @@
 //! Rows of facilities.
 
+use super::audit;
 use super::values::{Id, named, optional};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
@@ -39,6 +40,8 @@ pub fn create_facility(
             now
         ],
     )?;
+    let detail = serde_json::json!({"kind": new.kind});
+    audit::note(connection, account, "facility.create", &format!("facility/{id}"), &detail, now)?;
     Ok(id)
 }
 

@@ -1,5 +1,6 @@
 //! Accounts and API keys.
 
+use super::audit;
 use super::values::{Id, named, optional};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
@@ -7,6 +8,7 @@ use crate::store::types::{Account, SecretHash};
 use nexus_api::Timestamp;
 use nexus_api::mothership::{ApiKey, Role};
 use nexus_model::ids::AccountId;
+use serde_json::json;
 use uuid::Uuid;
 
 /// Makes the first account with its owner's key, when there is none. Returns whether it did.
@@ -24,7 +26,9 @@ pub fn first_account(connection: &Connection<'_>, hash: &SecretHash, now: i64) -
         "INSERT INTO account (id, name, created_at) VALUES (?1, 'default', ?2)",
         params![account.as_bytes(), now],
     )?;
-    insert(connection, account, hash, Role::Owner, Some("first key"), now)?;
+    let key = insert(connection, account, hash, Role::Owner, Some("first key"), now)?;
+    let object = format!("api_key/{}", Uuid::from_bytes(key));
+    audit::note_of_server(connection, account, "api_key.create", &object, &json!({"role": Role::Owner}), now)?;
     Ok(true)
 }
 
@@ -53,8 +57,9 @@ pub fn create_api_key(
     name: Option<&str>,
     now: i64,
 ) -> Result<String, StoreError> {
-    let id = insert(connection, account.id, hash, role, name, now)?;
-    Ok(Uuid::from_bytes(id).to_string())
+    let id = Uuid::from_bytes(insert(connection, account.id, hash, role, name, now)?).to_string();
+    audit::note(connection, account, "api_key.create", &format!("api_key/{id}"), &json!({"role": role}), now)?;
+    Ok(id)
 }
 
 /// Returns the account of a key.
@@ -79,11 +84,16 @@ pub fn api_keys(connection: &Connection<'_>, account: Account) -> Result<Vec<Api
 }
 
 /// Deletes a key of the account. A key cannot delete itself: an account must not lose its last owner by a slip.
-pub fn delete_api_key(connection: &Connection<'_>, account: Account, id: &Id) -> Result<bool, StoreError> {
+pub fn delete_api_key(connection: &Connection<'_>, account: Account, id: &Id, now: i64) -> Result<bool, StoreError> {
     if *id == account.key {
         return Ok(false);
     }
     let changed = connection
         .execute("DELETE FROM api_key WHERE id = ?1 AND account_id = ?2", params![id, account.id.as_bytes()])?;
-    if changed == 0 { Err(StoreError::NotFound) } else { Ok(true) }
+    if changed == 0 {
+        return Err(StoreError::NotFound);
+    }
+    let object = format!("api_key/{}", Uuid::from_bytes(*id));
+    audit::note(connection, account, "api_key.delete", &object, &json!({}), now)?;
+    Ok(true)
 }

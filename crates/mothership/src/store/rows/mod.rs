@@ -8,6 +8,7 @@
 
 mod apply;
 pub mod artifact;
+pub mod audit;
 mod chunk;
 mod claim;
 pub mod compact;
@@ -18,6 +19,7 @@ mod keys;
 mod reap;
 mod report;
 pub mod retain;
+pub mod session;
 mod territory;
 mod values;
 mod view;
@@ -34,4 +36,4 @@ pub use keys::{api_keys, create_api_key, delete_api_key, first_account, key_by_h
 pub use reap::{due, reap, shift_leases};
 pub use report::{cancel, directive_beat, finished, started};
 pub use territory::{presence, set_state, territories, territory_account};
-pub use view::{diff, directive, directives, receipt, snapshot};
+pub use view::{diff, directive, directives, live_directives, receipt, snapshot};

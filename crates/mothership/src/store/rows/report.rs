@@ -1,6 +1,7 @@
 //! Reports of daemons about a directive, and the request of a user to end one.
 
 use super::apply::{EndFacts, apply, over};
+use super::audit;
 use super::values::{ANY, json};
 use super::work::{self, Load, Work};
 use crate::store::error::StoreError;
@@ -9,6 +10,7 @@ use crate::store::types::{
     Account, Beat, EndState, Holding, Lane, LeaseTimes, NewEnd, Reported, StartedState, Territory,
 };
 use nexus_api::conduits::{Progress, Verdict};
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Event, Fence, Refusal, State};
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
@@ -98,7 +100,8 @@ fn note_start(
             ANY
         ])?;
     }
-    Ok(())
+    let (object, detail) = (format!("directive/{}", work.directive()), serde_json::json!({"attempt": work.attempt}));
+    audit::note_of_territory(connection, work.account, territory.id, "directive.start", &object, &detail, now)
 }
 
 /// Renews the lease of a directive.
@@ -170,6 +173,7 @@ pub fn finished(
         exit_code: end.exit_code,
         payload_hash: Some(end.payload_hash.clone()),
         result: Some(end.result.clone()),
+        receipt: end.receipt.as_ref().and_then(Digest::of_json),
     };
     let event = Event::Finished { fence: holding.fence, status: end.status };
     Ok(match apply(connection, &work, &event, now, facts)? {
@@ -223,5 +227,8 @@ pub fn cancel(
     let next = work.fence.next(epoch).ok_or_else(|| StoreError::corrupt("the fences are used up"))?;
     let event = Event::Cancel { confirms: work.confirms, next };
     let effect = apply(connection, &work, &event, now, EndFacts::default())?;
+    if effect.as_ref().is_ok_and(|effect| !effect.duplicate) {
+        audit::note(connection, account, "directive.cancel", &format!("directive/{id}"), &serde_json::json!({}), now)?;
+    }
     Ok(effect.map(|effect| (effect.state, !effect.state.is_terminal(), effect.lane)))
 }

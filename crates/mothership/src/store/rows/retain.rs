@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ended + log_ms    ─▶ output, diff, events, kept files; the directive itself, its end and its receipt stay
-//!  trail + audit_ms  ─▶ the trail of territories
+//!  trail + audit_ms  ─▶ the trail of territories, the front of the audit chains
 //!  keys, tokens, counts of enrolments ─▶ when they mean nothing any more
 //! ```
 //! Rows go first: a file of a kept file that has no row is removed afterwards, and by every later sweep.
@@ -37,6 +37,9 @@ pub fn sweep(connection: &Connection<'_>, times: Retention, now: i64) -> Result<
     swept.rows += connection.prepare_cached(tokens)?.execute(params![now - TOKEN_REST_MS, batch])? as u64;
     let rates = "DELETE FROM enroll_rate WHERE (source, hour) IN (SELECT source, hour FROM enroll_rate WHERE hour < ?1 LIMIT ?2)";
     swept.rows += connection.prepare_cached(rates)?.execute(params![now / HOUR_MS - 2, batch])? as u64;
+    swept.rows += super::audit::retain(connection, now - times.audit_ms, times.batch)?;
+    let sessions = "DELETE FROM console_session WHERE created_at < ?1";
+    swept.rows += connection.execute(sessions, params![now - super::session::LIFE_MS])? as u64;
     swept.more = swept.directives >= u64::from(times.batch);
     Ok(swept)
 }

@@ -1,5 +1,6 @@
 //! Territories: heartbeats, state, facts.
 
+use super::audit;
 use super::enroll::trail;
 use super::report::directive_beat;
 use super::values::{Id, json, named, optional, text};
@@ -239,5 +240,7 @@ pub fn set_state(
         connection.execute("UPDATE certificate SET revoked = TRUE WHERE territory_id = ?1", params![id.as_bytes()])?;
     }
     let event = if state == DECOMMISSIONED { "revoked" } else { "draining" };
-    trail(connection, account.id, id, event, account.role.name(), now)
+    trail(connection, account.id, id, event, account.role.name(), now)?;
+    let action = if state == DECOMMISSIONED { "territory.revoke" } else { "territory.drain" };
+    audit::note(connection, account, action, &format!("territory/{id}"), &serde_json::json!({}), now)
 }

@@ -7,7 +7,7 @@ use super::work::{self, WAITS, Work};
 use crate::decide::queued_because;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
-use crate::store::types::{Account, Counters, EndResult, LeaseTimes, Page, Snapshot};
+use crate::store::types::{Account, Counters, EndResult, LeaseTimes, LiveDirectives, Page, Snapshot};
 use nexus_api::Timestamp;
 use nexus_api::mothership::{Directive, DirectiveEvent};
 use nexus_model::directive::State;
@@ -208,6 +208,29 @@ pub fn directives(
         statement.query_all(params![account.id.as_bytes(), page.before, page.limit], stored)?
     };
     rows.iter().map(|row| view(connection, account, row, false, times, now)).collect()
+}
+
+/// Returns directives of the account that are not over, the latest first, and how many there are of each kind.
+pub fn live_directives(
+    connection: &Connection<'_>,
+    account: Account,
+    limit: u32,
+    times: LeaseTimes,
+    now: i64,
+) -> Result<LiveDirectives, StoreError> {
+    let rows = connection
+        .prepare_cached(&format!(
+            "{SELECT} JOIN work w ON w.directive_id = d.id WHERE w.account_id = ?1 ORDER BY d.id DESC LIMIT ?2"
+        ))?
+        .query_all(params![account.id.as_bytes(), limit], stored)?;
+    let count = |from: i64, to: i64| -> Result<i64, StoreError> {
+        connection
+            .prepare_cached("SELECT count(*) FROM work WHERE account_id = ?1 AND phase >= ?2 AND phase <= ?3")?
+            .query_row(params![account.id.as_bytes(), from, to], |row| row.get(0))
+    };
+    let directives =
+        rows.iter().map(|row| view(connection, account, row, false, times, now)).collect::<Result<_, _>>()?;
+    Ok(LiveDirectives { directives, running: count(work::LEASED, work::SETTLING)?, queued: count(WAITS, work::READY)? })
 }
 
 /// Returns the present version of a directive for events.

@@ -1,0 +1,350 @@
+//! The console in Chromium, against real directives on a real territory: `nexus up`.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod console_support;
+mod fleet_support;
+
+use console_support::{Chromium, Tab};
+use fleet_support::Scene;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Both widths with both themes.
+const LOOKS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")];
+
+/// A fleet of one machine, and the address of its console.
+struct Fleet {
+    scene: Scene,
+    console: String,
+}
+
+impl Fleet {
+    fn up() -> Self {
+        let mut scene = Scene::new();
+        let data = scene.path("data");
+        let ready = scene.serve("up", &["up", "--json", "--listen", "127.0.0.1:0"], &data);
+        ready["api_url"].as_str().unwrap().clone_into(&mut scene.url);
+        ready["api_key"].as_str().unwrap().clone_into(&mut scene.key);
+        let console = ready["console_url"].as_str().unwrap().to_owned();
+        assert!(console.starts_with("http://nexus.localhost:"), "{console}");
+        Self { scene, console }
+    }
+
+    fn browser(&self) -> Chromium {
+        Chromium::start(self.scene.base.path())
+    }
+
+    fn facility(&self) -> String {
+        self.scene.ok(&["facility", "create"]).trim().to_owned()
+    }
+
+    fn create(&self, facility: &str, script: &str) -> String {
+        self.scene.ok(&["directive", "create", "--facility", facility, "--", script]).trim().to_owned()
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{}", self.console, path.trim_start_matches('/'))
+    }
+
+    fn sign_in(&self, tab: &mut Tab<'_>, key: &str) {
+        tab.go(&self.at("/login"));
+        tab.press("#key");
+        tab.write(key);
+        tab.press_to("button.primary");
+        tab.until("document.querySelector('nav a[aria-current]')");
+    }
+}
+
+fn no_faults(tab: &mut Tab<'_>) {
+    let faults = tab.faults();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn a_person_signs_in_watches_a_directive_live_and_ends_it() {
+    let fleet = Fleet::up();
+    let mut chromium = fleet.browser();
+    for (width, theme) in LOOKS {
+        let facility = fleet.facility();
+        let mut tab = chromium.tab(width);
+        tab.scheme(theme);
+        tab.go(&fleet.at("/"));
+        assert!(tab.eval("location.pathname").as_str().unwrap().starts_with("/login"));
+        tab.press("#key");
+        tab.write("nxk_wrong");
+        tab.press_to("button.primary");
+        assert_eq!(tab.eval("document.querySelector('#why').textContent"), json!("The key is not known."));
+        // The browser's console names the answer 401 itself; from here on nothing may stand there.
+        let before = tab.faults().len();
+        fleet.sign_in(&mut tab, &fleet.scene.key);
+        // The command prints its clock, in milliseconds, five times a second.
+        let script = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo \"now $(date +%s%3N) $i\"; sleep 0.2; done";
+        let id = fleet.create(&facility, script);
+        fleet.scene.until(&id, |one| one["state"] == "running");
+        tab.go(&fleet.at("/directives"));
+        tab.until(&format!("document.querySelector('a[href=\"/directives/{id}\"]')"));
+        tab.press_to(&format!("a[href=\"/directives/{id}\"]"));
+        tab.until("document.querySelector('#live').dataset.state === 'live'");
+        let watch = "window.late = []; new MutationObserver(list => list.forEach(change => change.addedNodes.forEach(row => {
+            const said = /^now (\\d+)/.exec((row.querySelector && row.querySelector('code') || {}).textContent || '');
+            if (said) window.late.push(Date.now() - Number(said[1])); }))).observe(document.querySelector('#log'), {childList: true});";
+        tab.eval(watch);
+        tab.until("window.late.length >= 8");
+        let late = tab.eval("window.late");
+        let best = late.as_array().unwrap().iter().filter_map(Value::as_i64).min().unwrap();
+        println!("{width} {theme}: a line is on the screen after {late} ms");
+        assert!(best <= 500, "{late}");
+        // Every line once and in order, also across a reload and a return.
+        tab.eval("document.querySelector('#follow').checked = false");
+        let numbers = "[...document.querySelectorAll('#log .l code')].map(e => /^now \\d+ (\\d+)$/.exec(e.textContent)).filter(Boolean).map(m => +m[1])";
+        let in_order = format!("(n => n.length > 5 && n.every((x, i) => !i || x === n[i - 1] + 1))({numbers})");
+        assert_eq!(tab.eval(&in_order), json!(true), "{}", tab.eval(numbers));
+        tab.eval("window.__old = true");
+        tab.call("Page.reload", json!({}));
+        tab.until("!window.__old && document.readyState === 'complete'");
+        tab.until(&format!("{numbers}.length > 10"));
+        assert_eq!(tab.eval(&in_order), json!(true), "{}", tab.eval(numbers));
+        assert_eq!(tab.eval("document.documentElement.scrollWidth <= innerWidth"), json!(true), "{width} px");
+        // The end: asked for in its place, and told by the page without a reload.
+        tab.press("#cancel");
+        tab.press_to("details.confirm button.danger");
+        tab.until("document.querySelector('#head').textContent.includes('Canceled')");
+        tab.until(
+            "document.querySelector('#live') === null || document.querySelector('#live').dataset.state === 'over'",
+        );
+        assert_eq!(fleet.scene.ended(&id)["state"], "canceled");
+        assert_eq!(tab.eval("document.querySelectorAll('details.confirm').length"), json!(0));
+        let faults = tab.faults();
+        assert_eq!(faults.len(), before, "{faults:#?}");
+    }
+}
+
+#[test]
+fn hostile_output_and_names_do_nothing_in_the_browser() {
+    let fleet = Fleet::up();
+    let name = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>";
+    let facility = fleet.scene.ok(&["facility", "create", name]).trim().to_owned();
+    let acts = "printf '%s\\n' '<script>window.pwned=1</script>' '<img src=x onerror=window.pwned=1>' '</code></div><h1 id=forged>x</h1>'; \
+        printf '\\033]0;forged title\\007\\033]52;c;Zm9yZ2Vk\\007\\033]8;;javascript:window.pwned=1\\033\\\\link\\033]8;;\\033\\\\\\n'; \
+        printf '\\033[31mred\\033[0m \\342\\200\\256abc\\n'; printf '10%%\\r99%%\\n'";
+    let id = fleet.create(&facility, acts);
+    assert_eq!(fleet.scene.ended(&id)["state"], "succeeded");
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(1280);
+    fleet.sign_in(&mut tab, &fleet.scene.key);
+    for path in [
+        format!("/directives/{id}"),
+        "/directives".to_owned(),
+        "/facilities".to_owned(),
+        "/".to_owned(),
+        "/audit".to_owned(),
+    ] {
+        tab.go(&fleet.at(&path));
+        assert_eq!(tab.eval("typeof window.pwned"), json!("undefined"), "{path}");
+        assert_eq!(
+            tab.eval("document.querySelectorAll('#forged, main img, main script, main iframe').length"),
+            json!(0)
+        );
+        assert!(!tab.eval("document.title").as_str().unwrap().contains("forged"), "{path}");
+    }
+    tab.go(&fleet.at(&format!("/directives/{id}")));
+    let lines = tab.eval("[...document.querySelectorAll('#log .l code')].map(e => e.textContent)");
+    let expected = json!([
+        "<script>window.pwned=1</script>",
+        "<img src=x onerror=window.pwned=1>",
+        "</code></div><h1 id=forged>x</h1>",
+        "link",
+        "red <U+202E>abc",
+        "99%",
+    ]);
+    assert_eq!(lines, expected);
+    assert_eq!(tab.eval("document.querySelectorAll('#log .c1').length"), json!(1));
+    // A piece of a page with a script in it runs nothing, and a page takes no markup from a script.
+    let inert =
+        "new Promise(done => { const d = new DOMParser; let refused = false; const div = document.createElement('div');
+        try { div.innerHTML = '<b>x</b>'; } catch { refused = true; } done(refused); })";
+    assert_eq!(tab.eval(inert), json!(true), "markup from text is refused");
+    let refused = tab.faults();
+    assert!(
+        refused.iter().all(|fault| fault.contains("require-trusted-types-for") || fault.contains("TrustedHTML")),
+        "{refused:#?}"
+    );
+}
+
+#[test]
+fn the_console_works_without_script_by_keyboard_and_in_both_themes() {
+    let fleet = Fleet::up();
+    let facility = fleet.facility();
+    let done = fleet.create(&facility, "echo out; echo err >&2; exit 3");
+    fleet.scene.ended(&done);
+    let long = fleet.create(&facility, "echo begun; sleep 60");
+    fleet.scene.until(&long, |one| one["state"] == "running");
+    let mut chromium = fleet.browser();
+    for (width, theme) in LOOKS {
+        let mut tab = chromium.tab(width);
+        fleet.sign_in(&mut tab, &fleet.scene.key);
+        // The theme is a form; the page comes in its colours from the first byte.
+        tab.go(&fleet.at("/settings"));
+        tab.press(&format!("input[value={theme}]"));
+        tab.press_to("form[action='/settings/theme'] button");
+        let colours = tab.eval(
+            "[document.documentElement.dataset.theme, getComputedStyle(document.documentElement).backgroundColor]",
+        );
+        let expected = if theme == "dark" { "rgb(16, 19, 23)" } else { "rgb(255, 255, 255)" };
+        assert_eq!(colours, json!([theme, expected]));
+        // Every page: no sideways scroll, one heading, named controls, captions, scopes, readable colours.
+        let one = format!("/directives/{done}");
+        let views = ["network", "changes", "receipt", "spec"].map(|view| format!("{one}?view={view}"));
+        let plain =
+            ["/", "/directives", "/facilities", "/territories", "/audit?verify=1", "/settings"].map(str::to_owned);
+        for path in plain.iter().chain([&one]).chain(&views) {
+            tab.go(&fleet.at(path));
+            let problems = tab.eval(ACCESSIBLE);
+            assert_eq!(problems, json!([]), "{path} at {width} px, {theme}");
+        }
+        // The keyboard: a list by letters, a page by Enter, and back.
+        if width > 600 {
+            tab.go(&fleet.at("/"));
+            tab.key("g");
+            tab.eval("window.__old = true");
+            tab.key("d");
+            tab.until("!window.__old && location.pathname === '/directives'");
+            tab.key("j");
+            tab.key("j");
+            tab.eval("window.__old = true");
+            tab.key("Enter");
+            tab.until(&format!("!window.__old && location.pathname === '{one}'"));
+            tab.eval("window.__old = true; history.back()");
+            tab.until("location.pathname === '/directives'");
+        }
+        no_faults(&mut tab);
+    }
+    // Without script: signing in, reading, ending.
+    let mut tab = chromium.tab(1280);
+    tab.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    fleet.sign_in(&mut tab, &fleet.scene.key);
+    tab.go(&fleet.at(&format!("/directives/{long}")));
+    assert!(tab.eval("document.querySelector('#log').textContent").as_str().unwrap().contains("begun"));
+    tab.press("#cancel");
+    tab.press_to("details.confirm button.danger");
+    assert_eq!(fleet.scene.ended(&long)["state"], "canceled");
+}
+
+/// Problems of a page that a program can find, as a list.
+const ACCESSIBLE: &str = "(() => {
+    const problems = [];
+    const all = s => [...document.querySelectorAll(s)];
+    if (document.documentElement.scrollWidth > innerWidth) problems.push('scrolls sideways: ' + document.documentElement.scrollWidth);
+    if (all('h1').length !== 1) problems.push('headings: ' + all('h1').length);
+    if (!document.title || !document.documentElement.lang) problems.push('title or language');
+    for (const e of all('button, a, summary')) if (!e.textContent.trim() && !e.getAttribute('aria-label')) problems.push('no name: ' + e.outerHTML);
+    for (const e of all('input:not([type=hidden])')) if (!e.labels.length) problems.push('no label: ' + e.outerHTML);
+    for (const e of all('table')) if (!e.caption) problems.push('no caption');
+    for (const e of all('th')) if (!e.scope) problems.push('no scope: ' + e.textContent);
+    for (const e of all('[id]')) if (all('#' + CSS.escape(e.id)).length > 1) problems.push('id twice: ' + e.id);
+    const numbers = c => c.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = e => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+    for (const e of all('body *')) {
+        if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !e.offsetParent) continue;
+        const [a, b] = [light(numbers(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < 4.5) problems.push('contrast ' + ratio.toFixed(2) + ': ' + e.outerHTML.slice(0, 120));
+    }
+    return problems;
+})()";
+
+#[test]
+fn another_site_can_neither_post_nor_frame_nor_read_the_session() {
+    let fleet = Fleet::up();
+    let facility = fleet.facility();
+    let id = fleet.create(&facility, "sleep 60");
+    fleet.scene.until(&id, |one| one["state"] == "running");
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(1280);
+    fleet.sign_in(&mut tab, &fleet.scene.key);
+    assert_eq!(tab.eval("document.cookie"), json!(""), "no script reads the session");
+    // The token of this very session, sent by a page of another origin.
+    tab.go(&fleet.at(&format!("/directives/{id}")));
+    let token = tab.eval("document.querySelector('details.confirm [name=token]').value");
+    let form = format!(
+        "<form method=post action='{}'><input name=token value='{}'></form>",
+        fleet.at(&format!("/directives/{id}/cancel")),
+        token.as_str().unwrap()
+    );
+    tab.go(&format!("data:text/html,{}", form.replace('#', "%23")));
+    tab.eval("window.__old = true; document.forms[0].submit()");
+    tab.until("!window.__old && document.readyState === 'complete' && document.body.textContent.includes('This did not work')");
+    assert_eq!(fleet.scene.json(&["directive", "show", "--json", &id])["cancel_requested"], json!(false));
+    tab.go(&format!("data:text/html,<p>x<iframe src='{}'></iframe>", fleet.at("/directives")));
+    tab.until_heard("Network.loadingFailed", |failed| failed["errorText"] == "net::ERR_BLOCKED_BY_RESPONSE");
+    // Another name of this machine is another site: the cookie does not go there.
+    tab.go(&format!("{}/directives", fleet.scene.url));
+    assert!(tab.eval("location.pathname").as_str().unwrap().starts_with("/login"));
+}
+
+#[test]
+fn a_page_whose_server_is_gone_keeps_what_it_has_and_says_so() {
+    let mut fleet = Fleet::up();
+    let facility = fleet.facility();
+    let id = fleet.create(&facility, "echo kept; sleep 60");
+    fleet.scene.until(&id, |one| one["state"] == "running");
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(1280);
+    fleet.sign_in(&mut tab, &fleet.scene.key);
+    tab.go(&fleet.at(&format!("/directives/{id}")));
+    tab.until("document.querySelector('#live').dataset.state === 'live' && document.querySelector('#log').textContent.includes('kept')");
+    fleet.scene.kill("up");
+    tab.until("document.querySelector('#live').dataset.state === 'lost'");
+    assert!(tab.eval("document.querySelector('#live').textContent").as_str().unwrap().starts_with("disconnected"));
+    assert!(tab.eval("document.querySelector('#log').textContent").as_str().unwrap().contains("kept"));
+}
+
+/// Pictures for the documentation; where `NEXUS_PICTURES` names a directory they go there.
+#[test]
+fn the_pages_have_their_pictures() {
+    let fleet = Fleet::up();
+    let facility = fleet.scene.ok(&["facility", "create", "web"]).trim().to_owned();
+    for script in
+        ["make check", "echo 1922 passed", "printf '\\033[32mok\\033[0m 212 tests\\n'; echo text > notes.txt", "exit 3"]
+    {
+        fleet.scene.ended(&fleet.create(&facility, script));
+    }
+    let script = "printf '\\033[1mcollected 212 items\\033[0m\\n'; i=0; while [ $i -lt 24 ]; do i=$((i+1)); \
+        printf 'tests/test_%02d.py \\033[32mPASSED\\033[0m\\n' $i; sleep 0.05; done; \
+        echo 'WARNING: the cache is cold' >&2; printf 'tests/test_25.py \\033[31mFAILED\\033[0m  assert 3 == 4\\n'; sleep 120";
+    let id = fleet.create(&facility, script);
+    let target = std::env::var_os("NEXUS_PICTURES").map_or_else(|| fleet.scene.path("pictures"), PathBuf::from);
+    std::fs::create_dir_all(&target).unwrap();
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(1280);
+    tab.scheme("light");
+    fleet.sign_in(&mut tab, &fleet.scene.key);
+    let territory =
+        fleet.scene.json(&["territory", "ls", "--json"])["territories"][0]["territory_id"].as_str().unwrap().to_owned();
+    let here = format!("/directives/{id}");
+    let pages = [
+        ("home", "/".to_owned(), 1280, 640, "light"),
+        ("directive", here.clone(), 1280, 820, "dark"),
+        ("directives", "/directives".to_owned(), 1280, 420, "light"),
+        ("territory", format!("/territories/{territory}"), 1280, 440, "light"),
+        ("audit", "/audit?verify=1".to_owned(), 1280, 720, "dark"),
+        ("phone", here, 360, 780, "light"),
+    ];
+    for (name, path, width, height, theme) in pages {
+        tab.resize(width, height);
+        tab.scheme(theme);
+        tab.go(&fleet.at(&path));
+        if path.contains(&id) {
+            tab.until("document.querySelector('#log').textContent.includes('FAILED')");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let file = target.join(format!("console-{name}.png"));
+        tab.picture(&file);
+        assert!(std::fs::metadata(&file).unwrap().len() > 5_000, "{name}");
+    }
+    no_faults(&mut tab);
+}

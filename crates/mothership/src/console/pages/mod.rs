@@ -1,0 +1,38 @@
+//! The pages.
+
+mod audit;
+mod directive;
+mod directives;
+mod facilities;
+mod home;
+pub mod login;
+mod parts;
+pub mod settings;
+mod territories;
+
+use super::visit::Visit;
+use crate::http::{Answer, Problem, event_stream};
+
+/// Answers a request.
+pub async fn handle(id: &str, visit: Visit) -> Result<Answer, Problem> {
+    match id {
+        "home" => home::show(&visit).await,
+        "directives" => directives::show(&visit).await,
+        "directive" => directive::show(&visit).await,
+        "head" => directive::head(&visit).await,
+        "log" => directive::log(&visit).await,
+        "raw" => directive::raw(&visit).await,
+        "events" => event_stream(visit.context).await,
+        "cancel" => directive::cancel(&visit).await,
+        "territories" => territories::show(&visit).await,
+        "territory" => territories::one(&visit).await,
+        "drain" => territories::drain(&visit).await,
+        "facilities" => facilities::show(&visit).await,
+        "audit" => audit::show(&visit).await,
+        "settings" => settings::show(&visit).await,
+        "theme" => settings::theme(&visit),
+        "revoke" => settings::revoke(&visit).await,
+        "leave" => login::leave(&visit).await,
+        _ => Err(Problem::not_found()),
+    }
+}
