@@ -65,9 +65,16 @@ pub enum YoursError {
 impl Layer {
     /// Copies what the workspace has at a path in conflict to a name beside it.
     pub fn keep_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
-        let no = |why| YoursError::NotAFile { path: path.clone(), why };
-        let (parent, name) = split(&path.0);
-        if path.0.split(|byte| *byte == b'/').any(|part| fold(part).as_ref() == b".git") {
+        self.keep_yours_of(workspace, path, path)
+    }
+
+    /// As [`Layer::keep_yours`], for a file at `path` in the layer that the workspace still has at `from`, since the run renamed a
+    /// directory around it.
+    pub fn keep_yours_of(&self, workspace: &Workspace, path: &ByteText, from: &ByteText) -> Result<Yours, YoursError> {
+        let no = |why| YoursError::NotAFile { path: from.clone(), why };
+        let (parent, name) = split(&from.0);
+        let is_git = |path: &ByteText| path.0.split(|byte| *byte == b'/').any(|part| fold(part).as_ref() == b".git");
+        if is_git(path) || is_git(from) {
             return Err(no("belongs to git, whose files depend on each other"));
         }
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
@@ -75,10 +82,9 @@ impl Layer {
             Some(found) if found.kind == EntryType::File || found.is_whiteout() => {}
             Some(_) | None => return Err(no("is not a file that the run changed itself")),
         }
-        let now = workspace.stat(&path.0).doing("look at", &path.0)?;
-        let Some(before) = now else {
-            return Ok(Yours { path: path.clone(), copy: None, seen: None, merged: None });
-        };
+        let now = workspace.stat(&from.0).doing("look at", &from.0)?;
+        let yours = Yours { path: path.clone(), from: from.clone(), copy: None, made: None, seen: None, merged: None };
+        let Some(before) = now else { return Ok(yours) };
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
@@ -94,26 +100,21 @@ impl Layer {
         let Some((beside, made)) = kept else {
             return Err(no("has many versions kept beside it already"));
         };
-        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        let copy: ByteText = [&from.0[..from.0.len() - name.len()], &beside[..]].concat().into();
+        let as_made = stat_if_there(directory.as_fd(), &beside).doing("look at", &copy.0)?;
         let synced = made.and_then(|()| {
             rustix::fs::fsync(open_file(directory.as_fd(), &beside, OFlags::RDONLY)?)?;
             Ok(rustix::fs::fsync(open_dir(directory.as_fd(), b"", OFlags::RDONLY)?)?)
         });
         let after = synced.and_then(|()| stat_if_there(directory.as_fd(), name));
-        let remove = || unlink_if_there(directory.as_fd(), &beside).doing("remove", &copy.0);
-        match after {
-            Ok(Some(after)) if is_same(&before, &after) => {
-                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before), merged: None })
-            }
-            Ok(_) => {
-                remove()?;
-                Err(YoursError::Written { path: path.clone() })
-            }
-            Err(source) => {
-                remove()?;
-                Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }))
-            }
-        }
+        let yours = Yours { copy: Some(copy), made: as_made, seen: Some(before), ..yours };
+        let error = match after {
+            Ok(Some(after)) if yours.seen.as_ref().is_some_and(|before| is_same(before, &after)) => return Ok(yours),
+            Ok(_) => YoursError::Written { path: from.clone() },
+            Err(source) => YoursError::Io(IoFailure { doing: "copy", path: from.clone(), source }),
+        };
+        self.forget_yours(workspace, &yours)?;
+        Err(error)
     }
 
     /// Returns the name of a version that is kept beside a file, and its path.
@@ -145,12 +146,16 @@ impl Layer {
         }
     }
 
-    /// Removes copies that were not followed by a commit.
+    /// Removes copies that were not followed by a commit. A copy that a process wrote to since stays.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
-        for copy in yours.copy.iter().chain(yours.merged.as_ref().map(|merge| &merge.copy)) {
+        let merged = yours.merged.as_ref().map(|merge| (&merge.copy, &merge.made));
+        for (copy, made) in yours.copy.iter().map(|copy| (copy, &yours.made)).chain(merged) {
             let (parent, name) = split(&copy.0);
             let directory = workspace.dir(parent).doing("open", parent)?;
-            unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
+            let now = stat_if_there(directory.as_fd(), name).doing("look at", &copy.0)?;
+            if now.is_some_and(|now| made.as_ref().is_some_and(|made| is_same(made, &now))) {
+                unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
+            }
         }
         Ok(())
     }
