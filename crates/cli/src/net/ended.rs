@@ -229,9 +229,9 @@ mod tests {
         let of_group = |host: &str| Named { host: host.to_owned(), of_group: true };
         let group = ["index.test", "files.test", "done.test"].map(of_group);
         let flag = Some("--allow-private index.test:443");
-        let told = lines(&end(DenyCode::PrivateDestination, flag), &group, Some("pkg:pip"));
+        let all = lines(&end(DenyCode::PrivateDestination, flag), &group, Some("pkg:pip"));
         assert_eq!(
-            told.last().unwrap(),
+            all.last().unwrap(),
             "behind the same mirror the other hosts of the group need the same: --allow-private files.test:443"
         );
         let none =

@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_variable_that_is_not_there_is_named() {
         let flags = ["SET", "MISSING", "MADE=1"].map(OsString::from);
-        let told: Vec<String> = unset(&flags, |name| name == "SET").collect();
-        assert_eq!(told, ["MISSING is not set here, so that --env passed nothing on"]);
+        let lines: Vec<String> = unset(&flags, |name| name == "SET").collect();
+        assert_eq!(lines, ["MISSING is not set here, so that --env passed nothing on"]);
     }
 }

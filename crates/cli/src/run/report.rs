@@ -153,7 +153,7 @@ impl Report {
         lines.0
     }
 
-    /// A commit that nobody was asked about and that deleted something is never silent.
+    /// A commit that deleted something without a question is never silent.
     fn deletions(&self, lines: &mut Lines) {
         let (added, modified, deleted) = self.run.settled.changes.counts();
         if self.run.settled.state == ChangesState::Committed && deleted > 0 {
