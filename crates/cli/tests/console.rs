@@ -206,11 +206,12 @@ fn the_console_works_without_script_by_keyboard_and_in_both_themes() {
         }
         // The keyboard: a list by letters, a page by Enter, and back.
         if width > 600 {
+            // The letters are heard once the script has run.
             tab.go(&fleet.at("/"));
             tab.key("g");
             tab.eval("window.__old = true");
             tab.key("d");
-            tab.until("!window.__old && location.pathname === '/directives'");
+            tab.until("!window.__old && document.readyState === 'complete' && location.pathname === '/directives'");
             tab.key("j");
             tab.key("j");
             tab.eval("window.__old = true");

@@ -40,7 +40,7 @@ impl Chromium {
             rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         }
         // The descriptors 3 and 4 of the pipe are the shell's to open.
-        let script = "exec chromium --headless=new --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage \
+        let script = "exec chromium --headless=new --no-sandbox --disable-gpu --no-first-run --disable-features=LocalNetworkAccessChecks --disable-dev-shm-usage \
             --disable-background-networking --disable-component-update --hide-scrollbars --force-color-profile=srgb \
             --user-data-dir=\"$1\" --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"";
         let process = Command::new("/bin/sh")
