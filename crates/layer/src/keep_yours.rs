@@ -3,7 +3,7 @@
 //! ```text
 //!  keep_yours: look ─▶ copy to NAME.yours-RUN ─▶ look again: the same? ─▶ Yours { what was seen }
 //!                      a copy of these bytes is there from an accept that was killed ─▶ that one
-//!                      something else is there ─▶ NAME.yours-RUN-2, and so on
+//!                      something else is there, a part of a copy too ─▶ NAME.yours-RUN-2, and so on
 //!  plan: the file is still what was seen? ─▶ no conflict           else a conflict, as without it
 //! ```
 //! The commit compares again before it exchanges anything, so that an edit after the copy is found and stays.
@@ -13,13 +13,13 @@ use crate::compare::same_bytes;
 use crate::copy::{Attrs, copy_entry};
 use crate::fold::fold;
 use crate::layer::Layer;
-use crate::meta::{EntryType, stat_if_there};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::upper::open_upper;
 use crate::yours::{Yours, is_same};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// The most copies of one file that are kept beside it for one run.
 const MAX_COPIES: usize = 9;
@@ -77,33 +77,21 @@ impl Layer {
         }
         let now = workspace.stat(&path.0).doing("look at", &path.0)?;
         let Some(before) = now else {
-            return Ok(Yours { path: path.clone(), copy: None, seen: None, merged: None });
+            return Ok(Yours { path: path.clone(), copy: None, seen: None, made: None, merged: None });
         };
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
         let directory = workspace.dir(parent).doing("open", parent)?;
-        let kept = (1..=MAX_COPIES).find_map(|number| {
-            let beside = self.name_beside(name, b"yours", number);
-            match self.kept(directory.as_fd(), name, &beside) {
-                Ok(false) => None,
-                Ok(true) => Some((beside, Ok(()))),
-                Err(error) => Some((beside, Err(error))),
-            }
-        });
-        let Some((beside, made)) = kept else {
+        let Some((beside, made)) = self.kept_beside(&directory, &directory, name, b"yours") else {
             return Err(no("has many versions kept beside it already"));
         };
         let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
-        let synced = made.and_then(|()| {
-            rustix::fs::fsync(open_file(directory.as_fd(), &beside, OFlags::RDONLY)?)?;
-            Ok(rustix::fs::fsync(open_dir(directory.as_fd(), b"", OFlags::RDONLY)?)?)
-        });
-        let after = synced.and_then(|()| stat_if_there(directory.as_fd(), name));
+        let after = made.and_then(|made| Ok((made, stat_if_there(directory.as_fd(), name)?)));
         let remove = || unlink_if_there(directory.as_fd(), &beside).doing("remove", &copy.0);
         match after {
-            Ok(Some(after)) if is_same(&before, &after) => {
-                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before), merged: None })
+            Ok((made, Some(after))) if is_same(&before, &after) => {
+                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before), made: Some(made), merged: None })
             }
             Ok(_) => {
                 remove()?;
@@ -116,12 +104,29 @@ impl Layer {
         }
     }
 
-    /// Returns the name of a version that is kept beside a file, and its path.
-    pub(crate) fn beside(&self, path: &ByteText, whose: &[u8]) -> (Vec<u8>, ByteText) {
-        let (_, name) = split(&path.0);
-        let beside = self.name_beside(name, whose, 1);
-        let at = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
-        (beside, at)
+    /// Copies a file of `from` to the first name beside it in `to` that is free or holds its copy already, and brings it to the disk.
+    /// `None` where other things have all these names.
+    pub(crate) fn kept_beside(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        name: &[u8],
+        whose: &[u8],
+    ) -> Option<(Vec<u8>, io::Result<Meta>)> {
+        let (beside, made) = (1..=MAX_COPIES).find_map(|number| {
+            let beside = self.name_beside(name, whose, number);
+            match self.kept(from.as_fd(), to.as_fd(), name, &beside) {
+                Ok(false) => None,
+                Ok(true) => Some((beside, Ok(()))),
+                Err(error) => Some((beside, Err(error))),
+            }
+        })?;
+        let synced = made.and_then(|()| {
+            rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
+            rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?;
+            stat(to.as_fd(), &beside)
+        });
+        Some((beside, synced))
     }
 
     /// Returns the name of a copy. The end is random: runs of one minute begin alike, and a run could guess a name that it has to
@@ -134,23 +139,27 @@ impl Layer {
 
     /// Copies a file to a name beside it, and reports that it is there; an earlier accept that was killed may have made the copy.
     /// `false` where something else has the name.
-    fn kept(&self, directory: BorrowedFd<'_>, name: &[u8], beside: &[u8]) -> io::Result<bool> {
-        match copy_entry(directory, name, directory, beside, Attrs::Content(self.mode)) {
+    fn kept(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &[u8], beside: &[u8]) -> io::Result<bool> {
+        match copy_entry(from, name, to, beside, Attrs::Content(self.mode)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = stat_if_there(directory, beside)?;
+                let found = stat_if_there(to, beside)?;
                 let is_plain = found.is_some_and(|found| found.kind == EntryType::File && found.links == 1);
-                Ok(is_plain && same_bytes(directory, directory, name, beside)?)
+                Ok(is_plain && same_bytes(from, to, name, beside)?)
             }
             other => other.map(|()| true),
         }
     }
 
-    /// Removes copies that were not followed by a commit.
+    /// Removes copies that were not followed by a commit. One to which another process wrote meanwhile stays.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
-        for copy in yours.copy.iter().chain(yours.merged.as_ref().map(|merge| &merge.copy)) {
+        let of_merge = yours.merged.as_ref().map(|merge| (&merge.copy, &merge.made));
+        for (copy, made) in yours.copy.iter().zip(&yours.made).chain(of_merge) {
             let (parent, name) = split(&copy.0);
             let directory = workspace.dir(parent).doing("open", parent)?;
-            unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
+            let now = stat_if_there(directory.as_fd(), name).doing("look at", &copy.0)?;
+            if now.is_some_and(|now| is_same(made, &now)) {
+                unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
+            }
         }
         Ok(())
     }

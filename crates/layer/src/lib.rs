@@ -141,6 +141,7 @@ pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{
     Abandoned, Aside, abandon, clear_staging, found_kept, found_set_aside, found_staging, set_aside,
+    set_aside_undecided,
 };
 pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};

@@ -8,9 +8,7 @@
 //! Both versions stay beside the merged one: a merge knows lines, not what they mean.
 
 use crate::bases::BaseNote;
-use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
-use crate::compare::same_bytes;
-use crate::copy::{Attrs, copy_entry};
+use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split, unlink_if_there};
 use crate::git_index::id_lengths;
 use crate::git_packs::reader::Reader;
 use crate::keep_yours::YoursError;
@@ -88,29 +86,21 @@ impl Layer {
             Merged::Overlaps(places) => return Err(YoursError::Overlap { path: path.clone(), places }),
         };
         let (parent, name) = split(&path.0);
-        let (beside, copy) = self.beside(path, b"theirs");
         let from = upper.dir(parent).doing("open", parent)?;
         let to = workspace.dir(parent).doing("open", parent)?;
-        match copy_entry(from.as_fd(), name, to.as_fd(), &beside, Attrs::Content(self.mode)) {
-            // An accept that was killed may have made it.
-            Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists
-                    && same_bytes(from.as_fd(), to.as_fd(), name, &beside).unwrap_or(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(no("another file has the name under which the run's version is kept beside it"));
-            }
-            made => {
-                let synced = made.and_then(|()| {
-                    rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
-                    Ok(rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?)
-                });
-                if let Err(source) = synced {
-                    unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
-                    return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
-                }
+        let Some((beside, made)) = self.kept_beside(&from, &to, name, b"theirs") else {
+            return Err(no(
+                "other files have the names under which the run's version is kept beside it (FILE.theirs-RUN)",
+            ));
+        };
+        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        match made {
+            Ok(made) => Ok(Merge { copy, made, text }),
+            Err(source) => {
+                unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
+                Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }))
             }
         }
-        Ok(Merge { copy, text })
     }
 }
 

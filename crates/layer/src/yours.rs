@@ -14,6 +14,8 @@ pub struct Yours {
     pub copy: Option<ByteText>,
     /// The version that was copied.
     pub(crate) seen: Option<Meta>,
+    /// The copy as it was made.
+    pub(crate) made: Option<Meta>,
     /// The text that comes in the place of both versions.
     pub(crate) merged: Option<Merge>,
 }
@@ -23,6 +25,8 @@ pub struct Yours {
 pub struct Merge {
     /// The run's version, copied beside the workspace's.
     pub copy: ByteText,
+    /// The copy as it was made.
+    pub(crate) made: Meta,
     /// The merged text.
     pub(crate) text: Vec<u8>,
 }

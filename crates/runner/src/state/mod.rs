@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  directory ─┬─ runs/RUN     record: one live run, locked by its owner; left: its sandbox, if that outlived the run
-//!             ├─ layers/RUN   note: the run of a layer
+//!             ├─ layers/RUN   note: the run of a layer; homes: the directories of other runs
 //!             ├─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
 //!             ├─ generated/…  generated: files that are made for sandboxes
 //!             └─ searches.json  searches: where the last runs searched for logins
@@ -12,6 +12,7 @@ pub mod commit_lock;
 pub mod container;
 pub mod directory;
 pub mod generated;
+pub mod homes;
 pub mod identity;
 pub mod left;
 pub mod note;
