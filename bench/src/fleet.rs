@@ -16,33 +16,75 @@ use std::process::{Child, Command, Stdio};
 const SECONDS: &str = "5";
 /// Clients of the target.
 const CLIENTS: &str = "32";
-/// Ended directives in the store: few, and many.
-const STORED: [&str; 2] = ["1000", "1000000"];
+
+/// What the store holds beside the directives of the clients.
+struct Case {
+    stored: &'static str,
+    territories: &'static str,
+}
+
+/// Few of both, many directives, many territories.
+const CASES: [Case; 3] = [
+    Case { stored: "1000", territories: "10" },
+    Case { stored: "1000000", territories: "10" },
+    Case { stored: "1000", territories: "1000" },
+];
 /// Directives of one block beside as many runs.
 const BLOCK: usize = 10;
 
 /// Measures P9: whole lives of directives, and the wait of a new one.
 pub fn lives(options: &Options, place: &Place, report: &mut Report) -> Result<(), Failure> {
     announce("lives of directives");
-    let mut found = Vec::new();
-    for stored in STORED {
-        let answer = ask(Command::new(&place.fleet_bench).args(["lives", SECONDS, CLIENTS, stored]))?;
-        let per_second = number(&answer, "lives_per_second");
-        found.push(per_second.clone().ok());
-        let what = format!("lives of directives a second, {CLIENTS} clients, {stored} ended ones stored");
-        let figure = per_second.map(|value| (format!("{value:.0}"), value));
-        report.hold(P::Fleet, &what, figure, "a second", Bound::AtLeast(1500.0));
+    let rounds = options.rounds.div_ceil(20).clamp(1, 5);
+    for (mode, database) in [("lives", "SQLite"), ("shared", "PostgreSQL")] {
+        let (mut figures, mut of_pgbench) = ([const { None::<Sample> }; CASES.len()], Sample::default());
+        let mut why = "no samples".to_owned();
+        // In turn, so that a machine whose speed drifts slows all of them.
+        for _ in 0..rounds {
+            for (case, found) in CASES.iter().zip(&mut figures) {
+                let words = [mode, SECONDS, CLIENTS, case.stored, case.territories];
+                let answer = ask(Command::new(&place.fleet_bench).args(words))?;
+                match number(&answer, "lives_per_second") {
+                    Ok(figure) => found.get_or_insert_default().push(figure),
+                    Err(reason) => why = reason,
+                }
+                of_pgbench.extend(number(&answer, "of_pgbench"));
+            }
+        }
+        let medians = figures.map(|found| found.and_then(|found| found.median()).ok_or_else(|| why.clone()));
+        hold_cases(report, database, &medians);
+        if mode == "shared" {
+            let share = of_pgbench.median().map(|value| (format!("{value:.3}"), value)).ok_or(why);
+            let what = "PostgreSQL: lives over the transactions of pgbench -N on the same server";
+            report.hold(P::Fleet, what, share, "x", Bound::AtLeast(0.08));
+        }
     }
-    let flat = match found[..] {
-        [Some(few), Some(many)] => Ok((format!("{:.2}", few / many), few / many)),
-        _ => Err("a figure is missing".to_owned()),
-    };
-    report.hold(P::Fleet, "the same with few stored over many", flat, "x", Bound::AtMost(1.25));
     let count = (options.rounds * 5).to_string();
     let answer = ask(Command::new(&place.fleet_bench).args(["idle", &count]))?;
     let p99 = number(&answer, "p99_us").map(|us| (ms(us), us / 1000.0));
     report.hold(P::Fleet, "p99 from the creation to the claim by a waiting poll", p99, "ms", Bound::AtMost(20.0));
     Ok(())
+}
+
+/// Lives of one database: SQLite has a target of its own, and with either many directives and territories cost little.
+fn hold_cases(report: &mut Report, database: &str, medians: &[Result<f64, String>]) {
+    for (case, median) in CASES.iter().zip(medians) {
+        let Case { stored, territories } = case;
+        let what = format!(
+            "lives of directives a second, {database}, {CLIENTS} clients, {stored} stored, {territories} more territories"
+        );
+        // PostgreSQL is measured against another program on the same server.
+        let least = if database == "SQLite" { 1500.0 } else { 1.0 };
+        let figure = median.clone().map(|value| (format!("{value:.0}"), value));
+        report.hold(P::Fleet, &what, figure, "a second", Bound::AtLeast(least));
+    }
+    for (case, other) in CASES.iter().zip(medians).skip(1) {
+        let first = medians.first().cloned().unwrap_or_else(|| Err("no samples".to_owned()));
+        let ratio = first.and_then(|first| other.clone().map(|other| first / other));
+        let what =
+            format!("{database}: few of both over {} stored and {} more territories", case.stored, case.territories);
+        report.hold(P::Fleet, &what, ratio.map(|ratio| (format!("{ratio:.2}"), ratio)), "x", Bound::AtMost(1.25));
+    }
 }
 
 /// Measures P14 as each identity.

@@ -43,7 +43,7 @@ mod tools;
 
 use failure::Failure;
 use options::{Options, P};
-use place::Place;
+use place::{Place, Programs};
 use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -68,14 +68,13 @@ fn main() -> ExitCode {
 /// All measures that were asked for.
 fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments).map_err(|wrong| Failure::new(wrong, options::USAGE))?;
-    build(&["static"])?;
-    build(&["build", "--release", "--package", "nexus-driver-namespace", "--example", "launch_bench"])?;
-    build(&["build", "--release", "--package", "nexus-egress", "--example", "egress_bench"])?;
-    build(&["build", "--release", "--package", "nexus-mothership", "--example", "fleet_bench"])?;
-    let built = built()?;
+    let programs = match &options.built {
+        Some(directory) => Programs { nexus: directory.join("nexus"), examples: directory.clone() },
+        None => build_all(&options)?,
+    };
     // After the build, which is a load of its own.
     let facts = machine::Facts::inspect(options.anyway)?;
-    let mut place = Place::make(&built, &options)?;
+    let mut place = Place::make(&programs, &options)?;
     let mut report = Report::new(facts, options.reported.clone());
     let measured = measure(&options, &mut place, &mut report);
     let removed = place.remove();
@@ -123,6 +122,16 @@ fn measure(options: &Options, place: &mut Place, report: &mut Report) -> Result<
         breakdown::measure(place, report)?;
     }
     Ok(())
+}
+
+/// Builds what the rows need, and nothing else: a release build of an example takes minutes.
+fn build_all(options: &Options) -> Result<Programs, Failure> {
+    build(&["static"])?;
+    for (package, example) in options.examples() {
+        build(&["build", "--release", "--package", package, "--example", example])?;
+    }
+    let release = built()?.join("release");
+    Ok(Programs { nexus: release.join("nexus"), examples: release.join("examples") })
 }
 
 /// Directory into which cargo builds: this program lies in `debug` or `release` below it.

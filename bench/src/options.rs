@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Shown when the arguments cannot be understood.
 pub const USAGE: &str = "cargo xtask bench [--only P1,P3,…] [--rounds N] [--idle N] [--gib N] [--json FILE] \
-                         [--markdown] [--breakdown] [--anyway]";
+                         [--markdown] [--breakdown] [--anyway] [--built DIR]";
 
 /// One row of the targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct Options {
     pub breakdown: bool,
     /// Measure although the machine is busy.
     pub anyway: bool,
+    /// Directory with the programs to measure; absent means that they are built.
+    pub built: Option<PathBuf>,
     /// The arguments as they were given, for the header.
     pub reported: Vec<String>,
 }
@@ -94,6 +96,7 @@ impl Options {
             markdown: false,
             breakdown: false,
             anyway: false,
+            built: None,
             reported: words.to_vec(),
         };
         let mut words = words.iter();
@@ -108,6 +111,7 @@ impl Options {
                 "--markdown" => options.markdown = true,
                 "--breakdown" => options.breakdown = true,
                 "--anyway" => options.anyway = true,
+                "--built" => options.built = Some(value()?.into()),
                 other => return Err(format!("{other} is not known")),
             }
         }
@@ -117,6 +121,16 @@ impl Options {
     /// Returns whether this row is measured.
     pub fn wants(&self, row: P) -> bool {
         self.only.is_empty() || self.only.contains(&row)
+    }
+
+    /// Returns the examples that the rows need beside `nexus`, each with its package.
+    pub fn examples(&self) -> Vec<(&'static str, &'static str)> {
+        let all: [(&[P], _); 3] = [
+            (&[P::Launcher, P::LiveExec, P::Python], ("nexus-driver-namespace", "launch_bench")),
+            (&[P::Allowlist, P::Egress], ("nexus-egress", "egress_bench")),
+            (&[P::Fleet, P::Directive], ("nexus-mothership", "fleet_bench")),
+        ];
+        all.into_iter().filter(|(rows, _)| self.wants_any(rows)).map(|(_, example)| example).collect()
     }
 
     /// Returns whether one of these rows is measured.
@@ -159,6 +173,15 @@ mod tests {
         let options = parse("--only P1,P12 --rounds 7").unwrap();
         assert!(options.wants(P::Cold) && options.wants(P::Version) && !options.wants(P::Launcher));
         assert_eq!(options.rounds, 7);
+    }
+
+    #[test]
+    fn a_row_builds_its_own_example_alone() {
+        let names = |line: &str| parse(line).unwrap().examples().into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names(""), ["launch_bench", "egress_bench", "fleet_bench"]);
+        assert_eq!(names("--only P9,P14"), ["fleet_bench"]);
+        assert_eq!(names("--only P2"), ["egress_bench"]);
+        assert!(names("--only P1,P7").is_empty());
     }
 
     #[test]

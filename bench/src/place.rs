@@ -7,6 +7,14 @@ use crate::{announce, failed};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// The programs that are measured, where they were built.
+pub struct Programs {
+    /// The program `nexus`.
+    pub nexus: PathBuf,
+    /// Directory of the examples.
+    pub examples: PathBuf,
+}
+
 /// Everything a measure needs.
 pub struct Place {
     base: PathBuf,
@@ -24,20 +32,24 @@ pub struct Place {
 
 impl Place {
     /// Makes the directory. It does not lie below /tmp, which is private inside a sandbox, nor below the build
-    /// directory, which may be closed to the ordinary user. The programs are taken from `built`.
-    pub fn make(built: &Path, _: &Options) -> Result<Self, Failure> {
+    /// directory, which may be closed to the ordinary user.
+    pub fn make(programs: &Programs, options: &Options) -> Result<Self, Failure> {
         let base = PathBuf::from(format!("/var/tmp/nexus-bench-{}", std::process::id()));
         let made = std::fs::create_dir(&base)
             .and_then(|()| std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o755)));
         made.map_err(|error| failed(&format!("{}: {error}", base.display())))?;
-        let nexus = copy(&built.join("release/nexus"), &base)?;
+        let nexus = copy(&programs.nexus, &base)?;
         let timer = copy(
             &std::env::current_exe().map_err(|error| failed(&format!("the path of this program: {error}")))?,
             &base,
         )?;
-        let launch_bench = copy(&built.join("release/examples/launch_bench"), &base)?;
-        let egress_bench = copy(&built.join("release/examples/egress_bench"), &base)?;
-        let fleet_bench = copy(&built.join("release/examples/fleet_bench"), &base)?;
+        // The rows that were not asked for have no example, and use none.
+        for (_, example) in options.examples() {
+            copy(&programs.examples.join(example), &base)?;
+        }
+        let example = |name: &str| base.join(name);
+        let (launch_bench, egress_bench) = (example("launch_bench"), example("egress_bench"));
+        let fleet_bench = example("fleet_bench");
         let is_root = rustix::process::geteuid().is_root();
         let mut runners = vec![Runner::start(if is_root { "root" } else { "caller" }, None, &base, &timer)?];
         if is_root {

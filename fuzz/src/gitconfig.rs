@@ -1,6 +1,6 @@
 //! Configurations of git: what is stripped is gone, and what stays means what it meant.
 
-use nexus_layer::gitconfig::{Place, Setting, changed, held, parse, strip};
+use nexus_git::config::{Place, Setting, changed, held, parse, strip};
 
 type Key = (String, Option<Vec<u8>>, String, Option<Vec<u8>>);
 

@@ -9,12 +9,14 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+pub mod command_line;
 pub mod dns;
 pub mod frames;
 pub mod gitconfig;
 pub mod hello;
 pub mod http;
 pub mod journal;
+pub mod policy;
 pub mod profile;
 pub mod socks;
 pub mod terminal_output;

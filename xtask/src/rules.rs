@@ -17,7 +17,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("guest", &["channel", "model"]),
     ("driver", &["channel", "model"]),
     ("driver-namespace", &["driver", "channel", "jail", "guest", "model"]),
-    ("layer", &["model"]),
+    ("beneath", &["model"]),
+    ("git", &["beneath", "model"]),
+    ("layer", &["beneath", "git", "model"]),
     ("facility", &["layer", "model"]),
     ("egress", &["policy", "model"]),
     ("profiles", &["policy", "model"]),
@@ -37,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mothership",
             "runner",
             "layer",
+            "git",
             "facility",
             "egress",
             "driver",
@@ -63,7 +66,7 @@ const TESTS_MAY_USE: &[&str] = &["testkit"];
 /// Crates that the tests of one crate may use on top: the model test of commits takes real leases, which are `unsafe`
 /// calls; the toolchain git is tested with the reader of git configurations that the program hands to it; the recovery that tests of the
 /// daemon play names a workspace.
-const TESTS_OF_ONE: &[(&str, &str)] = &[("layer", "jail"), ("profiles", "layer"), ("nexusd", "layer")];
+const TESTS_OF_ONE: &[(&str, &str)] = &[("layer", "jail"), ("profiles", "git"), ("nexusd", "layer")];
 
 /// Crates in which `unsafe` may stand: the launcher, PID 1, and the hostile test code.
 const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];
@@ -73,7 +76,7 @@ const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "mi
 
 /// Number of modules of a crate that stand in circles. A crate that is not listed has none. A number only goes down: a
 /// change that takes a circle out lowers it.
-const IN_CIRCLES: &[(&str, usize)] = &[("layer", 65)];
+const IN_CIRCLES: &[(&str, usize)] = &[("layer", 44)];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 

@@ -76,6 +76,16 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-cli", "--test", "fleet_crowd"],
     },
     Soak {
+        name: "500 directives on two control planes over TLS, of which one is killed, and three territories, one behind a bad network",
+        variable: ("NEXUS_SOAK_DIRECTIVES", "500"),
+        words: &["-p", "nexus-cli", "--test", "fleet_replicas"],
+    },
+    Soak {
+        name: "the plans of a claim over 1,000,000 stored directives and 1,000 territories",
+        variable: ("NEXUS_SOAK_STORED", "1000000"),
+        words: &["-p", "nexus-mothership", "--lib", "the_cost_of_a_claim"],
+    },
+    Soak {
         name: "ten minutes of faults on a control plane and its daemons, and the invariants of a fleet",
         variable: ("NEXUS_SOAK_SECONDS", "600"),
         words: &["-p", "nexus-cli", "--features", "nexus-cli/inject", "--test", "fleet_history"],

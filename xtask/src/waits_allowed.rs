@@ -169,20 +169,20 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
-    ("crates/layer/src/facts.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
+    ("crates/git/src/small.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
     (
         "crates/layer/src/merge_yours.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
-    ("crates/layer/src/git_index.rs", &[(".read_to_end(", 2)], "Regular files, opened without waiting, up to a bound."),
+    ("crates/git/src/index/file.rs", &[(".read_to_end(", 2)], "Regular files, opened without waiting, up to a bound."),
     (
         "crates/layer/src/index_at_start.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/layer/src/git_index/damage.rs",
+        "crates/git/src/index/damage.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
@@ -192,20 +192,16 @@ pub const ALLOWED: &[Entry] = &[
         "Regular files, opened without waiting, up to a bound.",
     ),
     (
-        "crates/layer/src/git_index/in_place.rs",
+        "crates/git/src/index/in_place.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/layer/src/git_packs/known.rs",
+        "crates/git/src/packs/known.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
-    (
-        "crates/layer/src/leads/git.rs",
-        &[(".read_to_end(", 1)],
-        "A regular file, opened without waiting, up to a bound.",
-    ),
+    ("crates/git/src/leads/git.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
     ("crates/layer/src/opened.rs", &[(".read_to_end(", 1)], "A regular file of the state directory, up to a bound."),
     ("crates/layer/src/started.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (

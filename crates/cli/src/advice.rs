@@ -101,8 +101,22 @@ impl From<HideError> for Failure {
             HideError::Search { .. } => {
                 Self::refused(error.code(), error.to_string(), "make it readable, or name the paths more narrowly")
             }
+            // At its own place the workspace has it anyway.
+            HideError::Shown { path, at, .. } if at.starts_with(path) => {
+                let hint = "leave the bind out: the workspace shows this directory without it, hides the file, and takes what the \
+                            command writes there as changes. Or bind a directory in it that does not have the file";
+                Self::refused(error.code(), error.to_string(), hint)
+            }
             HideError::Shown { .. } => {
-                Self::refused(error.code(), error.to_string(), "leave one of the two out, or show a smaller part")
+                let hint = "bind a directory that does not have it, move it out of there, or leave one of the two out";
+                Self::refused(error.code(), error.to_string(), hint)
+            }
+            HideError::Under { .. } => {
+                Self::refused(error.code(), error.to_string(), "leave one of the two out, or show it at another place")
+            }
+            HideError::Restless => {
+                let hint = "nothing was run: wait until the other program or run has done its work, and run it again";
+                Self::refused(error.code(), error.to_string(), hint)
             }
             HideError::Pattern { pattern: Some(pattern), reason } => {
                 let hint = "write a pattern such as '*.pem' or 'config/secrets/**'";
@@ -211,6 +225,9 @@ impl From<BindError> for Failure {
             BindError::NoHome(inner) => return inner.into(),
             BindError::Unreachable { .. } => "bind a path that exists and that you can reach",
             BindError::OfState { .. } | BindError::OfConfiguration { .. } => "bind a smaller directory",
+            BindError::OfPrograms { .. } => {
+                "bind a smaller directory without it, show it with --ro, or keep downloads with --cache. The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml"
+            }
             BindError::HoldsWorkspace { .. } => {
                 "bind a smaller directory, or use --direct to write the workspace without a layer"
             }

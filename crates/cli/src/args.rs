@@ -27,6 +27,10 @@ pub enum Command {
     Explain(Box<RunArgs>),
     /// Look at profiles
     Profile(ProfileArgs),
+    /// Look at policy documents, test them, and put them in force
+    Policy(PolicyArgs),
+    /// Look at what waits for an approval, and answer it
+    Approvals(crate::approvals::args::ApprovalsArgs),
     /// Allow what the workspace's nexus.yaml asks for, as long as it stays as it is
     Trust(TrustArgs),
     /// Take that back
@@ -145,6 +149,9 @@ pub struct RunArgs {
     /// Pass on a variable of the caller that holds a credential; may repeat
     #[arg(long, value_name = "NAME")]
     pub env_secret: Vec<OsString>,
+    /// The session of processes that asks for the run, where it is not that of this process: a supervisor has its own.
+    #[arg(skip)]
+    pub asking_session: Option<i32>,
     /// Memory limit, for example 512M
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub memory: Option<u64>,
@@ -342,6 +349,91 @@ pub enum ProfileAction {
     },
     /// Print the JSON Schema of the format
     Schema,
+}
+
+/// `nexus policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: PolicyAction,
+}
+
+/// The commands of `nexus policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyAction {
+    /// Look for mistakes and run the documents' own tests: of these files, or of all that are in force
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Documents to read
+        files: Vec<PathBuf>,
+    },
+    /// Run the documents' own tests and print each: of these files, or of all that are in force
+    Test {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Documents to read
+        files: Vec<PathBuf>,
+    },
+    /// Print what the documents in force allow and which line says so, or answer questions about it
+    Explain {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Ask as if these documents were in force too
+        #[arg(long, value_name = "FILE")]
+        with: Vec<PathBuf>,
+        /// The workspace [default: the current folder]
+        #[arg(long)]
+        workspace: Option<PathBuf>,
+        /// A question, for example "net example.com:443" or "write workspace:/src"
+        #[arg(value_name = "QUESTION")]
+        questions: Vec<String>,
+    },
+    /// Put documents in force, if all of them hold together; otherwise those before stay
+    Apply {
+        /// Documents to read
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Say whether a command line is safe, needs an approval or is forbidden, and why: exit 0, 1 or 1
+    Command {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The command line, as one word
+        line: String,
+    },
+    /// Print rules of another program as a policy document, and what could not be carried over on standard error
+    Import {
+        /// The form of the rules
+        #[arg(long, value_name = "FORM")]
+        from: ImportFrom,
+        /// The id of the document
+        #[arg(long, default_value = "imported")]
+        id: String,
+        /// Print JSON: the document and what was left out
+        #[arg(long)]
+        json: bool,
+        /// The rules
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of the format
+    Schema,
+}
+
+/// `nexus policy import --from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ImportFrom {
+    /// Settings of sandbox-runtime
+    Srt,
+    /// Permissions in a settings.json of Claude Code
+    Claude,
+    /// Prefix rules of Codex
+    Codex,
 }
 
 /// `nexus trust`.

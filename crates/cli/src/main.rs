@@ -4,7 +4,8 @@
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes
 //!                                                                                                    ─▶ report
 //!       ─▶ doctor:  probe, trial run ─▶ what works here and what to do about the rest; --attack: hostile probes inside
-//!       ─▶ explain, profile, trust: what a run may do, and who says so
+//!       ─▶ explain, profile, policy, trust: what a run may do, and who says so
+//!       ─▶ approvals: what a policy asks a person about
 //!       ─▶ changes: layers that wait for a decision
 //!       ─▶ net: what may be reached, what was, and the egress alone
 //!       ─▶ up, mothership, daemon: serve a fleet; login, territory, facility, directive: use one
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod approvals;
 mod args;
 mod changes;
 mod completions;
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         args::Command::Run(run) => run::command(&run),
         args::Command::Explain(run) => profile::explain::command(&run),
         args::Command::Profile(profile) => profile::command::command(&profile),
+        args::Command::Policy(policy) => profile::policy_command::command(&policy),
+        args::Command::Approvals(approvals) => approvals::command(&approvals),
         args::Command::Trust(trust) => profile::trust_command::trust(&trust),
         args::Command::Untrust(untrust) => profile::trust_command::untrust(&untrust),
         args::Command::Shell(run) => run::shell(*run),

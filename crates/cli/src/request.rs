@@ -93,7 +93,7 @@ fn shows(args: &RunArgs, opened: &[Sourced<String>]) -> Result<Shows, Failure> {
 }
 
 /// Splits at the first `:/`, so that a path with a colon in it can be bound.
-fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
+pub fn split(text: &OsStr) -> (PathBuf, Option<PathBuf>) {
     let bytes = text.as_bytes();
     match bytes.windows(2).position(|pair| pair == b":/") {
         Some(at) => (OsStr::from_bytes(&bytes[..at]).into(), Some(OsStr::from_bytes(&bytes[at + 1..]).into())),

@@ -252,3 +252,129 @@ fn directories_above_a_bind_in_a_bind_cannot_be_moved() {
         }
     }
 }
+
+#[test]
+fn a_command_writes_no_settings_of_the_callers_programs() {
+    for bench in benches() {
+        let home = bench.home.clone();
+        for directory in
+            [".config/git", ".config/pip", ".config/app", ".cargo/registry/index", ".npm", ".m2/repository"]
+        {
+            made(&bench, &home.join(directory));
+        }
+        fs::write(home.join(".gitconfig"), "[user]\n").unwrap();
+        bench.give(&home.join(".gitconfig"));
+        let path = |name: &str| home.join(name).display().to_string();
+        for settings in [".gitconfig", ".config/git", ".config/pip", ".cargo/registry", ".cargo/registry/index", ".m2"]
+        {
+            refused(&bench, &["--rw", &path(settings)], "");
+            let told = stderr(&bench.run(["run", "--rw", &path(settings), "--", "true"]));
+            let said = told.contains("settings of your programs") || told.contains("holds credentials");
+            assert!(said, "{} {settings}: {told}", bench.who());
+        }
+        let told = stderr(&bench.run(["run", "--rw", &path(".cargo/registry"), "--", "true"]));
+        assert!(told.contains("--cache"), "{told}");
+        for read in [".gitconfig", ".config/git", ".cargo/registry"] {
+            let output = bench.run(["run", "--ro", &path(read), "--", "true"]);
+            assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{} {read}", bench.who());
+        }
+        for (cache, warns) in [(".npm", true), (".m2/repository", true), (".config/app", false)] {
+            let output = bench.run(["run", "--rw", &path(cache), "--", "true"]);
+            let told = stderr(&output);
+            assert_eq!(output.status.code(), Some(0), "{} {cache}: {told}", bench.who());
+            assert_eq!(told.contains("Later builds of yours"), warns, "{} {cache}: {told}", bench.who());
+        }
+        let variable = home.join("else/nrc");
+        made(&bench, &home.join("else"));
+        let from = home.join("else").display().to_string();
+        let output =
+            bench.nexus(["run", "--rw", &from, "--", "true"]).env("Npm_config_UserConfig", &variable).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.run(["run", "--rw", &from, "--", "true"]).status.success(), "{}", bench.who());
+    }
+}
+
+/// Moves a directory with a socket of the host, as a run beside this one does that may write there too.
+const MOVERS: [(&str, &str); 3] = [
+    ("renames", "while True:\n  os.rename('a', 'b'); os.rename('b', 'a')\n"),
+    (
+        "exchanges for another file of its name",
+        "os.mkdir('b'); open('b/h.sock', 'w').close()\n\
+         call = ctypes.CDLL(None).renameat2\n\
+         while True:\n  call(-100, b'a', -100, b'b', 2)\n",
+    ),
+    (
+        "moves far away",
+        "os.rename('a', 'n/x')\n\
+         while True:\n  os.rename('n/x', 'z/x'); time.sleep(0.01); os.rename('z/x', 'n/x'); time.sleep(0.01)\n",
+    ),
+];
+
+#[test]
+fn a_socket_that_moves_while_a_run_starts_is_not_reached() {
+    const CONNECTS: &str = "import glob, socket\n\
+        for path in ['/shown/a/h.sock', '/shown/b/h.sock', '/shown/n/x/h.sock', '/shown/z/x/h.sock']:\n\
+        \x20 s = socket.socket(socket.AF_UNIX)\n\
+        \x20 try:\n    s.connect(path); print('connected')\n\
+        \x20 except OSError as e: pass\nprint('tried')\n";
+    for bench in benches() {
+        bench.write("connects.py", CONNECTS);
+        for (at, (way, mover)) in MOVERS.iter().enumerate() {
+            let data = made(&bench, &bench.home.join(format!("data{at}")));
+            for directory in ["a", "n", "z"] {
+                made(&bench, &data.join(directory));
+            }
+            for number in 0..300 {
+                fs::create_dir_all(data.join(format!("m/{number}"))).unwrap();
+            }
+            let socket = data.join("a/h.sock");
+            let listener = UnixListener::bind(&socket).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+            let script = format!("import ctypes, os, time\nos.chdir('{}')\n{mover}", data.display());
+            let mut moves = std::process::Command::new("python3").args(["-c", &script]).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let from = format!("{}:/shown", data.display());
+            for number in 0..12 {
+                let flag = ["--ro", "--rw"][number % 2];
+                let output = bench.run(["run", flag, &from, "--", "python3", "connects.py"]);
+                let (told, who) = (stderr(&output), bench.who());
+                assert!(!stdout(&output).contains("connected"), "{who} {flag}, {way}: {told}");
+                match output.status.code() {
+                    Some(0) => assert_eq!(stdout(&output), "tried\n", "{who} {flag}, {way}: {told}"),
+                    _ => {
+                        assert!(
+                            told.contains("was moved or replaced while the sandbox was set up"),
+                            "{who} {way}: {told}"
+                        );
+                        assert!(told.contains("run it again") && !told.contains("doctor"), "{who} {way}: {told}");
+                    }
+                }
+            }
+            assert!(moves.try_wait().unwrap().is_none(), "{way}: the mover ended");
+            moves.kill().unwrap();
+            moves.wait().unwrap();
+            assert!(listener.accept().is_err(), "{way}: the service was reached");
+        }
+    }
+}
+
+#[test]
+fn sockets_that_come_and_go_keep_no_run_from_starting() {
+    for bench in benches() {
+        let data = made(&bench, &bench.home.join("data"));
+        let script = format!(
+            "import os, socket, time\nwhile True:\n  s = socket.socket(socket.AF_UNIX); s.bind('{0}/s'); time.sleep(0.02)\n  \
+             s.close(); os.unlink('{0}/s'); time.sleep(0.02)\n",
+            data.display()
+        );
+        let mut service = std::process::Command::new("python3").args(["-c", &script]).spawn().unwrap();
+        for _ in 0..15 {
+            let output = bench.run(["run", "--ro", data.to_str().unwrap(), "--", "true"]);
+            assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        }
+        assert!(service.try_wait().unwrap().is_none(), "the service ended");
+        service.kill().unwrap();
+        service.wait().unwrap();
+    }
+}

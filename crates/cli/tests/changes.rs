@@ -168,7 +168,99 @@ fn the_rest_is_accepted_around_a_directory_with_a_conflict() {
             let rest = bench.run(["changes", "accept", "--rest"]);
             assert_eq!(rest.status.code(), Some(0), "{} {script}: {}", bench.who(), stderr(&rest));
             let text = |name: &str| fs::read_to_string(bench.workspace.join(name)).unwrap();
-            assert_eq!(["d/f", "added", "numbers"].map(text), ["mine", "new\n", "run\n"], "{} {script}", bench.who());
+            // In a layer of root a rename is one: it takes the user's file along.
+            let mine = if bench.workspace.join("d").is_dir() { "d/f" } else { "e/f" };
+            assert_eq!([mine, "added", "numbers"].map(text), ["mine", "new\n", "run\n"], "{} {script}", bench.who());
+            assert!(mine == "d/f" || script.starts_with("mv"), "{} {script}", bench.who());
+        }
+    }
+}
+
+/// The ways of an accept around conflicts, and the plain one.
+const WAYS: [&[&str]; 5] = [&[], &["--rest"], &["--ours"], &["--theirs"], &["--merge"]];
+
+#[test]
+fn a_renamed_directory_comes_with_what_the_user_wrote_in_it() {
+    for way in WAYS {
+        for bench in benches() {
+            for name in ["d/f1", "d/f2", "d/f3", "d/sub/g"] {
+                bench.write(name, "old\n");
+            }
+            let script = "mv d m; echo run >> m/f1; echo new > m/n; rm m/f2";
+            let output = bench.run(["run", "--changes", "review", "--shell", script]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            for (name, text) in [("d/f3", "mine\n"), ("d/sub/g", "mine too\n"), ("d/own", "own\n")] {
+                fs::write(bench.workspace.join(name), text).unwrap();
+            }
+            let story = format!("{} {way:?}", bench.who());
+            let accepted = bench.run(["changes", "accept"].iter().chain(way));
+            let text = |name: &str| fs::read_to_string(bench.workspace.join(name)).unwrap_or_default();
+            // A layer of an ordinary user has a new directory, and the removal of the old one.
+            let is_renamed = !bench.workspace.join("d").exists();
+            let place = if is_renamed { "m" } else { "d" };
+            let mine = ["f3", "sub/g", "own"].map(|name| text(&format!("{place}/{name}")));
+            assert_eq!(mine, ["mine\n", "mine too\n", "own\n"], "{story}: {}", stderr(&accepted));
+            if way.is_empty() && !is_renamed {
+                assert_eq!(accepted.status.code(), Some(125), "{story}: {}", stdout(&accepted));
+                continue;
+            }
+            assert_eq!(accepted.status.code(), Some(0), "{story}: {}", stderr(&accepted));
+            assert_eq!([text("m/f1"), text("m/n")], ["old\nrun\n", "new\n"], "{story}");
+            assert!(!bench.workspace.join("m/f2").exists(), "{story}");
+            let is_over = stdout(&accepted).contains("Nothing of this run waits any more");
+            assert_eq!(is_over, is_renamed || way == ["--ours"], "{story}: {}", stdout(&accepted));
+            assert!(is_renamed || way != ["--ours"] || stdout(&accepted).contains("kept yours of d/"), "{story}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_both_changed_in_a_renamed_directory_is_decided_in_each_way() {
+    let lines = |first: &str, last: &str| format!("{first}2\n3\n4\n5\n6\n{last}");
+    let (mine, run, both) = (lines("mine\n", "7\n"), lines("1\n", "run\n"), lines("mine\n", "run\n"));
+    for way in WAYS {
+        for bench in benches().into_iter().filter(|bench| bench.who() == "root") {
+            bench.write("d/f", lines("1\n", "7\n"));
+            bench.write("d/g", "old\n");
+            commit_all(&bench);
+            let script = "mv d m; sed -i s/7/run/ m/f; echo new > m/n";
+            let output = bench.run(["run", "--changes", "review", "--shell", script]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            fs::write(bench.workspace.join("d/f"), &mine).unwrap();
+            let accepted = bench.run(["changes", "accept"].iter().chain(way));
+            let (told, said) = (stdout(&accepted), stderr(&accepted));
+            let text = |name: &str| fs::read_to_string(bench.workspace.join(name)).unwrap_or_default();
+            if way.is_empty() {
+                assert_eq!((accepted.status.code(), text("d/f")), (Some(125), mine.clone()), "{said}");
+                assert!(said.contains("d/f changed outside"), "{said}");
+                continue;
+            }
+            assert_eq!(accepted.status.code(), Some(0), "{way:?}: {said}");
+            assert_eq!([text("m/g"), text("m/n")], ["old\n", "new\n"], "{way:?}");
+            assert!(!bench.workspace.join("d").exists(), "{way:?}");
+            let beside = |what: &str| {
+                let names = fs::read_dir(bench.workspace.join("m")).unwrap().map(|entry| entry.unwrap().file_name());
+                let name = names.map(|name| name.into_string().unwrap()).find(|name| name.contains(what));
+                name.map(|name| (text(&format!("m/{name}")), told.contains(&format!("is m/{name}"))))
+            };
+            let waits = |of: &str| stdout(&bench.run(["changes", "show"])).contains(of);
+            match way[0] {
+                "--rest" => {
+                    assert!(text("m/f") == mine && told.contains("left waiting d/f"), "{told}");
+                    assert!(waits("M m/f"));
+                    assert_eq!(bench.run(["changes", "accept", "--theirs"]).status.code(), Some(0));
+                    assert_eq!(text("m/f"), run);
+                }
+                "--ours" => assert!(text("m/f") == mine && told.contains("kept yours of d/f"), "{told}"),
+                "--theirs" => {
+                    assert_eq!((text("m/f"), beside(".yours-")), (run.clone(), Some((mine.clone(), true))), "{told}");
+                }
+                _ => {
+                    assert_eq!((text("m/f"), beside(".yours-")), (both.clone(), Some((mine.clone(), true))), "{told}");
+                    assert_eq!(beside(".theirs-"), Some((run.clone(), true)), "{told}");
+                }
+            }
+            assert!(!waits("m/f"), "{way:?}");
         }
     }
 }
@@ -257,6 +349,38 @@ fn the_changes_of_both_are_merged_where_git_knows_the_file() {
         assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), wanted, "{}", bench.who());
         let empty = bench.run(["changes", "list"]);
         assert!(stdout(&empty).contains("No changes wait for a decision"), "{}", stdout(&empty));
+    }
+}
+
+/// The run read the user's edit, so that its version has it too.
+#[test]
+fn an_edit_that_its_author_took_back_does_not_come_again() {
+    for bench in benches() {
+        bench.write("numbers", OLD);
+        commit_all(&bench);
+        let edit = "sleep 0.7; sed 's/^12$/debug/' numbers > new && mv new numbers";
+        let mut editor = bench.command("sh").args(["-c", edit]).spawn().unwrap();
+        let script = "sleep 1.4; sed -i 's/^2$/two/' numbers";
+        let run = bench.run(["run", "--changes", "review", "--shell", script]);
+        assert!(editor.wait().unwrap().success());
+        assert_eq!(run.status.code(), Some(0), "{}: {}", bench.who(), stderr(&run));
+        assert!(stdout(&bench.run(["changes", "diff"])).contains("two"));
+        assert!(
+            bench
+                .command("git")
+                .args(["-c", "safe.directory=*", "checkout", "-q", "numbers"])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let merged = bench.run(["changes", "accept", "--merge"]);
+        assert!(
+            stderr(&merged).contains("git did not have the file as it was"),
+            "{}: {}",
+            bench.who(),
+            stderr(&merged)
+        );
+        assert_eq!(fs::read_to_string(bench.workspace.join("numbers")).unwrap(), OLD, "{}", bench.who());
     }
 }
 

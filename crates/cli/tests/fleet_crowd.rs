@@ -31,7 +31,7 @@ fn a_crowd_of_directives_ends_as_asked_when_a_daemon_dies() {
         .collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = MothershipClient::new(&Http::new(ClientConfig::new(&url)).unwrap(), &key).unwrap();
-    let mut asked = runtime.block_on(create_all(&client, count));
+    let mut asked = runtime.block_on(create_all(&client, count, &[]));
     let killed = runtime.block_on(watch(&client, &mut asked, &mut scene, count, |_| {}));
     println!("    {} directives ended; the killed daemon had {} of them", asked.len(), killed.len());
     assert!(!killed.is_empty(), "the killed daemon had no work: the test tried nothing");

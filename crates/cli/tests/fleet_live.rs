@@ -27,7 +27,10 @@ fn write(path: &Path, text: &str, mode: u32) {
 
 /// A control plane with TLS and the certificate of an authority of the test.
 fn with_tls(authority: &TestAuthority) -> Scene {
-    let mut scene = Scene::new();
+    with_tls_in(Scene::new(), authority)
+}
+
+fn with_tls_in(mut scene: Scene, authority: &TestAuthority) -> Scene {
     let (certificate, key) = authority.server();
     write(&scene.path("cert.pem"), &certificate, 0o644);
     write(&scene.path("key.pem"), &key, 0o600);
@@ -149,6 +152,95 @@ fn a_certificate_is_read_again_on_a_signal() {
     assert_ne!(second.certificate(), first.certificate());
     assert_eq!(first.healthz(), 200, "a connection that is open goes on");
     scene.ok(&["directive", "ls"]);
+}
+
+/// A control plane whose certificates for territories hold for a few seconds, and a daemon that lives longer.
+#[cfg(feature = "inject")]
+#[test]
+fn a_daemon_renews_its_certificate_before_it_ends() {
+    let life = Duration::from_secs(6);
+    let mut scene = Scene::new();
+    scene.variables.push(("NEXUS_INJECT_CERTIFICATE_MS", life.as_millis().to_string()));
+    let mut scene = with_tls_in(scene, &TestAuthority::new());
+    let relay = Relay::start(address_of(&scene.url));
+    scene.join(0, &format!("https://{}", relay.address));
+    let (joined, file) = (Instant::now(), scene.territory(0).join("certificate.json"));
+    let read = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let first = read();
+    scene.daemon(0, &[]);
+    scene.until_said("daemon0", "was renewed");
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    std::thread::sleep((joined + life + Duration::from_secs(1)).saturating_duration_since(Instant::now()));
+    // The certificate of the enrolment is over, and open connections do not ask for one again.
+    relay.cut();
+    let ca = scene.trust[1].clone();
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--ca", &ca, "true"]);
+    assert_eq!(scene.ended(id.trim())["state"], "succeeded", "{}", scene.said("daemon0"));
+    let last = read();
+    assert!(first["certificate"] != last["certificate"] && first["key"] != last["key"], "a new key each time");
+    assert_eq!(first["authority"], last["authority"]);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// The README is run line by line, with a free port.
+#[test]
+fn the_fleet_of_the_readme_runs_as_it_is_written() {
+    let readme = include_str!("../../../README.md");
+    let (_, rest) = readme.split_once("### A fleet of two nodes in five commands\n\n```sh\n").unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    let port = std::net::TcpListener::bind(LOOPBACK).unwrap().local_addr().unwrap().port();
+    let lines: Vec<String> =
+        block.lines().map(|line| line.replace("127.0.0.1:4780", &format!("127.0.0.1:{port}"))).collect();
+    let [serve, login, rest @ ..] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let scene = Scene::new();
+    let program = std::path::PathBuf::from(env!("CARGO_BIN_EXE_nexus"));
+    let shell = |script: &str| {
+        let mut shell = scene.command(&[]);
+        let environment: Vec<_> =
+            shell.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+        shell = std::process::Command::new("sh");
+        shell
+            .args(["-ec", script])
+            .env_clear()
+            .envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        shell.env("PATH", format!("{}:/usr/bin:/bin", program.parent().unwrap().display()));
+        // What runs in the background ends with the group.
+        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+        shell
+    };
+    std::fs::create_dir(scene.path("home")).unwrap();
+    // The default address is the one of the README; this test has a port of its own.
+    let (command, _) = serve.split_once('#').unwrap();
+    let mut server = shell(&format!("exec {} --listen 127.0.0.1:{port}", command.trim()));
+    let mut server = Group(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let key = loop {
+        let line = said.next().unwrap().unwrap();
+        if let Some((_, key)) = line.split_once("shown once: ") {
+            break key.to_owned();
+        }
+    };
+    let mut process = shell(login).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    process.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+    assert!(process.wait().unwrap().success());
+    let output = std::fs::File::create(scene.path("output")).unwrap();
+    let mut others = Group(shell(&rest.join("\n")).stdin(Stdio::null()).stdout(output).spawn().unwrap());
+    assert!(others.0.wait().unwrap().success());
+    let said = std::fs::read_to_string(scene.path("output")).unwrap();
+    assert_eq!(said.lines().last(), Some("hello"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("takes work of")).count(), 2, "two nodes: {said}");
+}
+
+/// A shell and what it left in the background.
+struct Group(std::process::Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process_group(group, Signal::TERM).ok();
+        self.0.wait().ok();
+    }
 }
 
 #[test]

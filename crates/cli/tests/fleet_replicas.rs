@@ -1,90 +1,151 @@
-//! Two control planes on one PostgreSQL behind a relay of the test, three territories with the real program. A daemon and a control
-//! plane are killed in the middle. Everything is checked against what this test itself asked for and was answered, never against
+//! Two control planes on one PostgreSQL behind a balancer of the test, three territories with the real program, each with a client
+//! certificate that the control plane's own authority signed. One territory is behind a bad network. A daemon and a control plane are
+//! killed in the middle. Everything is checked against what this test itself asked for and was answered, never against
 //! the database; at the end the control plane that was killed is started again, and has the same answers.
 //!
 //! ```text
-//!  directives ─▶ relay ─┬▶ mothership serve ─┬▶ PostgreSQL          kept files: one directory
-//!  three daemons ─▶ relay ┴▶ mothership serve ┘
+//!  directives, two daemons ─TLS─▶ balancer ─┬▶ mothership serve ─┬▶ PostgreSQL          kept files: one directory
+//!  daemon ─TLS─▶ bad network ─────▶ balancer ┴▶ mothership serve ┘
 //! ```
-//! `NEXUS_SOAK_DIRECTIVES` sets the number of directives.
+//! `NEXUS_SOAK_DIRECTIVES` sets the number of directives, `NEXUS_SEED` what the bad network does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 #[path = "../../mothership/tests/support/cluster.rs"]
 mod cluster;
 mod directives;
+mod fleet_support;
 
 use cluster::PASSWORD;
-use directives::relay::Relay;
+use directives::relay::{BadNetwork, Relay};
 use directives::{Asked, DAEMONS, Scene, check_all, check_marks, check_one_at_a_time, count, create_all, watch};
-use nexus_api::client::{ClientConfig, Http, MothershipClient};
+use fleet_support::{TestAuthority, address_of};
+use nexus_api::client::{ClientConfig, Http, MothershipClient, TlsFiles, tls_config};
 use nexus_model::ids::DirectiveId;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 const FIRST: usize = 0;
 const SECOND: usize = 1 + DAEMONS;
+/// The territory behind a bad network.
+const FAR: usize = DAEMONS - 1;
+
+/// Writes the certificate of the servers, and lets the clients trust its authority.
+fn certify(scene: &mut Scene) -> String {
+    let authority = TestAuthority::new();
+    let (certificate, key) = authority.server();
+    for (name, text, mode) in
+        [("cert.pem", &certificate, 0o644), ("key.pem", &key, 0o600), ("ca.pem", &authority.pem, 0o644)]
+    {
+        std::fs::write(scene.path(name), text).unwrap();
+        std::fs::set_permissions(scene.path(name), Permissions::from_mode(mode)).unwrap();
+    }
+    scene.trust = vec!["--ca".to_owned(), scene.path("ca.pem").to_str().unwrap().to_owned()];
+    authority.pem
+}
 
 /// Starts a control plane. The address of the database, with its password, is in the environment or in a file.
-fn serve(scene: &mut Scene, at: usize, url: &str) -> Value {
+fn serve(scene: &mut Scene, at: usize, database: &str) -> Value {
     let mut command = scene.command(&["mothership", "serve", "--listen", "127.0.0.1:0", "--json"]);
+    command.arg("--tls-cert").arg(scene.path("cert.pem")).arg("--tls-key").arg(scene.path("key.pem"));
     if at == FIRST {
-        command.env("NEXUS_DATABASE", url);
+        command.env("NEXUS_DATABASE", database);
     } else {
         let file = scene.path("database");
-        std::fs::write(&file, format!("{url}\n")).unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::write(&file, format!("{database}\n")).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         command.arg("--database-file").arg(file);
     }
     let data = scene.path("mothership");
     scene.start(at, command, &data)
 }
 
-fn address(ready: &Value) -> SocketAddr {
-    ready["api_url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap()
+fn client(url: &str, ca_pem: &str, key: &str) -> MothershipClient {
+    let mut config = ClientConfig::new(url);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    config.tls = Some(tls_config(&TlsFiles { ca_pem, identity: None }, provider).unwrap());
+    MothershipClient::new(&Http::new(config).unwrap(), key).unwrap()
 }
 
-fn client(ready: &Value, key: &str) -> MothershipClient {
-    let http = Http::new(ClientConfig::new(ready["api_url"].as_str().unwrap())).unwrap();
-    MothershipClient::new(&http, key).unwrap()
+fn url(ready: &Value) -> &str {
+    ready["api_url"].as_str().unwrap()
+}
+
+/// Each territory proves itself by a certificate of its own.
+fn check_identities(scene: &Scene) {
+    for number in 0..DAEMONS {
+        let identity = std::fs::read_to_string(scene.territory(number).join("identity.json")).unwrap();
+        let identity: Value = serde_json::from_str(&identity).unwrap();
+        assert_eq!(identity["certificate"], "certificate.json", "{identity}");
+    }
 }
 
 #[test]
 fn a_crowd_of_directives_ends_as_asked_when_a_daemon_and_a_control_plane_die() {
     let count = count();
-    let database = cluster::shared().database();
-    let url = cluster::shared().tcp_url(&database, PASSWORD);
+    let database = cluster::shared().tcp_url(&cluster::shared().database(), PASSWORD);
     let mut scene = Scene::new();
-    let first = serve(&mut scene, FIRST, &url);
+    let ca = certify(&mut scene);
+    let first = serve(&mut scene, FIRST, &database);
     let relay = Relay::start();
-    relay.add(address(&first));
+    relay.add(address_of(url(&first)));
+    let seed = std::env::var("NEXUS_SEED").map_or(13, |text| text.parse().unwrap());
+    let far = BadNetwork::start(relay.address(), seed);
     let key = first["api_key"].as_str().unwrap().to_owned();
     let territories: Vec<String> = (0..DAEMONS)
         .map(|number| {
-            scene.join(number, &relay.url(), &key);
+            let way = if number == FAR { far.address() } else { relay.address() };
+            scene.join(number, &format!("https://{way}"), &key);
             scene.daemon(number)
         })
         .collect();
-    let second = serve(&mut scene, SECOND, &url);
+    check_identities(&scene);
+    let second = serve(&mut scene, SECOND, &database);
     assert!(second.get("api_key").is_none(), "the key is shown once: {second}");
-    relay.add(address(&second));
+    relay.add(address_of(url(&second)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let both = MothershipClient::new(&Http::new(ClientConfig::new(relay.url())).unwrap(), &key).unwrap();
-    let survivor = client(&second, &key);
-    let mut asked = runtime.block_on(create_all(&both, count));
+    let both = client(&format!("https://{}", relay.address()), &ca, &key);
+    let survivor = client(url(&second), &ca, &key);
+    let mut asked = runtime.block_on(create_all(&both, count, &territories));
+    let began = Instant::now();
     let at_half = |scene: &mut Scene| scene.kill(FIRST);
     let killed = runtime.block_on(watch(&survivor, &mut asked, &mut scene, count, at_half));
     assert!(scene.processes[FIRST].is_none(), "the control plane was not killed: the test tried nothing");
     assert!(!killed.is_empty(), "the killed daemon had no work: the test tried nothing");
-    println!("    {} directives ended; the killed daemon had {} of them", asked.len(), killed.len());
+    println!(
+        "    {} directives ended in {:?}; the killed daemon had {} of them",
+        asked.len(),
+        began.elapsed(),
+        killed.len()
+    );
     assert!(relay.counts().iter().all(|count| *count > 0), "one control plane had no connection: {:?}", relay.counts());
+    println!(
+        "    connections of the control planes: {:?}; the bad network (seed {seed}): {:?}",
+        relay.counts(),
+        far.counts
+    );
+    let far_id = territories[FAR].as_str();
+    let of_far = asked.values().filter(|one| ended_at(one).as_deref() == Some(far_id)).count();
+    println!("    {of_far} directives ended behind the bad network");
+    assert!(of_far > 0, "nothing ended behind the bad network: the test tried nothing");
+    for count in [&far.counts.refused, &far.counts.cut, &far.counts.late] {
+        assert!(count.load(Ordering::SeqCst) > 0, "the bad network was a good one: {:?}", far.counts);
+    }
     runtime.block_on(check_all(&survivor, &asked, &killed));
     check_one_at_a_time(&asked, &killed);
     check_marks(&scene, &asked, &killed, &territories);
-    let again = client(&serve(&mut scene, FIRST, &url), &key);
+    let again = client(url(&serve(&mut scene, FIRST, &database)), &ca, &key);
     runtime.block_on(same_answers(&again, &asked));
     runtime.block_on(check_all(&again, &asked, &killed));
+}
+
+fn ended_at(one: &Asked) -> Option<String> {
+    one.over.as_ref()?.territory_id.map(|id| id.to_string())
 }
 
 async fn same_answers(client: &MothershipClient, asked: &BTreeMap<DirectiveId, Asked>) {
@@ -108,7 +169,7 @@ fn a_password_of_the_database_on_the_command_line_is_refused() {
     };
     let file = scene.path("database");
     std::fs::write(&file, "postgres://nexus:secret@127.0.0.1:1/fleet").unwrap();
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     for (words, expected) in [
         (&["--database", "postgres://nexus:secret@127.0.0.1:1/fleet"][..], "--database-file"),
         (&["--database-file", file.to_str().unwrap()], "mode 600"),
@@ -118,7 +179,7 @@ fn a_password_of_the_database_on_the_command_line_is_refused() {
         assert_eq!(code, Some(2), "{words:?}: {said}");
         assert!(said.contains(expected) && !said.contains("secret"), "{words:?}: {said}");
     }
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     let (code, said) = run(&["--database-file", file.to_str().unwrap()]);
     assert_ne!(code, Some(0));
     assert!(said.contains("the database cannot be reached") && !said.contains("secret"), "{said}");

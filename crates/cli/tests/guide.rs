@@ -142,6 +142,7 @@ fn replay(bench: &Bench, tools: &Tools, page: &str) {
 const ORDINARY: &[&str] = &[
     "README.md",
     "profiles.md",
+    "policy.md",
     "receipts.md",
     "sessions.md",
     "limits.md",

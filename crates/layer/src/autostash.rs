@@ -9,13 +9,13 @@
 //! ```
 
 use crate::beneath::{Workspace, join, split};
-use crate::facts::read_small;
 use crate::fold::fold;
 use crate::meta::EntryType;
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State};
 use crate::stash::{Holds, NAMED, Stash};
 use crate::tree::{LayerTree, Node, Role};
+use nexus_git::small::read_small;
 use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 

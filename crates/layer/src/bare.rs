@@ -9,13 +9,13 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_moun
 use crate::branches::ByPath;
 use crate::facts::{GitDirectory, Made, Version, judge as judge_content};
 use crate::fold::fold;
-use crate::git_names::git_class;
 use crate::link_ends::{TO_BARE, is_no_way};
 use crate::meta::EntryType;
 use crate::nested::has;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
+use nexus_git::git_dir::git_class;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;

@@ -13,10 +13,10 @@
 //! a long run looks while its command is at work, some thousand files at a time, and a short one when it is parked.
 
 use crate::beneath::{Workspace, split};
-use crate::git_index::recorded::{Recorded, entries};
 use crate::index_at_start::IndexAtStart;
 use crate::meta::{EntryType, FsTime, Meta};
-use crate::reads::Reads;
+use nexus_git::index::recorded::{Recorded, entries};
+use nexus_git::reads::Reads;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -94,7 +94,7 @@ impl BaseSurvey {
             if is_base && found.len() < MAX_NOTES {
                 found.push(BaseNote {
                     path: entry.name.clone().into(),
-                    id: String::from_utf8(crate::git_index::hex(&entry.id)).unwrap_or_default(),
+                    id: String::from_utf8(nexus_git::index::hex(&entry.id)).unwrap_or_default(),
                     size: u64::from(entry.size),
                 });
             }

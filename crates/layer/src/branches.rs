@@ -5,12 +5,12 @@
 
 use crate::beneath::{Workspace, join, split};
 use crate::facts::{Version, judge_packed};
-use crate::git_names::PACKED;
-use crate::git_refs::{self, RefFile, is_head, is_of_remote, is_symbolic, ref_file, target};
 use crate::meta::{EntryType, Meta};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, SharedPath, Verdict};
 use crate::walk::{Walk, lower_path};
+use nexus_git::git_dir::PACKED;
+use nexus_git::refs::{self as git_refs, RefFile, is_head, is_of_remote, is_symbolic, packed, ref_file, target};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -148,14 +148,8 @@ impl<'a> Branches<'a> {
         if matches!(judge_packed(&as_version(&after), &as_version(&before)), Verdict::Park(_)) {
             return None;
         }
-        Some(Packed { before: refs(before.as_deref()), after: refs(after.as_deref()) })
+        Some(Packed { before: packed(before.as_deref()), after: packed(after.as_deref()) })
     }
-}
-
-pub(crate) fn refs(text: Option<&[u8]>) -> HashSet<Vec<u8>> {
-    let lines = text.unwrap_or_default().split(|byte| *byte == b'\n');
-    let named = lines.filter_map(|line| line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]));
-    named.map(|name| name.trim_ascii().to_vec()).collect()
 }
 
 /// Reports whether a path is there; `None` if that cannot be known.

@@ -4,13 +4,13 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::branches::{Branches, ByPath};
 use crate::facts::{Existing, GitDirectory, Made, Version, judge};
-use crate::git_names::EXCLUDE;
-use crate::git_refs;
 use crate::meta::EntryType;
 use crate::protected::Class;
-use crate::submodules::Modules;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{Walk, WalkError, lower_path};
+use nexus_git::git_dir::EXCLUDE;
+use nexus_git::refs as git_refs;
+use nexus_git::submodules::Modules;
 use std::os::fd::AsFd as _;
 
 impl Walk<'_> {
@@ -78,7 +78,7 @@ impl Walk<'_> {
             _ => Version::Absent,
         };
         let git_dir = split(path).0;
-        let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, tree, git_dir);
+        let names_back = |tree: &[u8]| nexus_git::submodules::names_back(self.base, tree, git_dir);
         let modules = Modules::around(self.base, git_dir);
         let module_url = |name: &[u8]| modules.url(name);
         let branches = Branches::new(self, tree, by_path, one.parent);

@@ -60,6 +60,16 @@ pub(crate) fn compare(
     if !content {
         return Ok((false, false));
     }
+    Ok((true, same_attrs(mode, upper, base, name)?))
+}
+
+/// Reports whether an entry of the layer and one of the workspace have the same attributes.
+pub(crate) fn same_attrs(
+    mode: LayerMode,
+    upper: BorrowedFd<'_>,
+    base: BorrowedFd<'_>,
+    name: &[u8],
+) -> io::Result<bool> {
     let of = |dir: BorrowedFd<'_>, layer: bool| -> io::Result<Attrs> {
         let mut attrs = Attrs::new();
         for one in xattr::list(dir, name)? {
@@ -73,7 +83,7 @@ pub(crate) fn compare(
         attrs.sort();
         Ok(attrs)
     };
-    Ok((true, of(upper, true)? == of(base, false)?))
+    Ok(of(upper, true)? == of(base, false)?)
 }
 
 fn content_attr(name: &[u8]) -> bool {

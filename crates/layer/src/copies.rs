@@ -30,11 +30,11 @@ use self::pieces::{Finder, Piece, Pieces, Taker};
 use self::reading::{Content, Reading};
 use crate::beneath::Workspace;
 use crate::commit::ops::Op;
-use crate::git_objects;
 use crate::meta::EntryType;
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State};
 use crate::tree::{LayerTree, Node, Role, Verdict};
+use nexus_git::objects as git_objects;
 use std::collections::HashSet;
 use std::io;
 

@@ -1,54 +1,22 @@
 //! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
 
-use crate::beneath::open_file;
 use crate::fold::fold;
-use crate::git_names::{AUTOSTASH, BISECT, EXCLUDE, PACKED, SHALLOW};
-use crate::gitconfig::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream, changed, kept, strip};
 use crate::protected::{Class, Rules};
-use crate::reads::Reads;
 use crate::tree::Verdict;
+use nexus_git::config::{BranchGoes, Known, ModuleUrl, NamesBack, Place, Upstream, changed, kept, strip};
+use nexus_git::git_dir::{AUTOSTASH, BISECT, EXCLUDE, PACKED, SHALLOW};
+use nexus_git::reads::Reads;
+use nexus_git::small::{MAX as MAX_SMALL, read_small, read_up_to};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Settings that a reason names.
 const NAMED: usize = 5;
 
-/// Size in bytes above which a file never counts as harmless.
-const MAX: u64 = 1 << 20;
 /// The same for `packed-refs`, which has a line for each branch and tag.
 const MAX_PACKED: u64 = 64 << 20;
-
-/// Returns the content of a small regular file; `None` for any other entry.
-pub(crate) fn read_small(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    read_up_to(dir, name, MAX, &Reads::default())
-}
-
-fn read_up_to(dir: BorrowedFd<'_>, name: &[u8], max: u64, reads: &Reads) -> io::Result<Option<Vec<u8>>> {
-    let file = match open_file(dir, name, OFlags::RDONLY) {
-        Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => {
-            return Ok(None);
-        }
-        // A link (ELOOP), or nothing any more.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    slurp(file, max, reads)
-}
-
-fn slurp(file: OwnedFd, max: u64, reads: &Reads) -> io::Result<Option<Vec<u8>>> {
-    use std::io::Read as _;
-    let file = std::fs::File::from(file);
-    let meta = file.metadata()?;
-    if meta.len() > max || !reads.take(&meta) {
-        return Ok(None);
-    }
-    let mut content = Vec::new();
-    file.take(meta.len() + 1).read_to_end(&mut content)?;
-    Ok((content.len() as u64 <= meta.len()).then_some(content))
-}
 
 /// A version of a file: absent, unreadable, or its bytes.
 pub(crate) enum Version {
@@ -60,7 +28,7 @@ pub(crate) enum Version {
 impl Version {
     /// Reads a version of a file of this class, up to what may still be read.
     pub(crate) fn read(dir: BorrowedFd<'_>, name: &[u8], class: &Class, reads: &Reads) -> io::Result<Self> {
-        let max = if *class == Class::GitState(PACKED) { MAX_PACKED } else { MAX };
+        let max = if *class == Class::GitState(PACKED) { MAX_PACKED } else { MAX_SMALL };
         Ok(read_up_to(dir, name, max, reads)?.map_or(Self::Unreadable, Self::Bytes))
     }
 }

@@ -13,14 +13,14 @@
 //! Of a working tree outside, a run has nothing to write either: what it writes there is for another working tree that
 //! it made in the place of the one that it did not see. So everything in `worktrees/NAME` waits then.
 
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
-use crate::facts::read_small;
 use crate::fold::fold;
-use crate::link_ends::is_no_way;
 use crate::other_repositories::kind_at;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::Walk;
+use nexus_git::small::read_small;
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;

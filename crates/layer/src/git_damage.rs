@@ -19,32 +19,32 @@
 //!
 //! A part of them is of no use: a branch of before with a damaged index, or the reflogs of branches that stayed.
 
-mod forms;
 mod lost;
 mod needs;
 mod objects;
 
-use self::forms::Value;
 use self::needs::{Named, Wrong};
 use self::objects::{Objects, Trees};
 use crate::bare;
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
-use crate::facts::{Version, read_small};
+use crate::facts::Version;
 use crate::fold::fold;
-use crate::git_index::damage::is_damaged;
-use crate::git_index::id_lengths;
-use crate::git_index::ids::new_ids;
-use crate::git_names::PACKED;
-use crate::git_packs::index_file::OpenFiles;
 use crate::halves::comes;
-use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::nested::{by_path, has_objects};
 use crate::protected::{Class, Rules};
-use crate::reads::Reads;
 use crate::replaced::{GitDir, accepts_whole};
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
+use nexus_git::forms::{self, Value};
+use nexus_git::git_dir::PACKED;
+use nexus_git::index::damage::is_damaged;
+use nexus_git::index::ids::new_ids;
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::index_file::OpenFiles;
+use nexus_git::reads::Reads;
+use nexus_git::small::read_small;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd as _, BorrowedFd};
 

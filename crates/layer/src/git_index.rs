@@ -1,41 +1,26 @@
 //! Holds back an index of git that names what no working tree may have.
 //!
 //! git checks the names of trees (`verify_path`) and believes those of the index: `git checkout .` would write
-//! `.git/hooks`, `.git/config` and files outside of the working tree. The reader takes what gitformat-index(5) says,
-//! without git's leniency: what it does not understand is held back.
+//! `.git/hooks`, `.git/config` and files outside of the working tree. `nexus_git::index`
+//! reads it, and what that does not understand is held back.
 
-pub(crate) mod damage;
-pub(crate) mod flags;
-mod format;
-pub(crate) mod ids;
-pub mod in_place;
+mod compare;
 mod lengths;
-pub(crate) mod meaning;
-pub(crate) mod recorded;
-mod sha1;
-mod split;
-mod stat_data;
 
-pub(crate) use self::format::inspect;
-use self::format::{LONG, MAGIC, SHORT};
-pub(crate) use self::lengths::lengths_by as id_lengths;
 use self::lengths::{Lengths, said_lengths};
-use self::stat_data::Settled;
-use crate::beneath::{Doing as _, IoFailure, join, names, open_file, split};
+use crate::beneath::{Doing as _, IoFailure, is_no_way, join, names, split};
 use crate::fold::fold;
-use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
-use crate::reads::Reads;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{LastDir, Walk, lower_path};
-use rustix::fs::OFlags;
+use nexus_git::index::file::{Content, Index, NAMES, UNKNOWN, is_index, problem, read};
+use nexus_git::index::format::{LONG, SHORT};
+use nexus_git::index::stat_data::{self, Settled};
+use nexus_git::index::{damage, flags, hex, split};
+use nexus_git::reads::Reads;
 use std::collections::HashMap;
-use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
 
-/// Larger configurations say nothing about the format.
-const MAX_CONFIG: u64 = 1 << 20;
 /// Indexes of a directory of the workspace that are looked at for what they hid before.
 const MAX_BEFORE: usize = 4;
 
@@ -75,7 +60,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
                 let problem = |length| problem(&bytes, length).filter(|why| counts(length, why));
                 let before = before(walk, tree, one.parent)?;
                 if let Some(covered) = one.covers.as_ref().filter(|old| old.meta.kind == EntryType::File) {
-                    compared = Some(meaning::compare(walk, covered, &bytes)?);
+                    compared = Some(compare::compare(walk, covered, &bytes)?);
                 }
                 settled = stat_data::settled(&bytes, &before, fold(name).as_ref() != b"index");
                 let hides = || flags::hide_more(&bytes, &before).then_some(flags::HIDES);
@@ -142,12 +127,6 @@ fn with_shared(
     Ok(split::whole(index, &link, &shared.bytes))
 }
 
-/// Returns the hexadecimal digits of bytes.
-pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).map_or(b'0', |digit| digit as u8);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
 /// Returns the indexes that the workspace has in a directory of the layer. What cannot be read says nothing.
 fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Index>, IoFailure> {
     let Some(base) = lower_path(&tree.nodes[directory]) else { return Ok(Vec::new()) };
@@ -171,65 +150,3 @@ fn before(walk: &Walk<'_>, tree: &LayerTree, directory: usize) -> Result<Vec<Ind
     }
     Ok(found)
 }
-
-/// Tells whether a name is that of an index, or of one that others share.
-fn is_index(name: &[u8]) -> bool {
-    let folded = fold(name);
-    folded.as_ref() == b"index" || folded.starts_with(b"sharedindex.")
-}
-
-enum Content {
-    /// It is not an index.
-    Other,
-    /// This user cannot read it, and may open it to itself later.
-    Closed,
-    TooLarge,
-    Index(Index),
-}
-
-/// The bytes of an index.
-struct Index {
-    bytes: Vec<u8>,
-    /// The second in which it was written.
-    written: i64,
-}
-
-/// Reads an index, up to what may still be read.
-fn read(dir: BorrowedFd<'_>, name: &[u8], reads: &Reads) -> io::Result<Content> {
-    let file = match open_file(dir, name, OFlags::RDONLY) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Content::Other),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Content::Closed),
-        Err(error) => return Err(error),
-    };
-    let mut file = std::fs::File::from(file);
-    let mut bytes = Vec::new();
-    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
-    if bytes != MAGIC {
-        return Ok(Content::Other);
-    }
-    let meta = file.metadata()?;
-    if !reads.take(&meta) {
-        return Ok(Content::TooLarge);
-    }
-    let size = meta.len();
-    bytes.reserve(usize::try_from(size).unwrap_or(0));
-    file.take(size).read_to_end(&mut bytes)?;
-    Ok(Content::Index(Index { bytes, written: meta.mtime() }))
-}
-
-const UNKNOWN: &str = "a git index that cannot be understood";
-const NAMES: &str = "a git index with names that no working tree may have";
-
-/// Returns why an index may not come unasked. Pure.
-pub(crate) fn problem(bytes: &[u8], id: usize) -> Option<&'static str> {
-    match inspect(bytes, id, &mut |_| {}) {
-        Some(true) => None,
-        Some(false) => Some(NAMES),
-        None => Some(UNKNOWN),
-    }
-}
-
-#[cfg(test)]
-#[path = "git_index_tests.rs"]
-mod tests;

@@ -13,35 +13,21 @@
 //!
 //! Files that git makes again (`.rev`, `.bitmap`) are left out, as multi-pack indexes are ([`crate::graphs`]).
 //! A repository that is new as a whole is not verified: the user has no commit there. A directory of objects from which repositories
-//! borrow ([`store`]) is treated like a repository.
+//! borrow (`nexus_git::packs::store`) is treated like a repository.
 
-pub(crate) mod built;
-mod delta;
-pub(crate) mod history;
-pub(crate) mod index_file;
-pub(crate) mod inflate;
-mod known;
-mod lenders;
-pub(crate) mod loose;
-pub(crate) mod object_id;
-pub(crate) mod pack;
-pub(crate) mod pack_index;
-pub(crate) mod problem;
-mod promisors;
-pub(crate) mod reader;
-mod store;
-
-use self::inflate::Inflater;
-use self::known::{Known, index, open};
-use self::object_id::Format;
-use self::problem::{Bound, Budget, Problem};
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::fold::fold;
-use crate::git_objects::has_shape;
-use crate::git_refs::inside_git;
 use crate::meta::EntryType;
 use crate::protected::Rules;
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
+use nexus_git::objects::has_shape;
+use nexus_git::packs::digits::bytes;
+use nexus_git::packs::inflate::Inflater;
+use nexus_git::packs::known::{Known, index, open};
+use nexus_git::packs::object_id::Format;
+use nexus_git::packs::problem::{Bound, Budget, Problem};
+use nexus_git::packs::{loose, pack, store};
+use nexus_git::refs::inside_git;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 const FORGED: &str = "a git object with another content than its id says (git fsck names it)";
@@ -233,12 +219,6 @@ impl Place {
         let id = is_id.then(|| bytes(&[&directory, &fold(name)[..]].concat())).flatten()?;
         Some(Self { file: OfObjects::Loose(id), is_exact })
     }
-}
-
-/// Returns the bytes that hexadecimal digits say.
-fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    digits.chunks(2).map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?)).collect()
 }
 
 /// Returns what becomes of the new files of a repository's objects.

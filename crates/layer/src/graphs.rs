@@ -7,10 +7,10 @@
 use crate::bare;
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
-use crate::git_refs::inside_git;
 use crate::meta::EntryType;
 use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
+use nexus_git::refs::inside_git;
 
 /// Says why a graph waits that cannot be left out.
 const GRAPH: &str = "a commit graph or multi-pack index of git, which can hide changes";

@@ -12,13 +12,13 @@
 
 use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
-use crate::git_objects::is_shaped;
-use crate::git_refs::inside_git;
-use crate::meta::{EntryType, FileId, stat_if_there};
+use crate::meta::{EntryType, FileId, stat, stat_if_there};
 use crate::nested::has;
 use crate::tie::Tie;
 use crate::tree::{Found, Group, LayerTree};
 use crate::walk::{Walk, WalkError};
+use nexus_git::objects::is_shaped;
+use nexus_git::refs::inside_git;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
@@ -43,15 +43,15 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
     let missing = |(group, names): (&Group, &HashSet<Vec<u8>>)| {
         let anchor = group.anchor.as_ref()?;
         let all = usize::try_from(anchor.meta.links).is_ok_and(|links| names.len() >= links);
-        (!all).then_some(anchor.meta.id.ino)
+        (!all).then_some(anchor.meta.id)
     };
-    let wanted: HashSet<u64> = tree.groups.iter().zip(&known).filter_map(missing).collect();
+    let wanted: HashSet<FileId> = tree.groups.iter().zip(&known).filter_map(missing).collect();
     let found = if wanted.is_empty() { HashMap::new() } else { search(walk.base, &wanted)? };
     let mut repositories = Repositories { walk, known: HashMap::new() };
     for (number, mut names) in known.into_iter().enumerate() {
         let group = &tree.groups[number];
         let anchor = group.anchor.as_ref();
-        let all = anchor.and_then(|anchor| found.get(&anchor.meta.id.ino)).into_iter().flatten();
+        let all = anchor.and_then(|anchor| found.get(&anchor.meta.id)).into_iter().flatten();
         let others: Vec<Found> = all.filter(|one| !names.contains(&*one.at.0)).cloned().collect();
         names.extend(others.iter().map(|one| one.at.0.to_vec()));
         let judged = |at: &usize| {
@@ -148,9 +148,11 @@ fn known_names(tree: &LayerTree) -> Vec<HashSet<Vec<u8>>> {
     tree.groups.iter().map(|group| names_of(group).unwrap_or_default()).collect()
 }
 
-/// Finds all names of some files in the workspace.
-fn search(base: &Workspace, wanted: &HashSet<u64>) -> Result<HashMap<u64, Vec<Found>>, IoFailure> {
-    let mut found: HashMap<u64, Vec<Found>> = HashMap::new();
+/// Finds all names of some files in the workspace. A directory on another device, as a subvolume is, has files of its own with
+/// the same numbers, and those of a snapshot are as old.
+fn search(base: &Workspace, wanted: &HashSet<FileId>) -> Result<HashMap<FileId, Vec<Found>>, IoFailure> {
+    let mut found: HashMap<FileId, Vec<Found>> = HashMap::new();
+    let device = stat(base.fd(), b"").doing("look at", b"")?.dev;
     let mut stack = vec![Vec::new()];
     while let Some(at) = stack.pop() {
         let dir = match base.readable_dir(&at) {
@@ -163,9 +165,11 @@ fn search(base: &Workspace, wanted: &HashSet<u64>) -> Result<HashMap<u64, Vec<Fo
             let path = join(&at, &name);
             let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
             if meta.kind == EntryType::Directory {
-                stack.push(path);
-            } else if wanted.contains(&meta.id.ino) {
-                found.entry(meta.id.ino).or_default().push(Found { at: path.into(), meta });
+                if meta.dev == device {
+                    stack.push(path);
+                }
+            } else if wanted.contains(&meta.id) {
+                found.entry(meta.id).or_default().push(Found { at: path.into(), meta });
             }
         }
     }

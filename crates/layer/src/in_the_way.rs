@@ -5,10 +5,10 @@
 //! there.
 
 use crate::beneath::split;
-use crate::git_names::git_class;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
+use nexus_git::git_dir::git_class;
 
 /// Parks the entries of a layer that are in the way by their kinds and names.
 pub(crate) fn judge(rules: &Rules, tree: &mut LayerTree) {

@@ -14,10 +14,10 @@
 use crate::bare;
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
-use crate::git_objects::{has_shape, is_hex};
 use crate::meta::EntryType;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use crate::walk::{Walk, lower_path, origin_inode};
+use nexus_git::objects::{has_shape, is_hex};
 use std::collections::HashSet;
 
 /// Says why an entry of another kind waits.

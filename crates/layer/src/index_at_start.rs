@@ -10,7 +10,7 @@
 
 use crate::beneath::{Workspace, proc_path};
 use crate::meta::{EntryType, Meta, stat};
-use crate::reads::Reads;
+use nexus_git::reads::Reads;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io::Read as _;

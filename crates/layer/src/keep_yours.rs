@@ -3,7 +3,7 @@
 //! ```text
 //!  keep_yours: look ─▶ copy to NAME.yours-RUN ─▶ look again: the same? ─▶ Yours { what was seen }
 //!                      a copy of these bytes is there from an accept that was killed ─▶ that one
-//!                      something else is there, a part of a copy too ─▶ NAME.yours-RUN-2, and so on
+//!                      something else is there ─▶ NAME.yours-RUN-2, and so on
 //!  plan: the file is still what was seen? ─▶ no conflict           else a conflict, as without it
 //! ```
 //! The commit compares again before it exchanges anything, so that an edit after the copy is found and stays.
@@ -13,7 +13,7 @@ use crate::compare::same_bytes;
 use crate::copy::{Attrs, copy_entry};
 use crate::fold::fold;
 use crate::layer::Layer;
-use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::meta::{EntryType, stat_if_there};
 use crate::upper::open_upper;
 use crate::yours::{Yours, is_same};
 use nexus_model::ByteText;
@@ -65,9 +65,16 @@ pub enum YoursError {
 impl Layer {
     /// Copies what the workspace has at a path in conflict to a name beside it.
     pub fn keep_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
-        let no = |why| YoursError::NotAFile { path: path.clone(), why };
-        let (parent, name) = split(&path.0);
-        if path.0.split(|byte| *byte == b'/').any(|part| fold(part).as_ref() == b".git") {
+        self.keep_yours_of(workspace, path, path)
+    }
+
+    /// As [`Layer::keep_yours`], for a file at `path` in the layer that the workspace still has at `from`, since the run renamed a
+    /// directory around it.
+    pub fn keep_yours_of(&self, workspace: &Workspace, path: &ByteText, from: &ByteText) -> Result<Yours, YoursError> {
+        let no = |why| YoursError::NotAFile { path: from.clone(), why };
+        let (parent, name) = split(&from.0);
+        let is_git = |path: &ByteText| path.0.split(|byte| *byte == b'/').any(|part| fold(part).as_ref() == b".git");
+        if is_git(path) || is_git(from) {
             return Err(no("belongs to git, whose files depend on each other"));
         }
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
@@ -75,10 +82,9 @@ impl Layer {
             Some(found) if found.kind == EntryType::File || found.is_whiteout() => {}
             Some(_) | None => return Err(no("is not a file that the run changed itself")),
         }
-        let now = workspace.stat(&path.0).doing("look at", &path.0)?;
-        let Some(before) = now else {
-            return Ok(Yours { path: path.clone(), copy: None, seen: None, made: None, merged: None });
-        };
+        let now = workspace.stat(&from.0).doing("look at", &from.0)?;
+        let yours = Yours { path: path.clone(), from: from.clone(), copy: None, made: None, seen: None, merged: None };
+        let Some(before) = now else { return Ok(yours) };
         if before.kind != EntryType::File || before.links > 1 {
             return Err(no("is not a plain file with one name in the workspace"));
         }
@@ -86,47 +92,40 @@ impl Layer {
         let Some((beside, made)) = self.kept_beside(&directory, &directory, name, b"yours") else {
             return Err(no("has many versions kept beside it already"));
         };
-        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
-        let after = made.and_then(|made| Ok((made, stat_if_there(directory.as_fd(), name)?)));
-        let remove = || unlink_if_there(directory.as_fd(), &beside).doing("remove", &copy.0);
-        match after {
-            Ok((made, Some(after))) if is_same(&before, &after) => {
-                Ok(Yours { path: path.clone(), copy: Some(copy), seen: Some(before), made: Some(made), merged: None })
-            }
-            Ok(_) => {
-                remove()?;
-                Err(YoursError::Written { path: path.clone() })
-            }
-            Err(source) => {
-                remove()?;
-                Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }))
-            }
-        }
+        let copy: ByteText = [&from.0[..from.0.len() - name.len()], &beside[..]].concat().into();
+        let as_made = stat_if_there(directory.as_fd(), &beside).doing("look at", &copy.0)?;
+        let synced = made.and_then(|()| {
+            rustix::fs::fsync(open_file(directory.as_fd(), &beside, OFlags::RDONLY)?)?;
+            Ok(rustix::fs::fsync(open_dir(directory.as_fd(), b"", OFlags::RDONLY)?)?)
+        });
+        let after = synced.and_then(|()| stat_if_there(directory.as_fd(), name));
+        let yours = Yours { copy: Some(copy), made: as_made, seen: Some(before), ..yours };
+        let error = match after {
+            Ok(Some(after)) if yours.seen.as_ref().is_some_and(|before| is_same(before, &after)) => return Ok(yours),
+            Ok(_) => YoursError::Written { path: from.clone() },
+            Err(source) => YoursError::Io(IoFailure { doing: "copy", path: from.clone(), source }),
+        };
+        self.forget_yours(workspace, &yours)?;
+        Err(error)
     }
 
-    /// Copies a file of `from` to the first name beside it in `to` that is free or holds its copy already, and brings it to the disk.
-    /// `None` where other things have all these names.
+    /// Copies a file of `from` to the first name beside it in `to` that is free or holds its copy already. `None` where other things
+    /// have all these names, parts of copies too.
     pub(crate) fn kept_beside(
         &self,
         from: &OwnedFd,
         to: &OwnedFd,
         name: &[u8],
         whose: &[u8],
-    ) -> Option<(Vec<u8>, io::Result<Meta>)> {
-        let (beside, made) = (1..=MAX_COPIES).find_map(|number| {
+    ) -> Option<(Vec<u8>, io::Result<()>)> {
+        (1..=MAX_COPIES).find_map(|number| {
             let beside = self.name_beside(name, whose, number);
             match self.kept(from.as_fd(), to.as_fd(), name, &beside) {
                 Ok(false) => None,
                 Ok(true) => Some((beside, Ok(()))),
                 Err(error) => Some((beside, Err(error))),
             }
-        })?;
-        let synced = made.and_then(|()| {
-            rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
-            rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?;
-            stat(to.as_fd(), &beside)
-        });
-        Some((beside, synced))
+        })
     }
 
     /// Returns the name of a copy. The end is random: runs of one minute begin alike, and a run could guess a name that it has to
@@ -150,14 +149,14 @@ impl Layer {
         }
     }
 
-    /// Removes copies that were not followed by a commit. One to which another process wrote meanwhile stays.
+    /// Removes copies that were not followed by a commit. A copy that a process wrote to since stays.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
-        let of_merge = yours.merged.as_ref().map(|merge| (&merge.copy, &merge.made));
-        for (copy, made) in yours.copy.iter().zip(&yours.made).chain(of_merge) {
+        let merged = yours.merged.as_ref().map(|merge| (&merge.copy, &merge.made));
+        for (copy, made) in yours.copy.iter().map(|copy| (copy, &yours.made)).chain(merged) {
             let (parent, name) = split(&copy.0);
             let directory = workspace.dir(parent).doing("open", parent)?;
             let now = stat_if_there(directory.as_fd(), name).doing("look at", &copy.0)?;
-            if now.is_some_and(|now| is_same(made, &now)) {
+            if now.is_some_and(|now| made.as_ref().is_some_and(|made| is_same(made, &now))) {
                 unlink_if_there(directory.as_fd(), name).doing("remove", &copy.0)?;
             }
         }

@@ -15,7 +15,7 @@ mod taken_back;
 
 pub(crate) use self::locked::Locked;
 use crate::bases::BaseSurvey;
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_other_mount};
+use crate::beneath::{Doing as _, FolderId, IoFailure, Workspace, chmod, is_other_mount};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::decide::Needs;
 use crate::commit::finish::{Folders, remove_layer};
@@ -44,6 +44,7 @@ use crate::sync::sync_tree;
 use crate::top::Top;
 use crate::tree::{LayerTree, Own, Role};
 use crate::upper::{open_upper, reopen_upper};
+use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -143,6 +144,11 @@ pub(crate) fn is_run_id(run: &str) -> bool {
 }
 
 impl Layer {
+    /// Names the workspace for the journal.
+    pub fn set_home(&mut self, path: ByteText, id: FolderId) {
+        self.home = Some(Home { path, id });
+    }
+
     /// Makes `<layers_dir>/<run>` with empty `upper` and `work` directories that have the owner and the mode of the
     /// workspace (overlay shows the upper directory's as the workspace's own).
     pub fn create(
@@ -298,7 +304,7 @@ impl Layer {
             None => open_upper(&self.root).doing("open", b"upper")?,
             Some(upper) => reopen_upper(upper).doing("open", b"upper")?,
         };
-        crate::leads::touched(&Workspace::from_fd(upper), workspace)
+        nexus_git::leads::touched(&Workspace::from_fd(upper), workspace)
     }
 
     /// Returns the directory for the mount option `upperdir`.

@@ -14,15 +14,15 @@
 //!                 an empty layer is removed, and the caller parks the others
 //! ```
 //!
-//! * Pure: [`marks`] (overlay attributes), [`protected`], `names`, `fold`, `git_names` and [`gitconfig`] (what needs an
-//!   explicit accept), [`tree`] (what was read), [`plan`] and `rest` (what a commit would do), [`changes`] (the
-//!   report).
-//! * I/O: [`after`] (the files as a run left them), `beneath` (every access to a tree goes through a directory descriptor),
-//!   `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`, `leads`, `link_ends`, `link_steps`,
-//!   `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
+//! * Pure: [`marks`] (overlay attributes), [`protected`] (the rules of a commit), [`tree`] (what was read), [`plan`], `renames` and
+//!   `rest` (what a commit would do), [`changes`] (the report).
+//! * I/O: [`after`] (the files as a run left them), `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`,
+//!   `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
+//! * `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
+//!   directory descriptor.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
-//! directories for links while we work. No path is ever resolved from the root of the file system: see `beneath`.
+//! directories for links while we work. No path is ever resolved from the root of the file system: see `nexus_beneath`.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,6 @@ mod autostash;
 mod bare;
 mod bare_links;
 mod bases;
-mod beneath;
 mod between;
 mod borrowers;
 mod branches;
@@ -51,24 +50,17 @@ mod empty;
 mod errors;
 mod facts;
 pub mod faults;
-mod fold;
 mod further_trees;
-#[doc(hidden)]
-pub mod fuzz;
 mod git_damage;
 mod git_index;
 mod git_lock;
-mod git_names;
 mod git_objects;
 mod git_packs;
-mod git_paths;
-mod git_refs;
-pub mod gitconfig;
 pub mod going;
 mod graphs;
 mod halves;
 mod hardlinks;
-pub mod identity;
+mod identity;
 mod implied;
 mod in_the_way;
 mod incomplete;
@@ -76,7 +68,6 @@ mod index_at_start;
 mod index_notes;
 mod keep_yours;
 pub mod layer;
-mod leads;
 mod led_to;
 mod link_ends;
 mod link_in_place;
@@ -85,10 +76,6 @@ pub mod marks;
 mod memory;
 mod merge;
 mod merge_yours;
-pub mod meta;
-mod names;
-mod names_list;
-mod names_table;
 mod nested;
 mod object_steps;
 mod opened;
@@ -103,10 +90,10 @@ mod part;
 pub mod plan;
 pub mod protected;
 mod reading;
-mod reads;
 mod recorded;
 mod refs_by_content;
 mod remove;
+mod renames;
 mod replaced;
 mod report;
 mod rest;
@@ -120,7 +107,6 @@ mod sqlite_files;
 pub mod started;
 mod stash;
 pub mod state_file;
-mod submodules;
 mod sync;
 mod tie;
 mod tied;
@@ -136,33 +122,37 @@ mod with_index;
 mod xattr;
 mod yours;
 
+use nexus_beneath::{self as beneath, fold};
+
 pub use bases::BaseSurvey;
-pub use beneath::{IoFailure, LeaseCall, Workspace};
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{
     Abandoned, Aside, abandon, clear_staging, found_kept, found_set_aside, found_staging, set_aside,
     set_aside_undecided,
 };
+pub use commit::journals::journals_of;
 pub use commit::leftover::Leftover;
 pub use commit::recover::{Finished, RecoverError, Recovered, Stage, recover, stage};
 pub use commit::roll_back::{found_beside, is_applied, is_being_taken_back, roll_back};
 pub use commit::writers::open_for_reading;
 pub use faults::{Comparison, Faults, Step};
-pub use git_index::in_place::{HeldIndex, hold_bad_index};
-pub use identity::{FolderId, Home, journals_of};
+pub use identity::Home;
 pub use keep_yours::YoursError;
 pub use layer::{
     CommitError, CommitState, Committed, CreateLayerError, DiscardError, Layer, LayerMode, OpenLayerError, ParkError,
     ReadLayerError,
 };
-pub use leads::{Host, Reach};
 pub use link_in_place::{Lead, LinksInPlace};
 pub use memory::is_whole_copy;
 pub use meta::FsTime;
 pub use nested::WITH_REPOSITORY;
+pub use nexus_beneath::FolderId;
+pub use nexus_beneath::{IoFailure, LeaseCall, Workspace, meta};
+pub use nexus_git::index::in_place::{HeldIndex, hold_bad_index};
+pub use nexus_git::leads::{Host, Reach};
+pub use nexus_git::reads::Reads;
 pub use origin::LayerOrigin;
 pub use protected::Rules;
-pub use reads::Reads;
 pub use refs_by_content::stands_for_another;
 pub use remove::remove_directory;
 pub use spare::Spares;

@@ -8,15 +8,16 @@
 //! Both versions stay beside the merged one: a merge knows lines, not what they mean.
 
 use crate::bases::BaseNote;
-use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, split, unlink_if_there};
-use crate::git_index::id_lengths;
-use crate::git_packs::reader::Reader;
+use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
+use crate::compare::{same_attrs, same_bytes};
 use crate::keep_yours::YoursError;
-use crate::layer::Layer;
+use crate::layer::{Layer, LayerMode};
 use crate::merge::{Merged, merge};
-use crate::meta::{EntryType, stat};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::upper::open_upper;
 use crate::yours::{Merge, Yours};
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::reader::Reader;
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use std::io::{self, Read as _};
@@ -33,7 +34,12 @@ const LOOKED_AT: usize = 8000;
 impl Layer {
     /// Keeps both versions of a file in conflict beside it, and merges them. With an error nothing was changed.
     pub fn merge_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
-        let no = |why| YoursError::NotMerged { path: path.clone(), why };
+        self.merge_yours_of(workspace, path, path)
+    }
+
+    /// As [`Layer::merge_yours`], for a file at `path` in the layer that the workspace still has at `from`.
+    pub fn merge_yours_of(&self, workspace: &Workspace, path: &ByteText, from: &ByteText) -> Result<Yours, YoursError> {
+        let no = |why| YoursError::NotMerged { path: from.clone(), why };
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         let version = upper.stat(&path.0).doing("look at", &path.0)?;
         let Some(version) = version.filter(|meta| meta.kind == EntryType::File) else {
@@ -42,20 +48,19 @@ impl Layer {
         if version.links > 1 {
             return Err(no("the run gave the file several names"));
         }
-        if workspace.stat(&path.0).doing("look at", &path.0)?.is_none() {
+        let Some(now) = workspace.stat(&from.0).doing("look at", &from.0)? else {
             return Err(no("you removed it"));
-        }
-        let Some(note) = self.base_of(path) else {
-            return Err(no(
-                "git did not have the file as it was when the run began, so that nothing tells the changes apart",
-            ));
         };
+        let theirs = text(&upper, path)?;
+        if now.kind == EntryType::File {
+            text(workspace, from)?;
+        }
+        let Some(note) = self.base_of(from) else { return Err(no(no_base(workspace))) };
         let Some(base) = base(workspace, &note) else {
             return Err(no("git has no longer what the file was when the run began"));
         };
-        let theirs = text(&upper, path)?;
-        let mut yours = self.keep_yours(workspace, path)?;
-        match self.merged(workspace, &upper, (&yours, version.mode), (&base, &theirs)) {
+        let mut yours = self.keep_yours_of(workspace, path, from)?;
+        match self.merged(workspace, &upper, (&yours, &version), (&base, &theirs)) {
             Ok(merge) => {
                 yours.merged = Some(merge);
                 Ok(yours)
@@ -71,36 +76,64 @@ impl Layer {
         &self,
         workspace: &Workspace,
         upper: &Workspace,
-        (yours, mode): (&Yours, u32),
+        (yours, version): (&Yours, &Meta),
         (base, theirs): (&[u8], &[u8]),
     ) -> Result<Merge, YoursError> {
-        let path = &yours.path;
+        let (path, at) = (&yours.from, &yours.path);
         let no = |why| YoursError::NotMerged { path: path.clone(), why };
         let (Some(copy), Some(seen)) = (&yours.copy, &yours.seen) else { return Err(no("you removed it")) };
-        if seen.mode != mode {
+        if seen.mode != version.mode {
             return Err(no("the two versions have other modes"));
+        }
+        // The merged file gets those of the run's version.
+        let (parent, name) = split(&path.0);
+        let from = upper.dir(split(&at.0).0).doing("open", &at.0)?;
+        let to = workspace.dir(parent).doing("open", parent)?;
+        // An ordinary user brings all files as its own.
+        if self.mode == LayerMode::Root && (seen.uid, seen.gid) != (version.uid, version.gid) {
+            return Err(no("the two versions have other owners"));
+        }
+        if !same_attrs(self.mode, from.as_fd(), to.as_fd(), name).doing("read the attributes of", &path.0)? {
+            return Err(no("the two versions have other extended attributes or access lists"));
         }
         let ours = text(workspace, copy)?;
         let text = match merge(base, &ours, theirs, Instant::now().checked_add(TIME)) {
             Merged::Text(text) => text,
             Merged::Overlaps(places) => return Err(YoursError::Overlap { path: path.clone(), places }),
         };
-        let (parent, name) = split(&path.0);
-        let from = upper.dir(parent).doing("open", parent)?;
-        let to = workspace.dir(parent).doing("open", parent)?;
         let Some((beside, made)) = self.kept_beside(&from, &to, name, b"theirs") else {
             return Err(no(
                 "other files have the names under which the run's version is kept beside it (FILE.theirs-RUN)",
             ));
         };
         let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
-        match made {
-            Ok(made) => Ok(Merge { copy, made, text }),
-            Err(source) => {
-                unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
-                Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }))
-            }
+        let synced = made.and_then(|()| {
+            rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
+            Ok(rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?)
+        });
+        if let Err(source) = synced {
+            unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
+            return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
         }
+        let made = stat_if_there(to.as_fd(), &beside).doing("look at", &copy.0)?;
+        // Whoever wrote to it since it was made wrote to a file of its own.
+        let is_whole = same_bytes(from.as_fd(), to.as_fd(), name, &beside).doing("read", &copy.0)?;
+        Ok(Merge { made: made.filter(|_| is_whole), copy, text })
+    }
+}
+
+/// Returns why it is not known what a file was when the run began.
+fn no_base(workspace: &Workspace) -> &'static str {
+    match workspace.stat(b".git") {
+        Ok(None) => {
+            "git did not have the file as it was when the run began: there is no repository at the top of the workspace, where \
+             alone Nexus looks for one"
+        }
+        Ok(Some(found)) if found.kind != EntryType::Directory => {
+            "git did not have the file as it was when the run began, as far as Nexus looks: the repository is elsewhere (a linked \
+             worktree or a submodule)"
+        }
+        _ => "git did not have the file as it was when the run began, so that nothing tells the changes apart",
     }
 }
 

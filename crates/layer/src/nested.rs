@@ -9,9 +9,9 @@
 //! would work on the outer repository.
 
 use crate::bare;
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
-use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};

@@ -9,10 +9,10 @@
 
 use crate::beneath::split;
 use crate::fold::fold;
-use crate::git_paths::{git_dir_of_names, git_dir_of_object, is_index};
 use crate::plan::State;
 use crate::tied::{databases_of, is_beside};
 use crate::tree::{LayerTree, Role};
+use nexus_git::paths::{git_dir_of_names, git_dir_of_object, is_index};
 use std::collections::HashSet;
 
 /// The turn in which the step of an entry comes.

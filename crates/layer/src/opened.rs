@@ -7,7 +7,7 @@
 //! A look at a layer and the staging of its entries open entries up, too, and close them again ([`Notes`]). What a killed one
 //! left open is closed when the layer is opened the next time ([`close_again`]). So do the steps of a commit ([`ForcedNotes`]).
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, pin, split, unlink_if_there};
+use crate::beneath::{Doing as _, IoFailure, Noting, Workspace, chmod, is_gone, pin, split, unlink_if_there};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::state_file::StateFileError;
 use nexus_model::ByteText;
@@ -128,9 +128,10 @@ impl ForcedNotes {
     pub(crate) fn new(root: &Workspace) -> io::Result<Self> {
         Ok(Self { root: rustix::io::fcntl_dupfd_cloexec(root.fd(), 0)?, count: AtomicUsize::new(0) })
     }
+}
 
-    /// Notes the mode of the directory at `path`, which is then opened up.
-    pub(crate) fn add(&self, path: &[u8], mode: u32) -> io::Result<()> {
+impl Noting for ForcedNotes {
+    fn add(&self, path: &[u8], mode: u32) -> io::Result<()> {
         let mut file = open(self.root.as_fd(), NOTES, OFlags::CREATE | OFlags::APPEND)?;
         append(&mut file, path, mode)?;
         match self.count.fetch_add(1, Ordering::Relaxed) {

@@ -4,15 +4,15 @@
 //! next commit of the user would undo what the run committed. A run does not see the working tree, and git keeps its
 //! branch from others.
 
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, join, split};
-use crate::facts::read_small;
 use crate::fold::fold;
 use crate::further_trees::{MOST, list, outside, shown};
-use crate::link_ends::is_no_way;
 use crate::nested::has;
 use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use crate::with_index::{branch, is_only_packed, line};
+use nexus_git::small::read_small;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 

@@ -101,7 +101,8 @@ impl Own {
         sorted[begin..].iter().take_while(|own| *own.path.0 == *at.0)
     }
 
-    fn is(&self, meta: &Meta) -> bool {
+    /// Reports that an entry, at whatever path, is as this one was left.
+    pub(crate) fn is(&self, meta: &Meta) -> bool {
         self.arrival.is_none()
             && meta.ctime == self.ctime
             // Where a clock has whole seconds, an edit may have the ctime of the commit's own call.

@@ -7,7 +7,6 @@
 use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
 use crate::commit::ops::Op;
-use crate::git_objects::is_shaped;
 use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
@@ -20,9 +19,10 @@ use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use crate::yours::Yours;
+use nexus_git::objects::is_shaped;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,9 +247,8 @@ fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict
             continue;
         }
         let is_kept = !node.rare.in_unit && {
-            let covered = node.covers.as_ref().filter(|_| !node.claimed);
-            covered.is_none_or(|covered| covered.at == node.path)
-                && Yours::is_kept(kept, &node.path, covered.map(|covered| &covered.meta), node.rare.instead.is_some())
+            let covered = node.covers.as_deref().filter(|_| !node.claimed);
+            Yours::is_kept(kept, &node.path, covered, node.rare.instead.is_some())
         };
         if let Some(covered) = node.covers.as_ref().filter(|_| !node.claimed) {
             if !own_mount(&covered.meta) {
@@ -331,10 +330,14 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
     if states[0] == State::Park {
         keep.push(ByteText(Vec::new()).into());
     }
+    // A name of a file that the run gave a further one, which waits: by the old name a later commit knows the file.
+    let waits = |group: &&Group| group.members.iter().any(|at| states[*at] == State::Park);
+    let old_names = tree.groups.iter().filter(waits).flat_map(|group| &group.members);
+    let old_names: HashSet<usize> = old_names.filter(|at| states[**at] == State::Nothing).copied().collect();
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
         whole[at] = whole[node.parent];
-        if whole[at] || (states[at] != State::Park && !marks.contains(&at)) {
+        if whole[at] || (states[at] != State::Park && !marks.contains(&at) && !old_names.contains(&at)) {
             continue;
         }
         whole[at] = is_new_dir(tree, at);

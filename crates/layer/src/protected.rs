@@ -1,15 +1,17 @@
 //! The names that a commit holds back, and the changes that the user accepted. Pure.
 
 use crate::beneath::is_beneath;
-use crate::fold::fold;
-use crate::git_names::git_class;
-use crate::names::Match;
 use crate::yours::Yours;
+use crate::{IoFailure, Workspace};
+use nexus_git::leads::{Host, Reach};
 use nexus_model::ByteText;
-use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-pub use crate::names::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, PACKAGES, Pattern, PatternError};
+pub use nexus_git::class::Class;
+pub use nexus_git::names::{
+    DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES, Names, PACKAGES, Pattern, PatternError,
+};
+pub use nexus_git::protect::EntryRules;
 
 /// Directories in which git keeps the sample hooks that it copies into every new repository.
 pub const DEFAULT_HOOK_TEMPLATES: &[&str] =
@@ -65,69 +67,6 @@ impl Default for Rules {
     }
 }
 
-/// The class of a path under the rules. For some classes the content decides too (`facts`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Class {
-    /// A path without a special meaning.
-    Plain,
-    /// A protected name, or a path below one.
-    Listed(String),
-    /// Leads to protected names: a directory here is fine, a link or file would redirect them.
-    MustBeDirectory,
-    /// A path below git's private directories: a link would redirect configuration or hooks.
-    NoLink,
-    /// The entry `.git` itself.
-    GitRoot,
-    /// A git configuration file.
-    GitConfig,
-    /// A file among git's hooks.
-    GitHook,
-    /// `commondir`, which moves the place where git looks for configuration and hooks.
-    GitCommonDir,
-    /// A file by which git resumes work, or reads its objects and history; the text says what it is.
-    GitState(&'static str),
-}
-
-impl Class {
-    /// Reports whether a file of this class needs an accept by its name or its content.
-    #[must_use]
-    pub fn is_protected(&self) -> bool {
-        match self {
-            Self::Listed(_)
-            | Self::GitRoot
-            | Self::GitConfig
-            | Self::GitHook
-            | Self::GitCommonDir
-            | Self::GitState(_) => true,
-            Self::Plain | Self::MustBeDirectory | Self::NoLink => false,
-        }
-    }
-}
-
-/// The rules for the entries of one directory.
-#[derive(Debug)]
-pub struct EntryRules<'a> {
-    rules: &'a Rules,
-    directory: &'a [u8],
-    /// No pattern matches the beginning of the way to the directory, and no git directory is on it: an entry is plain
-    /// unless a pattern begins with it.
-    by_name: bool,
-}
-
-impl EntryRules<'_> {
-    /// Returns the class of the entry `name`.
-    #[must_use]
-    pub fn class(&self, name: &[u8]) -> Class {
-        if self.by_name {
-            let folded = fold(name);
-            if folded.as_ref() != b".git" && !self.rules.protected.may_begin(&folded) {
-                return Class::Plain;
-            }
-        }
-        self.rules.class(&crate::beneath::join(self.directory, name))
-    }
-}
-
 impl Rules {
     /// Returns the default rules with more protected names, as the user wrote them.
     pub fn protecting(more: &[String]) -> Result<Self, PatternError> {
@@ -148,34 +87,28 @@ impl Rules {
     /// Returns the class of a path by its names.
     #[must_use]
     pub fn class(&self, path: &[u8]) -> Class {
-        let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
-        let own = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
-        let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
-        let found = self.protected.find(&names);
-        if let Match::Protected(text) = found {
-            return Class::Listed(text.to_owned());
-        }
-        for (at, name) in names.iter().enumerate() {
-            if name.as_ref() == b".git" {
-                match git_class(&names[at + 1..]) {
-                    Class::Plain => {}
-                    class => return class,
-                }
-            }
-        }
-        if found == Match::Leads { Class::MustBeDirectory } else { Class::Plain }
+        self.protected.class(path)
     }
 
     /// Returns the rules for the entries of `directory`. They give each entry the class that [`Self::class`] gives to
     /// its whole path.
     #[must_use]
     pub fn entries_of<'a>(&'a self, directory: &'a [u8]) -> EntryRules<'a> {
-        let place = self.protected.place().iter().map(|name| Cow::Borrowed(name.as_slice()));
-        let own = directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
-        let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
-        let is_git = names.iter().any(|name| name.as_ref() == b".git");
-        let by_name = !is_git && self.protected.find(&names) == Match::None;
-        EntryRules { rules: self, directory, by_name }
+        self.protected.entries_of(directory)
+    }
+
+    /// Adds the protected names of one workspace ([`Names::for_workspace`]).
+    pub fn for_workspace(
+        mut self,
+        workspace: &Workspace,
+        at: &Path,
+        host: &Host,
+        reach: Reach,
+        touched: &[Vec<u8>],
+    ) -> Result<Self, IoFailure> {
+        let led_to = self.protected.for_workspace(workspace, at, host, reach, touched)?;
+        (self.protected, self.pushes_to_upstream) = (led_to.names, led_to.pushes_to_upstream);
+        Ok(self)
     }
 
     /// Reports whether the caller chose this path (everything, when nothing was chosen) and did not reject it.
@@ -213,7 +146,7 @@ impl Rules {
             Class::GitRoot => false,
             Class::MustBeDirectory => {
                 let place = self.protected.place().join(&b'/');
-                crate::git_names::is_hooks_directory(&crate::beneath::join(&place, path))
+                nexus_git::git_dir::is_hooks_directory(&crate::beneath::join(&place, path))
             }
             class => class.is_protected(),
         }
@@ -390,6 +323,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_not_read_may_push_to_upstreams() {
+        assert!(Rules::default().pushes_to_upstream);
     }
 
     #[test]

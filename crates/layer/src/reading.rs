@@ -13,8 +13,8 @@ use crate::marks::LayerMode;
 use crate::meta::{EntryType, FsTime, stat};
 use crate::opened::Notes;
 use crate::scan::Scanner;
-use crate::tree::{Inodes, LayerTree, Lower, origin_inode};
-use crate::walk::{Walk, WalkError};
+use crate::tree::{Inodes, LayerTree, Lower, is_fresh, origin_inode};
+use crate::walk::{Walk, WalkError, meta_differs};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
@@ -79,7 +79,7 @@ impl Walk<'_> {
                 base: self.base,
                 rules: self.rules,
                 is_bare: &|path| crate::bare::is_one(self.base, path),
-                id_lengths: crate::git_index::id_lengths,
+                id_lengths: nexus_git::index::lengths::lengths_by,
                 comes: crate::halves::comes,
             },
             &mut tree,
@@ -136,13 +136,22 @@ impl Walk<'_> {
                 _ => None,
             };
             if let Some((found, place)) = whole {
-                one.rare.scan = Some(scanner.scan(found, &place, &mut tree.inodes)?);
+                let moves = matches!(&one.rare.lower, Lower::Moved(_));
+                let mut scan = scanner.scan(found, &place, moves, &mut tree.inodes)?;
+                // The attributes that the run gave it would take the place of others.
+                if moves
+                    && is_fresh(self.started, self.ours, &found.at, &found.meta)
+                    && (meta_differs(&one.meta, &found.meta) || one.rare.attrs != one.rare.base_attrs)
+                {
+                    scan.changed.push(found.at.text());
+                }
+                one.rare.scan = Some(scan);
             }
             // A moved directory may also cover another one that goes away.
             if let (Lower::Moved(_), Some(found), false) = (&one.rare.lower, &one.covers, one.claimed)
                 && found.meta.kind == EntryType::Directory
             {
-                let more = scanner.scan(found, &one.path.0, &mut tree.inodes)?;
+                let more = scanner.scan(found, &one.path.0, false, &mut tree.inodes)?;
                 if let Some(scan) = &mut one.rare.scan {
                     scan.changed.extend(more.changed);
                     scan.protected = scan.protected.take().or(more.protected);

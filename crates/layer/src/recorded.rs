@@ -12,18 +12,20 @@ use std::hash::{BuildHasher as _, RandomState};
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     key: RandomState,
-    sizes: HashMap<u64, u64>,
+    /// `None` where the report has two lines of one path: a new file there, and what the old one became under its other names.
+    sizes: HashMap<u64, Option<u64>>,
 }
 
 impl Recorded {
     /// The size of the file at `path`, if there was one.
     pub(crate) fn size(&self, path: &[u8]) -> Option<u64> {
-        if self.sizes.is_empty() { None } else { self.sizes.get(&self.key.hash_one(path)).copied() }
+        if self.sizes.is_empty() { None } else { self.sizes.get(&self.key.hash_one(path)).copied().flatten() }
     }
 
     fn add(&mut self, change: &Change) {
         if change.file_type == EntryType::File && change.kind != ChangeKind::Deleted {
-            self.sizes.insert(self.key.hash_one(change.path.0.as_slice()), change.size);
+            let sizes = self.sizes.entry(self.key.hash_one(change.path.0.as_slice()));
+            sizes.and_modify(|size| *size = size.filter(|size| *size == change.size)).or_insert(Some(change.size));
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::beneath::IoFailure;
 use crate::branches::{begins_branches, of_one};
 use crate::facts::Version;
-use crate::git_refs::{self, RefFile, is_head, is_symbolic, ref_file};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role};
 use crate::walk::{Walk, lower_path};
+use nexus_git::refs::{self as git_refs, RefFile, is_head, is_symbolic, ref_file};
 
 impl Walk<'_> {
     /// Tells why an entry that is or replaces a ref waits. `inside` is its path in the git directory.

@@ -14,15 +14,15 @@
 //! without its objects, is of no use.
 
 use crate::bare;
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::facts::Version;
-use crate::git_names::PACKED;
-use crate::link_ends::is_no_way;
 use crate::meta::EntryType;
 use crate::nested::{GOES, by_path, has, has_objects, is_git};
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
+use nexus_git::git_dir::PACKED;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 

@@ -2,10 +2,13 @@
 //! the rest is decided. Pure.
 
 use crate::arrival::Arrival;
+use crate::beneath::{is_beneath, split};
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
-use crate::plan::{State, is_new_dir};
-use crate::tree::{LayerTree, Lower, Verdict};
+use crate::plan::{State, is_new_dir, writes_shared};
+use crate::renames::Moves;
+use crate::scan::LISTED;
+use crate::tree::{Group, LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 
 /// Parks directories that would shut their owner out of the workspace while something in them still waits: an ordinary
@@ -57,14 +60,46 @@ pub(crate) fn touched(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
             up = tree.nodes[up].parent;
         }
     }
-    // A file whose other name goes away or is held for a while: the number of its names is a part of its time stamp.
+    let mut files: Vec<&[u8]> = Vec::new();
+    // A file whose other name goes away or is held for a while: the number of its names is a part of its time stamp. So it is
+    // for one in a directory whose removal waits.
     for (node, state) in tree.nodes.iter().zip(states) {
         if *state == State::Park
             && let Some(found) = node.covers.as_ref()
             && found.meta.links > 1
             && !tree.is_new_outside(node, found)
         {
-            paths.push(found.at.text());
+            files.push(&found.at.0);
+        }
+    }
+    for (node, state) in tree.nodes.iter().zip(states).filter(|(node, _)| !node.claimed) {
+        let scan = node.rare.scan.as_ref().filter(|_| *state == State::Park && node.covers.is_some());
+        files.extend(scan.iter().flat_map(|scan| &scan.shared).map(|path| &*path.0));
+    }
+    // And for those names of a file with a new one that waits which the layer does not have.
+    let has_parked = |group: &&Group| group.members.iter().any(|at| states[*at] == State::Park);
+    let waits = tree.groups.iter().filter(|group| group.waits || has_parked(group));
+    let names = waits.flat_map(|group| group.anchor.iter().chain(&group.others));
+    files.extend(names.filter(|name| !tree.is_fresh(name)).map(|name| &*name.at.0));
+    let moves = Moves::of(tree, |at| states[at] == State::Commit);
+    paths.extend(files.into_iter().filter_map(|path| moves.after(path)).map(ByteText));
+    paths.extend(written_directories(tree, states));
+    paths
+}
+
+/// Lists the directories whose removal still waits, and in which a further name of an accepted file gets its new content. One in
+/// which another process worked is not among them.
+fn written_directories(tree: &LayerTree, states: &[State]) -> Vec<ByteText> {
+    let mut paths: Vec<ByteText> = Vec::new();
+    let written = tree.groups.iter().filter(|group| !group.same && writes_shared(tree, states, group));
+    let anchor = |group: &Group| group.anchor.clone().filter(|anchor| tree.is_scanned(anchor));
+    for other in written.flat_map(|group| group.others.iter().cloned().chain(anchor(group))) {
+        let waits = tree.nodes.iter().zip(states).filter(|(node, state)| **state == State::Park && !node.claimed);
+        let mut waits = waits.filter_map(|(node, _)| Some((node.covers.as_deref()?, node.rare.scan.as_ref()?)));
+        let Some((_, scan)) = waits.find(|(found, _)| is_beneath(&other.at.0, &found.at.0)) else { continue };
+        let parent = ByteText(split(&other.at.0).0.to_vec());
+        if scan.changed.len() < LISTED && !scan.changed.contains(&parent) && !paths.contains(&parent) {
+            paths.push(parent);
         }
     }
     paths

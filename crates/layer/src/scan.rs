@@ -9,22 +9,25 @@ use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::further_trees;
-use crate::git_names::{EXCLUDE, PACKED, may_go};
-use crate::git_refs;
 use crate::link_ends::Ends;
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::nested::{GOES, has_objects};
 use crate::protected::{Class, Rules};
-use crate::reads::Reads;
 use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
+use nexus_git::git_dir::{EXCLUDE, PACKED, may_go};
+use nexus_git::reads::Reads;
+use nexus_git::refs::{self as git_refs, inside_git};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::rc::Rc;
 
 /// More conflicts than this are not worth listing for one directory.
-const LISTED: usize = 16;
+pub(crate) const LISTED: usize = 16;
+
+/// Of more files with several names in one directory, a partial accept makes conflicts of the rest.
+const MAX_SHARED: usize = 4096;
 
 /// Git directories without the name `.git` that an entry lies in.
 type Around = Rc<Vec<Vec<u8>>>;
@@ -68,9 +71,19 @@ struct Entry<'a> {
 
 impl Scanner<'_> {
     /// Scans the directory `top`. `place_of_top` is where its content will be: its own path for one that goes away.
-    pub(crate) fn scan(&self, top: &Found, place_of_top: &[u8], inodes: &mut Inodes) -> Result<Scan, IoFailure> {
+    ///
+    /// Of a directory that `stays` whole at another place, only changes in git directories are listed: what another process
+    /// wrote elsewhere in it moves along, and each entry of the layer is compared on its own. A git that works there would fail
+    /// half-way.
+    pub(crate) fn scan(
+        &self,
+        top: &Found,
+        place_of_top: &[u8],
+        stays: bool,
+        inodes: &mut Inodes,
+    ) -> Result<Scan, IoFailure> {
         let mut result = Scan::default();
-        if is_fresh(self.started, self.ours, &top.at, &top.meta) {
+        if !stays && is_fresh(self.started, self.ours, &top.at, &top.meta) {
             result.changed.push(top.at.text());
         }
         let mut stack = vec![(top.at.0.to_vec(), place_of_top.to_vec(), self.around(&top.at.0)?)];
@@ -110,8 +123,14 @@ impl Scanner<'_> {
                 if self.claimed.contains(&*path.0) {
                     continue;
                 }
-                if is_fresh(self.started, self.ours, &path, &meta) && result.changed.len() < LISTED {
-                    result.changed.push(path.text());
+                let counts =
+                    || !stays || !around.is_empty() || fold(&name).as_ref() == b".git" || inside_git(&path.0).is_some();
+                if is_fresh(self.started, self.ours, &path, &meta) {
+                    if result.changed.len() < LISTED && counts() {
+                        result.changed.push(path.text());
+                    }
+                } else if meta.kind == EntryType::File && meta.links > 1 && result.shared.len() < MAX_SHARED {
+                    result.shared.push(path.text());
                 }
                 if result.protected.is_none() {
                     let entry = Entry { dir: dir.as_fd(), name: &name, kind: meta.kind, size: meta.size };
@@ -162,7 +181,7 @@ impl Scanner<'_> {
         let Some(moved) = moved else { return Ok(None) };
         let is_exclude = |path: &[u8]| self.rules.class(path) == Class::GitState(EXCLUDE);
         // It moves with its git directory.
-        if is_exclude(path) && git_refs::inside_git(path) == git_refs::inside_git(target) {
+        if is_exclude(path) && inside_git(path) == inside_git(target) {
             return Ok(None);
         }
         match self.reason(entry, &self.rules.class(target), target, Some(moved))? {
@@ -182,8 +201,8 @@ impl Scanner<'_> {
         target: &[u8],
         reads: &Reads,
     ) -> Result<Option<&'static str>, IoFailure> {
-        let (Some(inside), EntryType::File) = (git_refs::inside_git(target), entry.kind) else { return Ok(None) };
-        if git_refs::inside_git(path) == Some(inside) || git_refs::ref_file(inside).is_none() {
+        let (Some(inside), EntryType::File) = (inside_git(target), entry.kind) else { return Ok(None) };
+        if inside_git(path) == Some(inside) || git_refs::ref_file(inside).is_none() {
             return Ok(None);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
@@ -192,9 +211,9 @@ impl Scanner<'_> {
 
     /// Returns why an entry does not go with a directory that lies in its git directory.
     fn gone_ref(entry: &Entry<'_>, path: &[u8], top: &[u8], reads: &Reads) -> Result<Option<&'static str>, IoFailure> {
-        let (Some(inside), EntryType::File) = (git_refs::inside_git(path), entry.kind) else { return Ok(None) };
+        let (Some(inside), EntryType::File) = (inside_git(path), entry.kind) else { return Ok(None) };
         // With the whole repository they may go.
-        if git_refs::inside_git(top).is_none() || git_refs::ref_file(inside).is_none() {
+        if inside_git(top).is_none() || git_refs::ref_file(inside).is_none() {
             return Ok(None);
         }
         let version = Version::read(entry.dir, entry.name, &Class::NoLink, reads).doing("read", path)?;
@@ -291,7 +310,7 @@ impl Scanner<'_> {
                     _ => path.to_vec(),
                 };
                 let git_dir = before(split(path).0);
-                let names_back = |tree: &[u8]| crate::submodules::names_back(self.base, &before(tree), &git_dir);
+                let names_back = |tree: &[u8]| nexus_git::submodules::names_back(self.base, &before(tree), &git_dir);
                 let directory = GitDirectory::Goes(&names_back);
                 match judge(self.rules, class, path, &Version::Absent, &version, directory) {
                     Verdict::Commit | Verdict::LeaveOut => None,

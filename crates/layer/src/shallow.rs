@@ -15,14 +15,14 @@
 use crate::beneath::{IoFailure, is_beneath, join, split};
 use crate::facts::Version;
 use crate::fold::fold;
-use crate::git_index::id_lengths;
-use crate::git_names::{PACKED, SHALLOW};
-use crate::git_packs::history::{History, Reach};
 use crate::halves::{NEEDS_OBJECTS, comes, refuse};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::walk::Walk;
+use nexus_git::git_dir::{PACKED, SHALLOW};
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::history::{History, Reach};
 use std::collections::HashSet;
 
 /// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for

@@ -1,6 +1,6 @@
 //! Names of files that are of no use without others. Pure.
 
-use crate::git_paths::git_dir_of_names;
+use nexus_git::paths::git_dir_of_names;
 
 /// Endings of the files that hold pages of a database of SQLite, which lies beside them.
 pub(crate) const LOGS: [&[u8]; 2] = [b"-wal", b"-journal"];

@@ -74,6 +74,8 @@ pub struct Scan {
     pub protected: Option<(ByteText, String)>,
     /// Kinds of entries that overlay may copy without a mark.
     pub holds: Vec<Thing>,
+    /// Files with several names that did not change (the first few thousand).
+    pub shared: Vec<ByteText>,
 }
 
 /// A kind of entry of the workspace of which overlay may leave a copy without a mark.
@@ -375,6 +377,12 @@ impl LayerTree {
             Place::Covered(node) => self.nodes.get(at(*node)?)?.covers.as_deref(),
             Place::Scanned(index) => self.inodes.scanned.get(at(*index)?),
         }
+    }
+
+    /// Reports whether a file of the workspace was found in a directory that goes away or moves, and no node covers it.
+    #[must_use]
+    pub(crate) fn is_scanned(&self, found: &Found) -> bool {
+        matches!(self.inodes.places.get(&found.meta.id.ino), Some(Place::Scanned(_)))
     }
 
     /// The file of the workspace that a node was copied from, as far as the layer touches it.

@@ -2,11 +2,11 @@
 
 use crate::changes::{Change, ChangeKind};
 use crate::databases::IN_HALVES;
-use crate::git_objects;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::shallow::NEEDS_SHALLOW;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
+use nexus_git::objects as git_objects;
 use nexus_model::ByteText;
 
 const SETID: u32 = 0o6000;

@@ -13,10 +13,8 @@
 //!
 //! A reject keeps what is noted, and names the commits again: their list lies in the layer's directory.
 
-pub(crate) mod commits;
 pub(crate) mod kept;
 
-use self::commits::{Form, Place, common, named, place};
 use crate::autostash;
 use crate::bare;
 use crate::beneath::{IoFailure, Workspace, join, names, split};
@@ -24,16 +22,17 @@ use crate::commit::journal::{read, write};
 use crate::commit::ops::Op;
 use crate::facts::Version;
 use crate::faults::Faults;
-use crate::git_names::PACKED;
-use crate::git_refs::inside_git;
 use crate::meta::{EntryType, stat_if_there};
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Class;
-use crate::reads::Reads;
 use crate::sources::goes;
 use crate::stash::{Holds, NAMED, Stash};
 use crate::tree::{LayerTree, Node, Role};
+use nexus_git::commits::{Form, Place, common, named, place};
+use nexus_git::git_dir::PACKED;
+use nexus_git::reads::Reads;
+use nexus_git::refs::inside_git;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 
@@ -206,7 +205,7 @@ impl Refs {
         let Some(text) = text else { return };
         self.commits.extend(named(&text, b"").commits);
         self.names.insert(inside.to_vec());
-        self.names.extend(crate::branches::refs(Some(&text)));
+        self.names.extend(nexus_git::refs::packed(Some(&text)));
     }
 }
 

@@ -21,11 +21,11 @@ use crate::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Redirect, attr, r
 use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
 use crate::protected::Rules;
-use crate::reads::Reads;
 use crate::top::{Top, TopAttrs};
 use crate::tree::{Found, Lower, Node, Own, Rare, Role, SharedPath};
 pub(crate) use crate::tree::{lower_path, origin_inode};
 use crate::xattr::{self, Attrs};
+use nexus_git::reads::Reads;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -361,7 +361,7 @@ impl Walk<'_> {
     }
 }
 
-fn meta_differs(new: &Meta, old: &Meta) -> bool {
+pub(crate) fn meta_differs(new: &Meta, old: &Meta) -> bool {
     (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid)
 }
 

@@ -3,17 +3,18 @@
 //! If the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next
 //! commit of the user would delete it. Other branches come: they fit no index.
 
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
-use crate::facts::{Version, read_small};
+use crate::facts::Version;
 use crate::fold::fold;
-use crate::git_names::PACKED;
-use crate::git_refs::target;
 use crate::halves::comes;
-use crate::link_ends::is_no_way;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::verdict::is_nothing;
 use crate::walk::{Walk, lower_path};
+use nexus_git::git_dir::PACKED;
+use nexus_git::refs::target;
+use nexus_git::small::read_small;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
 

@@ -1,21 +1,24 @@
 //! Conflicts that are decided for the run, with the version of the workspace that was kept beside.
 
+use crate::beneath::{join, split};
 use crate::meta::{EntryType, Meta};
 use crate::shared_path::SharedPath;
-use crate::tree::{LayerTree, Role};
+use crate::tree::{Found, LayerTree, Role};
 use nexus_model::ByteText;
 
 /// A path whose conflict is decided for the run, and what the workspace had there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Yours {
-    /// The path in conflict.
+    /// The path in conflict, as the layer has it and the workspace will.
     pub path: ByteText,
+    /// The path at which the workspace has the file until the commit. It differs if the run renamed a directory above it.
+    pub from: ByteText,
     /// The workspace's version, copied; `None` if the workspace has nothing at the path any more.
     pub copy: Option<ByteText>,
-    /// The version that was copied.
-    pub(crate) seen: Option<Meta>,
     /// The copy as it was made.
     pub(crate) made: Option<Meta>,
+    /// The version that was copied.
+    pub(crate) seen: Option<Meta>,
     /// The text that comes in the place of both versions.
     pub(crate) merged: Option<Merge>,
 }
@@ -26,7 +29,7 @@ pub struct Merge {
     /// The run's version, copied beside the workspace's.
     pub copy: ByteText,
     /// The copy as it was made.
-    pub(crate) made: Meta,
+    pub(crate) made: Option<Meta>,
     /// The merged text.
     pub(crate) text: Vec<u8>,
 }
@@ -37,18 +40,26 @@ impl Yours {
         self.merged.as_ref()
     }
 
-    /// Reports whether the workspace has at this path what was copied. A merge counts where its text `comes` in the place
-    /// of the run's version.
-    pub(crate) fn is_kept(all: &[Self], at: &SharedPath, found: Option<&Meta>, comes: bool) -> bool {
+    /// Returns where a version that is kept beside is after the commit.
+    #[must_use]
+    pub fn after(&self, copy: &ByteText) -> ByteText {
+        let (parent, name) = (split(&self.path.0).0, split(&copy.0).1);
+        ByteText(join(parent, name))
+    }
+
+    /// Reports whether the workspace has what was copied for this path of the layer. A merge counts where its text `comes` in
+    /// the place of the run's version.
+    pub(crate) fn is_kept(all: &[Self], at: &SharedPath, found: Option<&Found>, comes: bool) -> bool {
         all.iter().any(|one| one.is_of(at, found) && (comes || one.merged.is_none()))
     }
 
-    fn is_of(&self, at: &SharedPath, found: Option<&Meta>) -> bool {
-        match (&self.seen, found) {
-            (Some(seen), Some(meta)) => self.path.0 == *at.0 && is_same(seen, meta),
-            (None, None) => self.path.0 == *at.0,
+    fn is_of(&self, at: &SharedPath, found: Option<&Found>) -> bool {
+        let is_same = match (&self.seen, found) {
+            (Some(seen), Some(found)) => self.from.0 == *found.at.0 && is_same(seen, &found.meta),
+            (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
-        }
+        };
+        is_same && self.path.0 == *at.0
     }
 
     /// Lets merged texts come in the place of the run's versions, where the workspace still has what was merged. What is
@@ -57,10 +68,10 @@ impl Yours {
         for one in all {
             let Some(merge) = &one.merged else { continue };
             let Some(node) = tree.nodes.iter_mut().find(|node| node.path == one.path) else { continue };
-            let covered = node.covers.as_ref().filter(|covered| !node.claimed && covered.at == node.path);
+            let covered = node.covers.as_deref().filter(|_| !node.claimed);
             let is_plain = node.role == Role::Entry && node.meta.kind == EntryType::File && node.group().is_none();
             let has_verdict = node.rare.verdict.is_some() || node.rare.instead.is_some() || node.rare.in_unit;
-            if is_plain && !has_verdict && covered.is_some_and(|covered| one.is_of(&node.path, Some(&covered.meta))) {
+            if is_plain && !has_verdict && covered.is_some_and(|covered| one.is_of(&node.path, Some(covered))) {
                 node.rare.instead = Some(merge.text.clone());
             }
         }

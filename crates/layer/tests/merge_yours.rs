@@ -187,6 +187,11 @@ fn what_cannot_be_merged_is_named_and_leaves_nothing() {
             replace(scene, "f", MINE);
             fs::set_permissions(scene.ws().join("f"), fs::Permissions::from_mode(0o755)).unwrap();
         };
+        let other_attribute = |scene: &Scene| {
+            replace(scene, "f", MINE);
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(scene.ws().join("f"), "user.mine", b"1", flags).unwrap();
+        };
         let without_objects = |scene: &Scene| {
             replace(scene, "f", MINE);
             fs::remove_dir_all(scene.ws().join(".git/objects")).unwrap();
@@ -204,11 +209,12 @@ fn what_cannot_be_merged_is_named_and_leaves_nothing() {
             assert!(copy.status().unwrap().success());
         };
         type Case<'a> = (&'a dyn Fn(&Scene), &'a str);
-        let cases: [Case<'_>; 6] = [
+        let cases: [Case<'_>; 7] = [
             (&overlap, "both versions changed the same lines, in 1 place"),
             (&binary, "it is not a text"),
             (&removed, "you removed it"),
             (&other_mode, "the two versions have other modes"),
+            (&other_attribute, "the two versions have other extended attributes"),
             (&without_objects, "git has no longer what the file was"),
             (&other_object, "git has no longer what the file was"),
         ];
@@ -233,6 +239,46 @@ fn what_cannot_be_merged_is_named_and_leaves_nothing() {
             let merged = merge(&scene, &layer);
             assert!(why(&merged).contains(wanted), "{mode:?} {wanted}: {merged:?}");
             assert!(!has_copies(&scene), "{mode:?} {wanted}");
+        }
+    }
+}
+
+/// A worktree whose repository is elsewhere, and a directory below the top of one.
+#[test]
+fn a_repository_that_is_elsewhere_is_named() {
+    for mode in MODES {
+        for (dot_git, wanted) in [(Some("gitdir: ../elsewhere"), "is elsewhere"), (None, "no repository at the top")] {
+            let scene = committed(mode, &[write("f", OLD)]);
+            fs::remove_dir_all(scene.ws().join(".git")).unwrap();
+            if let Some(text) = dot_git {
+                fs::write(scene.ws().join(".git"), text).unwrap();
+            }
+            wait_for_tick(scene.dir.path());
+            let layer = scene.layer(&[write("f", RUN)]);
+            replace(&scene, "f", MINE);
+            in_conflict(&scene, &layer);
+            assert!(why(&merge(&scene, &layer)).contains(wanted), "{mode:?}: {:?}", merge(&scene, &layer));
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_somebody_wrote_to_stays_when_the_merge_is_forgotten() {
+    for mode in MODES {
+        for of_run in [true, false] {
+            let scene = committed(mode, &[write("f", OLD)]);
+            let layer = surveyed(&scene, &[write("f", RUN)]);
+            replace(&scene, "f", MINE);
+            in_conflict(&scene, &layer);
+            let yours = merge(&scene, &layer).unwrap();
+            let all = [yours.copy.clone().unwrap(), yours.merged().unwrap().copy.clone()];
+            let [mine, theirs] = all.map(|copy| scene.ws().join(copy.as_path()));
+            let (written, other) = if of_run { (theirs, mine) } else { (mine, theirs) };
+            wait_for_tick(scene.dir.path());
+            fs::write(&written, "precious").unwrap();
+            layer.forget_yours(&scene.workspace(), &yours).unwrap();
+            assert_eq!(fs::read_to_string(&written).unwrap(), "precious", "{mode:?} {of_run}");
+            assert!(!other.exists(), "{mode:?} {of_run}");
         }
     }
 }

@@ -242,8 +242,8 @@ fn an_existing_repository_keeps_its_hooks_and_dangerous_settings() {
         assert_eq!(!result.parked.is_empty(), holds, "{ops:?}: {result:?}");
         assert_eq!(read(&scene, ".git/hooks/post-merge").as_deref(), Some("safe"), "{ops:?}");
         let config = read(&scene, ".git/config").unwrap();
-        let place = nexus_layer::gitconfig::Place::of_new(b".git");
-        let held = nexus_layer::gitconfig::changed(Some(config.as_bytes()), None, &place).unwrap();
+        let place = nexus_git::config::Place::of_new(b".git");
+        let held = nexus_git::config::changed(Some(config.as_bytes()), None, &place).unwrap();
         assert!(held.is_empty(), "{ops:?}");
         assert!(!scene.ws().join(".git/hooks/pre-commit").exists() && !scene.ws().join(".git/commondir").exists());
         assert!(!scene.ws().join("sub/.git/hooks/x").exists());

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod absent;
+pub mod approval;
 pub mod bytes;
 pub mod canonical;
 pub mod capability;

@@ -3,6 +3,8 @@
 //! A [`PlanDraft`] is what the command line or the daemon puts together; [`Plan::new`] checks it, and a driver takes
 //! only a [`Plan`]. The checks are pure: whether a path exists is for those who touch it.
 
+mod cover;
+
 use crate::bytes::ByteText;
 use crate::guarantee::Guarantee;
 use crate::ids::RunId;
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+
+pub use cover::{Cover, FileId, SecondSearch};
 
 /// HOME inside; private, and gone after the run.
 pub const HOME: &str = "/home/nexus";
@@ -138,8 +142,10 @@ pub struct PlanDraft {
     pub hidden: Vec<ByteText>,
     /// More host paths.
     pub binds: Vec<Bind>,
-    /// Paths inside, each below a bind, that are covered when the binds are there: sockets of the host.
-    pub covered: Vec<ByteText>,
+    /// Sockets of the host, and what else in binds is covered.
+    pub covered: Vec<Cover>,
+    /// The binds to be searched once more when they are covered; `None` where none was searched.
+    pub second_search: Option<SecondSearch>,
     /// The command and its arguments.
     pub argv: Vec<ByteText>,
     /// Working directory inside, the workspace or a directory under it.
@@ -176,6 +182,7 @@ impl PlanDraft {
             hidden: Vec::new(),
             binds: Vec::new(),
             covered: Vec::new(),
+            second_search: None,
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: workspace.into(),
             env: Vec::new(),
@@ -369,10 +376,16 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
             return Err(PlanError::Overlap { path: bind.target.clone() });
         }
     }
-    for path in &draft.covered {
+    for Cover { path, .. } in &draft.covered {
         normal("the covered path", path)?;
         let inside = |bind: &Bind| path.as_path().starts_with(bind.target.as_path()) && *path != bind.target;
         if !draft.binds.iter().any(inside) {
+            return Err(PlanError::CoveredOutside { path: path.clone() });
+        }
+    }
+    // A bind that is named and not there would be searched by nobody.
+    for path in draft.second_search.iter().flat_map(|search| &search.binds) {
+        if !draft.binds.iter().any(|bind| bind.target == *path) {
             return Err(PlanError::CoveredOutside { path: path.clone() });
         }
     }

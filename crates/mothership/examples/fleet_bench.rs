@@ -1,38 +1,48 @@
 //! Figures of the fleet, for `cargo xtask bench`: prints one line of JSON.
 //!
 //! ```text
-//!  fleet_bench lives SECONDS CLIENTS STORED   whole lives of directives a second: create, claim, started, a chunk, finished
-//!  fleet_bench idle COUNT                     time from the creation to the claim by a poll that waits, and the p99 of it
-//!  fleet_bench up URL COUNT COMMAND           directives through a fleet that runs, one after the other; the key is in NEXUS_API_KEY
+//!  fleet_bench lives SECONDS CLIENTS STORED TERRITORIES    whole lives of directives a second: create, claim, started, a chunk, finished
+//!  fleet_bench shared SECONDS CLIENTS STORED TERRITORIES   the same over PostgreSQL, and the transactions of pgbench -N on the same server
+//!  fleet_bench idle COUNT                                  time from the creation to the claim by a poll that waits, and the p99 of it
+//!  fleet_bench up URL COUNT COMMAND                        directives through a fleet that runs, one after the other; the key is in NEXUS_API_KEY
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement ends at the first surprise")]
 
+#[path = "../tests/support/cluster.rs"]
+mod cluster;
+
+use cluster::Cluster;
 use nexus_api::base64;
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
 use nexus_api::conduits::{EnrollRequest, FinishedRequest, LogChunkRequest, PollRequest, StartedRequest, Stream};
 use nexus_api::mothership::{CreateDirective, CreateEnrollmentToken, CreateFacility, DirectiveEvent, FacilityKind};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
-use nexus_mothership::{Config, Listener, Running, TerritoryAuth, serve};
+use nexus_mothership::{Config, Database, Listener, Running, TerritoryAuth, serve};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
+/// A measurement that takes longer waits for something that does not come.
+const LONGEST: Duration = Duration::from_secs(900);
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words[at].parse::<u64>().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let line = runtime.block_on(async {
+    let measured = async {
         match words[0].as_str() {
-            "lives" => lives(Duration::from_secs(number(1)), number(2), number(3)).await,
+            "lives" => lives(Duration::from_secs(number(1)), number(2), number(3), number(4), None).await,
+            "shared" => shared(number(1), number(2), number(3), number(4)).await,
             "idle" => idle(number(1)).await,
             "up" => up(&words[1], number(2), &words[3]).await,
             other => panic!("{other} is not known"),
         }
-    });
-    println!("{line}");
+    };
+    let measured = async { tokio::time::timeout(LONGEST, measured).await };
+    println!("{}", runtime.block_on(measured).expect("the measurement did not end"));
 }
 
 struct Server {
@@ -41,8 +51,9 @@ struct Server {
 }
 
 impl Server {
-    async fn start(data: &Path) -> Self {
+    async fn start(data: &Path, database: Option<Database>) -> Self {
         let mut config = Config::new(data);
+        config.database = database;
         config.territory_auth = TerritoryAuth::Header;
         config.enroll_per_hour = u32::MAX;
         config.empty_polls_per_minute = u32::MAX;
@@ -115,10 +126,67 @@ fn end() -> FinishedRequest {
     serde_json::from_value(json!({"status": FinishStatus::Succeeded, "exit_code": 0})).unwrap()
 }
 
-async fn lives(time: Duration, clients: u64, stored: u64) -> serde_json::Value {
+/// The lives over a PostgreSQL of this program, between two runs of pgbench on the same server.
+async fn shared(seconds: u64, clients: u64, stored: u64, territories: u64) -> serde_json::Value {
+    let cluster = Cluster::start_durable();
+    cluster.sql("postgres", "CREATE DATABASE bench");
+    pgbench(&cluster, &["-i", "-s", "10", "-q"]);
+    let (count, time) = (clients.to_string(), seconds.to_string());
+    let measure = ["-N", "-n", "-c", &count, "-j", "2", "-T", &time];
+    let before = pgbench(&cluster, &measure);
+    let database = cluster.database();
+    let here = Some((&cluster, database.as_str()));
+    let mut answer = lives(Duration::from_secs(seconds), clients, stored, territories, here).await;
+    let after = pgbench(&cluster, &measure);
+    let tps = before.zip(after).map(|(before, after)| f64::midpoint(before, after)).unwrap();
+    answer["pgbench_tps"] = json!(tps);
+    answer["of_pgbench"] = json!(answer["lives_per_second"].as_f64().unwrap() / tps);
+    answer
+}
+
+/// Runs pgbench, and returns its transactions a second.
+fn pgbench(cluster: &Cluster, words: &[&str]) -> Option<f64> {
+    let output = cluster.tool("pgbench").args(words).arg("bench").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split("tps = ").nth(1)?.split(' ').next()?.parse().ok()
+}
+
+/// Adds directives that have ended to a database of PostgreSQL.
+fn store_shared(cluster: &Cluster, database: &str, count: u64) {
+    let spec = json!({"directive_id": DirectiveId::new(), "facility": {"id": FacilityId::new()}, "command": "true"});
+    cluster.sql(
+        database,
+        &format!(
+            "INSERT INTO directive (id, account_id, facility_id, state, exit_code, attempt, fence, version, created_at, ended_at,
+               spec, approval_reasons) SELECT uuid_send(gen_random_uuid()), (SELECT id FROM account),
+               decode(md5('facility ' || n % 1000), 'hex'), 'succeeded', 0, 1, 1, 4, n, n, '{spec}', '[]'
+               FROM generate_series(1, {count}) n"
+        ),
+    );
+    // The server would do that by itself, some time in the middle of the measurement.
+    cluster.sql(database, "VACUUM ANALYZE");
+    cluster.sql(database, "CHECKPOINT");
+}
+
+async fn lives(
+    time: Duration,
+    clients: u64,
+    stored: u64,
+    territories: u64,
+    shared: Option<(&Cluster, &str)>,
+) -> serde_json::Value {
     let data = data();
-    let server = Server::start(&data).await;
-    store(&data, stored);
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let database = shared.map(|(cluster, name)| Database::read(&cluster.url(name), provider).unwrap());
+    let server = Server::start(&data, database).await;
+    match shared {
+        Some((cluster, name)) => store_shared(cluster, name, stored),
+        None => store(&data, stored),
+    }
+    for _ in 0..territories {
+        server.daemon().await;
+    }
     let mut ready = Vec::new();
     for _ in 0..clients {
         let (users, daemon) = (server.owner(), server.daemon().await);
@@ -148,7 +216,10 @@ async fn lives(time: Duration, clients: u64, stored: u64) -> serde_json::Value {
     server.running.stop();
     server.running.stopped().await;
     std::fs::remove_dir_all(&data).unwrap();
-    json!({"mode": "lives", "clients": clients, "stored": stored, "lives": count, "lives_per_second": count as f64 / seconds})
+    json!({
+        "mode": if shared.is_some() { "shared" } else { "lives" }, "clients": clients, "stored": stored, "territories": territories,
+        "lives": count, "lives_per_second": count as f64 / seconds,
+    })
 }
 
 /// One life of a directive, by a client that is its user and its daemon.
@@ -170,7 +241,7 @@ async fn life(users: &MothershipClient, daemon: &ConduitsClient, facility: Facil
 
 async fn idle(count: u64) -> serde_json::Value {
     let data = data();
-    let server = Server::start(&data).await;
+    let server = Server::start(&data, None).await;
     let (users, daemon) = (server.owner(), server.daemon().await);
     let facility = facility(&users).await;
     let mut times = Vec::new();

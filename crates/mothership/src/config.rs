@@ -1,9 +1,11 @@
 //! Settings of a server.
 
+use crate::blobs::BucketSettings;
 use crate::clock::Clock;
 use crate::identity::{ProcessSecret, ProxySecret};
 use crate::store::postgres::Database;
 use crate::store::types::{ArtifactBounds, LeaseTimes, Retention};
+use nexus_policy::document::Effective;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +37,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// A PostgreSQL database in the place of the one in the directory. Servers that share it share the directory too.
     pub database: Option<Database>,
+    /// A bucket of S3 for kept files, in the place of the directory.
+    pub bucket: Option<BucketSettings>,
     /// Proof of identity that daemons bring.
     pub territory_auth: TerritoryAuth,
     /// The operator accepts [`TerritoryAuth::Header`] on an address that others can reach.
@@ -47,6 +51,8 @@ pub struct Config {
     pub heartbeat_interval_seconds: u32,
     /// Life of a directive token, in milliseconds. It is at least the life of a lease.
     pub token_ms: i64,
+    /// Life of the certificate of a territory. A daemon renews it when a third is left.
+    pub certificate_life: Duration,
     /// Enrolments that one address may try in an hour.
     pub enroll_per_hour: u32,
     /// Empty polls of a territory in a minute.
@@ -73,6 +79,8 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
+    /// What policy documents let any directive have.
+    pub policies: Effective,
     /// Clocks of the server.
     pub clock: Clock,
 }
@@ -84,12 +92,14 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             database: None,
+            bucket: None,
             territory_auth: TerritoryAuth::Mtls,
             insecure_dev_auth: false,
             times: LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 },
             poll_interval_seconds: 2,
             heartbeat_interval_seconds: 5,
             token_ms: 600_000,
+            certificate_life: Duration::from_secs(90 * 86_400),
             enroll_per_hour: 10,
             empty_polls_per_minute: 60,
             heartbeats_per_minute: 30,
@@ -103,6 +113,7 @@ impl Config {
             keep_alive: Duration::from_secs(15),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
+            policies: Effective::default(),
             clock: Clock::system(),
         }
     }

@@ -24,7 +24,7 @@ pub fn csr(data: &[u8]) {
     };
     let territory = TerritoryId::new();
     // A key of a kind that the library does not sign is refused here.
-    let Ok(signed) = authority.sign(&checked, territory, NOW) else { return };
+    let Ok(signed) = authority.sign(&checked, territory, NOW, std::time::Duration::from_secs(60)) else { return };
     let Ok((_, pem)) = x509_parser::pem::parse_x509_pem(signed.pem.as_bytes()) else {
         panic!("the certificate cannot be read")
     };

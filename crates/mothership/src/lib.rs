@@ -30,13 +30,14 @@ mod tasks;
 mod tidy;
 mod tls;
 
+pub use blobs::{BucketKey, BucketSettings};
 pub use clock::Clock;
 pub use config::{Config, TerritoryAuth};
-pub use identity::{ProcessSecret, ProxySecret};
+pub use identity::{ProcessSecret, ProxySecret, Validity, validity};
 pub use listen::Listener;
 pub use nexus_api::tls::TlsError;
 pub use serve::{Running, ServeError, serve};
-pub use store::StoreError;
 pub use store::postgres::Database;
 pub use store::types::{ArtifactBounds, LeaseTimes, Retention};
+pub use store::{StoreError, move_to_postgres};
 pub use tls::TlsIdentity;

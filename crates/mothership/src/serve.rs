@@ -17,7 +17,6 @@ use crate::{tasks, tidy};
 use nexus_api::tls::TlsError;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
@@ -49,11 +48,11 @@ pub enum ServeError {
         /// Address of the proxy.
         address: IpAddr,
     },
-    /// The database names kept files that are not in this directory.
-    #[error("{path} is not the directory of kept files that the servers of this database share")]
+    /// The database names kept files that are not in this place.
+    #[error("{place} is not the place of kept files that the servers of this database share")]
     OtherFiles {
-        /// The directory of this server.
-        path: PathBuf,
+        /// The directory or the bucket of this server.
+        place: String,
     },
     /// The store failed.
     #[error(transparent)]
@@ -138,7 +137,7 @@ pub async fn serve(
 ) -> Result<Running, ServeError> {
     let addresses = check(&config, &listeners)?;
     let now = config.clock.wall();
-    let blobs = Blobs::open(&config.data_dir.join("blobs"))?;
+    let blobs = Blobs::open(&config.data_dir.join("blobs"), config.bucket.as_ref())?;
     let (store, secrets, hints) = open(&config, &blobs, now).await?;
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
@@ -186,15 +185,19 @@ pub async fn serve(
 
 async fn open(config: &Config, blobs: &Blobs, now: i64) -> Result<(Store, Secrets, Option<Hints>), ServeError> {
     let Some(database) = &config.database else {
+        if config.bucket.is_some() {
+            // A bucket that cannot be used is refused at the start, and not when the first file is kept.
+            blobs.id().await?;
+        }
         let (store, secrets) = Store::open_sqlite(&config.data_dir, now)?;
         return Ok((store, secrets, None));
     };
     let (store, secrets, hints) = Store::open_postgres(database.clone(), now).await?;
-    let id = blobs.id()?;
+    let id = blobs.id().await?;
     if let Some(shared) = store.shared()
         && shared.blobs_id(id).await? != id
     {
-        return Err(ServeError::OtherFiles { path: config.data_dir.join("blobs") });
+        return Err(ServeError::OtherFiles { place: blobs.place() });
     }
     Ok((store, secrets, Some(hints)))
 }

@@ -1,9 +1,13 @@
 //! The typed events of one directive, gathered while it runs and sent after its end was acknowledged: no event delays a report.
 
 use nexus_api::events::{EventBody, ProofStep, TypedEvent};
+use nexus_egress::Summary;
 use nexus_model::ExitReason;
 use nexus_runner::run::report::RunReport;
 use std::time::Duration;
+
+/// Destinations of one directive, at most: a batch of events is bounded by the control plane.
+const MAX_DESTINATIONS: usize = 500;
 
 /// Gathers the typed events of one directive.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +41,9 @@ impl Tape {
         if let Some(spawned) = report.spawned {
             self.add(EventBody::CommandStarted { ms: ms(spawned) });
         }
+        if let Some(network) = &report.network {
+            self.add_network(&network.summary);
+        }
         if let Some(limit) = limit(report.reason) {
             self.add(EventBody::LimitHit { limit: limit.to_owned() });
         }
@@ -49,6 +56,16 @@ impl Tape {
             parked: report.settled.parked.len() as u64,
             conflicts: report.settled.conflicts.len() as u64,
         });
+    }
+
+    /// Adds an event for each destination that was reached, and for each that was refused.
+    fn add_network(&mut self, summary: &Summary) {
+        let refused = summary.denied.iter().map(|one| (&one.host, one.port, word(&one.code), false));
+        let reached = summary.allowed.iter().map(|one| (&one.host, one.port, "OK".to_owned(), true));
+        // The refused ones first: they are what a reader looks for when there are too many.
+        for (host, port, code, allowed) in refused.chain(reached).take(MAX_DESTINATIONS) {
+            self.add(EventBody::EgressDecision { destination: format!("{host}:{port}"), code, allowed });
+        }
     }
 
     /// Returns the events as the wire has them.

@@ -15,19 +15,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{Memory, daemon, daemon_with};
+use support::{Memory, daemon, daemon_under, daemon_with};
 
 /// Argument with which this program is the launcher process.
 const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 18] = [
+const TESTS: [(&str, Test); 19] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
     ),
     ("a_directive_that_fails_or_is_refused_says_why", a_directive_that_fails_or_is_refused_says_why),
+    (
+        "a_directive_that_a_policy_of_the_territory_forbids_is_refused_at_its_claim",
+        a_directive_that_a_policy_of_the_territory_forbids_is_refused_at_its_claim,
+    ),
     ("a_canceled_directive_ends_and_its_facility_is_free", a_canceled_directive_ends_and_its_facility_is_free),
     ("a_time_limit_ends_a_directive", a_time_limit_ends_a_directive),
     ("output_beyond_its_bound_keeps_both_ends", output_beyond_its_bound_keeps_both_ends),
@@ -69,7 +73,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 18] = TESTS;
+    let tests: [(&str, Test); 19] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -154,6 +158,27 @@ fn a_directive_that_fails_or_is_refused_says_why(launcher: &Arc<Launcher>, data:
     let (status, _, reason, text) = end("true", json!({"cwd": "missing"}));
     assert_eq!((status, reason.as_str()), (FinishStatus::Failed, "driver_failed"));
     assert!(text.contains("missing"), "{text}");
+    running.stop();
+}
+
+fn a_directive_that_a_policy_of_the_territory_forbids_is_refused_at_its_claim(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let policy = "policy: nexus.policy/1\nid: site\nlevel: global\nlimits: {timeout: 30s, max_output: 100}\nnet: {allow: [a.test]}\n";
+    let running = daemon_under(&memory, launcher, data, policy);
+    for change in [
+        json!({"timeout_seconds": 31}),
+        json!({"capabilities": {"net": {"mode": "allowlist", "allow": ["b.test:443"]}, "fs": {}}}),
+    ] {
+        let seen = memory.ended(memory.create(FacilityId::new(), "echo ran", change));
+        let end = seen.end();
+        assert_eq!((end.status, end.reason.as_deref()), (FinishStatus::Failed, Some("policy_denied")));
+        let text = seen.text(Stream::Stderr);
+        assert!(text.contains("global policy site, policy.yaml:") && text.contains("(policy)"), "{text}");
+        assert_eq!(seen.text(Stream::Stdout), "");
+    }
+    let seen = memory.ended(memory.create(FacilityId::new(), "seq 1 100000", json!({})));
+    assert_eq!(seen.end().status, FinishStatus::Succeeded);
+    assert!(seen.text(Stream::Stdout).len() < 1000, "a limit that the directive does not name is the policy's");
     running.stop();
 }
 

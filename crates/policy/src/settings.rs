@@ -3,6 +3,7 @@
 //! The operator's file counts whole. A user's own file may only lower `[limits]` and protect more names: it is read by
 //! the same process that the user started, so it can bind only the user.
 
+use crate::document::Effective;
 use crate::net::{Bypass, Source, parse_deny};
 use crate::profile::{DocumentError, LimitKind, LimitValues, NetMode, Origin, Place, Sourced, closest};
 use std::net::IpAddr;
@@ -42,6 +43,8 @@ pub struct EgressSettings {
     pub max_mode: Option<Sourced<NetMode>>,
     /// Destinations that no run reaches, as `--deny` takes them.
     pub deny: Vec<Sourced<String>>,
+    /// What policy documents let any run have; not a part of the file.
+    pub policies: Effective,
 }
 
 /// Reads a file; `name` is its path for people.
@@ -64,6 +67,21 @@ fn own_proxy(egress: &EgressSettings) -> Option<(&'static str, &Origin)> {
 }
 
 impl Settings {
+    /// Lowers limits and the mode of networks to what policy documents allow, and keeps the documents for the rest.
+    pub fn obey(&mut self, policies: &Effective) {
+        for (kind, max) in policies.limits() {
+            if self.ceilings.get(kind).is_none_or(|known| max.value < known.value) {
+                self.ceilings.insert(*kind, max.clone());
+            }
+        }
+        if let Some(max) = policies.max_mode()
+            && self.egress.max_mode.as_ref().is_none_or(|known| max.value < known.value)
+        {
+            self.egress.max_mode = Some(max);
+        }
+        self.egress.policies = policies.clone();
+    }
+
     /// Adds a user's own file: its limits count where they are lower, its protected names are added, and it may name an
     /// upstream proxy where the operator names none. Every other setting in it is refused.
     pub fn with_own(mut self, own: Self) -> Result<Self, DocumentError> {

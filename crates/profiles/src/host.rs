@@ -56,8 +56,8 @@ pub(crate) mod tests {
 
     fn git(text: &[u8]) -> Result<Vec<GitSetting>, UnreadableGitConfig> {
         let settings =
-            nexus_layer::gitconfig::parse(text).map_err(|error| UnreadableGitConfig { why: error.to_string() })?;
-        let of = |setting: nexus_layer::gitconfig::Setting| GitSetting {
+            nexus_git::config::parse(text).map_err(|error| UnreadableGitConfig { why: error.to_string() })?;
+        let of = |setting: nexus_git::config::Setting| GitSetting {
             section: setting.section,
             subsection: setting.subsection,
             name: setting.name,

@@ -15,6 +15,7 @@
 //! * [`document`]: reads one profile.
 //! * [`library`]: finds profiles by name.
 //! * [`settings`]: reads `config.toml`.
+//! * [`policies`]: reads the policy documents of the machine, the user and the workspace.
 //! * [`workspace_file`]: reads a workspace's `nexus.yaml`.
 //! * [`toolchains`]: finds Python, Node, Rust, Go, Java and git, without the credentials beside them.
 //! * [`clients`]: reads where pip, npm, cargo and apt fetch packages from.
@@ -26,6 +27,7 @@ pub mod document;
 pub mod host;
 pub mod library;
 pub mod owned;
+pub mod policies;
 pub mod settings;
 pub mod toolchains;
 pub mod workspace_file;
@@ -34,6 +36,7 @@ pub use document::BrokenDocument;
 pub use host::{GitSetting, Host, ReadGitConfig, UnreadableGitConfig};
 pub use library::{LibraryError, ProfileStore, built_in_names};
 pub use owned::{ReadOwnedError, read_owned};
+pub use policies::PoliciesError;
 pub use settings::SettingsError;
 pub use toolchains::{Found, FoundBind, FoundSource, Tool, ToolHost};
 pub use workspace_file::{WorkspaceFile, WorkspaceFileError};

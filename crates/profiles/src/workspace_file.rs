@@ -75,16 +75,23 @@ pub enum TextError {
 /// Reads the file of a workspace; `None` when the file does not exist.
 pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, WorkspaceFileError> {
     let path = workspace.join(NAME);
-    let found = match open(workspace) {
-        Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP | Errno::XDEV) => Err(TextError::Link),
-        Err(error) => Err(TextError::Io(error.into())),
-        Ok(file) => plain_text(file),
+    let found = text_in(workspace, NAME);
+    let Some(text) = found.map_err(|reason| WorkspaceFileError::Unusable { path: path.clone(), reason })? else {
+        return Ok(None);
     };
-    let text = found.map_err(|reason| WorkspaceFileError::Unusable { path: path.clone(), reason })?;
     let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
     let loaded = document::read(NAME, path.display().to_string(), &text)?;
     Ok(Some(WorkspaceFile { path, hash, loaded }))
+}
+
+/// Reads a file in the top directory of a workspace; `None` when it does not exist.
+pub(crate) fn text_in(workspace: &Path, name: &str) -> Result<Option<String>, TextError> {
+    match open(workspace, name) {
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::LOOP | Errno::XDEV) => Err(TextError::Link),
+        Err(error) => Err(TextError::Io(error.into())),
+        Ok(file) => plain_text(file).map(Some),
+    }
 }
 
 /// Reads a file that may be a workspace's. Refuses a link as the last name, never waits, and bounds the length.
@@ -113,11 +120,11 @@ fn plain_text(file: File) -> Result<String, TextError> {
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-fn open(workspace: &Path) -> Result<File, Errno> {
+fn open(workspace: &Path, name: &str) -> Result<File, Errno> {
     let directory = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
     let directory = rustix::fs::open(workspace, directory, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(directory, NAME, FLAGS, Mode::empty(), resolve).map(File::from)
+    rustix::fs::openat2(directory, name, FLAGS, Mode::empty(), resolve).map(File::from)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
 //! Index files of git.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_layer::fuzz::git_index(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_git::fuzz::git_index(data));

@@ -1,4 +1,4 @@
 //! Refs of git, and lists of packed ones.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_layer::fuzz::git_refs(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nexus_git::fuzz::git_refs(data));

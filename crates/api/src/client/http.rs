@@ -47,7 +47,7 @@ impl ClientConfig {
     }
 }
 
-/// Answer of a server whose status is a success.
+/// Answer of a server.
 #[derive(Debug)]
 pub struct Reply {
     /// Status code of the answer.
@@ -129,6 +129,28 @@ impl Http {
                 self.give_back(connection);
             }
             reply
+        };
+        match tokio::time::timeout(time, whole).await {
+            Ok(reply) => reply,
+            Err(_) => Err(ClientError::Timeout { server: self.server(), seconds: time.as_secs() }),
+        }
+    }
+
+    /// Sends a request with these headers to a server of another kind, and reads its whole answer, whatever its status.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: Vec<u8>,
+    ) -> Result<Reply, ClientError> {
+        let time = self.shared.config.timeout;
+        let whole = async {
+            let (response, connection) = self.send(method, path, Some(body), headers).await?;
+            let status = response.status().as_u16();
+            let body = self.body(response).await?;
+            self.give_back(connection);
+            Ok(Reply { status, body })
         };
         match tokio::time::timeout(time, whole).await {
             Ok(reply) => reply,

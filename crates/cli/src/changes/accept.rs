@@ -11,12 +11,12 @@ use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
 use crate::signals;
-use nexus_layer::{Change, Committed, Conflict, Rules};
+use nexus_layer::{Change, Committed, Rules};
 use nexus_model::ByteText;
 use nexus_runner::recover::finish::as_notices;
 use nexus_runner::recover::interrupted::{Direction, Interrupted};
 use nexus_runner::recover::sandboxes::refuse_left;
-use nexus_runner::review::around::{Around, Conflicts, commit_around};
+use nexus_runner::review::around::{Around, Conflicts, LeftOut, commit_around};
 use nexus_runner::review::paths::must_stand_alone;
 use nexus_runner::review::pending::Pending;
 use nexus_runner::review::rejected;
@@ -116,15 +116,15 @@ struct How {
 fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText]) -> Result<String, Failure> {
     let (mut text, left_out) =
         if how.patch { (patch::command(&pending, rules)?, Vec::new()) } else { commit(&pending, rules, how)? };
-    for conflict in &left_out {
-        let what = if how.keeps_ours { "kept yours of" } else { "left waiting" };
+    for LeftOut { conflict, change } in &left_out {
+        let what = if how.keeps_ours && change.is_some() { "kept yours of" } else { "left waiting" };
         let path = conflict.path.as_path().display();
         text.push_str(&one_line(&format!("{what} {path} ({})", change_text::happened(conflict))));
         text.push('\n');
     }
     if how.keeps_ours && !left_out.is_empty() && pending.layer.root().exists() {
         let mut all = pending.rules.except.clone();
-        all.extend(left_out.into_iter().map(|conflict| conflict.path));
+        all.extend(left_out.into_iter().filter_map(|one| one.change));
         rejected::write(pending.layer.root(), &all)?;
         pending.rules.except = all;
     }
@@ -139,7 +139,7 @@ fn decide(mut pending: Pending, rules: &Rules, how: &How, taken_back: &[ByteText
     Ok(text + &still_waiting(left))
 }
 
-fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Conflict>), Failure> {
+fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<LeftOut>), Failure> {
     let Around { done: committed, left_out, theirs } = {
         let _alone = pending.alone(&print)?;
         let _held = signals::hold()?;
@@ -148,11 +148,13 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Co
     let kept = theirs.iter().map(|one| {
         let path = one.path.as_path().display();
         let yours = match &one.copy {
-            Some(copy) => format!("yours is {}", copy.as_path().display()),
+            Some(copy) => format!("yours is {}", one.after(copy).as_path().display()),
             None => "you had removed it".to_owned(),
         };
         let line = match one.merged() {
-            Some(merge) => format!("merged {path}; {yours}, the run's is {}", merge.copy.as_path().display()),
+            Some(merge) => {
+                format!("merged {path}; {yours}, the run's is {}", one.after(&merge.copy).as_path().display())
+            }
             None => format!("took the run's version of {path}; {yours}"),
         };
         one_line(&line) + "\n"

@@ -99,6 +99,8 @@ pub struct MothershipArgs {
 pub enum MothershipAction {
     /// Serve users and daemons until a signal ends it
     Serve(ServeArgs),
+    /// Move the fleet of a data directory into an empty PostgreSQL database
+    Move(MoveArgs),
 }
 
 /// The arguments of `nexus mothership serve`.
@@ -110,6 +112,9 @@ pub struct ServeArgs {
     /// The database, when it is not in the directory.
     #[command(flatten)]
     pub database: DatabaseArgs,
+    /// The place of kept files, when it is not the directory.
+    #[command(flatten)]
+    pub bucket: BucketArgs,
     /// Address to listen on; beyond loopback it needs --tls-cert or --trusted-proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4780")]
     pub listen: SocketAddr,
@@ -133,6 +138,17 @@ pub struct ServeArgs {
     pub json: bool,
 }
 
+/// The arguments of `nexus mothership move`.
+#[derive(Debug, Args)]
+pub struct MoveArgs {
+    /// Directory of the control plane, which must not run. Kept files stay in it
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The database to move to.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
 /// The flags of the database.
 #[derive(Debug, Default, Args)]
 pub struct DatabaseArgs {
@@ -142,6 +158,17 @@ pub struct DatabaseArgs {
     /// File with that address, which may hold a password
     #[arg(long, value_name = "FILE")]
     pub database_file: Option<PathBuf>,
+}
+
+/// The flags of kept files.
+#[derive(Debug, Default, Args)]
+pub struct BucketArgs {
+    /// Bucket of S3 for kept files: s3://BUCKET/PREFIX?endpoint=URL&region=REGION&ca=FILE
+    #[arg(long, value_name = "URL")]
+    pub blob_url: Option<String>,
+    /// File with the key of the bucket [default: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "FILE", requires = "blob_url")]
+    pub blob_key_file: Option<PathBuf>,
 }
 
 /// The arguments of `nexus daemon`.

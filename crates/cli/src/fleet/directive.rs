@@ -6,6 +6,7 @@ use super::call::id;
 use super::print::{print, print_json};
 use super::{artifacts, display, follow, watch};
 use crate::failure::Failure;
+use crate::notices::tell;
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
 use nexus_facility::glob::Glob;
@@ -51,7 +52,19 @@ pub fn command(args: &DirectiveArgs) -> Result<u8, Failure> {
             print(text.as_bytes())
         }
         DirectiveAction::Diff { id: text } => {
-            let diff = access.wait(client.diff(directive(text)?))?;
+            let id = directive(text)?;
+            let diff = match access.wait(client.diff(id)) {
+                Err(missing) if missing.code == "not_found" => {
+                    let one = access.wait(client.directive(id))?;
+                    if !one.state.is_terminal() {
+                        let message = "The directive is not over, and its diff is made at its end";
+                        return Err(Failure::refused("not_over", message, "nexus directive logs -f ID waits for it"));
+                    }
+                    tell("There is no diff: the directive changed nothing, or its diff was removed after its days.");
+                    return Ok(0);
+                }
+                diff => diff?,
+            };
             if std::io::stdout().is_terminal() {
                 let shown = nexus_terminal::visible::escaped(&String::from_utf8_lossy(&diff), &['\n', '\t']);
                 return print(shown.as_bytes());

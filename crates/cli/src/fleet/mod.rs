@@ -11,7 +11,9 @@
 mod access;
 pub mod args;
 mod artifacts;
+mod bucket;
 mod call;
+mod credentials;
 mod data_dir;
 mod database;
 mod directive;
@@ -22,6 +24,7 @@ mod follow;
 mod launcher;
 mod login;
 pub mod print;
+mod renew;
 mod serve;
 mod services;
 mod territory;

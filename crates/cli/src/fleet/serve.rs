@@ -1,20 +1,25 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
-use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, PlainArgs};
+use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs};
 use super::print::{print, print_json};
+use super::renew::Renewal;
 use super::services::{self, Ground};
 use super::tls_files::{Others, TlsPaths, read_own};
-use super::{data_dir, database, enroll};
+use super::{bucket, credentials, data_dir, database};
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
+use crate::profile::caller::caller;
 use crate::signals::Signals;
 use nexus_api::Labels;
-use nexus_mothership::{Config as ServerConfig, Listener, ProxySecret, Running, ServeError, TerritoryAuth};
-use nexusd::{Config, ConfigError, Settings, config};
+use nexus_mothership::{
+    Clock, Config as ServerConfig, Listener, ProxySecret, Running, ServeError, StoreError, TerritoryAuth,
+};
+use nexusd::{Config, ConfigError, HttpSource, Settings, config};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Opens an address.
 pub async fn listen(address: SocketAddr) -> Result<Listener, Failure> {
@@ -32,7 +37,13 @@ pub fn of_serve(error: &ServeError) -> Failure {
         ServeError::Tls(_) => {
             "Look at the files of --tls-cert and --tls-key: the key belongs to the first certificate."
         }
-        ServeError::OtherFiles { .. } => "Give each control plane of the database the same directory.",
+        ServeError::OtherFiles { .. } => {
+            "Give each control plane of the database the same directory, or the same bucket."
+        }
+        ServeError::Store(StoreError::Moved) => "Name that database with --database or --database-file.",
+        ServeError::Store(StoreError::Kept { .. }) => {
+            "Look at the address of --blob-url, at the bucket, and at its key."
+        }
         _ => "look at the data directory, the database and the address",
     };
     Failure::refused(error.code(), error.to_string(), hint)
@@ -40,7 +51,10 @@ pub fn of_serve(error: &ServeError) -> Failure {
 
 /// Serves until a signal ends it. SIGHUP reads certificate and key again.
 pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
-    let MothershipAction::Serve(args) = &args.action;
+    let args = match &args.action {
+        MothershipAction::Serve(args) => args,
+        MothershipAction::Move(args) => return move_database(args),
+    };
     let tls = TlsPaths::of(args.tls_cert.as_deref(), args.tls_key.as_deref());
     let is_proxied = !args.trusted_proxy.is_empty();
     if tls.is_none() && !is_proxied && !args.listen.ip().is_loopback() {
@@ -51,8 +65,10 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     }
     let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
+    let policies = nexus_profiles::policies::load(&caller(), None)?.effective().clone();
     let data_dir = data_dir::open(&args.data_dir)?;
     let database = database::read(&args.database)?;
+    let bucket = bucket::read(&args.bucket)?;
     // One connection for each client and each event stream.
     crate::net::ask::raise_descriptors();
     let signals = Signals::catch_for_service().map_err(|error| {
@@ -67,11 +83,18 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
             (false, None) => TerritoryAuth::Header,
         };
         config.database = database;
+        config.bucket = bucket;
+        config.policies = policies;
         config.public_url.clone_from(&args.public_url);
         #[cfg(feature = "inject")]
         if let Some(ms) = std::env::var("NEXUS_INJECT_LEASE_MS").ok().and_then(|ms| ms.parse().ok()) {
             // A test stops a daemon for longer than a lease.
             config.times.ttl_ms = ms;
+        }
+        #[cfg(feature = "inject")]
+        if let Some(ms) = std::env::var("NEXUS_INJECT_CERTIFICATE_MS").ok().and_then(|ms| ms.parse().ok()) {
+            // A test outlives the certificate of a territory.
+            config.certificate_life = std::time::Duration::from_millis(ms);
         }
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let mut listener = listen(args.listen).await?;
@@ -98,6 +121,23 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     running.stop();
     runtime.block_on(running.stopped());
     Ok(0)
+}
+
+/// Moves the fleet of a directory into PostgreSQL.
+fn move_database(args: &MoveArgs) -> Result<u8, Failure> {
+    let Some(database) = database::read(&args.database)? else {
+        let hint = "pass --database postgres://USER@HOST/NAME, or --database-file FILE";
+        return Err(Failure::usage("database", "no database to move to is named", hint));
+    };
+    let data_dir = data_dir::open(&args.data_dir)?;
+    let rows = nexus_mothership::move_to_postgres(&data_dir, &database, Clock::system().wall()).map_err(|error| {
+        let hint = "Stop the control plane of the directory first, and name an empty database.";
+        Failure::refused(error.code(), error.to_string(), hint)
+    })?;
+    print(
+        format!("{rows} rows are in PostgreSQL. Start the control plane with the same directory and this database.\n")
+            .as_bytes(),
+    )
 }
 
 /// Reads certificate and key again. Files that cannot be used change nothing: the server goes on with those that it has.
@@ -187,8 +227,16 @@ fn run_daemon(place: &Place<'_>, flags: &Flags<'_>, json: bool) -> Result<u8, Fa
         return Err(Failure::refused("identity", message, "Use nexus territory join first."));
     };
     let runtime = services::runtime()?;
-    let client = enroll::client(territory.path(), &identity, plain.rule())?;
-    let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
+    let client = credentials::client(territory.path(), &identity, plain.rule())?;
+    let source = Arc::new(HttpSource::new(client, runtime.handle().clone()));
+    let renewal = Renewal {
+        data_dir: territory.path().to_owned(),
+        identity: identity.clone(),
+        plain: plain.rule(),
+        source: Arc::clone(&source),
+    };
+    let (daemon, signals) = ground.daemon(territory, source, settings)?;
+    runtime.spawn(renewal.run());
     if json {
         print_json(&json!({ "api_url": identity.server, "territory_id": identity.territory_id }))?;
     } else {

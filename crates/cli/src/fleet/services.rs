@@ -9,13 +9,12 @@ use crate::failures;
 use crate::profile::caller::caller;
 use crate::signals;
 use crate::signals::Signals;
-use nexus_api::client::ConduitsClient;
 use nexus_driver_namespace::launcher::Launcher;
 use nexus_policy::settings::Settings as Operator;
 use nexusd::{Daemon, HttpSource, Parts, Settings, Territory, TerritoryError};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::sync::Arc;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 
 /// The parts of a daemon that are made before there is a thread.
 pub struct Ground {
@@ -31,7 +30,8 @@ impl Ground {
     /// Reads the settings, starts the launcher, and catches signals, in this order.
     /// With `reloads`, SIGHUP does not end the process.
     pub fn prepare(networks: u32, reloads: bool) -> Result<Self, Failure> {
-        let operator = nexus_profiles::settings::load(&caller(), None)?;
+        let mut operator = nexus_profiles::settings::load(&caller(), None)?;
+        operator.obey(nexus_profiles::policies::load(&caller(), None)?.effective());
         let uid_base = operator.uid_base.as_ref().map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value);
         let launcher = launcher::start(uid_base, networks)?;
         let caught = if reloads { Signals::catch_for_service() } else { Signals::catch_all() };
@@ -45,14 +45,13 @@ impl Ground {
     pub fn daemon(
         self,
         territory: Territory,
-        client: ConduitsClient,
+        source: Arc<HttpSource>,
         settings: Settings,
-        runtime: Handle,
     ) -> Result<(Daemon, Signals), Failure> {
         let Self { launcher, operator, signals } = self;
         let upkeep = TerritoryUpkeep { driver: driver::local() };
         let parts = Parts {
-            source: Arc::new(HttpSource::new(client, runtime)),
+            source,
             driver: Arc::new(launcher),
             upkeep: Arc::new(upkeep),
             territory,

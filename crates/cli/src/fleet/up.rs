@@ -14,8 +14,9 @@ use nexus_api::conduits::TERRITORY_SECRET_HEADER;
 use nexus_api::mothership::CreateEnrollmentToken;
 use nexus_mothership::{Config, ProcessSecret, Running, TerritoryAuth};
 use nexusd::territory::Identity;
-use nexusd::{Settings, Territory};
+use nexusd::{HttpSource, Settings, Territory};
 use serde_json::json;
+use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// The control plane of this process listens on loopback.
@@ -31,6 +32,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     }
     // The launcher first: it is cloned from, and may have no second thread.
     let ground = Ground::prepare(nexusd::config::NETWORKS, false)?;
+    let policies = ground.operator.egress.policies.clone();
     let data_dir = data_dir::open(&args.data_dir)?;
     let territory = services::territory(&data_dir.join("territory"))?;
     let runtime = services::runtime()?;
@@ -40,6 +42,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
         let mut config = Config::new(data_dir.join("mothership"));
         // Other users of this machine can connect, too: only the daemon of this process has the secret.
         config.territory_auth = TerritoryAuth::Process(secret.clone());
+        config.policies = policies;
         env!("CARGO_PKG_VERSION").clone_into(&mut config.version);
         let running = nexus_mothership::serve(config, vec![listener], std::future::pending()).await;
         running.map_err(|error| of_serve(&error))
@@ -52,7 +55,8 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     let client = own_client(&identity, &secret)?;
     let mut settings = Settings::here(env!("CARGO_PKG_VERSION"));
     settings.max_concurrent = args.max_concurrent.unwrap_or(settings.max_concurrent);
-    let (daemon, signals) = ground.daemon(territory, client, settings, runtime.handle().clone())?;
+    let source = Arc::new(HttpSource::new(client, runtime.handle().clone()));
+    let (daemon, signals) = ground.daemon(territory, source, settings)?;
     ready(args, &running, &identity)?;
     services::wait_for_end(&signals)?;
     tell("The fleet of this machine ends: what runs has 30 seconds.");

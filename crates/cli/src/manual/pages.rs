@@ -21,7 +21,10 @@ type Entry = (&'static str, &'static str);
 
 const EXIT: &[Entry] = &[
     ("0", "done; or the command of a run ended with 0"),
-    ("1", "nexus receipt verify: the receipt is not valid; nexus profile check: mistakes were found"),
+    (
+        "1",
+        "nexus receipt verify: the receipt is not valid; nexus profile check, nexus policy check or test: mistakes were found; nexus policy explain: a question was answered with no; nexus policy command: the line is not safe",
+    ),
     ("2", "wrong use; nothing was done"),
     ("124", "the time limit ended the command"),
     (
@@ -52,6 +55,8 @@ const ENVIRONMENT: &[Entry] = &[
 
 const FILES: &[Entry] = &[
     ("~/.config/nexus/profiles/NAME.yaml, /etc/nexus/profiles/NAME.yaml", "profiles"),
+    ("~/.config/nexus/policy/NAME.yaml, /etc/nexus/policy/NAME.yaml", "policy documents; see nexus-policy(1)"),
+    (".nexus-policy.yaml", "in a workspace: a policy document of the project, which only takes away"),
     ("/etc/nexus/config.toml", "the operator's ceilings"),
     ("nexus.yaml", "in a workspace: what the project asks for; see nexus-trust(1)"),
 ];

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::host;
 use nexus_profiles::clients::ClientError;
 use nexus_profiles::{
-    BrokenDocument, GitSetting, Host as Caller, LibraryError, ReadOwnedError, SettingsError, ToolHost,
+    BrokenDocument, GitSetting, Host as Caller, LibraryError, PoliciesError, ReadOwnedError, SettingsError, ToolHost,
     UnreadableGitConfig, WorkspaceFileError, workspace_file,
 };
 use nexus_runner::state::trust::TrustError;
@@ -32,9 +32,9 @@ pub fn read_owned(path: &Path, workspace: Option<&Path>) -> Result<Option<String
 }
 
 fn git_settings(text: &[u8]) -> Result<Vec<GitSetting>, UnreadableGitConfig> {
-    let found = nexus_layer::gitconfig::parse(text);
+    let found = nexus_git::config::parse(text);
     let found = found.map_err(|error| UnreadableGitConfig { why: error.to_string() })?;
-    let setting = |one: nexus_layer::gitconfig::Setting| GitSetting {
+    let setting = |one: nexus_git::config::Setting| GitSetting {
         section: one.section,
         subsection: one.subsection,
         name: one.name,
@@ -102,6 +102,20 @@ impl From<SettingsError> for Failure {
             SettingsError::File(inner) => inner.into(),
             SettingsError::Broken { .. } => Self::refused(error.code(), error.to_string(), "mend the line"),
         }
+    }
+}
+
+impl From<PoliciesError> for Failure {
+    fn from(error: PoliciesError) -> Self {
+        let hint = match error {
+            PoliciesError::File(inner) => return inner.into(),
+            PoliciesError::Workspace { .. } => "make it a plain file that you can read, or move it away",
+            PoliciesError::Broken { .. } | PoliciesError::Set(_) => {
+                "fix the document; nexus policy check looks at one before it counts"
+            }
+            PoliciesError::Misplaced { .. } => "move it to where its level belongs, or take the part out",
+        };
+        Self::refused(error.code(), error.to_string(), hint)
     }
 }
 

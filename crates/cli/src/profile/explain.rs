@@ -162,6 +162,13 @@ impl Explained {
         for name in &grants.protect {
             out.row(&format!("protect {}", name.value), &name.from.to_string());
         }
+        let policies = &self.resolution.settings.egress.policies;
+        if !policies.is_empty() {
+            out.title("policies");
+            for (what, from) in policies.rows() {
+                out.row(&what, &from.to_string());
+            }
+        }
         let notes = self.notes();
         if !notes.is_empty() {
             out.title("notes");
@@ -230,6 +237,11 @@ impl Explained {
             json!({"mode": self.changes, "from": grants.changes.as_ref().map(|changes| &changes.from)});
         document["protected"] =
             json!(DEFAULT_PROTECTED.iter().chain(DEFAULT_PROTECTED_OF_REPOSITORIES).collect::<Vec<_>>());
+        let policies = &self.resolution.settings.egress.policies;
+        if !policies.is_empty() {
+            let rows: Vec<_> = policies.rows().iter().map(|(what, from)| json!({"what": what, "from": from})).collect();
+            document["policies"] = json!({"documents": policies.documents(), "effective": rows});
+        }
         document["notes"] = json!(self.notes());
         document
     }

@@ -14,6 +14,8 @@ pub mod caller;
 pub mod command;
 pub mod explain;
 mod flags;
+pub mod policy;
+pub mod policy_command;
 pub mod resolution;
 #[cfg(test)]
 pub mod scene;

@@ -5,14 +5,14 @@ use crate::failure::Failure;
 use crate::net::network;
 use crate::net::saved::NAME as ASKED;
 use crate::profile::caller::caller;
-use crate::profile::{auto, flags};
+use crate::profile::{auto, flags, policy};
 use nexus_model::limits::DEFAULT_PIDS;
 use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
 use nexus_policy::settings::Settings;
 use nexus_profiles::toolchains::Searches;
-use nexus_profiles::{Found, ProfileStore, library, settings, toolchains, workspace_file};
+use nexus_profiles::{Found, ProfileStore, library, policies, settings, toolchains, workspace_file};
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::searches;
@@ -54,7 +54,10 @@ impl Resolution {
     pub fn of(args: &RunArgs, workspace: &Path, places: &StateDir) -> Result<Self, Failure> {
         let caller = caller();
         library::check_directories(&caller, workspace)?;
-        let settings = settings::load(&caller, Some(workspace))?;
+        let policies = policies::load(&caller, Some(workspace))?;
+        let mut settings = settings::load(&caller, Some(workspace))?;
+        settings.obey(policies.effective());
+        let settings = settings;
         let mut shelf = ProfileStore::new(&caller, Some(workspace));
         let asked = args.net.ask && shelf.has(ASKED);
         let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
@@ -91,15 +94,22 @@ impl Resolution {
         };
         auto::obey(&mut grants, &settings)?;
         ceilings(&mut grants, &settings)?;
+        policy::obey(policies.effective(), &mut grants, args, &caller)?;
         lower_pids(&mut grants);
         grants.add_protected(settings.protect.iter().cloned());
         refuse_what_cannot_be_held(&grants, args)?;
         let command = args.command.first().map(OsString::as_os_str);
         let earlier = || Searches::read(&searches::read(&places.state));
         let (mut found, searches) = toolchains::find(&grants, &caller, workspace, command, earlier);
+        policy::tools(policies.effective(), &mut found)?;
         // One that only took away granted nothing, and yet the run was another without it.
         let narrowing = of_workspace.filter(|_| state == FileState::Narrows);
-        let documents = grants.profiles.iter().cloned().chain(narrowing).collect();
+        let of_policies = policies.documents().iter().map(|loaded| ProfileName {
+            name: format!("policy {}/{}", loaded.document.level.word(), loaded.document.id),
+            source: loaded.source.clone(),
+            hash: loaded.hash,
+        });
+        let documents = grants.profiles.iter().cloned().chain(narrowing).chain(of_policies).collect();
         let network = network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
         Ok(Self { grants, found, settings, file: state, network, documents, searches })
     }

@@ -16,7 +16,7 @@ mod foreground;
 mod frontend;
 pub mod go_on;
 mod hints;
-mod input;
+pub mod input;
 pub mod launcher;
 mod open_files;
 pub mod order;
@@ -199,6 +199,8 @@ fn reported<C: Attendant>(
         interrupts: signals,
         was_ended: crate::terminal::out::ended_flag(),
     };
+    // Right before the start: a use is not spent on a run that something else refuses.
+    crate::approvals::obtain::obtain(&order, args)?;
     let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
     let opened = asked_files(args, &order).and_then(|(full, copy)| Ok((open(&order, full)?, copy)));
     let (attendant, receipt_copy) = match opened {

@@ -15,6 +15,7 @@ use nexus_driver::frames::ExecStage;
 use nexus_driver::{NotStarted, PrepareError, SetupError, StartError};
 use nexus_model::Guarantee;
 use nexus_model::limits::DEFAULT_MAX_OUTPUT;
+use nexus_policy::document::Effective;
 use nexus_policy::profile::{NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
@@ -42,6 +43,8 @@ pub struct Order {
     pub toolchains: Vec<Toolchain>,
     /// Shows the toolchains that the caller's PATH leads to.
     pub shows_auto: bool,
+    /// Policy documents that hold for the run.
+    pub policies: Effective,
     /// Keeps other runs out of the facility until this one is over.
     _facility: Option<OpenFacility>,
 }
@@ -72,7 +75,22 @@ impl Order {
             tracing::debug!(errno = error.raw_os_error(), "the searches for logins could not be kept");
         }
         request::warn(&run.notices);
-        for pattern in &run.hides_nothing {
+        for cache in &run.written_caches {
+            crate::notices::tell(&format!(
+                "Later builds of yours, also outside of a sandbox, execute what the command writes to {}; --cache keeps downloads for runs \
+                 in this workspace alone.",
+                cache.display()
+            ));
+        }
+        // A policy denies what may come to be there one day.
+        let of_policies = resolution.settings.egress.policies.denied_in_workspace();
+        let is_policys = |pattern: &String| {
+            of_policies
+                .iter()
+                .filter_map(|denied| denied.value.in_workspace())
+                .any(|path| format!("/{path}") == *pattern)
+        };
+        for pattern in run.hides_nothing.iter().filter(|pattern| !is_policys(pattern)) {
             crate::notices::tell(&format!("--hide {pattern} matched nothing in the workspace, so it hides nothing."));
         }
         let changes_by_file = match run.changes {
@@ -94,6 +112,7 @@ impl Order {
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             shows_auto: grants.shows_auto(),
             hold: net_ask::hold(run.network.as_ref())?,
+            policies: resolution.settings.egress.policies.clone(),
             run,
             _facility: facility,
         })
@@ -219,6 +238,7 @@ const EACCES: i32 = Errno::ACCESS.raw_os_error();
 const EDQUOT: i32 = Errno::DQUOT.raw_os_error();
 const ELOOP: i32 = Errno::LOOP.raw_os_error();
 const ENOENT: i32 = Errno::NOENT.raw_os_error();
+const ENOTDIR: i32 = Errno::NOTDIR.raw_os_error();
 const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 const EROFS: i32 = Errno::ROFS.raw_os_error();
 
@@ -255,6 +275,20 @@ fn step_hint(step: &str, errno: i32) -> &'static str {
         ("protect_names", ELOOP) => {
             "a directory on the way to a protected name became a symbolic link: leave --direct out"
         }
+        // Of these, nexus doctor knows nothing: they are about the paths of this run.
+        ("hide_paths" | "open_binds", 0 | ENOENT | ELOOP | ENOTDIR) => {
+            "nothing was run, so that the command reaches nothing that is to be kept from it. Another run or a program changes the directory meanwhile: run it again, and while that goes on, wait for the other run or end it (nexus ps)"
+        }
+        ("hide_paths", _) => {
+            "nothing was run: the command would have reached this path. Leave out the --ro, --rw or --hide that it belongs to, or move the path elsewhere"
+        }
+        ("open_binds", _) => "nothing was run: look at the rights of this path, or leave its --ro or --rw out",
+        ("open_workspace", _) => {
+            "nothing was run: the directory was moved, replaced or closed meanwhile. Look at it, and run it again"
+        }
+        ("protect_names", 0 | ENOENT | ENOTDIR) => {
+            "nothing was run: a program changes the directory meanwhile. Run it again"
+        }
         ("make_cgroup" | "enter_cgroup", _) => {
             "the control group cannot be used; nexus doctor shows how to hand one over"
         }
@@ -281,6 +315,24 @@ mod tests {
         let spawn = NotStarted::Exec { stage: ExecStage::Spawn, errno: again };
         assert!(not_started_failure(&spawn).hint.contains("ulimit -u"));
         assert!(step_hint("idmapped_mounts", Errno::INVAL.raw_os_error()).contains("cannot map owners"));
+    }
+
+    #[test]
+    fn doctor_is_not_named_where_it_knows_nothing() {
+        for step in ["hide_paths", "open_binds"] {
+            for errno in [0, ENOENT, ELOOP, ENOTDIR] {
+                let hint = step_hint(step, errno);
+                assert!(hint.contains("nothing was run") && hint.contains("run it again"), "{step} {errno}: {hint}");
+                assert!(!hint.contains("doctor"), "{step} {errno}: {hint}");
+            }
+        }
+        for step in ["hide_paths", "open_binds", "open_workspace"] {
+            for errno in [EACCES, EPERM, Errno::NAMETOOLONG.raw_os_error(), Errno::BUSY.raw_os_error()] {
+                let hint = step_hint(step, errno);
+                assert!(hint.contains("nothing was run") && !hint.contains("doctor"), "{step} {errno}: {hint}");
+            }
+        }
+        assert!(step_hint("seccomp", Errno::INVAL.raw_os_error()).contains("doctor"));
     }
 
     #[test]

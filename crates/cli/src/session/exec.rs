@@ -5,6 +5,8 @@ use super::find::find;
 use super::view::{Outcome, Part, View};
 use crate::failure::Failure;
 use crate::notices::print;
+use crate::profile::caller::caller;
+use crate::profile::policy;
 use crate::request::{check_passed, no_name, secret_name};
 use crate::signals::Signals;
 use crate::terminal::keys::Watch;
@@ -14,6 +16,7 @@ use crate::terminal::sink::Show;
 use crate::terminal::sink::Sink;
 use nexus_model::ByteText;
 use nexus_model::exit::SIGNAL_BASE;
+use nexus_policy::document::PolicySet;
 use nexus_runner::session::link::{Found, Link, broken, is_gone, lost};
 use nexus_runner::session::store::{Condition, Entry};
 use nexus_runner::session::wire::ClientMessage;
@@ -59,10 +62,13 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         let message = "--tty needs a terminal, and standard input is none";
         return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
     }
+    let policies = nexus_profiles::policies::load(&caller(), None)?;
+    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    policy::no_further_command(policies.effective(), &words)?;
     let input = args.stdin || args.tty;
     let ask = ClientMessage::Exec {
         argv: args.command.iter().cloned().map(ByteText::from).collect(),
-        env: environment(args)?,
+        env: environment(args, &policies)?,
         cwd: args.cwd.clone().map(ByteText::from),
         terminal: args.tty.then(raw::size),
         input,
@@ -95,7 +101,7 @@ pub fn show(raw: bool, interactive: bool) -> Show {
 }
 
 /// Returns the variables that the flags set or pass on, and the caller's TERM with a terminal.
-fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
+fn environment(args: &ExecArgs, policies: &PolicySet) -> Result<Vec<(ByteText, ByteText)>, Failure> {
     let mut all = Vec::new();
     let term = args.tty.then(|| OsString::from("TERM"));
     for flag in term.iter().chain(&args.env) {
@@ -114,6 +120,9 @@ fn environment(args: &ExecArgs) -> Result<Vec<(ByteText, ByteText)>, Failure> {
             check_passed(&name, &value)?;
         }
         all.push((name, value));
+    }
+    if !args.env_secret.is_empty() {
+        args.env_secret.iter().try_for_each(|name| policy::secret(policies.effective(), name))?;
     }
     for flag in &args.env_secret {
         let name = secret_name(flag)?;

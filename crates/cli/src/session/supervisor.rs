@@ -118,6 +118,8 @@ fn launch() -> io::Result<Launched> {
 pub fn supervise(mut args: RunArgs) -> u8 {
     let clock = Instant::now();
     args.detach = true;
+    // Before this process has a session of its own: who asks for an approval is the caller.
+    args.asking_session = rustix::process::getsid(None).ok().map(|session| session.as_raw_nonzero().get());
     if args.changes == Some(Changes::Ask) {
         args.changes = Some(Changes::Review);
     }

@@ -26,6 +26,7 @@ pub async fn check_all(client: &MothershipClient, asked: &BTreeMap<DirectiveId, 
         if exit.is_some() {
             assert_eq!(over.exit_code, exit, "{what}");
         }
+        assert_eq!(over.reason.as_deref(), Some(kind.reason()), "{what}");
         assert!(over.attempt == 1 || killed.contains(id), "{what}");
         let log = log(client, *id).await;
         // What a killed daemon had in memory is missing, and said to be.
@@ -37,6 +38,12 @@ pub async fn check_all(client: &MothershipClient, asked: &BTreeMap<DirectiveId, 
         }
         let receipt = client.receipt(*id).await.unwrap_or_else(|error| panic!("{error}: {what}"));
         check_receipt(&receipt, over, &log, &what);
+        if kind.marks() {
+            check_diff(client, *id, *number, &what).await;
+        }
+        if *kind == Kind::AsksElsewhere && !killed.contains(id) {
+            check_refusal(client, *id, &what).await;
+        }
         if *kind == Kind::Keeps && !killed.contains(id) {
             check_kept(client, *id, *number, &what).await;
         }
@@ -52,6 +59,24 @@ pub fn check_receipt(receipt: &Value, over: &Directive, log: &[u8], what: &str) 
         assert_eq!(stated["output"]["stdout"]["bytes"].as_u64(), Some(log.len() as u64), "{what}");
         assert_eq!(stated["output"]["stdout"]["hash"].as_str(), Some(&*Digest::of(log).to_string()), "{what}");
     }
+}
+
+/// The diff adds the mark of this directive and no other one.
+async fn check_diff(client: &MothershipClient, id: DirectiveId, number: usize, what: &str) {
+    let diff = client.diff(id).await.unwrap_or_else(|error| panic!("{error}: {what}"));
+    let diff = String::from_utf8(diff).unwrap();
+    let marks = diff.split("diff --git ").find(|file| file.starts_with("a/marks b/marks")).unwrap_or_default();
+    let added: Vec<&str> = marks.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")).collect();
+    assert_eq!(added, [format!("+{number}")], "{diff}: {what}");
+}
+
+/// The network of the directive decided about the destination that its list does not have.
+async fn check_refusal(client: &MothershipClient, id: DirectiveId, what: &str) {
+    let events = client.event_list(id).await.unwrap().events;
+    let is_refusal = |event: &Value| {
+        event["type"] == "egress_decision" && event["code"] == "NOT_IN_ALLOWLIST" && event["allowed"] == false
+    };
+    assert!(events.iter().any(is_refusal), "{events:?}: {what}");
 }
 
 pub async fn check_kept(client: &MothershipClient, id: DirectiveId, number: usize, what: &str) {

@@ -21,11 +21,21 @@ pub enum Kind {
     Keeps,
     /// May run again when its territory is lost.
     Requeues,
+    /// Asks for a destination that its list does not have.
+    AsksElsewhere,
+    /// Needs more memory than it may have.
+    Starves,
+    /// Writes more than its disk holds.
+    FillsItsDisk,
 }
 
 impl Kind {
     pub fn of(number: usize) -> Self {
         match number % 10 {
+            1 => Self::AsksElsewhere,
+            // The bounds of memory and disk are those of root's sandboxes.
+            2 if is_root() => Self::Starves,
+            9 if is_root() => Self::FillsItsDisk,
             3 => Self::Fails(u8::try_from(number % 100).unwrap() + 1),
             4 => Self::TimesOut,
             5 => Self::Canceled,
@@ -46,12 +56,28 @@ impl Kind {
             Self::TimesOut | Self::Canceled => format!("{print}; sleep 600"),
             Self::PrintsTooMuch => format!("{mark}; seq 1 20000"),
             Self::Keeps => format!("{mark}; mkdir -p out; echo kept {number} > out/{number}; {print}"),
+            Self::AsksElsewhere => {
+                format!("{mark}; curl -s -o /dev/null -w '%{{http_connect}}\\n' https://elsewhere.example/; {print}")
+            }
+            Self::Starves => {
+                format!("{mark}; {print}; head -c 300M /dev/zero | tail -c 250M > /dev/null")
+            }
+            Self::FillsItsDisk => {
+                format!("{mark}; {print}; head -c 30M /dev/zero > large 2>/dev/null || echo full; rm large")
+            }
         };
         let mut request = json!({ "command": script });
         match self {
             Self::TimesOut => request["timeout_seconds"] = json!(1),
             Self::PrintsTooMuch => request["limits"] = json!({"max_output_bytes": 3000}),
             Self::Keeps => request["artifacts"] = json!({"collect": [format!("out/{number}")]}),
+            Self::AsksElsewhere => {
+                request["requested_capabilities"] = json!({
+                    "net": {"mode": "allowlist", "allow": ["listed.example:443"]},
+                });
+            }
+            Self::Starves => request["limits"] = json!({"memory_mb": 64, "cpu": 1500}),
+            Self::FillsItsDisk => request["limits"] = json!({"disk_mb": 4}),
             Self::Requeues => request["on_lease_loss"] = json!("requeue"),
             _ => {}
         }
@@ -60,21 +86,46 @@ impl Kind {
 
     /// The output, where all of it is stored.
     pub fn output(self, number: usize) -> Option<String> {
-        let lines = (0..number % 50).map(|line| format!("line {line} of {number}\n"));
-        (self != Self::PrintsTooMuch).then(|| lines.collect())
+        let lines: String = (0..number % 50).map(|line| format!("line {line} of {number}\n")).collect();
+        match self {
+            Self::PrintsTooMuch => None,
+            Self::AsksElsewhere => Some(format!("403\n{lines}")),
+            Self::FillsItsDisk => Some(format!("{lines}full\n")),
+            _ => Some(lines),
+        }
     }
 
     pub fn end(self) -> (State, Option<i64>) {
         match self {
-            Self::Prints | Self::PrintsTooMuch | Self::Keeps | Self::Requeues => (State::Succeeded, Some(0)),
+            Self::Prints
+            | Self::PrintsTooMuch
+            | Self::Keeps
+            | Self::Requeues
+            | Self::AsksElsewhere
+            | Self::FillsItsDisk => (State::Succeeded, Some(0)),
+            Self::Starves => (State::Failed, Some(137)),
             Self::Fails(code) => (State::Failed, Some(i64::from(code))),
             Self::TimesOut => (State::TimedOut, Some(124)),
             Self::Canceled => (State::Canceled, None),
         }
     }
 
+    /// The reason of the end.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TimesOut => "timeout",
+            Self::Canceled => "canceled",
+            Self::Starves => "oom",
+            _ => "exit",
+        }
+    }
+
     /// Commits its mark when its own command ends it.
     pub fn marks(self) -> bool {
-        !matches!(self, Self::TimesOut | Self::Canceled)
+        !matches!(self, Self::TimesOut | Self::Canceled | Self::Starves)
     }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }

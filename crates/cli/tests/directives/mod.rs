@@ -39,11 +39,17 @@ pub struct Asked {
     pub over: Option<Directive>,
 }
 
-pub async fn create_all(client: &MothershipClient, count: usize) -> BTreeMap<DirectiveId, Asked> {
+/// Creates facilities and directives. The first facilities lie on these territories, the others where their first directive goes.
+pub async fn create_all(
+    client: &MothershipClient,
+    count: usize,
+    territories: &[String],
+) -> BTreeMap<DirectiveId, Asked> {
     let mut facilities = Vec::new();
-    for _ in 0..FACILITIES {
+    for number in 0..FACILITIES {
         let kind = FacilityKind::Empty;
-        let new = CreateFacility { kind, name: None, repo_url: None, territory_id: None, retention_policy: None };
+        let territory_id = territories.get(number).map(|id| id.parse().unwrap());
+        let new = CreateFacility { kind, name: None, repo_url: None, territory_id, retention_policy: None };
         facilities.push(client.create_facility(&new).await.unwrap().facility_id);
     }
     let mut asked = BTreeMap::new();

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 pub struct Scene {
     pub base: tempfile::TempDir,
     pub processes: Vec<Option<Child>>,
+    /// Arguments of every client that name the authority of a server with TLS.
+    pub trust: Vec<String>,
 }
 
 impl Drop for Scene {
@@ -22,7 +24,7 @@ impl Drop for Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        Self { base: tempfile::tempdir_in("/var/tmp").unwrap(), processes: Vec::new() }
+        Self { base: tempfile::tempdir_in("/var/tmp").unwrap(), processes: Vec::new(), trust: Vec::new() }
     }
 
     /// Kills a service.
@@ -72,9 +74,10 @@ impl Scene {
 
     pub fn join(&self, number: usize, url: &str, key: &str) {
         let mut token = self.command(&["territory", "token"]);
-        let token = token.env("NEXUS_SERVER", url).env("NEXUS_API_KEY", key).output().unwrap();
+        let token = token.args(&self.trust).env("NEXUS_SERVER", url).env("NEXUS_API_KEY", key).output().unwrap();
         let mut join = self.command(&["territory", "join", url, "--data-dir"]);
-        let mut join = join.arg(self.territory(number)).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        join.arg(self.territory(number)).args(&self.trust).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut join = join.spawn().unwrap();
         join.stdin.take().unwrap().write_all(&token.stdout).unwrap();
         assert!(join.wait().unwrap().success(), "{token:?}");
     }

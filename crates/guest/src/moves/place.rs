@@ -1,8 +1,8 @@
 //! A path of a call as an open directory and a name in it.
 
 use super::call::End;
-use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,16 +27,52 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (name != b"." && name != b"..").then_some((parent, name))
 }
 
-/// Reports whether a path leads through the directory of a process: `/proc/self` and `/dev/fd` are the caller's for the
-/// caller, and this process's own here. (openat2(2), which could tell, is not there in a sandbox; a link of the workspace that
-/// leads there is not found.)
-fn is_of_a_process(path: &[u8]) -> bool {
-    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
-    parts.windows(2).any(|pair| match pair[0] {
-        b"proc" => pair[1].ends_with(b"self") || pair[1].iter().all(u8::is_ascii_digit),
-        b"dev" => pair[1] == b"fd",
-        _ => false,
-    })
+/// Links on one way, as the kernel counts them at most.
+const MAX_LINKS: usize = 40;
+
+/// Opens the directory that a path leads to, part by part. A way through procfs is left to the kernel: `/proc/self` and `/dev/fd` are the
+/// caller's for the caller, and this process's own here, also where a link of the workspace leads there. (openat2(2), which could
+/// tell, is not there in a sandbox.)
+fn walk(start: OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = start;
+    let mut links = 0;
+    // The next part is the last one of the list.
+    let mut rest: Vec<Vec<u8>> = Vec::new();
+    let push = |rest: &mut Vec<Vec<u8>>, path: &[u8]| {
+        let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+        rest.extend(parts.rev().map(<[u8]>::to_vec));
+    };
+    push(&mut rest, path);
+    leave_procfs(&at)?;
+    while let Some(part) = rest.pop() {
+        let next = rustix::fs::openat(&at, OsStr::from_bytes(&part), flags, Mode::empty())?;
+        leave_procfs(&next)?;
+        match FileType::from_raw_mode(rustix::fs::fstat(&next)?.st_mode) {
+            FileType::Directory => at = next,
+            FileType::Symlink => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP);
+                }
+                let target = rustix::fs::readlinkat(&next, c"", Vec::new())?.into_bytes();
+                if target.starts_with(b"/") {
+                    at = root()?;
+                }
+                push(&mut rest, &target);
+            }
+            _ => return Err(Errno::NOTDIR),
+        }
+    }
+    Ok(at)
+}
+
+fn root() -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(CWD, c"/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn leave_procfs(place: &OwnedFd) -> Result<(), Errno> {
+    if rustix::fs::fstatfs(place)?.f_type == rustix::fs::PROC_SUPER_MAGIC { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 impl Place {
@@ -44,18 +80,14 @@ impl Place {
     pub(super) fn of(thread: u32, end: &End) -> Result<Self, Errno> {
         let (parent, name) = split(&end.path).ok_or(Errno::INVAL)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if is_of_a_process(parent) {
-            return Err(Errno::INVAL);
-        }
-        let open = |at: BorrowedFd<'_>| rustix::fs::openat(at, OsStr::from_bytes(parent), flags, Mode::empty());
         let directory = if parent.starts_with(b"/") {
-            open(CWD)?
+            walk(root()?, parent)?
         } else {
             let from = match end.directory {
                 None => format!("/proc/{thread}/cwd"),
                 Some(number) => format!("/proc/{thread}/fd/{number}"),
             };
-            open(rustix::fs::openat(CWD, from, flags, Mode::empty())?.as_fd())?
+            walk(rustix::fs::openat(CWD, from, flags, Mode::empty())?, parent)?
         };
         Ok(Self { directory, name: name.to_vec() })
     }
@@ -70,13 +102,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_through_a_process_is_found() {
-        for path in ["/proc/self/cwd/a", "proc/self/cwd", "//proc/./thread-self/root", "/proc/17/cwd/", "/dev/fd/3/x"] {
-            assert!(is_of_a_process(path.as_bytes()), "{path}");
+    fn a_way_through_a_process_is_left_to_the_kernel() {
+        let dir = std::env::temp_dir().join(format!("nexus-place-{}", std::process::id()));
+        let base = dir.to_str().unwrap();
+        std::fs::create_dir_all(dir.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/cwd", dir.join("lnk")).unwrap();
+        std::os::unix::fs::symlink("lnk/x", dir.join("two")).unwrap();
+        std::os::unix::fs::symlink("a/../a", dir.join("plain")).unwrap();
+        std::os::unix::fs::symlink("loop", dir.join("loop")).unwrap();
+        std::fs::write(dir.join("file"), "").unwrap();
+        let walked = |path: &str| walk(root().unwrap(), path.as_bytes());
+        for through in ["/proc/self/cwd", "/proc", "/proc/tty/../self/cwd/tmp", "/dev/fd/3/..", "/proc/1/root/tmp"] {
+            assert_eq!(walked(through).err(), Some(Errno::INVAL), "{through}");
         }
-        for path in ["/proc", "a/proc/b", "/work/self/proc", "/dev/shm/x", "fd/dev"] {
-            assert!(!is_of_a_process(path.as_bytes()), "{path}");
+        for through in ["lnk", "lnk/tmp", "two", "a/../lnk"] {
+            assert_eq!(walked(&format!("{base}/{through}")).err(), Some(Errno::INVAL), "{through}");
         }
+        for plain in ["a/b", "plain/b", "./a//b/", "a/../plain/b"] {
+            let found = rustix::fs::fstat(walked(&format!("{base}/{plain}")).unwrap()).unwrap();
+            let meta = rustix::fs::stat(dir.join("a/b")).unwrap();
+            assert_eq!((found.st_dev, found.st_ino), (meta.st_dev, meta.st_ino), "{plain}");
+        }
+        for (path, error) in [("loop", Errno::LOOP), ("file/x", Errno::NOTDIR), ("none/x", Errno::NOENT)] {
+            assert_eq!(walked(&format!("{base}/{path}")).err(), Some(error), "{path}");
+        }
+        assert!(walk(root().unwrap(), b"/dev/shm").is_ok());
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Covers what the command must not reach in what is shown to it.
 
 use crate::inside::rootfs::Root;
+use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
+use nexus_model::plan::Cover;
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
-use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,47 +17,45 @@ use std::path::{Path, PathBuf};
 /// read-only, so that its owner, who is the user inside, cannot give himself the right.
 pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     for own in hidden(request) {
-        let target = below_root(&own);
-        match cover(root, target) {
-            // Another directory was bound over the one that has it. A bind of the workspace's own is refused.
-            Err(error) if is_absent(&error) && binds_over(request, &own) > 0 => {}
-            covered => covered.at(Step::HidePaths, &show(target))?,
+        // Another directory is bound over the one that has it. A bind that shows what is hidden is refused.
+        if request.plan.binds.iter().any(|bind| own.starts_with(bind.target.as_path())) {
+            continue;
         }
+        let target = below_root(&own);
+        open(root, target).and_then(|place| cover(root, &place)).at(Step::HidePaths, &show(target))?;
     }
     Ok(())
 }
 
-/// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting.
+/// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting. Another file than
+/// the one that was found is refused: a run beside this one may have exchanged the two, and what was found is at another name.
 pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
-    for path in &request.plan.covered {
+    let since = request.plan.second_search.as_ref().map(|search| search.since);
+    for Cover { path, id } in &request.plan.covered {
         // What is hidden is covered anyway.
         if hidden(request).any(|hidden| path.as_path().starts_with(hidden)) {
             continue;
         }
-        let target = below_root(path.as_path());
-        match cover(root, target) {
-            // Gone since the launcher looked, or another bind lies over the directory that has it. A run beside this one that
-            // renames it meanwhile, in a directory that both may write, takes it out of reach of the cover (THREAT_MODEL).
-            Err(error) if is_absent(&error) => {}
-            covered => covered.at(Step::HidePaths, &show(target))?,
+        let at = |error: io::Error| StepError::os(Step::HidePaths, error, show(path.as_path()));
+        let place = match open(root, below_root(path.as_path())) {
+            Ok(place) => place,
+            // Gone since the launcher looked. The second search finds it where it is at another name.
+            Err(error) if second_search::is_gone(&error) => continue,
+            Err(error) => return Err(at(error)),
+        };
+        let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
+        // A service that began anew has made another one.
+        let is_made_since = since.is_some_and(|since| second_search::is_newer(&stat, since));
+        if second_search::id(&stat) != *id && !(is_made_since && second_search::is_endpoint(&stat)) {
+            return Err(second_search::moved(path.as_path()));
         }
+        cover(root, &place).map_err(at)?;
     }
     Ok(())
 }
 
 fn hidden<'a>(request: &'a Request<'_>) -> impl Iterator<Item = PathBuf> + 'a {
     request.plan.hidden.iter().map(|path| request.plan.workspace.target.as_path().join(path.as_path()))
-}
-
-/// Returns the number of binds that lie over a path.
-fn binds_over(request: &Request<'_>, path: &Path) -> usize {
-    request.plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path())).count()
-}
-
-/// Reports whether nothing is at a path, or something else than a directory on the way to it.
-fn is_absent(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || [Errno::NOTDIR, Errno::LOOP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 pub(super) fn make(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
@@ -83,9 +83,12 @@ pub(super) fn remove(root: &Root) -> Result<(), StepError> {
 /// An empty file and an empty directory, with the names that they have while they are attached.
 const COVERS: [(&str, bool); 2] = [("hidden-file", false), ("hidden-folder", true)];
 
-fn cover(root: &Root, target: &Path) -> io::Result<()> {
-    let place = mounts::place(root.tree(), target)?;
-    let (name, _) = COVERS[usize::from(places::is_dir(&place)?)];
+fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
+    mounts::place(root.tree(), target)
+}
+
+fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
+    let (name, _) = COVERS[usize::from(places::is_dir(place)?)];
     let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
     mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;

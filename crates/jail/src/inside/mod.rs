@@ -1,7 +1,7 @@
 //! The child's half of a launch: it runs in the new namespaces, until the guest takes over.
 //!
 //! ```text
-//!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, covers, binds ──▶ quotas
+//!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, binds, covers, second_search ──▶ quotas
 //!        ──▶ descriptors ──▶ confinement
 //! ```
 
@@ -12,6 +12,7 @@ mod descriptors;
 pub mod etc;
 mod limits;
 pub mod rootfs;
+mod second_search;
 pub mod setup;
 pub mod system;
 mod workspace;

@@ -11,7 +11,7 @@
 use crate::identity::Identity;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::workspace::{self, Workspace};
-use crate::inside::{binds, confinement, covers, descriptors, limits, system};
+use crate::inside::{binds, confinement, covers, descriptors, limits, second_search, system};
 use crate::leave_out::{Wall, stands};
 use crate::quotas::Quotas;
 use crate::request::{self, Here, Prepared, Request, Setup, Start};
@@ -231,6 +231,7 @@ fn populate(
         covers::hide_paths(request, &root)?;
         covers::remove(&root)?;
     }
+    second_search::look(request, root.tree())?;
     Ok(root)
 }
 

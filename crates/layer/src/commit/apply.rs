@@ -76,6 +76,8 @@ pub(crate) struct Apply<'a> {
     parent_ids: HashMap<&'a [u8], FileId>,
     /// The ctime that the commit last gave to an inode that has further names.
     own: HashMap<FileId, FsTime>,
+    /// By identity: positions in the list of the entries that earlier commits of this layer left behind.
+    ours: HashMap<FileId, Vec<usize>>,
     /// Files with several names that the steps hold or displace.
     shared: HashMap<FileId, Seen>,
     /// Those of them that an interrupted pass moved or linked, which set their ctime.
@@ -148,6 +150,12 @@ impl<'a> Apply<'a> {
         let several = journal.steps.several().iter().map(|one| one.old);
         let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| (old.id, old));
         let header = &journal.header;
+        let mut ours: HashMap<FileId, Vec<usize>> = HashMap::new();
+        for (at, one) in header.ours.iter().enumerate() {
+            if let Some(id) = one.id {
+                ours.entry(id).or_default().push(at);
+            }
+        }
         Self {
             root,
             base,
@@ -163,6 +171,7 @@ impl<'a> Apply<'a> {
             layer_parents: Parents { tree: upper, last: None },
             parent_ids: header.parents.iter().map(|one| (one.path.0.as_slice(), one.id)).collect(),
             own: HashMap::new(),
+            ours,
             shared: shared.collect(),
             moved: HashSet::new(),
             worked: header.parents.iter().map(|one| one.id).collect(),
@@ -271,8 +280,10 @@ impl<'a> Apply<'a> {
             };
             let Some(meta) = found else { continue };
             let is_dir = meta.kind == EntryType::Directory;
-            // What another process wrote after us is not ours.
-            let ctime = if is_dir { Some(meta.ctime) } else { self.own.get(&meta.id).copied() };
+            // It may have another path since the commit that left it.
+            let is_unchanged = meta.ctime <= self.started || self.is_as_left(&meta);
+            // What another process wrote after us is not ours. What nobody wrote loses other names with what is removed.
+            let ctime = if is_dir || is_unchanged { Some(meta.ctime) } else { self.own.get(&meta.id).copied() };
             let Some(ctime) = ctime else { continue };
             stamps.push(Own { ctime, ..Own::new(path, &meta) });
         }

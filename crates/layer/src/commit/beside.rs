@@ -11,7 +11,7 @@ use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::units::is_repository;
 use crate::faults::Faults;
 use crate::meta::{FileId, stat, stat_if_there};
-use crate::waiting_refs::commits::{Form, common, place};
+use nexus_git::commits::{Form, common, place};
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};

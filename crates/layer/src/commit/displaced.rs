@@ -175,6 +175,8 @@ pub(crate) struct Removal {
     pub(crate) left: Vec<Leftover>,
     /// Entries that could neither be removed nor set aside: path, error, and the place (layer or slot).
     pub(crate) stuck: Vec<(ByteText, String, Origin)>,
+    /// Files with several names of which one was removed, as they were before.
+    pub(crate) lost_a_name: HashMap<FileId, Seen>,
 }
 
 /// Removes everything that a finished commit displaced, and keeps what changed or cannot be removed.
@@ -186,8 +188,7 @@ pub(crate) fn remove_displaced(
     faults: &Faults,
 ) -> Result<Removal, IoFailure> {
     let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
-    let several = journal.steps.several().iter().filter(|one| one.is_displaced);
-    let shared: HashMap<FileId, Seen> = several.map(|one| (one.old.id, one.old)).collect();
+    let shared: HashMap<FileId, Seen> = journal.steps.several().iter().map(|one| (one.old.id, one.old)).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
     let removing = Removing::open(rooms.root)?;
@@ -213,7 +214,7 @@ pub(crate) fn remove_displaced(
         };
         // A process with the directory open may still add to it, so that everything younger than the move is its own.
         let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
-        // The move of another name sets the time of change of a file with several, and nothing else.
+        // A further name of a file, and the move of another one, set the time of its change and nothing else.
         let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
         let is_late = |name: &[u8], meta: &Meta| {
             // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
@@ -235,6 +236,7 @@ pub(crate) fn remove_displaced(
             }
         }
     }
+    removal.lost_a_name = removing.into_known();
     Ok(removal)
 }
 

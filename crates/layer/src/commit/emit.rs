@@ -9,7 +9,7 @@
 //!  SetDir   attributes of directories, the deepest first
 //! ```
 
-use crate::beneath::{IoFailure, is_beneath, join};
+use crate::beneath::IoFailure;
 use crate::commit::dir_times::DirTimes;
 use crate::commit::inside::Inside;
 use crate::commit::journal::Parent;
@@ -20,6 +20,7 @@ use crate::meta::{EntryType, FsTime};
 use crate::object_steps::{self, Turn, order_of_database};
 use crate::plan::{CommitPlan, State, writes_shared};
 use crate::protected::Rules;
+use crate::renames::Moves;
 use crate::sources::{MadeFrom, Sources};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use nexus_model::ByteText;
@@ -324,12 +325,15 @@ impl<'a, 's> Emitter<'a, 's> {
     /// Names of a changed file that the layer does not contain: overlay showed them the new content too.
     fn other_names(&mut self) -> Told {
         let tree = self.tree;
+        let moves = Moves::of(tree, |at| self.states[at] == State::Commit);
         for (number, group) in tree.groups.iter().enumerate() {
             if group.anchor.is_none() || group.same || !writes_shared(tree, self.states, group) {
                 continue;
             }
-            for other in &group.others {
-                let Some(path) = self.place_of(&other.at.0) else { continue };
+            // Nor is there an entry of the layer for an anchor that was found in a directory which goes away or moves.
+            let anchor = group.anchor.as_ref().filter(|anchor| tree.is_scanned(anchor));
+            for other in group.others.iter().chain(anchor) {
+                let Some(path) = moves.after(&other.at.0) else { continue };
                 let slot = if tree.same_mount && !self.copied.contains_key(&number) {
                     self.stage(Staged::Name(group.source.clone()))?
                 } else {
@@ -342,33 +346,6 @@ impl<'a, 's> Emitter<'a, 's> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the place of an entry of the workspace after the renames; `None` when it is gone with a directory.
-    fn place_of(&self, at: &[u8]) -> Option<Vec<u8>> {
-        let mut best: Option<(&[u8], Option<&[u8]>)> = None;
-        for index in self.commits() {
-            let node = &self.tree.nodes[index];
-            let from = match (&node.rare.lower, &node.covers) {
-                (Lower::Moved(found), _) => Some((&*found.at.0, Some(&*node.path.0))),
-                (Lower::Merged(_), _) => None,
-                (_, Some(found)) if !node.claimed && found.meta.kind == EntryType::Directory => {
-                    Some((&*found.at.0, None))
-                }
-                _ => None,
-            };
-            if let Some((from, to)) = from
-                && is_beneath(at, from)
-                && best.is_none_or(|(longest, _)| longest.len() < from.len())
-            {
-                best = Some((from, to));
-            }
-        }
-        match best {
-            None => Some(at.to_vec()),
-            Some((_, None)) => None,
-            Some((from, Some(to))) => Some(join(to, at.get(from.len() + 1..).unwrap_or_default())),
-        }
     }
 
     fn set_dirs(&mut self, whole: &[bool]) -> Told {
@@ -419,7 +396,9 @@ impl<'a, 's> Emitter<'a, 's> {
     fn set_dir(&self, at: usize, old: Option<&Found>) -> SetDir {
         let node = &self.tree.nodes[at];
         // The time of the workspace's own directory is the commit's business.
-        let mtime = old.map_or(Some(node.meta.mtime), |old| self.times.of(&old.meta, &node.meta)).filter(|_| at != 0);
+        let is_filled = matches!(&node.rare.lower, Lower::Moved(found) if self.tree.is_fresh(found));
+        let mtime = old.map_or(Some(node.meta.mtime), |old| self.times.of(&old.meta, &node.meta));
+        let mtime = mtime.filter(|_| at != 0 && !is_filled);
         let (mode, uid, gid) = (node.meta.mode, node.meta.uid, node.meta.gid);
         let was = old.map(|old| DirState {
             mode: old.meta.mode,

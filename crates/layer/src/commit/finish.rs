@@ -18,11 +18,13 @@ use crate::commit::only_copies::{self, Stays};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
+use crate::commit::seen::Seen;
 use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
 use crate::commit::withdrawn::{WHY, is_marked, remove_what_is_empty};
 use crate::faults::{Faults, Step};
 use crate::going;
+use crate::meta::{EntryType, FileId, FsTime};
 use crate::opened::close_again;
 use crate::plan::Keep;
 use crate::remove::{remove_known, remove_name, remove_tree, remove_tree_until};
@@ -125,8 +127,14 @@ pub(crate) fn finish(
     }
     close_again(rooms.root)?;
     let mut ours: Vec<Own> = header.ours.clone();
+    let mut lost_names = removal.lost_a_name;
+    if !outcome.stamps.is_empty() {
+        lost_names.extend(that_lose_names(journal)?);
+    }
     for stamp in &mut outcome.stamps {
-        restamp(stamp, folders.base, journal);
+        if let Some(ctime) = later_time(&stamp.path, stamp.id, rooms.base, &lost_names) {
+            stamp.ctime = ctime;
+        }
         ours.push(stamp.clone());
     }
     let ours = Own::sorted(ours);
@@ -225,16 +233,33 @@ fn set_layer_aside(layers: &Workspace, root: &Workspace, run: &str, faults: &Fau
     set_aside(layers, run, from, "layer", faults).doing("set aside", run.as_bytes())
 }
 
-/// Updates a time stamp after the removals: removing a displaced name changes the ctime of the file's other names.
-fn restamp(stamp: &mut Own, base: &Workspace, journal: &Journal) {
+/// Lists the files of which the end of a commit removes a name: displaced ones, and new ones that overlay's index names as
+/// well.
+fn that_lose_names(journal: &Journal) -> Result<HashMap<FileId, Seen>, IoFailure> {
     let displaced = journal.steps.several().iter().filter(|one| one.is_displaced);
-    let Some(old) = displaced.map(|one| one.old).find(|old| Some(old.id) == stamp.id) else { return };
-    // A stamp that is not the latest makes a later accept of the rest a conflict, and so does a file that is not there.
-    if let Ok(Some(now)) = base.stat(&stamp.path.0)
-        && old.is_same_version(&now)
-    {
-        stamp.ctime = now.ctime;
+    let mut files: HashMap<FileId, Seen> = displaced.map(|one| (one.old.id, one.old)).collect();
+    for op in journal.steps.each() {
+        if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+            && let Some(new) = put.new.filter(|new| new.links > 1 && new.kind == EntryType::File)
+        {
+            files.insert(new.id, new);
+        }
     }
+    Ok(files)
+}
+
+/// Returns the time stamp that a file has after the removals, if they changed it: removing a name changes the ctime of the
+/// file's other names.
+fn later_time(
+    path: &ByteText,
+    id: Option<FileId>,
+    base: &Workspace,
+    lost_names: &HashMap<FileId, Seen>,
+) -> Option<FsTime> {
+    let old = lost_names.get(&id?)?;
+    // A stamp that is not the latest makes a later accept of the rest a conflict, and so does a file that is not there.
+    let now = base.stat(&path.0).ok().flatten().filter(|now| old.is_same_version(now))?;
+    Some(now.ctime)
 }
 
 /// Returns the states that the next accept compares the workspace's own directory with.

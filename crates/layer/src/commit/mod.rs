@@ -26,6 +26,7 @@ pub(crate) mod finish;
 pub(crate) mod immovable;
 pub mod inside;
 pub mod journal;
+pub(crate) mod journals;
 pub(crate) mod kept_objects;
 pub mod leftover;
 pub(crate) mod marks_back;

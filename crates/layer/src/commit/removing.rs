@@ -100,6 +100,12 @@ impl<'a> Removing<'a> {
         meta.kind != EntryType::Directory || (meta.mode == seen.mode && meta.mtime == meta.ctime)
     }
 
+    /// Returns the files of which a name was removed.
+    pub(crate) fn into_known(self) -> HashMap<FileId, Seen> {
+        let known = self.known.into_inner().into_iter();
+        known.filter(|(_, seen)| seen.kind != EntryType::Directory).collect()
+    }
+
     /// Reports whether an entry at the name of one that leaves is the one that was inspected.
     pub(crate) fn was_leaving(&self, meta: &Meta) -> bool {
         self.left.is_some_and(|left| left.is_same_version(meta)) || self.is_own(meta)

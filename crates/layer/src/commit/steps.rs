@@ -35,7 +35,7 @@ struct InFile {
     from: u64,
 }
 
-/// A file with several names, or a directory, that a step holds or displaces.
+/// A file with several names, or a directory, that a step displaces, or any file that one holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Several {
     /// The entry as the plan saw it.
@@ -70,7 +70,8 @@ impl Steps {
             Op::Hold { old, .. } => Some((old, false)),
             other => other.displaces().map(|old| (old, true)),
         };
-        if let Some((old, is_displaced)) = old.filter(|(old, _)| old.links > 1) {
+        // One that is held has several from then on.
+        if let Some((old, is_displaced)) = old.filter(|(old, is_displaced)| old.links > 1 || !is_displaced) {
             self.several.push(Several { old: *old, is_displaced });
         }
         if let Op::SetDir(set) = &op

@@ -21,15 +21,15 @@
 
 mod entries;
 
-use super::forms::{SYMBOLIC, is_name as is_ref, time};
 use crate::beneath::{Doing as _, IoFailure, is_beneath, join, split};
 use crate::fold::fold;
-use crate::git_index::id_lengths;
-use crate::git_packs::history::History;
 use crate::meta::EntryType;
 use crate::nested::has;
 use crate::replaced::{Effect, GitDir, packed};
 use crate::tree::{Found, Node, Role};
+use nexus_git::forms::{SYMBOLIC, is_name as is_ref, time};
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::history::History;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Seconds for which git keeps an entry that no branch needs.

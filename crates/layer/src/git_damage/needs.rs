@@ -1,14 +1,14 @@
 //! Tells whether the commits that a layer names have their trees, files and parents, and whether its branches name commits.
 
 use super::objects::Trees;
+use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace};
-use crate::facts::read_small;
 use crate::fold::fold;
-use crate::git_index::id_lengths;
-use crate::git_packs::history::{History, Missing, Reach};
-use crate::link_ends::is_no_way;
 use crate::shallow::words;
-use crate::waiting_refs::commits::place;
+use nexus_git::commits::place;
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::history::{History, Missing, Reach};
+use nexus_git::small::read_small;
 use std::collections::HashSet;
 use std::os::fd::AsFd as _;
 

@@ -1,9 +1,9 @@
 //! Tells whether a repository of the workspace has an object, or gets it with a layer.
 
 use crate::beneath::{Workspace, join, names, open_file, split};
-use crate::git_packs::index_file::{IndexFile, OpenFiles};
 use crate::meta::EntryType;
 use crate::nested::has;
+use nexus_git::packs::index_file::{IndexFile, OpenFiles};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::io;
@@ -116,7 +116,7 @@ fn is_loose(trees: Trees<'_>, id: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git_packs::index_file::{MAGIC, MAX_OPEN};
+    use nexus_git::packs::index_file::{MAGIC, MAX_OPEN};
     use std::fs;
     use std::path::Path;
 

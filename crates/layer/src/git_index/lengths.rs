@@ -1,14 +1,13 @@
 //! Finds the lengths of object ids that the configurations of a git directory allow.
 
-use super::MAX_CONFIG;
-use super::format::{LONG, SHORT};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, open_file, split};
 use crate::fold::fold;
-use crate::gitconfig::{Setting, parse};
 use crate::protected::Class;
-use crate::reads::Reads;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{Walk, lower_path};
+use nexus_git::index::format::{LONG, SHORT};
+use nexus_git::index::lengths::{MAX_CONFIG, lengths_by};
+use nexus_git::reads::Reads;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -104,29 +103,6 @@ fn object_id_lengths(
 fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
     let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
     Ok(by_name || crate::bare::is_one(walk.base, base)?)
-}
-
-/// The lengths of object ids that a configuration allows, as git reads it (`read_repository_format`): without a
-/// `core.repositoryformatversion` git leaves the extensions out, and with 0 it refuses this one. What is neither plain
-/// SHA-1 nor plain SHA-256 may be both.
-pub(crate) fn lengths_by(text: &[u8]) -> Vec<usize> {
-    const EXTENSION: &[u8] = b"objectformat";
-    let Ok(settings) = parse(text) else {
-        let says = text.to_ascii_lowercase().windows(EXTENSION.len()).any(|part| part == EXTENSION);
-        return if says { vec![SHORT, LONG] } else { vec![SHORT] };
-    };
-    let values = |section: &str, name: &str| -> Vec<Option<&[u8]>> {
-        let is_it = |one: &&Setting| one.section == section && one.subsection.is_none() && one.name == name;
-        settings.iter().filter(is_it).map(|one| one.value.as_deref()).collect()
-    };
-    let formats = values("extensions", "objectformat");
-    if formats.iter().all(|format| *format == Some(b"sha1")) {
-        return vec![SHORT];
-    }
-    match (&formats[..], &values("core", "repositoryformatversion")[..]) {
-        ([Some(b"sha256")], [Some(b"1")]) => vec![LONG],
-        _ => vec![SHORT, LONG],
-    }
 }
 
 fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {

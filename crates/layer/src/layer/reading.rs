@@ -7,7 +7,6 @@ use crate::faults::Step;
 use crate::marks::LowerFs;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
-use crate::reads::Reads;
 use crate::spare::PROBE;
 use crate::stash::Stash;
 use crate::top::TopAttrs;
@@ -16,6 +15,7 @@ use crate::upper::{open_upper, reopen_upper};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
 use crate::yours::Yours;
+use nexus_git::reads::Reads;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn cover(path: &str) -> Cover {
+    Cover { path: path.into(), id: FileId { device: 1, inode: 2 } }
+}
+
 fn draft() -> PlanDraft {
     PlanDraft {
         run_id: RunId::new(),
@@ -13,7 +17,8 @@ fn draft() -> PlanDraft {
         },
         hidden: vec!["secrets/.env".into()],
         binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
-        covered: vec!["/opt/tool/run/socket".into()],
+        covered: vec![cover("/opt/tool/run/socket")],
+        second_search: None,
         argv: vec!["true".into()],
         cwd: "/srv/project/sub".into(),
         env: vec![("PATH".into(), "/usr/bin".into())],
@@ -164,10 +169,22 @@ fn a_device_stays_at_its_own_place() {
 #[test]
 fn only_what_a_bind_shows_is_covered() {
     for bad in ["/opt/tool", "/usr/bin/x", "/srv/project/x"] {
-        let refused = refusal(|d| d.covered = vec![bad.into()]);
+        let refused = refusal(|d| d.covered = vec![cover(bad)]);
         assert!(matches!(refused, PlanError::CoveredOutside { .. }), "{bad}: {refused}");
     }
-    assert!(matches!(refusal(|d| d.covered = vec!["/opt/tool/../x".into()]), PlanError::NotNormal { .. }));
+    assert!(matches!(refusal(|d| d.covered = vec![cover("/opt/tool/../x")]), PlanError::NotNormal { .. }));
+}
+
+#[test]
+fn only_a_bind_is_searched_again() {
+    let search = |bind: &str| SecondSearch { binds: vec![bind.into()], allowed: Vec::new(), since: (0, 0) };
+    let mut with = draft();
+    with.second_search = Some(search("/opt/tool"));
+    assert!(Plan::new(with).is_ok());
+    for bad in ["/opt", "/opt/tool/run", "/srv/project"] {
+        let refused = refusal(|d| d.second_search = Some(search(bad)));
+        assert!(matches!(refused, PlanError::CoveredOutside { .. }), "{bad}: {refused}");
+    }
 }
 
 #[test]

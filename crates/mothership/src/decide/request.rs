@@ -6,7 +6,9 @@ use nexus_model::capability::{Capabilities, FsCapability, NetCapability, NetMode
 use nexus_model::guarantee::Guarantee;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{ArtifactRules, DirectiveLimits, DirectiveSpec, FacilityRef, SandboxProfile};
+use nexus_policy::document::{DirectiveRefusal, Effective, check_directive, lower_limits};
 use nexus_policy::net::{PolicyInput, approval_reasons, from_capability};
+use nexus_policy::profile::LimitKind;
 
 /// Rule that forbids a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +27,9 @@ pub enum Rejection {
         /// Part of the request.
         what: &'static str,
     },
+    /// A policy document forbids the request.
+    #[error(transparent)]
+    Policy(#[from] DirectiveRefusal),
     /// A person with more rights has to approve the request.
     #[error("the request needs an approval: {}", reasons.join(", "))]
     NeedsApproval {
@@ -40,6 +45,7 @@ impl Rejection {
         match self {
             Self::Field { .. } => "invalid_field",
             Self::Unavailable { .. } => "unavailable",
+            Self::Policy(refusal) => refusal.code(),
             Self::NeedsApproval { .. } => "approval_required",
         }
     }
@@ -61,7 +67,12 @@ fn field(field: &'static str, why: impl Into<String>) -> Rejection {
 }
 
 /// Builds the directive that a user asks for.
-pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Result<NewDirective, Rejection> {
+pub fn build(
+    request: CreateDirective,
+    facility: FacilityRef,
+    role: Role,
+    policies: &Effective,
+) -> Result<NewDirective, Rejection> {
     if request.command.trim().is_empty() || request.command.len() > MAX_COMMAND || request.command.contains('\0') {
         return Err(field("command", format!("it must have 1 to {MAX_COMMAND} bytes and no NUL")));
     }
@@ -72,7 +83,9 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
         return Err(Rejection::Unavailable { what: "env_refs" });
     }
     let profile = request.sandbox_profile.unwrap_or_default();
-    let timeout = request.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    // A policy lowers the default.
+    let max = policies.limits().get(&LimitKind::Timeout).map_or(u64::MAX, |limit| (limit.value / 1000).max(1));
+    let timeout = request.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS.min(max));
     if timeout == 0 || timeout > MAX_TIMEOUT_SECONDS {
         return Err(field("timeout_seconds", format!("it must be 1 to {MAX_TIMEOUT_SECONDS}")));
     }
@@ -94,8 +107,7 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
     }
     guarantees.sort_unstable();
     guarantees.dedup();
-    let log_limit = limits.max_output_bytes.unwrap_or(DEFAULT_LOG_BYTES).min(MAX_LOG_BYTES);
-    let spec = DirectiveSpec {
+    let mut spec = DirectiveSpec {
         directive_id: DirectiveId::new(),
         facility,
         sandbox_profile: profile,
@@ -111,6 +123,9 @@ pub fn build(request: CreateDirective, facility: FacilityRef, role: Role) -> Res
         on_lease_loss: request.on_lease_loss,
         changes: request.changes,
     };
+    lower_limits(policies, &mut spec);
+    check_directive(policies, &spec)?;
+    let log_limit = spec.limits.max_output_bytes.unwrap_or(DEFAULT_LOG_BYTES).min(MAX_LOG_BYTES);
     let class = ClassRequirements {
         profile: profile.name().to_owned(),
         guarantees: guarantees.iter().map(|guarantee| guarantee.name().to_owned()).collect(),

@@ -5,7 +5,7 @@ fn build_json(role: Role, value: serde_json::Value) -> Result<NewDirective, Stri
     let request: CreateDirective = serde_json::from_value(value).map_err(|error| format!("json: {error}"))?;
     let facility =
         FacilityRef { id: nexus_model::ids::FacilityId::new(), mount: "/workspace".to_owned(), repo_url: None };
-    build(request, facility, role).map_err(|rejection| rejection.code().to_owned())
+    build(request, facility, role, &Effective::default()).map_err(|rejection| rejection.code().to_owned())
 }
 
 #[test]
@@ -77,4 +77,33 @@ fn only_a_role_that_may_approve_asks_for_more_network() {
     let usual =
         json!({"command": "x", "requested_capabilities": {"net": {"mode": "allowlist", "allow": ["example.com:443"]}}});
     assert!(build_json(Role::Agent, usual).unwrap().approval_reasons.is_empty());
+}
+
+#[test]
+fn a_policy_refuses_what_it_forbids_and_lowers_what_nobody_named() {
+    use nexus_policy::document::LoadedPolicy;
+    let text = r#"{"policy": "nexus.policy/1", "id": "a", "level": "global", "net": {"allow": ["a.test"]},
+                   "limits": {"memory": "1G", "timeout": "1m", "max_output": "1K"}}"#;
+    let policies = Effective::of(&[LoadedPolicy::read("a.yaml", text).unwrap()]);
+    let built = |value: serde_json::Value| {
+        let facility =
+            FacilityRef { id: nexus_model::ids::FacilityId::new(), mount: "/workspace".to_owned(), repo_url: None };
+        build(serde_json::from_value(value).unwrap(), facility, Role::Owner, &policies)
+    };
+    let plain = built(json!({"command": "make"})).unwrap();
+    assert_eq!(
+        (plain.spec.timeout_seconds, plain.spec.limits.memory_mb, plain.log_limit),
+        (Some(60), Some(1024), 1024)
+    );
+    assert_eq!(plain.timeout_ms, 60_000);
+    for wide in [
+        json!({"command": "x", "timeout_seconds": 61}),
+        json!({"command": "x", "limits": {"memory_mb": 1025}}),
+        json!({"command": "x", "requested_capabilities": {"net": {"mode": "unrestricted"}}}),
+        json!({"command": "x", "requested_capabilities": {"net": {"mode": "allowlist", "allow": ["b.test:443"]}}}),
+    ] {
+        let refused = built(wide.clone()).unwrap_err();
+        assert_eq!(refused.code(), "policy", "{wide}: {refused}");
+        assert!(refused.to_string().contains("(global policy a, a.yaml:"), "{refused}");
+    }
 }

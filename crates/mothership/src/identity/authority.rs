@@ -12,8 +12,6 @@ use std::time::Duration;
 
 /// Life of the authority's own certificate.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
-/// Life of a territory's certificate.
-const CERTIFICATE_LIFE: Duration = Duration::from_secs(90 * 86_400);
 /// Certificates hold from a little earlier on, for clocks that are slow.
 const SLOW_CLOCK: Duration = Duration::from_secs(300);
 
@@ -92,15 +90,21 @@ impl Authority {
         Ok(CheckedRequest { request, key })
     }
 
-    /// Signs a certificate for the key of a request.
-    pub fn sign(&self, request: &CheckedRequest, territory: TerritoryId, now: i64) -> Result<Signed, AuthorityError> {
+    /// Signs a certificate for the key of a request, good for `life` from `now` on.
+    pub fn sign(
+        &self,
+        request: &CheckedRequest,
+        territory: TerritoryId,
+        now: i64,
+        life: Duration,
+    ) -> Result<Signed, AuthorityError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(&territory.to_string());
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
-        lifetime(&mut params, now, CERTIFICATE_LIFE);
+        lifetime(&mut params, now, life);
         let certificate = params.signed_by(&request.request.public_key, &self.issuer)?;
         Ok(Signed { pem: certificate.pem(), fingerprint: sha256(certificate.der()) })
     }
@@ -117,6 +121,23 @@ fn lifetime(params: &mut CertificateParams, now: i64, life: Duration) {
     let now = Duration::from_millis(now.max(0) as u64);
     params.not_before = epoch + now.saturating_sub(SLOW_CLOCK);
     params.not_after = epoch + now + life;
+}
+
+/// The time in which a certificate is good, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// First second.
+    pub not_before: i64,
+    /// Last second.
+    pub not_after: i64,
+}
+
+/// Returns the time in which a certificate in PEM form is good.
+#[must_use]
+pub fn validity(pem: &str) -> Option<Validity> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;
+    let validity = pem.parse_x509().ok()?.validity().clone();
+    Some(Validity { not_before: validity.not_before.timestamp(), not_after: validity.not_after.timestamp() })
 }
 
 /// Returns the hash of the public key of a certificate in DER form.
@@ -142,13 +163,15 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let checked = Authority::check(&request(&key)).unwrap();
         let territory = TerritoryId::new();
-        let signed = authority.sign(&checked, territory, 1_800_000_000_000).unwrap();
+        let signed = authority.sign(&checked, territory, 1_800_000_000_000, Duration::from_secs(60)).unwrap();
         let (_, pem) = x509_parser::pem::parse_x509_pem(signed.pem.as_bytes()).unwrap();
         assert_eq!(certificate_key(&pem.contents), Some(checked.key));
         assert_eq!(sha256(&pem.contents), signed.fingerprint);
         let certificate = pem.parse_x509().unwrap();
         assert!(!certificate.is_ca() && certificate.subject_alternative_name().unwrap().is_none());
         assert_eq!(certificate.subject().to_string(), format!("CN={territory}"));
+        let valid = validity(&signed.pem).unwrap();
+        assert_eq!(valid, Validity { not_before: 1_800_000_000 - 300, not_after: 1_800_000_000 + 60 });
         let usage = certificate.extended_key_usage().unwrap().unwrap().value;
         assert!(usage.client_auth && !usage.server_auth);
     }

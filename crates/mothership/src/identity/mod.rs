@@ -4,6 +4,6 @@ mod authority;
 mod secret;
 mod token;
 
-pub use authority::{Authority, AuthorityError, CheckedRequest, certificate_key};
+pub use authority::{Authority, AuthorityError, CheckedRequest, Validity, certificate_key, validity};
 pub use secret::{ProcessSecret, ProxySecret, Secret, random, sha256};
 pub use token::{TokenClaims, TokenKey};

@@ -26,6 +26,9 @@ pub enum StoreError {
         /// Value that cannot be read.
         what: String,
     },
+    /// The database was moved into another one.
+    #[error("the fleet of this database was moved to PostgreSQL")]
+    Moved,
     /// The directory of the database cannot be used.
     #[error("the directory {path} cannot be used: {why}")]
     Directory {
@@ -58,6 +61,12 @@ pub enum StoreError {
         /// Cause of the failure, for people.
         why: String,
     },
+    /// Kept files cannot be read or written, or their place cannot be used.
+    #[error("the place of kept files cannot be used: {why}")]
+    Kept {
+        /// Cause of the failure, for people.
+        why: String,
+    },
     /// A text holds a character that the database cannot store.
     #[error("a text holds the character U+0000")]
     Text,
@@ -72,12 +81,14 @@ impl StoreError {
             Self::Full => "store_full",
             Self::Closed => "store_closed",
             Self::Newer { .. } => "store_newer",
+            Self::Moved => "store_moved",
             Self::Corrupt { .. } => "store_corrupt",
             Self::Directory { .. } => "store_directory",
             Self::Secret { .. } => "store_secret",
             Self::Database { .. } => "store_failed",
             Self::Unreachable { .. } => "store_unreachable",
             Self::Settings { .. } => "store_settings",
+            Self::Kept { .. } => "kept_files",
             Self::Text => "invalid_field",
         }
     }

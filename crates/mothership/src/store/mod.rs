@@ -9,6 +9,7 @@
 
 mod artifacts;
 pub mod error;
+mod moving;
 mod operations;
 pub mod postgres;
 mod queries;
@@ -19,4 +20,5 @@ pub mod types;
 mod value;
 
 pub use error::StoreError;
+pub use moving::move_to_postgres;
 pub use operations::Store;

@@ -44,12 +44,6 @@ async fn tidied(server: &Server, question: &str, expected: i64) {
     panic!("{question}: {} and not {expected}", server.number(question));
 }
 
-fn files(server: &Server) -> usize {
-    let accounts = std::fs::read_dir(server.directory.path().join("data/blobs")).unwrap();
-    let accounts = accounts.map(|account| account.unwrap().path()).filter(|path| path.is_dir());
-    accounts.map(|account| std::fs::read_dir(account).unwrap().count()).sum()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn output_in_a_file_reads_as_before_and_takes_late_chunks() {
     let server = Server::start().await;
@@ -72,7 +66,7 @@ async fn output_in_a_file_reads_as_before_and_takes_late_chunks() {
     tidied(&server, "SELECT count(*) FROM log_blob", 1).await;
     tidied(&server, "SELECT count(*) FROM directive WHERE kept = 1", 1).await;
     assert_eq!(server.number("SELECT count(*) FROM log_chunk"), 2, "those of the directive that runs");
-    assert_eq!(files(&server), 1);
+    assert_eq!(server.kept_files(), 1);
     assert_eq!(log(&server, id).await, before);
     let page = LogQuery { stream: Stream::Stdout, after_seq: 0, limit: Some(1), attempt: None };
     assert_eq!(server.owner().log_chunks(id, &page).await.unwrap().chunks, before[1..2]);
@@ -109,7 +103,7 @@ async fn output_is_removed_after_its_days_and_the_end_stays() {
     daemon.finished(id, &token, &report).await.unwrap();
     server.jump(29 * DAY).await;
     tidied(&server, "SELECT count(*) FROM log_blob", 1).await;
-    assert_eq!(files(&server), 2, "a file of output and a kept one");
+    assert_eq!(server.kept_files(), 2, "a file of output and a kept one");
     assert_eq!(log(&server, id).await.len(), 2);
     assert_eq!(server.owner().artifact(id, &artifact, 0).await.unwrap(), b"x");
     let (young, young_token) = started(&server, &daemon).await;
@@ -118,12 +112,12 @@ async fn output_is_removed_after_its_days_and_the_end_stays() {
     tidied(&server, "SELECT count(*) FROM directive WHERE kept = 0", 1).await;
     tidied(&server, "SELECT count(*) FROM artifact", 0).await;
     for _ in 0..100 {
-        if files(&server) == 0 {
+        if server.kept_files() == 0 {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    assert_eq!(files(&server), 0, "no file stays without a row");
+    assert_eq!(server.kept_files(), 0, "no file stays without a row");
     let owner = server.owner();
     let seen = owner.directive(id).await.unwrap();
     assert_eq!((seen.state, seen.exit_code, seen.has_diff), (State::Succeeded, Some(0), false));

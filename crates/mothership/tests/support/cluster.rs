@@ -18,6 +18,7 @@ const NOBODY: u32 = 65_534;
 pub struct Cluster {
     directory: PathBuf,
     port: u16,
+    is_durable: bool,
     keeper: Mutex<Child>,
 }
 
@@ -45,10 +46,20 @@ impl Cluster {
         Self::start_with(None)
     }
 
+    /// Starts a server that waits for the disk, as one in use does.
+    pub fn start_durable() -> Self {
+        Self::start_as(None, true)
+    }
+
     /// Starts a server, with TLS when a certificate and its key are given.
     pub fn start_with(tls: Option<(&str, &str)>) -> Self {
+        Self::start_as(tls, false)
+    }
+
+    fn start_as(tls: Option<(&str, &str)>, is_durable: bool) -> Self {
         // Short: the path of a socket has about 100 bytes.
-        let directory = tempfile::Builder::new().prefix("nx-pg-").tempdir_in("/tmp").unwrap().keep();
+        let place = if is_durable { "/var/tmp" } else { "/tmp" };
+        let directory = tempfile::Builder::new().prefix("nx-pg-").tempdir_in(place).unwrap().keep();
         let is_root = rustix_uid() == 0;
         if is_root {
             chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -71,7 +82,7 @@ impl Cluster {
             }
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let cluster = Self { keeper: Mutex::new(keeper(&directory, port)), directory, port };
+        let cluster = Self { keeper: Mutex::new(keeper(&directory, port, is_durable)), directory, port, is_durable };
         cluster.wait();
         cluster.sql("postgres", &format!("CREATE ROLE nexus LOGIN PASSWORD '{PASSWORD}'"));
         cluster
@@ -85,7 +96,7 @@ impl Cluster {
         assert!(Command::new("kill").args(["-QUIT", &pid]).status().unwrap().success());
         keeper_now.wait().unwrap();
         std::thread::sleep(pause);
-        *keeper_now = keeper(&self.directory, self.port);
+        *keeper_now = keeper(&self.directory, self.port, self.is_durable);
         drop(keeper_now);
         self.wait();
     }
@@ -150,11 +161,11 @@ fn as_nobody(command: &mut Command) {
     }
 }
 
-fn keeper(directory: &Path, port: u16) -> Child {
+fn keeper(directory: &Path, port: u16, is_durable: bool) -> Child {
     // The standard input of the keeper ends with this process. The directory goes then, unless a test has it started again.
     let script = r#"
         tls=off; [ -e data/server.crt ] && tls=on
-        "$0" -D data -c ssl=$tls -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 \
+        "$0" -D data -c ssl=$tls -k "$PWD" -p "$1" -c listen_addresses=127.0.0.1 -c fsync="$3" -c max_connections=200 \
             -c shared_buffers=64MB >>log 2>&1 </dev/null &
         server=$!
         { read -r _; kill -QUIT $server 2>/dev/null; sleep 0.2; cd /; rm -rf "$2"; } <&3 >/dev/null 2>&1 3<&- &
@@ -164,6 +175,7 @@ fn keeper(directory: &Path, port: u16) -> Child {
     let script = format!("exec 3<&0\n{script}");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).arg(program("postgres")).arg(port.to_string()).arg(directory);
+    command.arg(if is_durable { "on" } else { "off" });
     command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     as_nobody(&mut command);
     let mut keeper = command.spawn().unwrap();

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod bucket;
 pub mod cluster;
 
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
@@ -21,6 +22,11 @@ use tokio::net::TcpListener;
 /// The tests of this program are about PostgreSQL.
 fn is_postgres() -> bool {
     env!("CARGO_CRATE_NAME").contains("postgres")
+}
+
+/// The tests of this program are about kept files in a bucket, where a server of S3 can be had.
+fn shared_bucket() -> Option<&'static bucket::S3> {
+    if env!("CARGO_CRATE_NAME").contains("bucket") { bucket::shared() } else { None }
 }
 
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -60,6 +66,24 @@ impl Server {
                 .await;
         assert!(running.first_key.is_none(), "the key is shown once");
         running
+    }
+
+    /// The begin of its keys in the bucket.
+    pub fn prefix(&self) -> String {
+        prefix(&self.directory.path().join("data"))
+    }
+
+    /// The number of kept files, wherever they are.
+    pub fn kept_files(&self) -> usize {
+        if let Some(s3) = shared_bucket() {
+            let objects = s3.objects(&self.prefix());
+            // ACCOUNT/ID/PART below the prefix, and the id of the bucket beside them.
+            let files = objects.iter().filter_map(|key| key.rsplit_once('/').map(|(file, _)| file));
+            return files.filter(|file| file.contains('/')).collect::<std::collections::BTreeSet<_>>().len();
+        }
+        let accounts = std::fs::read_dir(self.directory.path().join("data/blobs")).unwrap();
+        let accounts = accounts.map(|account| account.unwrap().path()).filter(|path| path.is_dir());
+        accounts.map(|account| std::fs::read_dir(account).unwrap().count()).sum()
     }
 
     /// Asks the database for a number.
@@ -215,6 +239,12 @@ pub async fn try_run(data: &std::path::Path) -> Result<Running, nexus_mothership
     serve(config, vec![Listener { tcp, tls: None }], std::future::pending()).await
 }
 
+/// Each test has a part of the bucket for itself.
+fn prefix(data: &std::path::Path) -> String {
+    let name = data.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    format!("test{}", name.replace('.', "-"))
+}
+
 async fn run(
     data: PathBuf,
     database: Option<&str>,
@@ -224,7 +254,9 @@ async fn run(
     let clock = Clock::system();
     let (wall, boot) = (clock.clone(), clock);
     let (for_wall, for_boot, wall_alone) = (Arc::clone(shift), Arc::clone(shift), Arc::clone(wall_shift));
+    let prefix = prefix(&data);
     let mut config = Config::new(data);
+    config.bucket = shared_bucket().map(|s3| s3.settings(&prefix));
     config.territory_auth = TerritoryAuth::Header;
     config.database = database.map(|name| Database::read(&cluster::shared().url(name), provider()).unwrap());
     config.enroll_per_hour = 1_000;

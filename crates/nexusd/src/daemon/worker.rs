@@ -19,6 +19,7 @@ use nexus_api::events::EventBody;
 use nexus_facility::Head;
 use nexus_model::ExitReason;
 use nexus_model::directive::{Fence, OnLeaseLoss};
+use nexus_policy::document::{check_directive, lower_limits};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -170,7 +171,15 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
 
 /// Runs the directive, or says why this territory does not.
 fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Output, runs: Runs, clock: Instant) -> Done {
-    let spec = &claimed.spec;
+    let policies = &shared.engine.egress.policies;
+    // Evaluated at the creation already, perhaps under other documents.
+    if let Err(refused) = check_directive(policies, &claimed.spec) {
+        explain(output, &format!("{refused} ({})", refused.code()));
+        return Done::without_report(End::Refused);
+    }
+    let mut lowered = claimed.spec.clone();
+    lower_limits(policies, &mut lowered);
+    let spec = &lowered;
     match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
             let job = Job { spec, admitted: &admitted, live, source: &*shared.source, output, runs };

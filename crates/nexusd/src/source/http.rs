@@ -9,12 +9,13 @@ use nexus_api::conduits::{
 };
 use nexus_model::ids::DirectiveId;
 use std::future::Future;
+use std::sync::{PoisonError, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// Calls a control plane. The threads of the daemon wait on it; the runtime belongs to the caller.
 pub struct HttpSource {
-    client: ConduitsClient,
+    client: RwLock<ConduitsClient>,
     runtime: Handle,
     stopped: watch::Sender<bool>,
 }
@@ -23,7 +24,16 @@ impl HttpSource {
     /// Makes one that drives its calls on this runtime.
     #[must_use]
     pub fn new(client: ConduitsClient, runtime: Handle) -> Self {
-        Self { client, runtime, stopped: watch::channel(false).0 }
+        Self { client: RwLock::new(client), runtime, stopped: watch::channel(false).0 }
+    }
+
+    /// Uses another client from the next call on, such as one with a new certificate. Calls that wait go on with the one before.
+    pub fn replace(&self, client: ConduitsClient) {
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    fn client(&self) -> ConduitsClient {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn wait<T>(&self, call: impl Future<Output = Result<T, ClientError>>) -> Result<T, SourceError> {
@@ -42,11 +52,12 @@ fn of_client(error: &ClientError) -> SourceError {
 
 impl WorkSource for HttpSource {
     fn poll(&self, request: &PollRequest) -> Result<PollAnswer, SourceError> {
+        let client = self.client();
         let mut stopped = self.stopped.subscribe();
         let stop = async move { stopped.wait_for(|stopped| *stopped).await.is_ok() };
         self.runtime.block_on(async {
             tokio::select! {
-                answer = self.client.poll(request) => answer.map_err(|error| of_client(&error)),
+                answer = client.poll(request) => answer.map_err(|error| of_client(&error)),
                 // What was claimed meanwhile goes back at the control plane: it sees that the connection ended.
                 _ = stop => Err(SourceError::NoAnswer { why: "the daemon stops".to_owned() }),
             }
@@ -54,11 +65,11 @@ impl WorkSource for HttpSource {
     }
 
     fn beat(&self, request: &TerritoryHeartbeatRequest) -> Result<TerritoryHeartbeatAnswer, SourceError> {
-        self.wait(self.client.territory_heartbeat(request))
+        self.wait(self.client().territory_heartbeat(request))
     }
 
     fn started(&self, id: DirectiveId, token: &str, request: &StartedRequest) -> Result<StartedAnswer, SourceError> {
-        self.wait(self.client.started(id, token, request))
+        self.wait(self.client().started(id, token, request))
     }
 
     fn heartbeat(
@@ -67,23 +78,23 @@ impl WorkSource for HttpSource {
         token: &str,
         request: &HeartbeatRequest,
     ) -> Result<HeartbeatAnswer, SourceError> {
-        self.wait(self.client.heartbeat(id, token, request))
+        self.wait(self.client().heartbeat(id, token, request))
     }
 
     fn log_chunk(&self, id: DirectiveId, token: &str, request: &LogChunkRequest) -> Result<(), SourceError> {
-        self.wait(self.client.log_chunk(id, token, request)).map(drop)
+        self.wait(self.client().log_chunk(id, token, request)).map(drop)
     }
 
     fn finished(&self, id: DirectiveId, token: &str, request: &FinishedRequest) -> Result<FinishedAnswer, SourceError> {
-        self.wait(self.client.finished(id, token, request))
+        self.wait(self.client().finished(id, token, request))
     }
 
     fn events(&self, id: DirectiveId, token: &str, request: &EventsRequest) -> Result<(), SourceError> {
-        self.wait(self.client.events(id, token, request)).map(drop)
+        self.wait(self.client().events(id, token, request)).map(drop)
     }
 
     fn artifact(&self, id: DirectiveId, token: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError> {
-        self.wait(self.client.artifact(id, token, request))
+        self.wait(self.client().artifact(id, token, request))
     }
 
     fn artifact_chunk(
@@ -93,7 +104,7 @@ impl WorkSource for HttpSource {
         artifact: &str,
         request: &ArtifactChunkRequest,
     ) -> Result<ArtifactAnswer, SourceError> {
-        self.wait(self.client.artifact_chunk(id, token, artifact, request))
+        self.wait(self.client().artifact_chunk(id, token, artifact, request))
     }
 
     fn stop_polls(&self) {

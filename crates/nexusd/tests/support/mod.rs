@@ -11,6 +11,8 @@ use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_model::directive::{Fence, State};
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
+use nexus_policy::document::{Effective, LoadedPolicy};
+use nexus_policy::settings::EgressSettings;
 use nexus_runner::recover::steps::Recovery;
 use nexus_runner::state::directory::StateDir;
 use nexusd::{Daemon, Parts, Settings, SourceError, Territory, Upkeep, WorkSource};
@@ -336,15 +338,29 @@ impl Upkeep for Keeper {
 
 /// Starts a daemon of this territory.
 pub fn daemon(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, at_once: u32) -> Daemon {
-    start(memory, launcher, data, at_once, Duration::from_millis(200))
+    start(memory, launcher, data, at_once, Duration::from_millis(200), EgressSettings::default())
 }
 
 /// Starts a daemon with this time between two heartbeats.
 pub fn daemon_with(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, heartbeat: Duration) -> Daemon {
-    start(memory, launcher, data, 2, heartbeat)
+    start(memory, launcher, data, 2, heartbeat, EgressSettings::default())
 }
 
-fn start(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, at_once: u32, heartbeat: Duration) -> Daemon {
+/// Starts a daemon on a territory with this policy document.
+pub fn daemon_under(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, policy: &str) -> Daemon {
+    let policies = Effective::of(&[LoadedPolicy::read("policy.yaml", policy).unwrap()]);
+    let egress = EgressSettings { policies, ..EgressSettings::default() };
+    start(memory, launcher, data, 2, Duration::from_millis(200), egress)
+}
+
+fn start(
+    memory: &Arc<Memory>,
+    launcher: &Arc<Launcher>,
+    data: &Path,
+    at_once: u32,
+    heartbeat: Duration,
+    egress: EgressSettings,
+) -> Daemon {
     memory.inner().is_stopped = false;
     let settings = Settings { max_concurrent: at_once, heartbeat, ..Settings::here("0") };
     assert_eq!(launcher.name(), "namespace");
@@ -354,7 +370,7 @@ fn start(memory: &Arc<Memory>, launcher: &Arc<Launcher>, data: &Path, at_once: u
         upkeep: Arc::new(Keeper),
         territory: Territory::open(data).unwrap(),
         settings,
-        egress: nexus_policy::settings::EgressSettings::default(),
+        egress,
     })
     .unwrap()
 }

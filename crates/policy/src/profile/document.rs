@@ -141,16 +141,17 @@ pub enum Toolchain {
 }
 
 /// Enums that are words in a document.
-pub(super) trait Word: Copy + 'static {
+pub(crate) trait Word: Copy + 'static {
     /// Noun for the words, for messages.
     const WHAT: &'static str;
     /// The values and their words.
     const WORDS: &'static [(Self, &'static str)];
 }
 
+/// Gives an enum its words in a document.
 macro_rules! words {
     ($name:ty, $what:literal, $($value:path => $word:literal),+) => {
-        impl Word for $name {
+        impl $crate::profile::document::Word for $name {
             const WHAT: &'static str = $what;
             const WORDS: &'static [(Self, &'static str)] = &[$(($value, $word)),+];
         }
@@ -166,6 +167,8 @@ macro_rules! words {
         }
     };
 }
+
+pub(crate) use words;
 
 words!(NetMode, "a network mode", NetMode::None => "none", NetMode::Allowlist => "allowlist", NetMode::Unrestricted => "unrestricted");
 words!(Methods, "which HTTP methods", Methods::Any => "any", Methods::ReadOnly => "read_only");

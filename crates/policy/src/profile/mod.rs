@@ -13,15 +13,15 @@
 //! granted value carries its [`Origin`], so that `nexus explain` can say who granted it.
 
 mod chain;
-mod document;
+pub(crate) mod document;
 mod grants;
 mod limits;
 mod narrow;
 mod origin;
-mod read;
+pub(crate) mod read;
 mod schema;
 mod suggest;
-mod tree;
+pub(crate) mod tree;
 mod yaml_error;
 
 pub use chain::{ChainError, Library, Link, Loaded, resolve};

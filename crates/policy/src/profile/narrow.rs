@@ -12,7 +12,7 @@ use super::chain::Loaded;
 use super::document::{At, ChangesMode, NetMode};
 use super::grants::{Grants, NetGrants, OnlyThese};
 use super::origin::{Place, Sourced};
-use crate::net::{Name, Pattern, Port, Ports, Rule, Source, parse_allow};
+use crate::net::{Port, Ports, Rule, Source, parse_allow};
 
 /// Permission that an untrusted file may not add on its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,7 +236,7 @@ fn is_within(rule: &str, known: &[Sourced<String>]) -> bool {
     let wider = known.iter().filter_map(|known| parse(&known.value)).filter(|known| {
         let program = known.program.is_none() || known.program == asked.program;
         let tls = demands_tls(&asked) || known.tls == asked.tls || known.tls == Some(false);
-        program && tls && covers(&known.pattern, &asked.pattern)
+        program && tls && known.pattern.covers(&asked.pattern)
     });
     wider
         .map(|known| known.ports)
@@ -247,18 +247,6 @@ fn is_within(rule: &str, known: &[Sourced<String>]) -> bool {
 /// Reports whether a rule requires TLS on each of its ports.
 fn demands_tls(rule: &Rule) -> bool {
     rule.tls.unwrap_or(rule.ports == Ports::one(Port::HTTPS))
-}
-
-/// Reports whether every name of `asked` is one of `known`.
-fn covers(known: &Pattern, asked: &Pattern) -> bool {
-    let below =
-        |base: &Name, name: &Name| name.as_str().strip_suffix(base.as_str()).is_some_and(|rest| rest.ends_with('.'));
-    match (known, asked) {
-        (Pattern::Exact(known), Pattern::Exact(asked)) => known == asked,
-        (Pattern::Below(known), Pattern::Exact(asked)) => below(known, asked),
-        (Pattern::Below(known), Pattern::Below(asked)) => known == asked || below(known, asked),
-        (Pattern::Exact(_), Pattern::Below(_)) => false,
-    }
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ fn net(node: Node) -> Result<NetPart, DocumentError> {
     Ok(part)
 }
 
-fn limits(node: Node) -> Result<Vec<(LimitKind, At<u64>)>, DocumentError> {
+pub(crate) fn limits(node: Node) -> Result<Vec<(LimitKind, At<u64>)>, DocumentError> {
     let keys: Vec<&str> = LimitKind::ALL.into_iter().map(LimitKind::key).collect();
     let mut found = Vec::new();
     for (place, key, node) in entries(node, "limits")? {
@@ -129,11 +129,11 @@ fn limits(node: Node) -> Result<Vec<(LimitKind, At<u64>)>, DocumentError> {
     Ok(found)
 }
 
-fn wrong(node: &Node, what: &str, wanted: &str) -> DocumentError {
+pub(crate) fn wrong(node: &Node, what: &str, wanted: &str) -> DocumentError {
     DocumentError::at(node.place, format!("{what} must be {wanted}, and here stands {}", node.value.kind()))
 }
 
-fn entries(node: Node, what: &str) -> Result<Vec<(Place, String, Node)>, DocumentError> {
+pub(crate) fn entries(node: Node, what: &str) -> Result<Vec<(Place, String, Node)>, DocumentError> {
     match node.value {
         Value::Map(entries) => Ok(entries),
         Value::Null => Ok(Vec::new()),
@@ -143,7 +143,7 @@ fn entries(node: Node, what: &str) -> Result<Vec<(Place, String, Node)>, Documen
     }
 }
 
-fn known<'k>(place: Place, key: &str, keys: &[&'k str], prefix: &str) -> Result<&'k str, DocumentError> {
+pub(crate) fn known<'k>(place: Place, key: &str, keys: &[&'k str], prefix: &str) -> Result<&'k str, DocumentError> {
     if let Some(known) = keys.iter().find(|known| **known == key) {
         return Ok(known);
     }
@@ -154,7 +154,7 @@ fn known<'k>(place: Place, key: &str, keys: &[&'k str], prefix: &str) -> Result<
     Err(DocumentError::at(place, format!("unknown key {prefix}{key}: {advice}")))
 }
 
-fn list<T>(
+pub(crate) fn list<T>(
     node: Node,
     what: &str,
     item: impl Fn(Node) -> Result<At<T>, DocumentError>,
@@ -166,7 +166,7 @@ fn list<T>(
     }
 }
 
-fn text_of(node: Node, what: &str) -> Result<At<String>, DocumentError> {
+pub(crate) fn text_of(node: Node, what: &str) -> Result<At<String>, DocumentError> {
     match node.value {
         Value::Text(text) => Ok((text, node.place)),
         Value::Number(_) | Value::Bool(_) => Err(wrong(&node, what, "text: put it in quotes")),
@@ -183,13 +183,17 @@ fn yes_or_no(node: &Node, what: &str) -> Result<At<bool>, DocumentError> {
     }
 }
 
-fn checked(node: Node, what: &str, check: fn(&str) -> Result<(), String>) -> Result<At<String>, DocumentError> {
+pub(crate) fn checked(
+    node: Node,
+    what: &str,
+    check: fn(&str) -> Result<(), String>,
+) -> Result<At<String>, DocumentError> {
     let (text, place) = text_of(node, what)?;
     check(&text).map_err(|message| DocumentError::at(place, message))?;
     Ok((text, place))
 }
 
-fn word<T: Word>(node: Node) -> Result<At<T>, DocumentError> {
+pub(crate) fn word<T: Word>(node: Node) -> Result<At<T>, DocumentError> {
     let place = node.place;
     // YAML 1.1 readers take a bare `none` for text too, but some writers leave `null` or `~` there.
     let (text, _) = text_of(node, T::WHAT)?;
@@ -204,11 +208,11 @@ fn word<T: Word>(node: Node) -> Result<At<T>, DocumentError> {
     Err(DocumentError::at(place, format!("{text:?} is not {}: {advice}", T::WHAT)))
 }
 
-fn no_nul(text: &str) -> Result<(), String> {
+pub(crate) fn no_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') { Err("there is a NUL byte in it: take it out".to_owned()) } else { Ok(()) }
 }
 
-fn filled(text: &str) -> Result<(), String> {
+pub(crate) fn filled(text: &str) -> Result<(), String> {
     if text.trim().is_empty() { Err("it is empty: take it out".to_owned()) } else { no_nul(text) }
 }
 
@@ -225,7 +229,7 @@ pub(super) fn profile_name(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn variable(text: &str) -> Result<(), String> {
+pub(crate) fn variable(text: &str) -> Result<(), String> {
     let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     if text.chars().next().is_some_and(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit()) {
         return Ok(());

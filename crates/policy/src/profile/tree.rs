@@ -26,21 +26,21 @@ pub struct DocumentError {
 
 impl DocumentError {
     /// Makes an error at a place.
-    pub(super) fn at(place: Place, message: impl Into<String>) -> Self {
+    pub(crate) fn at(place: Place, message: impl Into<String>) -> Self {
         Self { place, message: message.into() }
     }
 }
 
 /// A value with the place where it stands.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub place: Place,
     pub value: Value,
 }
 
 /// Value of a YAML node.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Number(String),
@@ -64,7 +64,7 @@ impl Value {
 }
 
 /// Reads a whole document. An empty one is an empty map.
-pub(super) fn read(text: &str) -> Result<Node, DocumentError> {
+pub(crate) fn read(text: &str) -> Result<Node, DocumentError> {
     if text.len() > MAX_BYTES {
         let message = format!("the document has {} bytes; at most {MAX_BYTES} are read", text.len());
         return Err(DocumentError::at(Place { line: 1, column: 1 }, message));

@@ -15,6 +15,7 @@ fn plan(workspace: &Path, protected: &[&str], hidden: &[&str], binds: &[(&Path, 
         profile: SandboxProfile::Untrusted,
         hidden: names(hidden),
         covered: Vec::new(),
+        second_search: None,
         allow_ptrace: false,
         binds: binds
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  profiles, flags ─▶ NetGrants ─┐
-//!  operator's [egress] ──────────┼─▶ PolicyInput ─build─▶ Policy
+//!  operator's [egress] ──────────┼─▶ PolicyInput ─build─▶ Policy ─narrow─▶ Policy under the policy documents
 //!  groups, the host's addresses ─┘
 //! ```
 
@@ -146,7 +146,7 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, RulesError> {
             Bypass::parse(&entry.value).map_err(|reason| RulesError::Bypass { from: entry.from.clone(), reason })?;
         input.upstream_bypass.push(parsed);
     }
-    let policy = Policy::build(input).map_err(RulesError::Contradiction)?;
+    let policy = settings.policies.narrow(Policy::build(input).map_err(RulesError::Contradiction)?);
     let Some(only) = &grants.only else { return Ok(policy) };
     let named = if settings.allow_missing_sni.is_some() { MissingSni::Allow } else { MissingSni::Refuse };
     let rules = listed(&only.allow, &only.groups, groups)?;

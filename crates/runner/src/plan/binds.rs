@@ -50,6 +50,16 @@ pub enum BindError {
         /// The place of the configuration.
         place: PathBuf,
     },
+    /// The command would decide what programs of the caller execute, or where they fetch from.
+    #[error("{from} {} would let the command write settings of your programs ({})", path.display(), place.display())]
+    OfPrograms {
+        /// The flag or file that asked for it.
+        from: Origin,
+        /// The path that was asked for.
+        path: PathBuf,
+        /// The place of the settings.
+        place: PathBuf,
+    },
     /// The command would write to the workspace around its layer.
     #[error("{from} {} holds the workspace: changes would go around its layer", path.display())]
     HoldsWorkspace {
@@ -95,7 +105,7 @@ pub struct NoHome {
 
 /// Reads all binds and looks that each source exists and shows nothing of Nexus's own.
 pub fn read(shows: &Shows, grants: &Grants, tools: &Tools, place: &Place<'_>) -> Result<Vec<Shown>, BindError> {
-    let reader = Reader { place, opened: &shows.opened, configurations: OnceCell::new() };
+    let reader = Reader { place, opened: &shows.opened, configurations: OnceCell::new(), settings: OnceCell::new() };
     let mut all = Vec::new();
     for asked in &shows.binds {
         all.push(reader.asked(asked)?);
@@ -195,13 +205,19 @@ struct Reader<'a> {
     opened: &'a [Sourced<String>],
     /// Places of the configuration of Nexus, looked for with the first path that is writable.
     configurations: OnceCell<Vec<PathBuf>>,
+    /// Places of the settings of programs, in the same way.
+    settings: OnceCell<Vec<PathBuf>>,
 }
 
 impl Reader<'_> {
     fn configurations(&self) -> &[PathBuf] {
         let host = self.place.host;
-        let homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
-        self.configurations.get_or_init(|| configuration::places(host, &homes))
+        self.configurations.get_or_init(|| configuration::places(host, &homes(host)))
+    }
+
+    fn settings(&self) -> &[PathBuf] {
+        let host = self.place.host;
+        self.settings.get_or_init(|| configuration::of_programs(host, &homes(host)))
     }
 
     fn asked(&self, asked: &BindRequest) -> Result<Shown, BindError> {
@@ -257,6 +273,15 @@ impl Reader<'_> {
         {
             return Err(BindError::OfConfiguration { from, path, place });
         }
+        let opens = || self.opened.iter().any(|path| canonical.starts_with(&path.value));
+        if access == Access::ReadWrite
+            && let Some(place) = configuration::written_through(self.settings(), &canonical)
+        {
+            if !opens() {
+                return Err(BindError::OfPrograms { from, path, place });
+            }
+            by_operator = true;
+        }
         let target = match target {
             Some(target) => target,
             // At the path that the caller wrote, so that tools find it where they look for it.
@@ -265,6 +290,17 @@ impl Reader<'_> {
         let bind = Bind { source: canonical.into(), target: target.into(), access };
         Ok(Shown { bind, made: None, why: None, from, by_operator })
     }
+}
+
+fn homes(host: &Host) -> Vec<PathBuf> {
+    host.home.clone().into_iter().collect()
+}
+
+/// Returns the caches of the caller's programs that a command may write to.
+pub fn written_caches(all: &[Shown], host: &Host) -> Vec<PathBuf> {
+    let written = all.iter().map(|shown| &shown.bind).filter(|bind| bind.access == Access::ReadWrite);
+    let caches = written.filter(|bind| configuration::is_cache(bind.source.as_path(), &homes(host)));
+    caches.map(|bind| bind.source.as_path().to_owned()).collect()
 }
 
 /// Reads a path that may begin with `~/`, which is the caller's home.

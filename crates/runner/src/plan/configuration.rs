@@ -12,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 /// Links on one way, as the kernel counts them at most.
 const MAX_LINKS: usize = 40;
 /// Profiles of one directory that are looked at.
-const MAX_PROFILES: usize = 1000;
+const MAX_DOCUMENTS: usize = 1000;
+/// The directories of profiles and of policy documents.
+const DOCUMENTS: [&str; 2] = ["profiles", "policy"];
 /// Directory of the operator.
 const OF_MACHINE: &str = "/etc/nexus";
 /// The file with the key for a fleet, and the settings, which may hold the password of a proxy.
@@ -43,12 +45,14 @@ pub(crate) fn with_keys(host: &Host) -> Vec<PathBuf> {
 pub(crate) fn places(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for directory in directories(host, homes) {
-        let profiles = directory.join("profiles");
-        let entries = std::fs::read_dir(&profiles).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name()).filter(|name| name.as_encoded_bytes().ends_with(b".yaml"));
-        let files: Vec<PathBuf> = names.take(MAX_PROFILES).map(|name| profiles.join(name)).collect();
-        all.push(profiles);
-        all.extend(files);
+        for documents in DOCUMENTS.map(|name| directory.join(name)) {
+            let entries = std::fs::read_dir(&documents).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name());
+            let names = names.filter(|name| name.as_encoded_bytes().ends_with(b".yaml"));
+            let files: Vec<PathBuf> = names.take(MAX_DOCUMENTS).map(|name| documents.join(name)).collect();
+            all.push(documents);
+            all.extend(files);
+        }
         all.extend(WITH_KEYS.map(|name| directory.join(name)));
     }
     all
@@ -67,18 +71,93 @@ pub(crate) fn of_clients(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
     const NAMED: &[(&str, &[&str])] = &[
         ("PIP_CONFIG_FILE", &[""]),
         ("NPM_CONFIG_USERCONFIG", &[""]),
-        ("npm_config_userconfig", &[""]),
         ("NPM_CONFIG_GLOBALCONFIG", &[""]),
-        ("npm_config_globalconfig", &[""]),
         ("XDG_CONFIG_HOME", &["pip/pip.conf"]),
         ("CARGO_HOME", &["config.toml", "config", "registry/index"]),
     ];
-    let named = NAMED.iter().filter_map(|(name, files)| Some((Path::new(host.variable(name)?), files)));
+    // npm reads a variable of any case.
+    let values = |name: &'static str| {
+        let is_named = move |one: &&OsString| one.as_encoded_bytes().eq_ignore_ascii_case(name.as_bytes());
+        host.variables.keys().filter(is_named).filter_map(|one| host.variable(one.to_str()?)).map(Path::new)
+    };
+    let named = NAMED.iter().flat_map(|(name, files)| values(name).map(move |value| (value, files)));
     // To join an empty name would add a slash.
     let file = |place: &Path, name: &str| if name.is_empty() { place.to_owned() } else { place.join(name) };
     let named = named.flat_map(|(place, files)| files.iter().map(move |name| file(place, name)));
     let own = homes.iter().flat_map(|home| IN_HOME.iter().map(move |name| home.join(name)));
     named.chain(own).filter(|path| path.is_absolute()).collect()
+}
+
+/// Settings of git, package clients and build tools that name programs, hosts or files which these use for the caller, whether there
+/// is something or not.
+pub(crate) fn of_programs(host: &Host, homes: &[PathBuf]) -> Vec<PathBuf> {
+    const IN_HOME: &[&str] = &[
+        ".gitconfig",
+        ".config/git",
+        ".bundle/config",
+        ".bunfig.toml",
+        ".cargo/env",
+        ".condarc",
+        ".config/composer",
+        ".config/go/env",
+        ".config/NuGet",
+        ".config/pnpm",
+        ".config/uv",
+        ".config/yarn",
+        ".gemrc",
+        ".gradle/gradle.properties",
+        ".gradle/init.d",
+        ".gradle/init.gradle",
+        ".gradle/init.gradle.kts",
+        ".m2/extensions.xml",
+        ".m2/settings-security.xml",
+        ".m2/settings.xml",
+        ".nuget/NuGet",
+        ".pydistutils.cfg",
+        ".sbt",
+        ".yarnrc",
+        ".yarnrc.yml",
+    ];
+    const NAMED: &[(&str, &str)] = &[
+        ("GIT_CONFIG_GLOBAL", ""),
+        ("XDG_CONFIG_HOME", "git"),
+        ("XDG_CONFIG_HOME", "uv"),
+        ("GRADLE_USER_HOME", "init.d"),
+        ("GRADLE_USER_HOME", "gradle.properties"),
+    ];
+    let named = NAMED.iter().filter_map(|(name, rest)| {
+        let value = Path::new(host.variable(name)?);
+        Some(if rest.is_empty() { value.to_owned() } else { value.join(rest) })
+    });
+    let own = homes.iter().flat_map(|home| IN_HOME.iter().map(move |name| home.join(name)));
+    let mut all = of_clients(host, homes);
+    all.extend(named.chain(own).filter(|path| path.is_absolute()));
+    all
+}
+
+/// Directories of the home in which package clients and build tools keep what they downloaded and built, and what later builds of the
+/// caller execute.
+pub(crate) fn is_cache(real: &Path, homes: &[PathBuf]) -> bool {
+    const CACHES: &[&str] = &[
+        ".cache/coursier",
+        ".cache/go-build",
+        ".cache/pip",
+        ".cache/pnpm",
+        ".cache/uv",
+        ".cache/yarn",
+        ".cargo/git",
+        ".cargo/registry",
+        ".gradle/caches",
+        ".gradle/wrapper",
+        ".ivy2",
+        ".local/share/pnpm",
+        ".m2/repository",
+        ".npm",
+        ".nuget/packages",
+        "go/pkg/mod",
+    ];
+    let caches = homes.iter().flat_map(|home| CACHES.iter().map(move |name| Followed::of(&home.join(name)).end));
+    caches.into_iter().any(|cache| real.starts_with(&cache) || cache.starts_with(real))
 }
 
 /// The way of a place.
@@ -185,6 +264,63 @@ mod tests {
         for other in ["home/do", "home/.config/other", "home/.config/nexusx", "else"] {
             assert_eq!(written_through(&all, &base.join(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn settings_of_programs_and_their_caches_are_known() {
+        let (_directory, base, _) = scene();
+        let home = base.join("home");
+        let variable = (OsString::from("Npm_config_UserConfig"), base.join("else/nrc").into());
+        let host = Host { variables: [variable].into(), home: Some(home.clone()), uid: 1000 };
+        let settings = of_programs(&host, &[home.clone()]);
+        for open in [
+            ".gitconfig",
+            ".config/git",
+            ".config/git/hooks",
+            ".config/pip",
+            ".cargo",
+            ".cargo/registry",
+            ".cargo/registry/index",
+            ".m2",
+            ".gradle",
+            ".gradle/init.d",
+            ".nuget",
+            ".config",
+            "../else/nrc",
+            "../else",
+        ] {
+            let path = Followed::of(&home.join(open)).end;
+            assert!(written_through(&settings, &path).is_some(), "{open}");
+        }
+        for other in [
+            ".npm",
+            ".cargo/registry/cache",
+            ".cargo/git",
+            ".m2/repository",
+            ".gradle/caches",
+            ".nuget/packages",
+            ".config/app",
+            ".gitconfigs",
+            "data",
+        ] {
+            assert_eq!(written_through(&settings, &home.join(other)), None, "{other}");
+        }
+        let homes = [home.clone()];
+        for cache in [".npm", ".npm/_cacache", ".cargo/registry/cache", ".m2/repository", ".local/share", "go"] {
+            assert!(is_cache(&home.join(cache), &homes), "{cache}");
+        }
+        for other in ["data", ".npmx", ".cache/app", ".cargo/registryx"] {
+            assert!(!is_cache(&home.join(other), &homes), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_run_changes_no_policy_that_later_runs_obey() {
+        let (_directory, base, all) = scene();
+        symlink("../../dot/pol", base.join("home/.config/nexus/policy")).unwrap();
+        assert!(written_through(&all, &base.join("home/dot/pol")).is_some());
+        std::fs::create_dir(base.join("home/dot/prof")).unwrap();
+        assert_eq!(missing_in(&all, &base.join("home/dot")), Some(base.join("home/dot/pol")));
     }
 
     #[test]

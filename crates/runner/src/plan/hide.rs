@@ -15,9 +15,14 @@ use nexus_policy::profile::Origin;
 use spelled::{Meant, Spelled};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use walkdir::WalkDir;
 
 pub use spelled::Top;
+
+/// Searches before a workspace in which directories come and go is given up, and the time between two.
+const SEARCHES: u32 = 8;
+const BETWEEN: Duration = Duration::from_millis(25);
 
 const SECRETS: &[&str] = &[".env*", "*.pem", "*.key", "id_*", ".npmrc", ".pypirc", ".netrc"];
 
@@ -44,6 +49,21 @@ pub enum HideError {
         /// The place inside at which it would be seen.
         at: PathBuf,
     },
+    /// A bind would be shown under a cover.
+    #[error("{from} {} is to be shown at {}, and that is hidden with {} of the workspace", path.display(), at.display(), hidden.display())]
+    Under {
+        /// The flag or file that asked for the bind.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+        /// The place inside.
+        at: PathBuf,
+        /// The hidden path, from the workspace on.
+        hidden: PathBuf,
+    },
+    /// Directories went away during each of the searches, and may be at another name.
+    #[error("directories of the workspace are moved or removed while it is searched for what to hide")]
+    Restless,
     /// The workspace cannot be searched.
     #[error("the workspace could not be searched for what to hide: {source}")]
     Search {
@@ -70,7 +90,6 @@ pub struct Hidden {
 
 /// Finds what patterns hide, and the usual names of secrets where that is asked for.
 pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, HideError> {
-    let workspace = top.workspace;
     let mut found = BTreeSet::new();
     let mut matched = vec![false; patterns.len()];
     // Each with the place of its pattern in the list; the usual names have none.
@@ -91,15 +110,32 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
         return Ok(Hidden { paths: outermost(found), unmatched: Vec::new() });
     }
     let set = build(&globs)?;
+    for _ in 0..SEARCHES {
+        if let Some(hidden) = search(&globs, &set, top.workspace, found.clone(), matched.clone())? {
+            return Ok(hidden);
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    Err(HideError::Restless)
+}
+
+/// Looks through the workspace. `None`: a directory went away before it was looked at, so that it may be at a name that was passed.
+fn search(
+    globs: &[(String, Option<usize>)],
+    set: &GlobSet,
+    workspace: &Path,
+    mut found: BTreeSet<PathBuf>,
+    mut matched: Vec<bool>,
+) -> Result<Option<Hidden>, HideError> {
     let mut has_closed = false;
     let mut walk = WalkDir::new(workspace).min_depth(1).follow_links(false).into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                let closed = unseen(error, workspace)?;
-                has_closed |= closed.is_some();
-                found.extend(closed);
+                let Some(closed) = unseen(error, workspace)? else { return Ok(None) };
+                has_closed = true;
+                found.insert(closed);
                 continue;
             }
         };
@@ -107,6 +143,9 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
         let hits = set.matches(relative);
         // The search would miss names in it. The command may open it, so that it is covered as a whole.
         if entry.file_type().is_dir() && !closed::is_open(entry.path()) {
+            if is_gone(entry.path()) {
+                return Ok(None);
+            }
             found.insert(relative.to_owned());
             has_closed = true;
             for at in hits.into_iter().filter_map(|hit| globs[hit].1) {
@@ -131,11 +170,11 @@ pub fn find(patterns: &[String], secrets: bool, top: Top<'_>) -> Result<Hidden, 
         }
     }
     // What a pattern matches may lie where the search cannot look.
-    let unmatched = (0..patterns.len()).filter(|at| !matched[*at] && !has_closed).collect();
-    Ok(Hidden { paths: outermost(found), unmatched })
+    let unmatched = (0..matched.len()).filter(|at| !matched[*at] && !has_closed).collect();
+    Ok(Some(Hidden { paths: outermost(found), unmatched }))
 }
 
-/// Refuses a bind that shows a hidden path. At its own place it lies over the cover, and what the host or another run does in the
+/// Refuses a bind that shows a hidden path, or that would lie under its cover. At its own place it lies over the cover, and what the host or another run does in the
 /// bound directory takes a cover away that lies on it.
 pub fn check_bind(hidden: &[ByteText], top: Top<'_>, shown: &Shown) -> Result<(), HideError> {
     if shown.made.is_some() {
@@ -149,6 +188,11 @@ pub fn check_bind(hidden: &[ByteText], top: Top<'_>, shown: &Shown) -> Result<()
             Ok(rest) => target.join(rest),
             // The bind shows the hidden path itself, or something in it.
             Err(_) if source.starts_with(&own) => target.to_owned(),
+            Err(_) if target.starts_with(top.inside.join(hidden.as_path())) => {
+                let (from, path) = (shown.from.clone(), source.to_owned());
+                let (at, hidden) = (target.to_owned(), hidden.as_path().to_owned());
+                return Err(HideError::Under { from, path, at, hidden });
+            }
             Err(_) => continue,
         };
         let (from, path, hidden) = (shown.from.clone(), source.to_owned(), hidden.as_path().to_owned());
@@ -186,6 +230,10 @@ fn unseen(error: walkdir::Error, workspace: &Path) -> Result<Option<PathBuf>, Hi
         }
         _ => Err(HideError::Search { source: error }),
     }
+}
+
+fn is_gone(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn target_in(link: &Path, workspace: &Path) -> Option<PathBuf> {
@@ -266,6 +314,64 @@ mod tests {
         let patterns = ["*.pem", "keys/a.pem", "keys/b.pem", "o*t", "k*/**", "*.key"].map(str::to_owned);
         let found = find(&patterns, true, Top { workspace: &workspace, inside: &workspace }).unwrap();
         assert_eq!((found.paths, found.unmatched), (vec![PathBuf::from("keys/a.pem").into()], vec![2, 3, 5]));
+    }
+
+    #[test]
+    fn a_directory_that_moves_during_the_search_is_not_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir(workspace.join("a")).unwrap();
+        std::fs::write(workspace.join("a/prod.key"), "x").unwrap();
+        let (top, ends) =
+            (Top { workspace: &workspace, inside: &workspace }, std::sync::atomic::AtomicBool::new(false));
+        let (mut found, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(workspace.join("a"), workspace.join("b")).unwrap();
+                    std::fs::rename(workspace.join("b"), workspace.join("a")).unwrap();
+                }
+            });
+            for _ in 0..300 {
+                match find(&[], true, top) {
+                    Ok(hidden) => {
+                        found += usize::from(!hidden.paths.is_empty());
+                        if hidden.paths.is_empty() {
+                            break;
+                        }
+                    }
+                    Err(HideError::Restless) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(found + refused, 300, "{found} found, {refused} refused");
+    }
+
+    #[test]
+    fn a_bind_is_not_shown_under_a_cover() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = std::fs::canonicalize(dir.path()).unwrap();
+        let top = Top { workspace: &workspace, inside: Path::new("/inside") };
+        let check = |source: &Path, target: &str, hidden: &str| {
+            let bind = nexus_model::plan::Bind {
+                source: source.into(),
+                target: Path::new(target).into(),
+                access: nexus_model::plan::Access::ReadOnly,
+            };
+            let from = Origin::Flag("--ro".to_owned());
+            let shown = Shown { bind, made: None, why: None, from, by_operator: false };
+            check_bind(&[PathBuf::from(hidden).into()], top, &shown)
+        };
+        for target in ["/inside/config", "/inside/config/deep"] {
+            assert!(matches!(check(Path::new("/other"), target, "config"), Err(HideError::Under { .. })), "{target}");
+        }
+        for (target, hidden) in [("/inside/conf", "config"), ("/inside/config", "config/deep"), ("/config", "config")] {
+            assert!(check(Path::new("/other"), target, hidden).is_ok(), "{target} {hidden}");
+        }
+        let shown = check(&workspace.join("config"), "/inside/config", "config");
+        assert!(matches!(shown, Err(HideError::Shown { .. })), "what it shows comes first");
     }
 
     #[test]

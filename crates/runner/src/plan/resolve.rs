@@ -25,6 +25,7 @@ use nexus_model::{ByteText, Limits, Plan, RunId};
 use nexus_policy::profile::{Grants, LimitKind, Origin, ProfileName};
 use nexus_receipt::AutoBind;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A run of which every path was looked at.
@@ -59,6 +60,8 @@ pub struct ResolvedRun {
     pub opened_binds: Vec<ByteText>,
     /// Paths that are shown because the caller's PATH or environment leads to them.
     pub auto_binds: Vec<AutoBind>,
+    /// Caches of the caller's programs that the command may write to.
+    pub written_caches: Vec<PathBuf>,
     /// Sockets of the host that the command may connect to.
     pub allowed_sockets: Vec<ByteText>,
     /// Variables that are passed on although they look like credentials.
@@ -182,6 +185,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         hidden: hidden.paths,
         binds,
         covered: shown.sockets.covered,
+        second_search: shown.sockets.second_search,
         workspace: WorkspaceMount { source: workspace.into(), target: target.into(), writes },
         argv: argv.clone(),
         cwd: cwd.into(),
@@ -208,6 +212,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         env_secrets,
         opened_binds: shown.opened,
         auto_binds: shown.auto,
+        written_caches: shown.caches,
         allowed_sockets: shown.sockets.allowed,
         notices: env.notices,
         cache,
@@ -286,6 +291,8 @@ struct Shown {
     opened: Vec<ByteText>,
     /// Paths that the caller's PATH or environment leads to.
     auto: Vec<AutoBind>,
+    /// Caches of the caller's programs that the command may write to.
+    caches: Vec<PathBuf>,
 }
 
 /// Finds the guarded paths of the machine, which costs some calls, where anything is to be compared with them.
@@ -309,6 +316,7 @@ fn shown(
     let all = binds::read(shows, grants, tools, &place)?;
     all.iter().try_for_each(check)?;
     let sockets = sockets::find(&all, &shows.sockets, &guarded)?;
+    let caches = binds::written_caches(&all, host);
     let opened = all.iter().filter(|shown| shown.by_operator).map(|shown| shown.bind.source.clone()).collect();
     let auto = all.iter().filter_map(auto_bind).collect();
     let mut binds = Vec::with_capacity(all.len());
@@ -319,7 +327,7 @@ fn shown(
         }
         binds.push(bind);
     }
-    Ok(Shown { binds, sockets, opened, auto })
+    Ok(Shown { binds, sockets, opened, auto, caches })
 }
 
 /// Describes a path that the caller's PATH or environment leads to.

@@ -9,15 +9,18 @@
 //!  writable bind    a directory that is closed to the   covered: the command may open it, and an earlier run may have
 //!                   caller in any way                   closed it
 //! ```
+//! Another run may move them while this one starts. So each has its identity with it, and the binds are searched again when
+//! they are covered (`nexus_jail`).
 
 use crate::plan::closed;
 use crate::plan::guarded::Guarded;
 use crate::plan::shown::Shown;
 use nexus_model::ByteText;
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, Cover, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
 use std::collections::VecDeque;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::FileType;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The cost of searching all binds of a run may be this: an entry costs one. A bind that is not searched to its end is refused, because an
@@ -29,8 +32,10 @@ const PER_DIRECTORY: usize = 16;
 /// The sockets of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
-    /// Paths inside that are to be covered.
-    pub covered: Vec<ByteText>,
+    /// What is to be covered.
+    pub covered: Vec<Cover>,
+    /// The search that is repeated when it is covered.
+    pub second_search: Option<SecondSearch>,
     /// Paths on the host that the caller allowed.
     pub allowed: Vec<ByteText>,
 }
@@ -128,12 +133,16 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     }
     let is_allowed = |path: &Path| allowed.iter().any(|(socket, _)| socket == path);
     let mut found = Sockets::default();
+    let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), since: now() };
+    second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, FileType::is_socket)));
     let mut budget = MAX_COST;
-    for shown in
-        binds.iter().filter(|shown| shown.made.is_none() && shown.why.is_none() && !shown.bind.access.is_device())
-    {
+    for shown in binds.iter().filter(|shown| is_searched(shown)) {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         let (from, path) = (|| shown.from.clone(), || source.to_owned());
+        second.binds.push(shown.bind.target.clone());
+        if shown.by_operator {
+            second.allowed.extend(identify(source, is_endpoint));
+        }
         if is_socket(source) {
             if !shown.by_operator && !is_allowed(source) {
                 return Err(SocketError::Socket { from: from(), path: path() });
@@ -165,11 +174,54 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             }
         }
         let sockets = within.sockets.iter().filter(|relative| !is_allowed(&source.join(relative)));
-        let covered = sockets.chain(&within.pipes).chain(&within.closed);
-        found.covered.extend(covered.map(|relative| ByteText::from(target.join(relative))));
+        let endpoints = sockets.chain(&within.pipes).map(|relative| (relative, is_endpoint as fn(&FileType) -> bool));
+        let covered = endpoints.chain(within.closed.iter().map(|relative| (relative, FileType::is_dir as _)));
+        for (relative, is_kind) in covered {
+            let path = target.join(relative);
+            // What is not there any more is looked for by the second search.
+            if is_seen(binds, shown, relative, &path)
+                && let Some(id) = identify(&source.join(relative), is_kind)
+            {
+                found.covered.push(Cover { path: path.into(), id });
+            }
+        }
     }
+    found.second_search = (!second.binds.is_empty()).then_some(second);
     found.allowed = allowed.into_iter().map(|(path, _)| ByteText::from(path)).collect();
     Ok(found)
+}
+
+fn is_searched(shown: &Shown) -> bool {
+    shown.made.is_none() && shown.why.is_none() && !shown.bind.access.is_device()
+}
+
+/// Reports whether a path of a bind is seen inside: another bind that lies over it shows something else there.
+fn is_seen(binds: &[Shown], shown: &Shown, relative: &Path, path: &Path) -> bool {
+    let around = binds.iter().filter(|other| path.starts_with(other.bind.target.as_path()));
+    let Some(inner) = around.max_by_key(|other| other.bind.target.as_path().components().count()) else { return true };
+    if inner.bind.target == shown.bind.target {
+        return true;
+    }
+    // A bind that is searched has its own cover for it.
+    let below = path.strip_prefix(inner.bind.target.as_path()).unwrap_or(Path::new(""));
+    let is_same = inner.bind.source.as_path().join(below) == shown.bind.source.as_path().join(relative);
+    is_same && !is_searched(inner)
+}
+
+/// Returns the identity of what is at a path, if it is of this kind.
+fn identify(path: &Path, is_kind: fn(&FileType) -> bool) -> Option<FileId> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    is_kind(&found.file_type()).then(|| FileId { device: found.dev(), inode: found.ino() })
+}
+
+fn is_endpoint(kind: &FileType) -> bool {
+    kind.is_socket() || kind.is_fifo()
+}
+
+/// Returns the time of the clock by which the kernel stamps files.
+fn now() -> (i64, u32) {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 /// Checks that the caller may allow this one, and that a bind shows it.
@@ -270,7 +322,63 @@ fn in_reach(top: &Path, below: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nexus_model::plan::Bind;
     use std::os::unix::net::UnixListener;
+
+    fn shown(source: &Path, target: &str, why: Option<&'static str>) -> Shown {
+        let bind = Bind { source: source.into(), target: Path::new(target).into(), access: Access::ReadWrite };
+        Shown { bind, made: None, why, from: Origin::Flag("--rw".to_owned()), by_operator: false }
+    }
+
+    #[test]
+    fn a_cover_has_the_identity_of_what_was_found() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        let _listeners = [UnixListener::bind(top.join("a/s")).unwrap(), UnixListener::bind(top.join("a/b/t")).unwrap()];
+        let paths = |binds: &[Shown]| {
+            let found = find(binds, &[], &Guarded::default()).unwrap();
+            let mut paths: Vec<_> =
+                found.covered.iter().map(|cover| cover.path.as_path().display().to_string()).collect();
+            paths.sort();
+            paths
+        };
+        let found = find(&[shown(&top, "/x", None)], &[], &Guarded::default()).unwrap();
+        for Cover { path, id } in &found.covered {
+            let meta = std::fs::symlink_metadata(top.join(path.as_path().strip_prefix("/x").unwrap())).unwrap();
+            assert_eq!((id.device, id.inode), (meta.dev(), meta.ino()));
+        }
+        let second = found.second_search.unwrap();
+        assert_eq!((second.binds, second.allowed), (vec![Path::new("/x").into()], Vec::new()));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert!((now.as_secs() as i64 - second.since.0).abs() < 60, "{:?}", second.since);
+        // Another bind over the directory: that bind has its own covers, or shows nothing of this one.
+        assert_eq!(paths(&[shown(&top, "/x", None)]), ["/x/a/b/t", "/x/a/s"]);
+        let b = top.join("a/b");
+        assert_eq!(paths(&[shown(&top, "/x", None), shown(&b, "/x/a/b", None)]), ["/x/a/b/t", "/x/a/s"]);
+        let other = tempfile::tempdir().unwrap();
+        assert_eq!(paths(&[shown(&top, "/x", None), shown(other.path(), "/x/a/b", None)]), ["/x/a/s"]);
+        assert_eq!(paths(&[shown(&top, "/x", None), shown(other.path(), "/x/a/b", Some("a tool"))]), ["/x/a/s"]);
+        assert_eq!(paths(&[shown(&top, "/x", None), shown(&b, "/x/a/b", Some("a tool"))]), ["/x/a/b/t", "/x/a/s"]);
+        // Tools are not searched.
+        let tool = find(&[shown(&top, "/x", Some("a tool"))], &[], &Guarded::default()).unwrap();
+        assert_eq!(tool, Sockets::default());
+    }
+
+    #[test]
+    fn an_allowed_socket_is_known_to_the_second_search() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        let _listeners = [UnixListener::bind(top.join("s")).unwrap(), UnixListener::bind(top.join("t")).unwrap()];
+        let allow = [Sourced { value: top.join("s"), from: Origin::Flag("--allow-socket".to_owned()) }];
+        let found = find(&[shown(&top, "/x", None)], &allow, &Guarded::default()).unwrap();
+        let meta = std::fs::symlink_metadata(top.join("s")).unwrap();
+        let id = FileId { device: meta.dev(), inode: meta.ino() };
+        assert_eq!(found.second_search.unwrap().allowed, [id]);
+        assert_eq!(found.covered.len(), 1);
+        assert_eq!(identify(&top, is_endpoint), None);
+        assert_eq!(identify(&top.join("gone"), is_endpoint), None);
+    }
 
     #[test]
     fn sockets_are_found_at_any_depth_and_never_through_links() {

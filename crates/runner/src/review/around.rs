@@ -5,7 +5,7 @@ use crate::notices::{Notice, Notify};
 use crate::review::error::ReviewError;
 use crate::review::pending::Pending;
 use nexus_layer::meta::EntryType;
-use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Rules, Yours};
+use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules, Yours};
 use nexus_model::ByteText;
 
 /// Says what an accept does with changes in conflict.
@@ -29,9 +29,18 @@ pub struct Around {
     /// The outcome of the last try.
     pub done: Committed,
     /// The conflicts that were left out.
-    pub left_out: Vec<Conflict>,
+    pub left_out: Vec<LeftOut>,
     /// The conflicts that were decided for the run.
     pub theirs: Vec<Yours>,
+}
+
+/// A conflict that an accept left out.
+pub struct LeftOut {
+    /// The conflict as the commit found it.
+    pub conflict: Conflict,
+    /// The change of the run to this path, or the removal of a directory above it. `None` if the conflict has no change of its own:
+    /// a directory that was renamed, a file with names that the run did not change.
+    pub change: Option<ByteText>,
 }
 
 /// Commits what the rules choose. Conflicts are left out or decided, as the caller wants it. The caller holds the lock of the
@@ -58,12 +67,13 @@ pub fn commit_around(
                 forget(pending, &tried)?;
                 let mut left = Vec::new();
                 for conflict in done.conflicts {
-                    let (layer, workspace, path) = (&pending.layer, &pending.workspace, &conflict.path);
+                    let (layer, workspace, from) = (&pending.layer, &pending.workspace, &conflict.path);
+                    let path = &in_layer(&done.parked, from);
                     let kept = match conflicts {
-                        Conflicts::TakeTheirs => Some(layer.keep_yours(workspace, path)),
+                        Conflicts::TakeTheirs => Some(layer.keep_yours_of(workspace, path, from)),
                         // A file whose merge is not enough, because more than its text is in conflict, waits.
                         Conflicts::Merge if tried.iter().all(|one| one.path != *path) => {
-                            Some(layer.merge_yours(workspace, path))
+                            Some(layer.merge_yours_of(workspace, path, from))
                         }
                         Conflicts::Merge | Conflicts::LeaveOut | Conflicts::Refuse => None,
                     };
@@ -76,9 +86,15 @@ pub fn commit_around(
                         None => left.push(conflict),
                     }
                 }
-                rules.except.extend(left.iter().map(|conflict| conflict.path.clone()));
-                rules.except.extend(around_them(&done.parked, &left));
-                left_out.extend(left);
+                for conflict in left {
+                    let change = change_of(&done.parked, &conflict).cloned();
+                    rules.except.push(conflict.path.clone());
+                    match &change {
+                        Some(change) => rules.except.push(change.clone()),
+                        None => rules.except.extend(renames_around(&done.parked, &conflict)),
+                    }
+                    left_out.push(LeftOut { conflict, change });
+                }
             }
             other => break other,
         }
@@ -100,21 +116,47 @@ pub fn commit_around(
     }
 }
 
-/// Lists the changes that take a directory away in which something is in conflict.
-fn around_them<'a>(parked: &'a [Change], conflicts: &'a [Conflict]) -> impl Iterator<Item = ByteText> + 'a {
-    let takes = |change: &&Change| {
-        let from = match &change.kind {
-            ChangeKind::Renamed { from } => from,
-            ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => &change.path,
-            ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => return false,
-        };
-        conflicts.iter().any(|conflict| conflict.path.as_path().starts_with(from.as_path()))
+/// Returns where the layer has what the workspace has at a path: elsewhere in a directory that the run renamed.
+fn in_layer(parked: &[Change], path: &ByteText) -> ByteText {
+    let renames = parked.iter().filter_map(|change| match &change.kind {
+        ChangeKind::Renamed { from } => Some((from, &change.path)),
+        _ => None,
+    });
+    let around = renames.filter(|(from, _)| path.as_path().starts_with(from.as_path()));
+    match around.max_by_key(|(from, _)| from.0.len()) {
+        Some((from, to)) => [&to.0[..], &path.0[from.0.len()..]].concat().into(),
+        None => path.clone(),
+    }
+}
+
+/// Returns the change of the run that a conflict is about: to the path itself, or one that takes a directory around it away.
+fn change_of<'a>(parked: &'a [Change], conflict: &Conflict) -> Option<&'a ByteText> {
+    // What cannot be moved holds up what would be moved around it.
+    if conflict.outside == Outside::Blocked && in_layer(parked, &conflict.path) != conflict.path {
+        return None;
+    }
+    let at = in_layer(parked, &conflict.path);
+    let takes = |change: &&Change| match change.kind {
+        ChangeKind::Renamed { .. } => false,
+        ChangeKind::Deleted | ChangeKind::Type { was: EntryType::Directory } => {
+            at.as_path().starts_with(change.path.as_path())
+        }
+        ChangeKind::Added | ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => change.path == at,
     };
-    parked.iter().filter(takes).map(|change| change.path.clone())
+    parked.iter().find(takes).map(|change| &change.path)
+}
+
+/// Lists the directories that the run renamed, above a conflict that has no change of its own.
+fn renames_around<'a>(parked: &'a [Change], conflict: &'a Conflict) -> impl Iterator<Item = ByteText> + 'a {
+    let is_around = |change: &&Change| match &change.kind {
+        ChangeKind::Renamed { from } => conflict.path.as_path().starts_with(from.as_path()),
+        _ => false,
+    };
+    parked.iter().filter(is_around).map(|change| change.path.clone())
 }
 
 fn is_in(conflicts: &[Conflict], one: &Yours) -> bool {
-    conflicts.iter().any(|conflict| conflict.path == one.path)
+    conflicts.iter().any(|conflict| conflict.path == one.from || conflict.path == one.path)
 }
 
 /// Removes copies of versions that stayed at their places.

@@ -31,7 +31,8 @@ impl ContainerId {
     }
 }
 
-fn machine_id() -> Option<String> {
+/// Returns the id of the machine; `None` where it has none.
+pub fn machine_id() -> Option<String> {
     let text = state_file::read(Path::new("/etc/machine-id"), 64).ok()?;
     // An image has an empty file, or this word, until its first boot (machine-id(5)).
     let text = String::from_utf8(text).ok()?;

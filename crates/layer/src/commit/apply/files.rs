@@ -4,10 +4,10 @@ use super::Apply;
 use crate::beneath::{Workspace, is_beneath, join, names, split};
 use crate::commit::ops::{Origin, Put};
 use crate::facts::Version;
-use crate::git_names::PACKED;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
-use crate::reads::Reads;
+use nexus_git::git_dir::PACKED;
+use nexus_git::reads::Reads;
 use std::io;
 use std::os::fd::AsFd as _;
 

@@ -25,6 +25,12 @@ impl Apply<'_> {
         old.is_untouched(now, own)
     }
 
+    /// Reports whether an entry, at whatever path, is as an earlier commit of this layer left it.
+    pub(super) fn is_as_left(&self, meta: &Meta) -> bool {
+        let all = self.ours.get(&meta.id).into_iter().flatten();
+        all.into_iter().any(|at| self.journal.header.ours[*at].is(meta))
+    }
+
     pub(super) fn remember(&mut self, meta: &Meta) {
         if meta.links > 1 || self.shared.contains_key(&meta.id) {
             self.own.insert(meta.id, meta.ctime);
@@ -136,6 +142,7 @@ impl Apply<'_> {
                     self.worked.contains(&meta.id)
                         || self.own.get(&meta.id) == Some(&meta.ctime)
                         || self.is_moved_only(meta)
+                        || self.is_as_left(meta)
                         || meta.id == old.id
                 };
                 quiet_inside(tree, path, self.base.leases(), &|_, meta| meta.ctime > self.started && !known(meta))

@@ -28,13 +28,13 @@ use crate::changes::Outside;
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::Op;
 use crate::commit::units::{Cause, Member, State};
-use crate::facts::read_small;
-use crate::git_index::id_lengths;
-use crate::git_index::ids::new_ids;
-use crate::git_packs::history::{History, Missing, Reach};
-use crate::git_paths::{Naming, naming};
 use crate::nested::has_objects;
 use crate::shallow::words;
+use nexus_git::index::ids::new_ids;
+use nexus_git::index::lengths::lengths_by as id_lengths;
+use nexus_git::packs::history::{History, Missing, Reach};
+use nexus_git::paths::{Naming, naming};
+use nexus_git::small::read_small;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::os::fd::AsFd as _;
@@ -47,8 +47,8 @@ const WAITS: &str = "git objects of the run wait, and the workspace has not all 
 const WAITS_ELSEWHERE: &str = "git objects of the run wait in another repository of the workspace, from which it borrows what it leads \
                                to: accept them with it";
 
-const LENDER_WAITS: &str =
-    "the file that says where its git objects lie (objects/info/alternates) waits: accept it with it";
+const LENDER_WAITS: &str = "the file that says where its git objects lie (objects/info/alternates) waits or was rejected: name the repository and \
+     accept it with --protected";
 
 /// Reports whether an object is new. It gets whether the object is in the layer, and its path or that of the index of its pack.
 type IsNew<'a> = dyn Fn(bool, &[u8]) -> bool + 'a;

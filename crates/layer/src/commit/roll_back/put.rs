@@ -12,8 +12,8 @@ use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::commit::units::is_repository;
 use crate::faults::Comparison;
-use crate::git_paths::git_dir_of_object;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use nexus_git::paths::git_dir_of_object;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 

@@ -8,7 +8,7 @@
 
 use super::{LOG, Refs, STASH, commits, entries, is_commit, short};
 use crate::beneath::{IoFailure, join};
-use crate::git_packs::history::{Missing, Reach};
+use nexus_git::packs::history::{Missing, Reach};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Returns an entry without the commit before it, which git writes again where it drops the entry before.

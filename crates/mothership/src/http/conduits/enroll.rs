@@ -88,7 +88,7 @@ pub fn ca(context: &Context) -> Answer {
 }
 
 async fn sign(app: &App, checked: &CheckedRequest, territory: Territory) -> Result<String, Problem> {
-    let signed = app.authority.sign(checked, territory.id, app.now())?;
+    let signed = app.authority.sign(checked, territory.id, app.now(), app.config.certificate_life)?;
     app.store.add_certificate(territory, signed.fingerprint, checked.key).await?;
     Ok(signed.pem)
 }

@@ -23,4 +23,5 @@ mod plan_tests;
 
 pub use database::Database;
 pub use hints::{Hint, Hints};
+pub use open::prepare;
 pub use pool::Postgres;

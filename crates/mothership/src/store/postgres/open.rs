@@ -73,7 +73,8 @@ impl Pool {
     }
 }
 
-fn prepare(database: &Database, now: i64) -> Result<(), StoreError> {
+/// Brings the schema to this version.
+pub fn prepare(database: &Database, now: i64) -> Result<(), StoreError> {
     let mut session = Client::open(database)?;
     session.begin("BEGIN");
     let session = RefCell::new(session);

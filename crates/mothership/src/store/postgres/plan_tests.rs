@@ -22,6 +22,11 @@ use std::sync::Arc;
 #[path = "../../../tests/support/cluster.rs"]
 mod cluster;
 
+/// Number of stored directives, of either kind: 100,000 unless `NEXUS_SOAK_STORED` says otherwise.
+fn stored() -> u32 {
+    std::env::var("NEXUS_SOAK_STORED").map_or(100_000, |text| text.parse().unwrap())
+}
+
 const TIMES: LeaseTimes = LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 };
 
 struct Scene {
@@ -64,8 +69,13 @@ impl Scene {
         let id = self.store.create_facility(self.account, new, 1).await.unwrap();
         let facility = self.store.facility_ref(self.account, id).await.unwrap();
         let request = serde_json::json!({"command": "x", "group": "g", "queue_timeout_seconds": 1_000_000});
-        let mut new =
-            crate::decide::build(serde_json::from_value(request).unwrap(), facility, self.account.role).unwrap();
+        let mut new = crate::decide::build(
+            serde_json::from_value(request).unwrap(),
+            facility,
+            self.account.role,
+            &Default::default(),
+        )
+        .unwrap();
         new.idempotency = Some((DirectiveId::new().to_string(), "h".into()));
         match self.store.create_directive(self.account, new, 1).await.unwrap() {
             Creation::Stored { id, .. } => id,
@@ -93,6 +103,32 @@ impl Scene {
                 id(2),
                 id(3),
                 id(4)
+            ),
+        );
+        cluster::shared().sql(&self.database, "VACUUM ANALYZE");
+    }
+
+    /// Stores other territories with these numbers, each with ten ready directives that only it may claim and that came earlier.
+    fn neighbours(&self, numbers: std::ops::Range<u32>) {
+        let account = data_encoding::HEXLOWER.encode(self.account.id.as_bytes());
+        let class = "(SELECT min(id) FROM class)";
+        let id = |salt: &str| format!("decode(md5('{salt} ' || n), 'hex')");
+        let counters = r#"{"count":0,"top":-1,"bytes":0,"next":0,"truncated":false}"#;
+        let territory = "decode(md5('territory ' || n / 10), 'hex')";
+        let (first, last) = (numbers.start * 10, numbers.end * 10 - 1);
+        cluster::shared().sql(
+            &self.database,
+            &format!(
+                "INSERT INTO territory (id, account_id, state, kind, created_at)
+                   SELECT DISTINCT {territory}, '\\x{account}'::bytea, 1, 'server', 1 FROM generate_series({first}, {last}) n;
+                 INSERT INTO presence (territory_id, last_seen, labels, capacity, guarantees, profiles)
+                   SELECT DISTINCT {territory}, 1, '{{}}', '{{}}', '[]', '[]' FROM generate_series({first}, {last}) n;
+                 INSERT INTO work (directive_id, account_id, facility_id, pin, class_id, rank, phase, timeout_ms, requeue,
+                   log_limit, out, err)
+                   SELECT {}, '\\x{account}', {}, {territory}, {class}, n, 1, 1, FALSE, 1, '{counters}', '{counters}'
+                   FROM generate_series({first}, {last}) n;",
+                id("neighbour"),
+                id("its facility"),
             ),
         );
         cluster::shared().sql(&self.database, "VACUUM ANALYZE");
@@ -191,11 +227,20 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
     scene.life().await;
     scene.fill(1_000);
     let few = pages_of_a_look(&scene);
-    scene.fill(100_000);
+    scene.fill(stored());
     let many = pages_of_a_look(&scene);
-    println!("    pages of a look: {few} with 1,000 directives, {many} with 101,000");
+    scene.neighbours(0..10);
+    let ten = pages_of_a_look(&scene);
+    scene.neighbours(10..1_000);
+    let thousand = pages_of_a_look(&scene);
+    let count = stored();
+    println!(
+        "    pages of a look: {few} with 1,000 directives, {many} with {count} more, {ten} and {thousand} with 10 and 1,000 territories"
+    );
     // A deeper tree, and pages that the claims before left behind.
-    assert!(many < few + 20, "{few} pages with 1,000 directives, {many} with 101,000");
+    for pages in [many, ten, thousand] {
+        assert!(pages < few + 20, "{few} pages with 1,000 directives; {many}, {ten} and {thousand} with more");
+    }
     // The statements are prepared anew with what the server knows now.
     scene.database().0.drop_idle();
     scene.life().await;

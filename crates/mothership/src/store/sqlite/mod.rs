@@ -8,4 +8,4 @@
 mod open;
 mod writer;
 
-pub use open::Sqlite;
+pub use open::{Sqlite, mark_moved, open_alone};

@@ -16,6 +16,8 @@ const VERSION: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to read the database.
 const STEPS: &[&str] = &[include_str!("step_2.sql"), include_str!("step_3.sql")];
+/// Stands for the version that a reader needs in a database that was moved: no program reads it.
+const MOVED: i64 = i64::MAX;
 /// Number of read connections that are kept.
 const MAX_READERS: usize = 8;
 
@@ -120,6 +122,28 @@ impl Readers {
     }
 }
 
+/// Opens the database of a directory for this connection alone: a server that runs keeps others out, and is kept out.
+pub fn open_alone(directory: &Path, now: i64) -> Result<Connection, StoreError> {
+    let path = directory.join("mothership.db");
+    let fault = |why: String| StoreError::Directory { path: path.display().to_string(), why };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&path, flags).map_err(|error| fault(error.to_string()))?;
+    let alone =
+        connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL; BEGIN IMMEDIATE; COMMIT");
+    alone.map_err(|error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseBusy) => fault("a control plane uses it".to_owned()),
+        _ => error.into(),
+    })?;
+    migrate(&connection, now)?;
+    Ok(connection)
+}
+
+/// Marks a database that was moved: no server opens it any more.
+pub fn mark_moved(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute("UPDATE schema_version SET min_reader = ?1", params![MOVED])?;
+    Ok(())
+}
+
 fn migrate(connection: &Connection, now: i64) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let made = prepare(connection, now);
@@ -138,6 +162,9 @@ fn prepare(connection: &Connection, now: i64) -> Result<(), StoreError> {
             connection.query_row("SELECT version, min_reader FROM schema_version", [], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?;
+        if min_reader == MOVED {
+            return Err(StoreError::Moved);
+        }
         if min_reader > VERSION {
             return Err(StoreError::Newer { found: min_reader, known: VERSION });
         }

@@ -55,6 +55,24 @@ impl Pattern {
             Self::Exact(name) | Self::Below(name) => name,
         }
     }
+
+    /// Reports whether every name of `other` is one of this pattern.
+    pub fn covers(&self, other: &Self) -> bool {
+        let below = |base: &Name, name: &Name| {
+            name.as_str().strip_suffix(base.as_str()).is_some_and(|rest| rest.ends_with('.'))
+        };
+        match (self, other) {
+            (Self::Exact(known), Self::Exact(asked)) => known == asked,
+            (Self::Below(known), Self::Exact(asked)) => below(known, asked),
+            (Self::Below(known), Self::Below(asked)) => known == asked || below(known, asked),
+            (Self::Exact(_), Self::Below(_)) => false,
+        }
+    }
+
+    /// Reports whether some name is one of both patterns.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.covers(other) || other.covers(self)
+    }
 }
 
 impl fmt::Display for Pattern {

@@ -1,0 +1,54 @@
+//! The command line of `nexus approvals`.
+
+use clap::{Args, Subcommand};
+use nexus_model::units;
+
+/// `nexus approvals`.
+#[derive(Debug, Args)]
+pub struct ApprovalsArgs {
+    /// The command.
+    #[command(subcommand)]
+    pub action: ApprovalsAction,
+}
+
+/// The commands of `nexus approvals`.
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsAction {
+    /// List what waits for an answer or can be used
+    Ls {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Those that are over, too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show what exactly is asked for
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The approval: its id, or the start of it
+        id: String,
+    },
+    /// Let exactly this run, after a look at it on this terminal
+    Approve(AnswerArgs),
+    /// Refuse it, or take an approval back
+    Deny {
+        /// The approval: its id, or the start of it
+        id: String,
+    },
+}
+
+/// `nexus approvals approve`.
+#[derive(Debug, Args)]
+pub struct AnswerArgs {
+    /// The approval: its id, or the start of it
+    pub id: String,
+    /// How often it may run [default: as often as was asked for]
+    #[arg(long, value_name = "N")]
+    pub uses: Option<u32>,
+    /// How long it may run from now on [default: until the request ends]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub within: Option<u64>,
+}

@@ -1,0 +1,153 @@
+//! `nexus approvals`: what waits for an answer, and the answers.
+//!
+//! ```text
+//!  run whose policy asks ─▶ obtain ─ granted ─▶ the command starts        (one use less)
+//!                              └─ a request, and the run is refused
+//!  nexus approvals ls|show ─▶ what is asked for          approve|deny ─▶ on a terminal of another session
+//! ```
+//!
+//! Everything that a command chose is shown quoted and escaped, so that nothing on the terminal can have been drawn by it.
+
+pub mod args;
+pub mod obtain;
+mod show;
+
+use crate::failure::{Failure, one_line};
+use crate::failures;
+use crate::terminal::out;
+use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
+use nexus_model::approval::{Actor, ApprovalEvent, ApprovalState};
+use nexus_runner::state::approvals::{ApprovalError, Approvals, Stored, now};
+use nexus_runner::state::directory::StateDir;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+
+/// Runs it and returns the exit code.
+pub fn command(args: &ApprovalsArgs) -> u8 {
+    let result = match &args.action {
+        ApprovalsAction::Ls { json, all } => list(*json, *all),
+        ApprovalsAction::Show { json, id } => show_one(id, *json),
+        ApprovalsAction::Approve(answer) => approve(answer),
+        ApprovalsAction::Deny { id } => deny(id),
+    };
+    let written = result.and_then(|text| {
+        let out = out::write_unless_closed(&mut io::stdout(), text.as_bytes());
+        out.map_err(|error| failures::not_written("the answer", &error))
+    });
+    match written {
+        Ok(()) => 0,
+        Err(failure) => failures::print_failure(&failure, false),
+    }
+}
+
+impl From<ApprovalError> for Failure {
+    fn from(error: ApprovalError) -> Self {
+        let hint = match &error {
+            ApprovalError::Unknown { .. } => "nexus approvals ls lists them",
+            ApprovalError::Refused(_) => "nexus approvals show has its state",
+            ApprovalError::TooMany => "Deny those that are not needed.",
+            ApprovalError::Busy => "Try it again.",
+            _ => "Look at the directory approvals in the state directory.",
+        };
+        Self::refused(error.code(), error.to_string(), hint)
+    }
+}
+
+fn places() -> Result<StateDir, Failure> {
+    Ok(crate::host::state_dir()?.ensure(&crate::host::here())?)
+}
+
+/// Returns the caller as one who asks or answers: a session of processes is the credential.
+pub fn caller() -> Result<Actor, Failure> {
+    let session = rustix::process::getsid(None).map_err(|error| {
+        Failure::refused("approvals", format!("the session of this process is not known: {error}"), "Try it again.")
+    })?;
+    Ok(of_session(session.as_raw_nonzero().get()))
+}
+
+/// Returns the user of this process in a session.
+pub fn of_session(session: i32) -> Actor {
+    Actor { user: format!("uid {}", rustix::process::geteuid().as_raw()), credential: format!("session {session}") }
+}
+
+fn list(as_json: bool, all: bool) -> Result<String, Failure> {
+    let mut found = Approvals::open(&places()?)?.list(now())?;
+    found.retain(|stored| all || !stored.approval.state.is_over());
+    if as_json {
+        let rows: Vec<_> = found.iter().map(show::json).collect();
+        return Ok(format!("{:#}\n", json!({"schema": "nexus.approvals/1", "approvals": rows})));
+    }
+    if found.is_empty() {
+        return Ok("no approval waits\n".to_owned());
+    }
+    Ok(found.iter().map(show::line).collect())
+}
+
+fn show_one(id: &str, as_json: bool) -> Result<String, Failure> {
+    let stored = Approvals::open(&places()?)?.find(id, now())?;
+    Ok(if as_json { format!("{:#}\n", show::json(&stored)) } else { show::text(&stored) })
+}
+
+fn approve(args: &AnswerArgs) -> Result<String, Failure> {
+    let places = places()?;
+    refuse_inside()?;
+    // The lock is not held while a person reads: the answer is to what was shown, and its id says to which.
+    let stored = Approvals::open(&places)?.find(&args.id, now())?;
+    let by = caller()?;
+    let expires_at = args.within.map(|ms| now().saturating_add(ms));
+    let event = ApprovalEvent::Approve { by, max_uses: args.uses, expires_at };
+    // What cannot be is said before anybody reads.
+    stored.approval.step(&event, now()).map_err(ApprovalError::from)?;
+    if !confirmed(&stored)? {
+        return Err(Failure::refused("approvals", "nothing was approved", "nexus approvals deny refuses it for good"));
+    }
+    let stored = Approvals::open(&places)?.answer(stored.id, &event, now())?;
+    let uses = match stored.approval.uses_left() {
+        1 => "once".to_owned(),
+        more => format!("{more} times"),
+    };
+    let state = match stored.approval.state {
+        ApprovalState::Granted => format!("granted: exactly this may run {uses}, until {}", show::time(&stored)),
+        other => other.name().to_owned(),
+    };
+    Ok(format!("{} is {state}\n", stored.id))
+}
+
+fn deny(id: &str) -> Result<String, Failure> {
+    let approvals = Approvals::open(&places()?)?;
+    refuse_inside()?;
+    let stored = approvals.find(id, now())?;
+    let stored = approvals.answer(stored.id, &ApprovalEvent::Deny { by: caller()? }, now())?;
+    Ok(format!("{} is {}\n", stored.id, stored.approval.state.name()))
+}
+
+/// A command inside a sandbox has no state directory of the caller; that it says so is clearer than an empty list.
+fn refuse_inside() -> Result<(), Failure> {
+    if std::env::var_os("CYBROS_NEXUS").is_some_and(|value| value == "1") {
+        let message = "an answer is given outside of the sandbox";
+        return Err(Failure::refused("inside", message, "Answer in a terminal of your own."));
+    }
+    Ok(())
+}
+
+/// Shows what is asked for on the terminal of this session, and reads the answer there: never from a pipe, which a program
+/// could feed.
+fn confirmed(stored: &Stored) -> Result<bool, Failure> {
+    let failed = |error: io::Error| {
+        let message = format!("there is not a terminal to ask on: {error}");
+        Failure::usage("ask", message, "Approve it in a terminal of your own.")
+    };
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty").map_err(failed)?;
+    let question = format!("{}approve exactly this? [y/N] ", show::text(stored));
+    terminal.write_all(question.as_bytes()).and_then(|()| terminal.flush()).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(terminal).read_line(&mut line).map_err(failed)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// Returns a value for people: quoted where it holds more than plain characters.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { one_line(&format!("{text:?}")) }
+}

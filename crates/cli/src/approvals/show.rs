@@ -1,0 +1,110 @@
+//! An approval for people: command, directory, paths, network, names of secrets. Whatever a command chose is quoted.
+
+use super::quoted;
+use nexus_runner::state::approvals::{Stored, now};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Returns the text of a field that may hold bytes.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // Bytes that are not text.
+        Value::Object(fields) => fields.values().next().map_or_else(String::new, |value| text_of(value)),
+        other => other.to_string(),
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().map(|list| list.iter().map(text_of).collect()).unwrap_or_default()
+}
+
+fn command(stored: &Stored) -> String {
+    texts(&stored.shown["argv"]).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the time that is left, for people.
+pub fn time(stored: &Stored) -> String {
+    let left = stored.approval.expires_at.saturating_sub(now()) / 1000;
+    match left {
+        0 => "now".to_owned(),
+        left if left < 120 => format!("{left} s from now"),
+        left => format!("{} min from now", left / 60),
+    }
+}
+
+/// Returns one line about it.
+pub fn line(stored: &Stored) -> String {
+    const MAX_CHARS: usize = 100;
+    let command = command(stored);
+    let cut: String = command.chars().take(MAX_CHARS).collect();
+    let more = if command.chars().count() > MAX_CHARS { "…" } else { "" };
+    format!("{}  {:8}  {:>16}  {cut}{more}\n", stored.id, stored.approval.state.name(), time(stored))
+}
+
+/// Returns all of it.
+pub fn text(stored: &Stored) -> String {
+    let shown = &stored.shown;
+    let mut out = String::new();
+    let mut row = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:10} {value}");
+    };
+    row("approval", &stored.id.to_string());
+    row("state", &format!("{}, until {}", stored.approval.state.name(), time(stored)));
+    let asked = &stored.approval.requester;
+    row("asked by", &format!("{}, {}", quoted(&asked.user), quoted(&asked.credential)));
+    for reason in &stored.reasons {
+        row("because", &crate::failure::one_line(reason));
+    }
+    row("command", &command(stored));
+    row("directory", &quoted(&text_of(&shown["cwd"])));
+    row(
+        "workspace",
+        &format!("{}, changes: {}", quoted(&text_of(&shown["workspace"])), quoted(&text_of(&shown["changes"]))),
+    );
+    let around = &shown["around"];
+    row("input", &quoted(&text_of(&around["input"])));
+    for port in around["publish"].as_array().into_iter().flatten() {
+        row("publish", &quoted(&text_of(port)));
+    }
+    for file in shown["files"].as_array().into_iter().flatten() {
+        row("file", &format!("{} {}", quoted(&text_of(&file["path"])), quoted(&text_of(&file["hash"]))));
+    }
+    for bind in shown["binds"].as_array().into_iter().flatten() {
+        let from = match &bind["source"] {
+            Value::Null => ", made by Nexus".to_owned(),
+            source if *source == bind["target"] => String::new(),
+            source => format!(" from {}", quoted(&text_of(source))),
+        };
+        let verb = match bind["access"].as_str() {
+            Some("ReadOnly") => "read".to_owned(),
+            Some("ReadWrite") => "write".to_owned(),
+            _ => quoted(&text_of(&bind["access"])),
+        };
+        row("path", &format!("{verb} {}{from}", quoted(&text_of(&bind["target"]))));
+    }
+    match &shown["network"] {
+        Value::Null => row("network", "none"),
+        network => {
+            row("network", &crate::failure::one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"])))
+        }
+    }
+    let names = |value: &Value| match texts(value) {
+        names if names.is_empty() => "none".to_owned(),
+        names => names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "),
+    };
+    row("secrets", &names(&shown["secrets"]));
+    row("variables", &names(&shown["variables"]));
+    row("limits", &crate::failure::one_line(&shown["limits"].to_string()));
+    out
+}
+
+/// Returns it for programs, without its salt.
+pub fn json(stored: &Stored) -> Value {
+    json!({
+        "id": stored.id, "state": stored.approval.state, "kind": stored.approval.kind, "asked_at_ms": stored.asked_at,
+        "expires_at_ms": stored.approval.expires_at, "uses_left": stored.approval.uses_left(),
+        "requester": stored.approval.requester, "approvers": stored.approval.approvers,
+        "denied_by": stored.approval.denied_by, "reasons": stored.reasons, "subject": stored.shown,
+    })
+}

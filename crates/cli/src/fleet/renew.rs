@@ -1,0 +1,111 @@
+//! Renews the certificate of a territory while its daemon runs.
+//!
+//! ```text
+//!  a third of its life left? ─▶ new key, request signed by the control plane ─▶ file, whole and synced ─▶ the daemon's next calls
+//! ```
+//! The control plane takes both certificates until the old one ends, so that a failure at any step changes nothing.
+
+use super::credentials::{Credentials, FILE, key_and_request};
+use crate::failure::Failure;
+use crate::notices::tell;
+use nexus_api::client::PlainHttp;
+use nexus_api::conduits::CertificateRequest;
+use nexus_mothership::{Validity, validity};
+use nexusd::HttpSource;
+use nexusd::territory::Identity;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Longest time between two looks: the clock of the machine may jump, and a sleep does not count while it is suspended.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+/// Time to the next try after one that failed.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// Shortest time between two looks.
+const REST: Duration = Duration::from_secs(1);
+
+/// The certificate of a daemon, and where it is used.
+pub struct Renewal {
+    /// Data directory of the territory.
+    pub data_dir: PathBuf,
+    /// The territory and its server.
+    pub identity: Identity,
+    /// Trust in a server without TLS.
+    pub plain: PlainHttp,
+    /// The calls of the daemon.
+    pub source: Arc<HttpSource>,
+}
+
+impl Renewal {
+    /// Renews whenever it is due. A territory without a certificate has nothing to renew.
+    pub async fn run(self) {
+        if self.identity.certificate.is_none() {
+            return;
+        }
+        let mut was_told = false;
+        loop {
+            let wait = match self.look().await {
+                Ok(wait) => {
+                    was_told = false;
+                    wait
+                }
+                Err(failure) => {
+                    if !std::mem::replace(&mut was_told, true) {
+                        tell(&format!("The certificate of this territory was not renewed. {}", failure.text()));
+                    }
+                    TRY_AGAIN
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Renews if it is due, and returns the time to the next look.
+    async fn look(&self) -> Result<Duration, Failure> {
+        let known = Credentials::read(&self.data_dir, FILE)?;
+        let valid = validity(&known.certificate).ok_or_else(|| {
+            Failure::refused("certificate", "it cannot be read", "Join again with another data directory.")
+        })?;
+        let rest = until_due(valid, now());
+        if !rest.is_zero() {
+            return Ok(rest.clamp(REST, LOOK_EVERY));
+        }
+        let (key, csr_pem) = key_and_request()?;
+        let client = known.client(&self.identity.server, self.plain)?;
+        let answer = client.renew_certificate(&CertificateRequest { csr_pem }).await;
+        let certificate = answer.map_err(|error| super::call::failure(&error))?.mtls_client_cert_pem;
+        let new = Credentials { certificate, key: key.serialize_pem(), ..known };
+        let client = new.client(&self.identity.server, self.plain)?;
+        new.write(&self.data_dir)?;
+        self.source.replace(client);
+        tell("The certificate of this territory was renewed.");
+        Ok(REST)
+    }
+}
+
+/// Returns the time until a third of the life is left; zero from then on. Times are seconds since 1970.
+fn until_due(valid: Validity, now: i64) -> Duration {
+    let third = valid.not_after.saturating_sub(valid.not_before).max(0) / 3;
+    let due = valid.not_after.saturating_sub(third);
+    Duration::from_secs(due.saturating_sub(now).max(0).unsigned_abs())
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_due_when_a_third_of_its_life_is_left() {
+        let valid = Validity { not_before: 1000, not_after: 1900 };
+        for (now, rest) in [(0, 1600), (1599, 1), (1600, 0), (1900, 0), (i64::MAX, 0)] {
+            assert_eq!(until_due(valid, now), Duration::from_secs(rest), "{now}");
+        }
+        // A certificate that ends before it begins is due at once.
+        assert_eq!(until_due(Validity { not_before: 1900, not_after: 1000 }, 1000), Duration::ZERO);
+    }
+}

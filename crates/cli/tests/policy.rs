@@ -1,0 +1,336 @@
+//! Policy documents with the real program: what they refuse, what they lower, and what never comes into force.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use support::{Bench, benches, on_each_bench, stderr, stdout};
+
+/// A file of the home that only its owner can write.
+fn at_home(bench: &Bench, name: &str, content: &str) -> PathBuf {
+    let path = bench.home.join(name);
+    let mut folder = bench.home.clone();
+    for part in Path::new(name).parent().unwrap().components() {
+        folder.push(part);
+        if !folder.exists() {
+            fs::create_dir(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+            bench.give(&folder);
+        }
+    }
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    bench.give(&path);
+    path
+}
+
+/// Puts the policy `mine` of the user in force by its file.
+fn policy(bench: &Bench, rest: &str) -> PathBuf {
+    let text = format!("policy: nexus.policy/1\nid: mine\nlevel: user\n{rest}");
+    at_home(bench, ".config/nexus/policy/mine.yaml", &text)
+}
+
+#[track_caller]
+fn refused(bench: &Bench, output: &Output, said: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(125), "{}: {text}{}", bench.who(), stdout(output));
+    for word in said {
+        assert!(text.contains(word), "{}: {word} is not said: {text}", bench.who());
+    }
+}
+
+#[track_caller]
+fn runs(bench: &Bench, arguments: &[&str]) -> String {
+    let output = bench.run(arguments);
+    assert!(output.status.success(), "{}: {arguments:?}: {}", bench.who(), stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn a_run_asks_for_no_more_than_its_policies_allow() {
+    on_each_bench(|bench| {
+        let tool = at_home(&bench, "tools/tool", "x");
+        let keys = at_home(&bench, "tools/keys/key", "x");
+        let (tools, keys) = (tool.parent().unwrap().to_owned(), keys.parent().unwrap().to_owned());
+        let (dir, sub) = (tools.display(), keys.display());
+        policy(
+            &bench,
+            &format!(
+                "net: {{allow: [\"a.test:443\"], deny: [bad.test]}}\n\
+                 fs: {{read: [\"workspace:**\", \"host:{dir}/**\"], deny: [\"host:{sub}/**\"]}}\n\
+                 limits: {{pids: 300, timeout: 1h}}\n\
+                 budgets: {{connections: 10}}\n\
+                 secrets: [ONE]\n"
+            ),
+        );
+        let refuses = |arguments: &[&str], said: &str| {
+            let command: Vec<&str> = ["run"].iter().chain(arguments).chain(&["--", "true"]).copied().collect();
+            refused(&bench, &bench.run(command), &[said, "mine.yaml:"]);
+        };
+        refuses(&["--allow", "other.test"], "--allow asks for other.test, and a policy forbids it: it is not listed");
+        refuses(&["--allow", "a.test:80"], "it is listed with the ports 443");
+        refuses(&["--net", "unrestricted"], "at most --net allowlist");
+        refuses(&["--allow-private", "10.0.0.1:80"], "at most --net allowlist");
+        refuses(&["--pids", "301"], "--pids asks for more than 300");
+        refuses(&["--allow", "a.test", "--max-connections", "11"], "at most 10 is allowed");
+        refuses(&["--rw", &format!("{dir}")], "would write");
+        refuses(&["--ro", "/opt"], "it is not among the paths that may be read");
+        refuses(&["--ro", &format!("{sub}")], "is denied");
+        refuses(&["--ro", &format!("{dir}")], "is denied");
+        refuses(&["--ro", &format!("{dir}/keys/../keys")], "is denied");
+        refuses(&["--env-secret", "TWO"], "--env-secret TWO passes a secret, and a policy forbids it");
+        // A link is asked about as what it leads to.
+        let link = bench.home.join("tools/link");
+        std::os::unix::fs::symlink("/usr/share", &link).unwrap();
+        refuses(&["--ro", &link.display().to_string()], "it is not among the paths that may be read");
+        fs::remove_file(&link).unwrap();
+
+        runs(&bench, &["run", "--", "true"]);
+        runs(&bench, &["run", "--allow", "a.test", "--max-connections", "10", "--", "true"]);
+        runs(&bench, &["run", "--ro", &format!("{dir}/tool"), "--", "cat", &format!("{dir}/tool")]);
+        let told = runs(&bench, &["explain", "--json", "--", "true"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let pids = told["limits"].as_array().unwrap().iter().find(|one| one["limit"] == "pids");
+        assert!(pids.unwrap()["from"].as_str().unwrap().contains("policy/mine.yaml:6:16"), "{}", told["limits"]);
+        at_home(&bench, ".config/nexus/profiles/apt.yaml", "etc: [apt]\n");
+        policy(
+            &bench,
+            &format!("fs: {{read: [\"workspace:**\", \"host:{dir}/tool\"], deny: [\"host:/etc/apt/auth.conf\"]}}\n"),
+        );
+        runs(&bench, &["run", "--ro", &format!("{dir}/tool"), "--", "true"]);
+        refuses(&["--ro", &dir.to_string()], "it is not among the paths that may be read");
+        refuses(&["--profile", "apt"], "would show /etc/apt, and a policy denies it");
+    });
+}
+
+#[test]
+fn an_approval_or_a_prohibition_of_a_policy_is_not_passed_over() {
+    for bench in benches() {
+        policy(&bench, "approval: {exec: needs_approval}\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["only with an approval", "mine.yaml:4:18"]);
+        policy(&bench, "approval: {exec: forbidden}\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["A policy forbids this command"]);
+        policy(&bench, "sandbox: [trusted]\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["the isolation untrusted"]);
+
+        policy(&bench, "approval: {changes: needs_approval}\n");
+        refused(&bench, &bench.run(["run", "--changes", "commit", "--", "true"]), &["only by an accept"]);
+        refused(&bench, &bench.run(["run", "--direct", "--", "true"]), &["only by an accept"]);
+        runs(&bench, &["run", "--", "touch", "made"]);
+        assert!(!bench.workspace.join("made").exists(), "{}: it waits", bench.who());
+        runs(&bench, &["changes", "accept"]);
+        assert!(bench.workspace.join("made").exists(), "{}", bench.who());
+
+        for rest in ["approval: {changes: forbidden}\n", "fs: {write: [\"workspace:/src/**\"]}\n"] {
+            policy(&bench, rest);
+            refused(
+                &bench,
+                &bench.run(["run", "--", "true"]),
+                &["no change come into this workspace", "--changes discard"],
+            );
+            runs(&bench, &["run", "--changes", "discard", "--", "touch", "gone"]);
+            assert!(!bench.workspace.join("gone").exists(), "{}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn a_path_of_the_workspace_that_a_policy_denies_is_hidden_and_its_changes_wait() {
+    for bench in benches() {
+        bench.write("deep/secret/key", "word");
+        bench.write("deep/other", "fine");
+        policy(&bench, "fs: {deny: [\"workspace:/deep/secret/**\", \"workspace:/not/there\"]}\n");
+        let output = bench.run(["run", "--", "cat", "deep/secret/key"]);
+        assert!(!output.status.success() && !stdout(&output).contains("word"), "{}", bench.who());
+        assert_eq!(runs(&bench, &["run", "--", "cat", "deep/other"]), "fine", "{}", bench.who());
+        for kept in ["host:/usr/share/doc/**", "host:/usr/bin/env"] {
+            let was = fs::read_to_string(bench.home.join(".config/nexus/policy/mine.yaml")).unwrap();
+            policy(&bench, &format!("fs: {{deny: [\"{kept}\"]}}\n"));
+            refused(&bench, &bench.run(["run", "--", "true"]), &["every run shows the system", "mine.yaml:4:"]);
+            fs::write(bench.home.join(".config/nexus/policy/mine.yaml"), was).unwrap();
+        }
+        let output = bench.run(["run", "--", "true"]);
+        assert!(!stderr(&output).contains("matched nothing"), "{}: {}", bench.who(), stderr(&output));
+        let output = bench.run(["run", "--", "sh", "-c", "mkdir not && echo x > not/there"]);
+        assert!(!bench.workspace.join("not/there").exists(), "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+#[test]
+fn the_workspaces_own_document_only_takes_away() {
+    for bench in benches() {
+        let file = |text: &str| bench.write(".nexus-policy.yaml", format!("policy: nexus.policy/1\nid: ws\n{text}"));
+        policy(&bench, "limits: {pids: 200}\nnet: {allow: [a.test]}\nsecrets: [ONE]\n");
+        file("level: facility\nlimits: {pids: 100000}\nnet: {mode: unrestricted}\n");
+        refused(&bench, &bench.run(["run", "--pids", "201", "--", "true"]), &["mine.yaml"]);
+        refused(&bench, &bench.run(["run", "--allow", "b.test", "--", "true"]), &["mine.yaml"]);
+        file("level: facility\nlimits: {pids: 100}\nnet: {mode: none}\n");
+        refused(&bench, &bench.run(["run", "--pids", "101", "--", "true"]), &[".nexus-policy.yaml:4:16"]);
+        refused(&bench, &bench.run(["run", "--allow", "a.test", "--", "true"]), &[".nexus-policy.yaml:5:13"]);
+        for (text, said) in [
+            ("level: user\n", "a workspace's own document is of the level facility"),
+            ("level: facility\nsecrets: [TWO]\n", "takes no secrets and no sandbox"),
+            ("level: facility\nsandbox: [host]\n", "takes no secrets and no sandbox"),
+            ("level: facility\nlimit: {}\n", "did you mean limits?"),
+            ("level: facility\ntests: {not_match: [\"mode none\"]}\n", "should not match"),
+        ] {
+            file(text);
+            refused(&bench, &bench.run(["run", "--", "true"]), &[said, ".nexus-policy.yaml"]);
+        }
+        fs::remove_file(bench.workspace.join(".nexus-policy.yaml")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", bench.workspace.join(".nexus-policy.yaml")).unwrap();
+        refused(&bench, &bench.run(["run", "--", "true"]), &["it is a symbolic link"]);
+        fs::remove_file(bench.workspace.join(".nexus-policy.yaml")).unwrap();
+        // What a command does to it waits for a person.
+        file("level: facility\nlimits: {pids: 100}\n");
+        runs(&bench, &["run", "--", "rm", ".nexus-policy.yaml"]);
+        assert!(bench.workspace.join(".nexus-policy.yaml").exists(), "{}", bench.who());
+    }
+}
+
+#[test]
+fn a_document_that_fails_its_own_tests_is_not_applied_and_the_one_before_holds() {
+    for bench in benches() {
+        let draft = |text: &str| {
+            at_home(&bench, "draft.yaml", &format!("policy: nexus.policy/1\nid: mine\nlevel: user\n{text}"))
+        };
+        let path =
+            draft("limits: {pids: 100}\ntests: {match: [\"limit pids=100\"], not_match: [\"limit pids=101\"]}\n");
+        let path = path.to_str().unwrap();
+        assert!(runs(&bench, &["policy", "check", path]).starts_with("ok "));
+        assert!(runs(&bench, &["policy", "test", path]).contains("2 of 2 hold"));
+        assert!(runs(&bench, &["policy", "apply", path]).contains("in force: generation blake3:"));
+        let over = ["run", "--pids", "101", "--", "true"];
+        refused(&bench, &bench.run(over), &["--pids asks for more than 100", "policy/user-mine.yaml:4:16"]);
+
+        draft("limits: {pids: 1000}\ntests: {not_match: [\"limit pids=101\"]}\n");
+        refused(&bench, &bench.run(["policy", "apply", path]), &["should not match \"limit pids=101\", and does"]);
+        assert_eq!(bench.run(["policy", "check", path]).status.code(), Some(1), "{}", bench.who());
+        let tested = bench.run(["policy", "test", path]);
+        assert_eq!(tested.status.code(), Some(1));
+        assert!(stdout(&tested).contains("failed  not_match limit pids=101"), "{}", stdout(&tested));
+        draft("limits: {pids: 1000}\nlimits: {}\n");
+        refused(&bench, &bench.run(["policy", "apply", path]), &["draft.yaml:5:1", "twice"]);
+        refused(&bench, &bench.run(over), &["--pids asks for more than 100"]);
+
+        draft("limits: {pids: 200}\n");
+        runs(&bench, &["policy", "apply", path]);
+        runs(&bench, &over);
+        let left: Vec<_> = fs::read_dir(bench.home.join(".config/nexus/policy")).unwrap().collect();
+        assert_eq!(left.len(), 1, "{}: {left:?}", bench.who());
+        if bench.user.is_some() {
+            let global = at_home(&bench, "global.yaml", "policy: nexus.policy/1\nid: all\nlevel: global\n");
+            let output = bench.run(["policy", "apply", global.to_str().unwrap()]);
+            refused(&bench, &output, &["belongs to the operator"]);
+        }
+    }
+}
+
+#[test]
+fn a_document_that_cannot_be_used_lets_nothing_run() {
+    for bench in benches() {
+        let path = policy(&bench, "limts: {}\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["mine.yaml:4:1", "did you mean limits?"]);
+        policy(&bench, "");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        refused(&bench, &bench.run(["run", "--", "true"]), &["can be written by others"]);
+        policy(&bench, "");
+        runs(&bench, &["run", "--", "true"]);
+        let stray = at_home(&bench, ".config/nexus/policy/more.yml", "");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["more.yml: only NAME.yaml is a policy document"]);
+        fs::remove_file(stray).unwrap();
+        if bench.user.is_some() {
+            let text = "policy: nexus.policy/1\nid: all\nlevel: global\n";
+            let global = at_home(&bench, ".config/nexus/policy/all.yaml", text);
+            refused(&bench, &bench.run(["run", "--", "true"]), &["the level global does not hold here"]);
+            fs::remove_file(global).unwrap();
+        }
+        let same = at_home(&bench, ".config/nexus/policy/z.yaml", "policy: nexus.policy/1\nid: mine\nlevel: user\n");
+        refused(&bench, &bench.run(["run", "--", "true"]), &["are both the user policy mine"]);
+        fs::remove_file(same).unwrap();
+    }
+}
+
+#[test]
+fn explain_names_who_says_what_and_answers_questions() {
+    for bench in benches() {
+        policy(&bench, "net: {allow: [a.test], deny: [bad.test]}\nlimits: {pids: 300}\n");
+        bench.write(".nexus-policy.yaml", "policy: nexus.policy/1\nid: ws\nlevel: facility\nlimits: {pids: 200}\n");
+        let text = runs(&bench, &["policy", "explain"]);
+        for line in ["user      mine", "facility  ws", "net only a.test", "net never bad.test", "mine.yaml:4:15"] {
+            assert!(text.contains(line), "{}: {line}: {text}", bench.who());
+        }
+        let pids = text.lines().find(|line| line.contains("limit pids at most 200")).unwrap();
+        assert!(pids.contains(".nexus-policy.yaml:4:16"), "{text}");
+        let run = runs(&bench, &["explain", "--", "true"]);
+        assert!(run.contains("net never bad.test  ← ") && run.contains("mine.yaml:4:"), "{run}");
+        let asked = bench.run(["policy", "explain", "net a.test:443", "limit pids=300"]);
+        assert_eq!(asked.status.code(), Some(1));
+        let answers = stdout(&asked);
+        assert!(answers.contains("allowed    net a.test:443"), "{answers}");
+        assert!(answers.contains("at most 200 is allowed (facility policy ws, "), "{answers}");
+        let asked = bench.run(["policy", "explain", "--json", "net bad.test:443"]);
+        let json: serde_json::Value = serde_json::from_str(&stdout(&asked)).unwrap();
+        assert_eq!(
+            (asked.status.code().unwrap(), json["answers"][0]["forbidden_by"][0]["id"].as_str()),
+            (1, Some("mine")),
+            "{json}"
+        );
+        let wrong = bench.run(["policy", "explain", "go far"]);
+        assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
+        // A receipt names every document that counted.
+        let (ran, _) = bench.json(["--", "true"]);
+        let said = runs(&bench, &["receipt", "show", ran["run_id"].as_str().unwrap(), "--json"]);
+        assert!(said.contains("policy user/mine") && said.contains("policy facility/ws"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_profile_lists_beyond_a_policy_is_denied_at_the_connection() {
+    for bench in benches() {
+        policy(&bench, "net: {allow: [\"*.a.test:443\"], deny: [bad.a.test]}\n");
+        at_home(&bench, ".config/nexus/profiles/wide.yaml", "net: {allow: [x.a.test, other.test, bad.a.test]}\n");
+        for (target, code) in [("x.a.test:443", 0), ("other.test:443", 1), ("bad.a.test:443", 1)] {
+            let checked = bench.run(["net", "check", target, "--profile", "wide", "--resolve", "93.184.216.34"]);
+            let text = stdout(&checked);
+            assert_eq!(checked.status.code(), Some(code), "{}: {target}: {text}{}", bench.who(), stderr(&checked));
+        }
+    }
+}
+
+#[test]
+fn rules_of_other_programs_are_imported_with_a_report_and_applied() {
+    for bench in benches() {
+        let rules = at_home(
+            &bench,
+            "settings.json",
+            r#"{"permissions": {"allow": ["Bash(echo *)", "mcp__x"], "deny": ["Bash(ls *)"], "ask": ["Bash"]}}"#,
+        );
+        let output = bench.run(["policy", "import", "--from", "claude", "--id", "agent", rules.to_str().unwrap()]);
+        assert!(
+            output.status.success() && stderr(&output).contains("mcp__x: it is about a tool"),
+            "{}",
+            stderr(&output)
+        );
+        let document = at_home(&bench, "agent.yaml", &stdout(&output));
+        runs(&bench, &["policy", "apply", document.to_str().unwrap()]);
+        assert_eq!(runs(&bench, &["run", "--", "echo", "x"]), "x\n", "{}", bench.who());
+        refused(&bench, &bench.run(["run", "--", "ls", "-l"]), &["A policy forbids this command", "user-agent.yaml:"]);
+        refused(&bench, &bench.run(["run", "--shell", "echo x; ls"]), &["A policy forbids this command"]);
+        refused(&bench, &bench.run(["run", "--shell", "echo x; pwd"]), &["only with an approval"]);
+        let broken = at_home(&bench, "x.rules", "prefix_rule(");
+        let output = bench.run(["policy", "import", "--from", "codex", broken.to_str().unwrap()]);
+        refused(&bench, &output, &["x.rules is not taken", "line 1"]);
+        for (line, code, said) in
+            [("ls -l", 0, "safe\n"), ("ls; pwd", 1, "needs_approval\n"), ("rm -rf /", 1, "forbidden\n")]
+        {
+            let output = bench.run(["policy", "command", line]);
+            assert_eq!(output.status.code(), Some(code), "{line}");
+            assert!(stdout(&output).starts_with(said), "{line}: {}", stdout(&output));
+        }
+    }
+}

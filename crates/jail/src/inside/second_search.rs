@@ -1,0 +1,378 @@
+//! Searches binds once more when they are covered. Another run that may write to the same directory can move a socket between the
+//! first search and the covers: to a part that the search had read already, or to another name than the one that is covered. So that
+//! this search does not miss it in the same way, directories that changed while it went on are listed again:
+//!
+//! ```text
+//!  pass 1  every directory is listed     ─┐ new or changed ones
+//!  pass 2  each is looked at once more   ◀┘ are listed ─▶ … until none has changed, or PASSES
+//! ```
+
+use crate::mounts;
+use crate::places::{below_root, is_dir, show};
+use crate::request::Request;
+use crate::steps::{Step, StepError};
+use nexus_model::plan::{Access, FileId, SecondSearch};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Entries that are read, twice as many as the first search reads: another run may make more meanwhile.
+const MAX_ENTRIES: usize = 8_000_000;
+
+/// Passes over a bind in which directories change, the time between two, and the time after which no further one begins.
+const PASSES: u32 = 24;
+const BETWEEN: Duration = Duration::from_millis(2);
+const MAX_TIME: Duration = Duration::from_secs(1);
+/// A change within this time of another one may have the same time stamp.
+const GRAIN: Duration = Duration::from_millis(12);
+
+/// Refuses a sandbox in which a socket or named pipe of the host is neither covered nor allowed.
+pub(super) fn look(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
+    let Some(search) = &request.plan.second_search else { return Ok(()) };
+    let mut left = MAX_ENTRIES;
+    for bind in request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target)) {
+        let others = request.plan.binds.iter().map(|other| other.target.as_path());
+        let tree = Tree {
+            root,
+            search,
+            read_only: bind.access == Access::ReadOnly,
+            by_root: request.setup.identity.by_root,
+            others: others.filter(|other| *other != bind.target.as_path()).collect(),
+        };
+        tree.look(bind.target.as_path(), &mut left)?;
+    }
+    Ok(())
+}
+
+/// The directories that were listed, and how each was found.
+type Seen = HashMap<PathBuf, State>;
+
+/// Tells whether a directory is the one that was listed, and has the entries that it had then.
+#[derive(PartialEq)]
+struct State {
+    id: FileId,
+    changed: (i64, i64),
+    is_settled: bool,
+}
+
+impl State {
+    fn of(stat: &Stat) -> Self {
+        let changed = (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default());
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let age = i128::from(now.tv_sec - changed.0) * 1_000_000_000 + i128::from(now.tv_nsec - changed.1);
+        Self { id: id(stat), changed, is_settled: age > GRAIN.as_nanos() as i128 }
+    }
+}
+
+/// The answer to the opening of a directory.
+enum Opened {
+    Directory(OwnedFd),
+    /// The command reaches nothing in it either.
+    Closed,
+    Gone,
+}
+
+/// One bind where it is mounted.
+struct Tree<'a> {
+    root: &'a OwnedFd,
+    search: &'a SecondSearch,
+    read_only: bool,
+    by_root: bool,
+    /// Targets of the other binds.
+    others: Vec<&'a Path>,
+}
+
+impl Tree<'_> {
+    fn look(&self, top: &Path, left: &mut usize) -> Result<(), StepError> {
+        let place = mounts::place(self.root, below_root(top)).map_err(|error| at(error, top))?;
+        if !is_dir(&place).map_err(|error| at(error, top))? {
+            return self.check(&place, top);
+        }
+        let (mut seen, begun) = (Seen::new(), Instant::now());
+        for pass in 0..PASSES {
+            let waiting = if pass == 0 { vec![top.to_owned()] } else { seen.keys().cloned().collect() };
+            if !self.pass(waiting, &mut seen, left)? || (pass > 2 && begun.elapsed() > MAX_TIME) {
+                break;
+            }
+            std::thread::sleep(BETWEEN);
+        }
+        Ok(())
+    }
+
+    /// Lists the directories that are new or changed. Reports whether there was one, or whether one went away.
+    fn pass(&self, mut waiting: Vec<PathBuf>, seen: &mut Seen, left: &mut usize) -> Result<bool, StepError> {
+        let mut has_changed = false;
+        while let Some(path) = waiting.pop() {
+            let directory = match self.open(&path)? {
+                Opened::Directory(directory) => directory,
+                Opened::Closed => continue,
+                Opened::Gone => {
+                    seen.remove(&path);
+                    has_changed = true;
+                    continue;
+                }
+            };
+            let state = State::of(&rustix::fs::fstat(&directory).map_err(|error| at(error, &path))?);
+            if state.is_settled && seen.get(&path) == Some(&state) {
+                continue;
+            }
+            has_changed = true;
+            self.list(&directory, &path, left, &mut |inner| {
+                if !seen.contains_key(&inner) {
+                    waiting.push(inner);
+                }
+            })?;
+            seen.insert(path, state);
+        }
+        Ok(has_changed)
+    }
+
+    /// Checks what a directory holds, and hands the directories in it on.
+    fn list(
+        &self,
+        directory: &OwnedFd,
+        path: &Path,
+        left: &mut usize,
+        descend: &mut dyn FnMut(PathBuf),
+    ) -> Result<(), StepError> {
+        // What another bind shows is looked at with that bind, if it was searched at all.
+        let mut descend = |inner: PathBuf| {
+            if !self.others.contains(&inner.as_path()) {
+                descend(inner);
+            }
+        };
+        for entry in Dir::read_from(directory).map_err(|error| at(error, path))? {
+            let entry = entry.map_err(|error| at(error, path))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if matches!(name.as_bytes(), b"." | b"..") {
+                continue;
+            }
+            *left = left.checked_sub(1).ok_or_else(|| refused(path, "holds too much to be searched again"))?;
+            let inner = path.join(name);
+            // The kind is that of the file below a cover.
+            match entry.file_type() {
+                FileType::Directory => descend(inner),
+                FileType::Socket | FileType::Fifo | FileType::Unknown => {
+                    match mounts::place(directory, Path::new(name)) {
+                        Ok(place) if is_dir(&place).map_err(|error| at(error, &inner))? => descend(inner),
+                        Ok(place) => self.check(&place, &inner)?,
+                        Err(error) if is_gone(&error) => {}
+                        Err(error) => return Err(at(error, &inner)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a directory for listing.
+    fn open(&self, path: &Path) -> Result<Opened, StepError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let error = match rustix::fs::openat2(self.root, below_root(path), flags, Mode::empty(), resolve) {
+            Ok(directory) => return Ok(Opened::Directory(directory)),
+            Err(error) => error,
+        };
+        if is_gone(&error.into()) {
+            return Ok(Opened::Gone);
+        }
+        if error != Errno::ACCESS {
+            return Err(at(error, path));
+        }
+        // The first search had the rights of root, and this process has those of the command. It was covered where its names
+        // can be used, unless it came since.
+        if self.by_root || !self.can_be_entered(path) {
+            return Ok(Opened::Closed);
+        }
+        match mounts::place(self.root, below_root(path)).and_then(|place| Ok(rustix::fs::fstat(place)?)) {
+            Ok(stat) if is_newer(&stat, self.search.since) => Ok(Opened::Closed),
+            Err(error) if is_gone(&error) => Ok(Opened::Gone),
+            Ok(_) => Err(moved(path)),
+            Err(error) => Err(at(error, path)),
+        }
+    }
+
+    fn can_be_entered(&self, path: &Path) -> bool {
+        let Ok(place) = mounts::place(self.root, below_root(path)) else { return false };
+        rustix::fs::accessat(place, c".", rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Refuses a socket, or a named pipe of a read-only bind, that was there at the first search.
+    fn check(&self, place: impl AsFd, path: &Path) -> Result<(), StepError> {
+        let stat = rustix::fs::fstat(place).map_err(|error| at(error, path))?;
+        let is_reached = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Socket => true,
+            FileType::Fifo => self.read_only,
+            _ => false,
+        };
+        let is_known = self.search.allowed.contains(&id(&stat)) || is_newer(&stat, self.search.since);
+        if is_reached && !is_known { Err(moved(path)) } else { Ok(()) }
+    }
+}
+
+/// Returns the identity of an open file.
+pub(super) fn id(stat: &Stat) -> FileId {
+    FileId { device: stat.st_dev, inode: stat.st_ino }
+}
+
+/// Reports whether a file was made or changed after the first search. A rename changes neither a socket nor what is in it.
+pub(super) fn is_newer(stat: &Stat, since: (i64, u32)) -> bool {
+    let changed = (stat.st_ctime, stat.st_ctime_nsec);
+    changed >= (since.0, since.1.into())
+}
+
+/// Reports whether an open file is something that a command connects to or writes into.
+pub(super) fn is_endpoint(stat: &Stat) -> bool {
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::Socket | FileType::Fifo)
+}
+
+/// Reports whether nothing is at a path, or something else than a directory on the way to it.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The error about a path that another process moved.
+pub(super) fn moved(path: &Path) -> StepError {
+    refused(path, "was moved or replaced while the sandbox was set up")
+}
+
+fn refused(path: &Path, why: &str) -> StepError {
+    StepError::new(Step::HidePaths, format!("{} {why}", show(path)))
+}
+
+fn at(error: impl Into<io::Error>, path: &Path) -> StepError {
+    StepError::os(Step::HidePaths, error, show(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    struct Scene {
+        top: tempfile::TempDir,
+        listeners: Vec<UnixListener>,
+    }
+
+    impl Scene {
+        fn new(sockets: &[&str]) -> Self {
+            let top = tempfile::tempdir().unwrap();
+            let listeners = sockets.iter().map(|name| {
+                let path = top.path().join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                UnixListener::bind(path).unwrap()
+            });
+            let listeners = listeners.collect();
+            Self { top, listeners }
+        }
+
+        fn look(
+            &self,
+            search: &SecondSearch,
+            read_only: bool,
+            others: &[&str],
+            entries: usize,
+        ) -> Result<(), StepError> {
+            assert!(!self.listeners.is_empty());
+            let root = mounts::open_path(self.top.path()).unwrap();
+            let others = others.iter().map(Path::new).collect();
+            let tree = Tree { root: &root, search, read_only, by_root: false, others };
+            let mut left = entries;
+            tree.look(Path::new("/bound"), &mut left)
+        }
+    }
+
+    fn search(since: (i64, u32), allowed: &[FileId]) -> SecondSearch {
+        SecondSearch { binds: Vec::new(), allowed: allowed.to_vec(), since }
+    }
+
+    const LATER: (i64, u32) = (i64::MAX, 0);
+
+    #[test]
+    fn a_socket_that_is_neither_covered_nor_allowed_is_refused() {
+        let scene = Scene::new(&["bound/a/b/s"]);
+        let refused = scene.look(&search(LATER, &[]), false, &[], 100).unwrap_err();
+        assert!(refused.detail.starts_with("/bound/a/b/s was moved"), "{refused}");
+        let stat = rustix::fs::stat(scene.top.path().join("bound/a/b/s")).unwrap();
+        scene.look(&search(LATER, &[id(&stat)]), false, &[], 100).unwrap();
+        let other = FileId { inode: stat.st_ino + 1, ..id(&stat) };
+        assert!(scene.look(&search(LATER, &[other]), false, &[], 100).is_err());
+        let other = FileId { device: stat.st_dev + 1, ..id(&stat) };
+        assert!(scene.look(&search(LATER, &[other]), false, &[], 100).is_err());
+        // Made after the first search.
+        let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap());
+        scene.look(&search(changed, &[]), false, &[], 100).unwrap();
+        assert!(scene.look(&search((changed.0, changed.1 + 1), &[]), false, &[], 100).is_err());
+        // Another bind lies over it.
+        scene.look(&search(LATER, &[]), false, &["/bound/a"], 100).unwrap();
+        assert!(scene.look(&search(LATER, &[]), false, &["/bound/b"], 100).is_err());
+    }
+
+    #[test]
+    fn a_bind_that_became_a_socket_is_refused() {
+        let scene = Scene::new(&["bound"]);
+        assert!(scene.look(&search(LATER, &[]), true, &[], 100).is_err());
+    }
+
+    #[test]
+    fn named_pipes_count_where_a_bind_is_read_only() {
+        let scene = Scene::new(&["elsewhere"]);
+        std::fs::create_dir(scene.top.path().join("bound")).unwrap();
+        let pipe = scene.top.path().join("bound/p");
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(scene.look(&search(LATER, &[]), true, &[], 100).is_err());
+        scene.look(&search(LATER, &[]), false, &[], 100).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_changed_since_it_was_listed_is_listed_again() {
+        let scene = Scene::new(&["elsewhere/x/s"]);
+        let bound = scene.top.path().join("bound");
+        std::fs::create_dir_all(bound.join("a/b")).unwrap();
+        std::thread::sleep(2 * GRAIN);
+        let root = mounts::open_path(scene.top.path()).unwrap();
+        let search = search(LATER, &[]);
+        let tree = Tree { root: &root, search: &search, read_only: false, by_root: false, others: Vec::new() };
+        let (mut seen, mut left) = (Seen::new(), 100);
+        assert!(tree.pass(vec!["/bound".into()], &mut seen, &mut left).unwrap());
+        let pass = |seen: &mut Seen, left: &mut usize| tree.pass(seen.keys().cloned().collect(), seen, left);
+        assert!(!pass(&mut seen, &mut left).unwrap(), "nothing has changed");
+        assert_eq!((seen.len(), left), (3, 98));
+        std::fs::remove_dir(bound.join("a/b")).unwrap();
+        assert!(pass(&mut seen, &mut left).unwrap());
+        assert_eq!(seen.len(), 2);
+        // A directory with a socket comes to a part that was read.
+        std::fs::rename(scene.top.path().join("elsewhere/x"), bound.join("a/y")).unwrap();
+        let refused = pass(&mut seen, &mut left).unwrap_err();
+        assert!(refused.detail.starts_with("/bound/a/y/s was moved"), "{refused}");
+        // So does one that is exchanged for another of its name.
+        let decoy = scene.top.path().join("decoy");
+        std::fs::create_dir(&decoy).unwrap();
+        std::fs::rename(bound.join("a/y"), scene.top.path().join("elsewhere/x")).unwrap();
+        std::fs::create_dir(bound.join("a/y")).unwrap();
+        std::thread::sleep(2 * GRAIN);
+        let mut seen = Seen::new();
+        assert!(tree.pass(vec!["/bound".into()], &mut seen, &mut left).unwrap());
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        let cwd = rustix::fs::CWD;
+        rustix::fs::renameat_with(cwd, bound.join("a/y"), cwd, scene.top.path().join("elsewhere/x"), exchange).unwrap();
+        assert!(pass(&mut seen, &mut left).is_err());
+    }
+
+    #[test]
+    fn a_bind_that_is_not_searched_to_its_end_is_refused() {
+        let scene = Scene::new(&["elsewhere"]);
+        std::fs::create_dir_all(scene.top.path().join("bound/a/b")).unwrap();
+        std::thread::sleep(2 * GRAIN);
+        scene.look(&search(LATER, &[]), true, &[], 2).unwrap();
+        let refused = scene.look(&search(LATER, &[]), true, &[], 1).unwrap_err();
+        assert!(refused.detail.contains("holds too much"), "{refused}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Covers over what a bind shows and no mount attribute holds, and the second search that finds what they missed.
+
+use crate::ByteText;
+use serde::{Deserialize, Serialize};
+
+/// A file of the host: its file system, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileId {
+    /// Number of the file system, as stat(2) gives it.
+    pub device: u64,
+    /// Number of the file.
+    pub inode: u64,
+}
+
+/// A path that is covered when the binds are there: a socket or named pipe of the host, or a directory that may hide one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cover {
+    /// Absolute path inside, below a bind.
+    pub path: ByteText,
+    /// The file that the search found at the path. Another run may have put another one there since.
+    pub id: FileId,
+}
+
+/// The search of binds that is repeated once everything is covered: another run may have moved a socket meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondSearch {
+    /// Targets of the binds that were searched.
+    pub binds: Vec<ByteText>,
+    /// Sockets and named pipes that stay reachable.
+    pub allowed: Vec<FileId>,
+    /// Time of the first search, in seconds and nanoseconds since 1970. What changed later is not held by covers.
+    pub since: (i64, u32),
+}

@@ -1,0 +1,178 @@
+//! Reads the policy documents that hold on this machine.
+//!
+//! ```text
+//!  /etc/nexus/policy/*.yaml ──────── global, account, user ─┐
+//!  ~/.config/nexus/policy/*.yaml ─── user ──────────────────┼─▶ PolicySet, or nothing runs
+//!  WORKSPACE/.nexus-policy.yaml ──── facility, ceilings only ┘
+//! ```
+//!
+//! The machine's documents hold for every user, wherever `NEXUS_CONFIG_DIR` points; for root, who is the operator, the
+//! variable takes their place. The file of the workspace is hostile: it is read as `nexus.yaml` is, and says only what
+//! can take something away.
+
+use crate::host::Host;
+use crate::library::{MACHINE, directories};
+use crate::owned::{ReadOwnedError, read_owned};
+use crate::workspace_file::{TextError, text_in};
+use nexus_policy::document::{Level, LoadedPolicy, PolicySet, SetError};
+use nexus_policy::profile::DocumentError;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Directory of policy documents, in a configuration directory.
+pub const DIRECTORY: &str = "policy";
+/// Name of the document in the top directory of a workspace. Changes of it wait for an accept, as of every `.nexus*`.
+pub const WORKSPACE_NAME: &str = ".nexus-policy.yaml";
+/// Most documents of one directory.
+const MAX_DOCUMENTS: usize = 1000;
+
+/// The policy documents cannot be used, and so nothing may run.
+#[derive(Debug, thiserror::Error)]
+pub enum PoliciesError {
+    /// A file or directory is refused.
+    #[error(transparent)]
+    File(#[from] ReadOwnedError),
+    /// The workspace's file cannot be read.
+    #[error("{} cannot be used: {reason}", path.display())]
+    Workspace {
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason of the refusal.
+        reason: TextError,
+    },
+    /// A document cannot be understood.
+    #[error("{}:{}: {}", path.display(), error.place, error.message)]
+    Broken {
+        /// Path of the document.
+        path: PathBuf,
+        /// Place and description of the mistake.
+        error: DocumentError,
+    },
+    /// A document says what its place does not allow.
+    #[error("{}: {why}", path.display())]
+    Misplaced {
+        /// Path of the document.
+        path: PathBuf,
+        /// The part that is not allowed there.
+        why: String,
+    },
+    /// The documents together cannot hold.
+    #[error(transparent)]
+    Set(#[from] SetError),
+}
+
+impl PoliciesError {
+    /// Returns the stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::File(inner) => inner.code(),
+            Self::Workspace { .. } | Self::Broken { .. } | Self::Misplaced { .. } | Self::Set(_) => "policy_document",
+        }
+    }
+}
+
+/// Reads the documents of this machine and this user, and that of `workspace`.
+pub fn load(host: &Host, workspace: Option<&Path>) -> Result<PolicySet, PoliciesError> {
+    let mut all = Vec::new();
+    for directory in places(host) {
+        all.extend(of_directory(host, &directory, workspace)?);
+    }
+    if let Some(workspace) = workspace {
+        all.extend(of_workspace(workspace)?);
+    }
+    Ok(PolicySet::build(all)?)
+}
+
+/// Returns the configuration directories whose documents count, the operator's last.
+fn places(host: &Host) -> Vec<PathBuf> {
+    let mut all = directories(host);
+    let machine = PathBuf::from(MACHINE);
+    if host.uid != 0 && !all.contains(&machine) {
+        all.push(machine);
+    }
+    all
+}
+
+/// Returns the directory into which a document of this level is put by this caller.
+pub fn directory_for(host: &Host, level: Level) -> Result<PathBuf, String> {
+    let all = places(host);
+    // A user's own documents lie in the user's directory, also root's; the operator's in that of the machine.
+    let found = if level == Level::User { all.first() } else { all.last() };
+    match (found, level) {
+        (_, Level::Facility) => {
+            Err(format!("a document of the level facility is the file {WORKSPACE_NAME} of a workspace"))
+        }
+        (_, Level::Global | Level::Account) if host.uid != 0 => {
+            Err("a document of the levels global and account belongs to the operator: apply it as root".to_owned())
+        }
+        (Some(directory), _) if directory.is_absolute() => Ok(directory.join(DIRECTORY)),
+        (_, _) => Err("there is no configuration directory: set HOME or NEXUS_CONFIG_DIR".to_owned()),
+    }
+}
+
+fn of_directory(host: &Host, directory: &Path, workspace: Option<&Path>) -> Result<Vec<LoadedPolicy>, PoliciesError> {
+    let is_operators = host.uid == 0 || directory == Path::new(MACHINE);
+    let directory = directory.join(DIRECTORY);
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(ReadOwnedError::unreadable(&directory, &error).into()),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| ReadOwnedError::unreadable(&directory, &error))?.file_name();
+        let path = directory.join(&name);
+        // A document that an apply is writing, and backups of editors.
+        if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().ends_with(b"~") {
+            continue;
+        }
+        if !name.as_encoded_bytes().ends_with(b".yaml") {
+            // Passed over it would hold nothing, and its author would not know.
+            let why = "only NAME.yaml is a policy document: rename it, or move it away".to_owned();
+            return Err(PoliciesError::Misplaced { path, why });
+        }
+        paths.push(path);
+    }
+    if paths.len() > MAX_DOCUMENTS {
+        let why = format!("it holds more than {MAX_DOCUMENTS} documents");
+        return Err(PoliciesError::Misplaced { path: directory, why });
+    }
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        // One that went meanwhile was taken away by its owner.
+        let Some(text) = read_owned(host, &path, workspace)? else { continue };
+        let loaded = read(&path, &text)?;
+        let level = loaded.document.level;
+        if level == Level::Facility || (level != Level::User && !is_operators) {
+            let why = format!("a document of the level {} does not hold here", level.word());
+            return Err(PoliciesError::Misplaced { path, why });
+        }
+        all.push(loaded);
+    }
+    Ok(all)
+}
+
+fn of_workspace(workspace: &Path) -> Result<Option<LoadedPolicy>, PoliciesError> {
+    let path = workspace.join(WORKSPACE_NAME);
+    let text = text_in(workspace, WORKSPACE_NAME);
+    let text = text.map_err(|reason| PoliciesError::Workspace { path: path.clone(), reason })?;
+    let Some(text) = text else { return Ok(None) };
+    let loaded = read(&path, &text)?;
+    let document = &loaded.document;
+    let why = if document.level != Level::Facility {
+        format!("it says level {}, and a workspace's own document is of the level facility", document.level.word())
+    } else if document.secrets.is_some() || document.sandbox.is_some() {
+        // The nearest level replaces these, so a workspace could widen them.
+        "a workspace's own document takes no secrets and no sandbox: they would take the place of yours".to_owned()
+    } else {
+        return Ok(Some(loaded));
+    };
+    Err(PoliciesError::Misplaced { path, why })
+}
+
+/// Reads the text of a document.
+pub fn read(path: &Path, text: &str) -> Result<LoadedPolicy, PoliciesError> {
+    LoadedPolicy::read(&path.display().to_string(), text)
+        .map_err(|error| PoliciesError::Broken { path: path.to_owned(), error })
+}
