@@ -29,7 +29,9 @@ fn chain(length: u64) -> (Vec<AuditEvent>, AuditHead) {
 
 fn faults(events: &[AuditEvent], head: AuditHead) -> Vec<Fault> {
     let mut check = Check::new(account(), Some((1, origin(account()))));
-    events.iter().for_each(|event| check.push(event));
+    for event in events {
+        check.push(event);
+    }
     check.end(Some(head)).1
 }
 
@@ -48,7 +50,7 @@ fn every_change_of_a_chain_of_100_000_events_is_found_and_named() {
     println!("100,000 events verified in {seconds:.2} s");
     assert!(seconds < 30.0, "{seconds}");
     // Neighbours, both ends, and places in between.
-    for at in [0, 1, 499, 50_000, 99_998, 99_999] {
+    for at in [0_usize, 1, 499, 50_000, 99_998, 99_999] {
         let seq = at as u64 + 1;
         // The neighbourhood alone is copied: the rest of the chain is as before.
         let from = at.saturating_sub(2);
@@ -58,7 +60,9 @@ fn every_change_of_a_chain_of_100_000_events_is_found_and_named() {
             change(&mut part, at - from);
             let begin = (events[from].seq, events[from].prev);
             let mut check = Check::new(account(), Some(begin));
-            part.iter().for_each(|event| check.push(event));
+            for event in &part {
+                check.push(event);
+            }
             let last = &events[to - 1];
             check.end(Some(AuditHead { account: account(), seq: last.seq, hash: last.hash })).1
         };

@@ -96,7 +96,14 @@ impl Meta {
     }
 }
 
-/// The attributes of `name` in `dir`; a link is not followed. An empty name is the directory itself.
+/// The inode number of a directory that Btrfs shows in a snapshot in place of a subvolume that was in the original. Nothing can be put
+/// into it, no file system keeps it, and the kernel makes it again now and then, with the time of that moment.
+const PLACEHOLDER: u64 = 2;
+/// `f_type` of Btrfs.
+const BTRFS: u64 = 0x9123_683e;
+
+/// The attributes of `name` in `dir`; a link is not followed. An empty name is the directory itself. An entry that has no times of its
+/// own has the earliest ones.
 pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
     let found = statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID)?;
@@ -109,14 +116,19 @@ pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Meta> {
         _ => EntryType::Device,
     };
     let born = (found.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| found.stx_btime.into());
+    let is_placeholder = kind == EntryType::Directory
+        && (found.stx_ino, found.stx_nlink) == (PLACEHOLDER, 1)
+        && rustix::fs::fstatfs(dir)?.f_type as u64 == BTRFS;
+    let times = (found.stx_mtime.into(), found.stx_ctime.into(), born);
+    let (mtime, ctime, born) = if is_placeholder { (FsTime::default(), FsTime::default(), None) } else { times };
     Ok(Meta {
         kind,
         mode: u32::from(found.stx_mode) & 0o7777,
         uid: found.stx_uid,
         gid: found.stx_gid,
         size: found.stx_size,
-        mtime: found.stx_mtime.into(),
-        ctime: found.stx_ctime.into(),
+        mtime,
+        ctime,
         links: found.stx_nlink,
         id: FileId { ino: found.stx_ino, born },
         dev: (found.stx_dev_major, found.stx_dev_minor),

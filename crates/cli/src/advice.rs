@@ -133,6 +133,7 @@ impl From<ProtectError> for Failure {
     fn from(error: ProtectError) -> Self {
         let hint = match &error {
             ProtectError::Layer { .. } => "look at it in the state directory, or throw it away: nexus changes reject",
+            ProtectError::Runs { .. } => "nothing was changed",
             ProtectError::Name { .. } => "take the name out of the run's run.json in the state directory",
             ProtectError::Workspace { .. } => "make that readable, or take it out of the configuration that names it",
         };

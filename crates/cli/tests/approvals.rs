@@ -79,7 +79,7 @@ fn a_command_runs_once_after_an_answer_in_another_session() {
             stderr(&ran)
         );
         assert_ne!(asked(&bench, &bench.run(run)), id, "{}: the use is gone", bench.who());
-        let (again, _) = (bench.run(["approvals", "deny", &id]), ());
+        let again = bench.run(["approvals", "deny", &id]);
         assert!(stderr(&again).contains("the approval is used"), "{}: {}", bench.who(), stderr(&again));
     }
 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Output, Stdio};
 use support::{Bench, benches, is_root, stderr, stdout};
 
@@ -196,21 +197,82 @@ fn a_layer_that_was_being_removed_is_not_a_review() {
     }
 }
 
+/// Parks a run of a directory `pk/app`, in which it edits a file and makes one, and returns its id.
+fn park_below(bench: &Bench) -> String {
+    bench.write("pk/app/f", "before\n");
+    let mut command = bench.nexus(["run", "--changes", "review", "--shell", "echo after > f; echo made > n"]);
+    assert!(command.current_dir(bench.workspace.join("pk/app")).status().unwrap().success());
+    let listed = support::report(&bench.run(["changes", "list", "--json"]));
+    listed[0]["run_id"].as_str().unwrap().to_owned()
+}
+
 #[test]
-fn changes_of_a_directory_that_is_gone_can_be_rejected() {
-    for bench in benches() {
-        let directory = bench.base.path().join("project");
-        fs::create_dir(&directory).unwrap();
-        bench.give(&directory);
-        let mut command = bench.nexus(["run", "--changes", "review", "--shell", "echo x > made"]);
-        assert!(command.current_dir(&directory).status().unwrap().success());
-        fs::remove_dir_all(&directory).unwrap();
-        let listed = support::report(&bench.run(["changes", "list", "--json"]));
-        let run = listed[0]["run_id"].as_str().unwrap();
-        let output = bench.run(["changes", "accept", "--run", run]);
-        assert_eq!(output.status.code(), Some(125));
-        assert!(stderr(&output).contains("it is not there any more"), "{}", stderr(&output));
-        assert_eq!(bench.run(["changes", "reject", "--run", run]).status.code(), Some(0));
+fn what_waits_for_a_directory_that_is_gone_can_be_looked_at_copied_and_kept() {
+    for (bench, is_replaced) in benches().into_iter().zip([false, true]).chain(benches().into_iter().zip([true, false]))
+    {
+        let run = park_below(&bench);
+        fs::remove_dir_all(bench.workspace.join("pk")).unwrap();
+        if is_replaced {
+            bench.write("pk/app/other", "of the host\n");
+        }
+        let of_run = |words: &[&str]| bench.run(words.iter().copied().chain(["--run", &run]));
+        let shown = of_run(&["changes", "show"]);
+        assert!(stdout(&shown).ends_with("\nA f  6 B\nA n  5 B\n"), "{}: {}", bench.who(), stdout(&shown));
+        assert!(stderr(&shown).contains("cannot take its changes"), "{}", stderr(&shown));
+        assert_eq!(support::report(&of_run(&["changes", "show", "--json"]))["away"], true);
+        let diff = stdout(&of_run(&["changes", "diff"]));
+        assert!(diff.contains("+after\n") && diff.contains("+made\n"), "{diff}");
+        let refused = of_run(&["changes", "accept"]);
+        assert_eq!(refused.status.code(), Some(125));
+        let why = if is_replaced { "it was moved or replaced since the run" } else { "it is not there any more" };
+        assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+        // The command of the advice does what it says.
+        let text = stderr(&refused);
+        let (_, command) = text.split_once("path DIR (").unwrap();
+        let target = bench.base.path().join("copied");
+        fs::create_dir(&target).unwrap();
+        bench.give(&target);
+        let command = command.split_once("), and close").unwrap().0.replace("DIR", target.to_str().unwrap());
+        assert!(bench.command("sh").args(["-c", &command]).status().unwrap().success(), "{command}");
+        assert_eq!(fs::read_to_string(target.join("f")).unwrap(), "after\n");
+        let rejected = of_run(&["changes", "reject"]);
+        assert_eq!(rejected.status.code(), Some(0), "{}", stderr(&rejected));
+        let text = stdout(&rejected);
+        let kept = text.split_once("its files are in ").unwrap().1.split_once(". Nexus").unwrap().0;
+        assert_eq!(fs::read_to_string(Path::new(kept).join("n")).unwrap(), "made\n", "{}", bench.who());
         assert!(bench.leftovers().is_empty(), "{:?}", bench.leftovers());
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(listed.contains("Files that an earlier command kept"), "{listed}");
+    }
+}
+
+#[test]
+fn a_commit_takes_no_directory_away_in_which_a_run_waits() {
+    for bench in benches() {
+        for script in ["mv pk/app app", "mv pk moved", "rm -r pk", "rm -r pk/app; echo x > pk/app"] {
+            bench.write("pk/app/f", "before\n");
+            let run = park_below(&bench);
+            let output = bench.run(["run", "--changes", "commit", "--shell", script]);
+            let context = format!("{}: {script}: {}", bench.who(), stderr(&output));
+            assert!(stderr(&output).contains(&format!("the changes of the run {run} wait in pk/app")), "{context}");
+            assert!(bench.workspace.join("pk/app/f").exists(), "{context}");
+            let accepted = bench.run(["changes", "accept", "--run", &run]);
+            assert_eq!(accepted.status.code(), Some(0), "{context}{}", stderr(&accepted));
+            assert_eq!(fs::read_to_string(bench.workspace.join("pk/app/n")).unwrap(), "made\n", "{context}");
+            // Nothing waits there any more, and the other run is one of an older state.
+            let output = bench.run(["changes", "reject"]);
+            assert_eq!(output.status.code(), Some(0), "{context}{}", stderr(&output));
+            let output = bench.run(["run", "--changes", "commit", "--shell", "rm -rf pk app moved"]);
+            assert_eq!(output.status.code(), Some(0), "{context}{}", stderr(&output));
+            assert!(!bench.workspace.join("pk").exists(), "{context}");
+        }
+        // Who names the directory, or all that is protected, has seen it.
+        let run = park_below(&bench);
+        bench.run(["run", "--changes", "commit", "--shell", "rm -r pk"]);
+        let waiting = support::report(&bench.run(["changes", "list", "--json"]));
+        let other = waiting.as_array().unwrap().iter().find(|one| one["run_id"] != run.as_str()).unwrap();
+        let output = bench.run(["changes", "accept", "--protected", "--run", other["run_id"].as_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert!(!bench.workspace.join("pk").exists(), "{}", bench.who());
     }
 }

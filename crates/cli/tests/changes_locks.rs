@@ -212,3 +212,29 @@ fn a_signal_ends_a_nexus_that_still_looks_at_the_changes() {
         }
     }
 }
+
+#[test]
+fn what_another_command_decides_about_is_named_as_that() {
+    for bench in benches() {
+        let (report, _) = bench.json(["--changes", "review", "--shell", "echo x > made"]);
+        let run = report["run_id"].as_str().unwrap();
+        let (path, lock) = take_lock(&bench, &bench.workspace);
+        let mut accept = bench.nexus(["changes", "accept"]);
+        let accept = accept.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_open(&accept, &path);
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(listed.contains(run) && listed.contains("[another command is at work on it]"), "{listed}");
+        for action in ["show", "diff", "accept", "reject"] {
+            for named in [&["--run", run][..], &[]] {
+                let output = bench.run(["changes", action].iter().chain(named));
+                assert_eq!(output.status.code(), Some(125), "{}: {action}: {}", bench.who(), stderr(&output));
+                assert!(stderr(&output).contains("another command is at work"), "{action}: {}", stderr(&output));
+            }
+        }
+        drop(lock);
+        let output = accept.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        assert_eq!(fs::read_to_string(bench.workspace.join("made")).unwrap(), "x\n");
+        assert_eq!(stdout(&bench.run(["changes", "list"])), "No changes wait for a decision.\n", "{}", bench.who());
+    }
+}

@@ -93,6 +93,17 @@ impl Mounted {
     }
 }
 
+impl Mounted {
+    /// A Btrfs in a file of the bench.
+    fn btrfs(bench: &Bench) -> Option<Self> {
+        let (image, mounted) = (bench.base.path().join("image"), bench.base.path().join("mounted"));
+        fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+        Self::at(&mounted, &["-o", "loop", image.to_str().unwrap()])
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
         let output = Command::new("umount").arg("--lazy").arg(&self.0).output().unwrap();
@@ -145,17 +156,13 @@ fn files_of_workspace_and_layer_with_one_number_stay_apart() {
 #[test]
 fn files_of_two_subvolumes_with_one_number_stay_apart() {
     on_each_bench(|bench| {
-        let (image, mounted) = (bench.base.path().join("image"), bench.base.path().join("mounted"));
-        fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
-        let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output().unwrap();
-        assert!(made.status.success(), "{}", stderr(&made));
-        let Some(_mounted) = Mounted::at(&mounted, &["-o", "loop", image.to_str().unwrap()]) else {
+        let Some(mounted) = Mounted::btrfs(&bench) else {
             println!(
                 "in part: test files_of_two_subvolumes_with_one_number_stay_apart: no Btrfs here, or no right to mount"
             );
             return;
         };
-        let [workspace, state] = ["ws", "state"].map(|name| mounted.join(name));
+        let [workspace, state] = ["ws", "state"].map(|name| mounted.0.join(name));
         for volume in [&workspace, &state] {
             let made = Command::new("btrfs").args(["subvolume", "create"]).arg(volume).output().unwrap();
             assert!(made.status.success(), "{}", stderr(&made));
@@ -167,6 +174,54 @@ fn files_of_two_subvolumes_with_one_number_stay_apart() {
         // On another file system the overlay shows its own numbers for directories.
         snapshots_stay_apart(&bench, &workspace, "more", &bench.state);
     });
+}
+
+#[test]
+fn a_directory_with_snapshots_of_its_own_subvolume_moves() {
+    on_each_bench(|bench| {
+        let Some(mounted) = Mounted::btrfs(&bench) else {
+            println!(
+                "in part: test a_directory_with_snapshots_of_its_own_subvolume_moves: no Btrfs here, or no right to mount"
+            );
+            return;
+        };
+        snapshots_of_their_own_subvolume_move(&bench, &mounted.0.join("nest"));
+    });
+}
+
+/// Moves a directory with two snapshots of the subvolume that it is in. In place of the first one, the second one has an empty
+/// directory that the kernel makes again now and then, with the time of that moment.
+fn snapshots_of_their_own_subvolume_move(bench: &Bench, workspace: &Path) {
+    let btrfs = |arguments: &[&str], place: &Path| {
+        let made = Command::new("btrfs").arg("subvolume").args(arguments).arg(place).output().unwrap();
+        assert!(made.status.success(), "{}", stderr(&made));
+    };
+    btrfs(&["create"], workspace);
+    for directory in ["A", "B"] {
+        fs::create_dir(workspace.join(directory)).unwrap();
+        bench.give(&workspace.join(directory));
+    }
+    fs::write(workspace.join("A/f"), "text").unwrap();
+    bench.give(&workspace.join("A/f"));
+    bench.give(workspace);
+    for name in ["S0", "S1"] {
+        btrfs(&["snapshot", workspace.to_str().unwrap()], &workspace.join("B").join(name));
+    }
+    let placeholder = fs::metadata(workspace.join("B/S1/B/S0")).unwrap();
+    assert_eq!(placeholder.ino(), 2, "the test needs a placeholder");
+    if bench.user.is_none() {
+        // For root the kernel moves directories, and no subvolume.
+        return;
+    }
+    let script = "sleep 0.5; mv B C";
+    let output =
+        bench.nexus(["run", "--changes", "commit", "--shell", script]).current_dir(workspace).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    assert!(!workspace.join("B").exists(), "{}: {}", bench.who(), stderr(&output));
+    for name in ["S0", "S1"] {
+        let text = fs::read_to_string(workspace.join("C").join(name).join("A/f")).unwrap();
+        assert_eq!(text, "text", "{}: {name}", bench.who());
+    }
 }
 
 /// Moves a subvolume and its snapshot, whose files have the same numbers, times and content, but for one that was edited.
@@ -197,12 +252,63 @@ fn snapshots_stay_apart(bench: &Bench, workspace: &Path, name: &str, state: &Pat
         }
     }
     let file = |name: &str| fs::metadata(store.join(name)).map(|meta| (meta.dev(), meta.ino())).unwrap();
-    // Of files that look alike it is not certain which are one, so an ordinary user gets each name as a file.
     assert_ne!(file("now/same"), file("yesterday/same"), "{}", bench.who());
+    if kernel_tells_subvolumes() {
+        for name in ["now/same", "yesterday/same"] {
+            assert_eq!(file(name), file(&format!("{name}-too")), "{}: {name}", bench.who());
+        }
+    }
     if bench.user.is_some() {
         // For root the kernel moves directories, and no subvolume.
         nested_snapshots_stay_apart(bench, workspace, name, state);
+        files_of_one_moment_stay_apart(bench, workspace, name, state);
     }
+}
+
+/// Reports whether statx(2) tells the subvolume of a file.
+fn kernel_tells_subvolumes() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers =
+        release.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(10))
+}
+
+/// Moves two subvolumes whose files have the same numbers and sizes and, as they were written in turn, the same times. The run has
+/// removed a second name of each, so that no count of the names tells them apart either.
+fn files_of_one_moment_stay_apart(bench: &Bench, workspace: &Path, name: &str, state: &Path) {
+    let lib = workspace.join(format!("{name}-lib"));
+    fs::create_dir(&lib).unwrap();
+    for volume in ["p1", "p2"] {
+        let output = Command::new("btrfs").args(["subvolume", "create"]).arg(lib.join(volume)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let at = |volume: &str, file: String| lib.join(volume).join(file);
+    let each = |act: &dyn Fn(&str, usize)| {
+        for number in 0..200 {
+            act("p1", number);
+            act("p2", number);
+        }
+    };
+    each(&|volume, number| fs::write(at(volume, format!("f{number}")), format!("{volume} {number:03}")).unwrap());
+    each(&|volume, number| bench.give(&at(volume, format!("f{number}"))));
+    each(&|volume, number| {
+        fs::hard_link(at(volume, format!("f{number}")), at(volume, format!("g{number}"))).unwrap();
+    });
+    for directory in [lib.clone(), lib.join("p1"), lib.join("p2")] {
+        bench.give(&directory);
+    }
+    let script = format!("rm {name}-lib/p1/g* {name}-lib/p2/g*; mv {name}-lib {name}-src");
+    let mut nexus = bench.nexus(["run", "--changes", "commit", "--shell", &script]);
+    let output = nexus.current_dir(workspace).env("NEXUS_STATE_DIR", state).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+    let moved = workspace.join(format!("{name}-src"));
+    let is_wrong = |volume: &str, number: usize| {
+        let text = fs::read_to_string(moved.join(volume).join(format!("f{number}"))).unwrap();
+        text != format!("{volume} {number:03}")
+    };
+    let wrong =
+        (0..200).flat_map(|number| [("p1", number), ("p2", number)]).filter(|(at, number)| is_wrong(at, *number));
+    assert_eq!(wrong.count(), 0, "{}: of 400 files", bench.who());
 }
 
 /// Moves a directory with a snapshot of itself between the names of a file, and one of which a file has a name outside.
@@ -214,23 +320,27 @@ fn nested_snapshots_stay_apart(bench: &Bench, workspace: &Path, name: &str, stat
     };
     volume(&["create", &at]);
     let app = workspace.join(&at);
-    for directory in ["src", "dist", "snapshots"] {
+    for directory in ["src", "dist", "removed", "snapshots"] {
         fs::create_dir(app.join(directory)).unwrap();
         bench.give(&app.join(directory));
     }
-    for file in ["src/f", "src/outside"] {
+    for file in ["src/f", "src/outside", "src/removed"] {
         fs::write(app.join(file), "before").unwrap();
         bench.give(&app.join(file));
     }
     fs::hard_link(app.join("src/f"), app.join("dist/f")).unwrap();
     fs::hard_link(app.join("src/outside"), app.join("kept-apart")).unwrap();
+    fs::hard_link(app.join("src/removed"), app.join("removed/f")).unwrap();
     bench.give(&app);
     volume(&["snapshot", &at, &format!("{at}/snapshots/1")]);
-    let script = format!("mv {at} {moved}; for f in f outside; do echo after > {moved}/src/$f; done");
+    // The run has removed a name of each file in both: what is left are as many names as one file has.
+    let removed = format!("rm -r {at}/removed {at}/snapshots/1/removed");
+    let script =
+        format!("{removed}; mv {at} {moved}; for f in f outside removed; do echo after > {moved}/src/$f; done");
     let mut nexus = bench.nexus(["run", "--changes", "commit", "--shell", &script]);
     let output = nexus.current_dir(workspace).env("NEXUS_STATE_DIR", state).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
-    for file in ["src/f", "dist/f", "src/outside"] {
+    for file in ["src/f", "dist/f", "src/outside", "src/removed"] {
         let snapshot = workspace.join(&moved).join("snapshots/1").join(file);
         assert_eq!(fs::read_to_string(snapshot).unwrap(), "before", "{}: {file}", bench.who());
     }
@@ -413,8 +523,11 @@ print('half done:', half > 0)
 fn a_move_whose_helper_is_killed_half_way_is_finished() {
     on_each_bench(|bench| {
         for number in 0..5 {
-            for file in 0..1500 {
+            for file in 0..750 {
                 bench.write(&format!("d{number}/{file}"), "x");
+                let at = bench.workspace.join(format!("d{number}/{file}"));
+                // The overlay parts the names of a file of the layer below, so that they look like two files.
+                fs::hard_link(&at, at.with_extension("too")).unwrap();
             }
             bench.write(&format!("other{number}/x"), "x");
         }
@@ -429,6 +542,56 @@ fn a_move_whose_helper_is_killed_half_way_is_finished() {
             assert!(!bench.workspace.join(format!("d{number}")).exists(), "{}", bench.who());
             let at = bench.workspace.join(format!("e{number}"));
             assert_eq!(fs::read_dir(&at).unwrap().count(), 1500, "{}: {number}", bench.who());
+        }
+    });
+}
+
+/// Moves directories while a process writes to the further name of a file, right after its first name has come to the new place.
+/// Prints how many writes succeeded, and those that are not there afterwards.
+const WRITE_TO_A_FURTHER_NAME: &str = r"
+import glob, os
+written, lost = 0, []
+for turn in range(3):
+    old, new = f'd{turn}', f'e{turn}'
+    names = [(name, os.listdir(f'{old}/{name}')) for name in os.listdir(old)]
+    child = os.fork()
+    if child == 0:
+        os.rename(old, new)
+        os._exit(0)
+    made, reached = [], []
+    while not made and os.path.exists(old):
+        made = glob.glob('.nexus-moving-*')
+    for name, (first, second) in names:
+        while not os.path.exists(f'{made[0]}/{name}/{first}') and os.path.exists(made[0]):
+            pass
+        try:
+            file = os.open(f'{old}/{name}/{second}', os.O_WRONLY | os.O_APPEND)
+        except FileNotFoundError:
+            continue
+        os.write(file, b'more')
+        os.close(file)
+        reached.append(f'{new}/{name}/{second}')
+    os.waitpid(child, 0)
+    written += len(reached)
+    lost += [path for path in reached if open(path).read() != 'textmore']
+print('written:', written > 0, 'lost:', lost)
+";
+
+#[test]
+fn what_is_written_to_a_further_name_during_a_move_is_kept() {
+    on_each_bench(|bench| {
+        for turn in 0..3 {
+            for directory in 0..600 {
+                bench.write(&format!("d{turn}/{directory}/a"), "text");
+                let at = bench.workspace.join(format!("d{turn}/{directory}"));
+                fs::hard_link(at.join("a"), at.join("b")).unwrap();
+            }
+        }
+        bench.write("write.py", WRITE_TO_A_FURTHER_NAME);
+        // Root's kernel moves a directory at once.
+        if bench.user.is_some() || !support::is_root() {
+            let output = bench.run(["run", "--timeout", "120s", "--", "python3", "write.py"]);
+            assert_eq!(stdout(&output), "written: True lost: []\n", "{}: {}", bench.who(), stderr(&output));
         }
     });
 }

@@ -28,6 +28,7 @@ use crate::terminal::{self, Terminal};
 use nexus_channel::frames::{ExecRequest, ExecStage, GuestFrame, HostFrame, TerminalSize, VERSION};
 use nexus_channel::{Channel, ChannelError, Partial};
 use nexus_model::ExitStatus;
+use nexus_model::moving::Numbers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -48,13 +49,14 @@ enum End {
 }
 
 /// Serves the host until the main command ends. Returns PID 1's exit code, which only says whether the guest was sound.
-/// `moves_directories`: the kernel does not rename directories of this workspace, so the guest has it done.
+/// `moves` is set where the kernel does not rename directories of the workspace: then the guest has it done, and that tells their files
+/// apart.
 #[must_use]
-pub fn run(socket: OwnedFd, moves_directories: bool) -> i32 {
+pub fn run(socket: OwnedFd, moves: Option<Numbers>) -> i32 {
     let channel = Channel::new(socket);
     let Ok(child_ends) = signals::take_over() else { return 3 };
     let outbox = Outbox::new(channel.clone());
-    let moves = if moves_directories { Moves::begin() } else { None };
+    let moves = moves.and_then(Moves::begin);
     let (starting, running) = (Vec::new(), Vec::new());
     let mut guest = Guest { channel, partial: Partial::default(), outbox, starting, running, moves, late: None };
     match guest.serve(&child_ends).and_then_last_words(&mut guest.outbox) {

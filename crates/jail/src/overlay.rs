@@ -12,6 +12,7 @@
 
 use crate::identity::Identity;
 use crate::mounts::{self, NODEV, NOSUID};
+use nexus_model::moving::Numbers;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::StatVfsMountFlags;
 use rustix::thread::CapabilitiesSecureBits;
@@ -25,6 +26,12 @@ pub struct Parts<'a> {
     pub upper: &'a OwnedFd,
     /// The kernel's own, beside `upper` on the same mount.
     pub work: &'a OwnedFd,
+}
+
+/// Returns what tells the files of a lower directory apart.
+pub fn numbers(lower: &OwnedFd) -> Numbers {
+    // What cannot be found out is not known.
+    rustix::fs::fstatfs(lower).map_or(Numbers::Unknown, |found| Numbers::of(found.f_type as u64))
 }
 
 /// An overlay of a user's sandbox; runs inside its user namespace.

@@ -6,6 +6,7 @@ use crate::quotas::Quotas;
 use crate::steps::Faults;
 use nexus_channel::frames::GuestFrame;
 use nexus_model::Plan;
+use nexus_model::moving::Numbers;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::io;
 use std::ops::Range;
@@ -21,9 +22,9 @@ pub struct Setup {
     pub landlock_abi: i32,
     /// Step that a test makes fail.
     pub faults: Faults,
-    /// Runs PID 1 with the channel once the sandbox stands, and with whether it has to move directories itself because the
-    /// overlay of the workspace does not; its result is the exit code.
-    pub guest: fn(OwnedFd, bool) -> i32,
+    /// Runs PID 1 with the channel once the sandbox stands; its result is the exit code. Where the overlay of the workspace does not
+    /// move directories, PID 1 has to, and gets what tells the files in them apart.
+    pub guest: fn(OwnedFd, Option<Numbers>) -> i32,
     /// Sends a frame, and descriptors with it, to the host.
     pub report: fn(&OwnedFd, &GuestFrame, &[BorrowedFd<'_>]) -> io::Result<()>,
 }
@@ -42,6 +43,8 @@ pub struct Request<'a> {
 #[derive(Default)]
 pub struct Prepared {
     pub(crate) workspace: Option<OwnedFd>,
+    /// The numbers by which the files of the workspace are distinct.
+    pub(crate) numbers: Numbers,
     pub(crate) binds: Option<Vec<OwnedFd>>,
     /// The upper directory of a layer in memory.
     pub(crate) upper: Option<OwnedFd>,

@@ -19,7 +19,7 @@ use crate::yours::{Yours, is_same};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// The most copies of one file that are kept beside it for one run.
 const MAX_COPIES: usize = 9;
@@ -89,15 +89,7 @@ impl Layer {
             return Err(no("is not a plain file with one name in the workspace"));
         }
         let directory = workspace.dir(parent).doing("open", parent)?;
-        let kept = (1..=MAX_COPIES).find_map(|number| {
-            let beside = self.name_beside(name, b"yours", number);
-            match self.kept(directory.as_fd(), name, &beside) {
-                Ok(false) => None,
-                Ok(true) => Some((beside, Ok(()))),
-                Err(error) => Some((beside, Err(error))),
-            }
-        });
-        let Some((beside, made)) = kept else {
+        let Some((beside, made)) = self.kept_beside(&directory, &directory, name, b"yours") else {
             return Err(no("has many versions kept beside it already"));
         };
         let copy: ByteText = [&from.0[..from.0.len() - name.len()], &beside[..]].concat().into();
@@ -117,12 +109,23 @@ impl Layer {
         Err(error)
     }
 
-    /// Returns the name of a version that is kept beside a file, and its path.
-    pub(crate) fn beside(&self, path: &ByteText, whose: &[u8]) -> (Vec<u8>, ByteText) {
-        let (_, name) = split(&path.0);
-        let beside = self.name_beside(name, whose, 1);
-        let at = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
-        (beside, at)
+    /// Copies a file of `from` to the first name beside it in `to` that is free or holds its copy already. `None` where other things
+    /// have all these names, parts of copies too.
+    pub(crate) fn kept_beside(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        name: &[u8],
+        whose: &[u8],
+    ) -> Option<(Vec<u8>, io::Result<()>)> {
+        (1..=MAX_COPIES).find_map(|number| {
+            let beside = self.name_beside(name, whose, number);
+            match self.kept(from.as_fd(), to.as_fd(), name, &beside) {
+                Ok(false) => None,
+                Ok(true) => Some((beside, Ok(()))),
+                Err(error) => Some((beside, Err(error))),
+            }
+        })
     }
 
     /// Returns the name of a copy. The end is random: runs of one minute begin alike, and a run could guess a name that it has to
@@ -135,12 +138,12 @@ impl Layer {
 
     /// Copies a file to a name beside it, and reports that it is there; an earlier accept that was killed may have made the copy.
     /// `false` where something else has the name.
-    fn kept(&self, directory: BorrowedFd<'_>, name: &[u8], beside: &[u8]) -> io::Result<bool> {
-        match copy_entry(directory, name, directory, beside, Attrs::Content(self.mode)) {
+    fn kept(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &[u8], beside: &[u8]) -> io::Result<bool> {
+        match copy_entry(from, name, to, beside, Attrs::Content(self.mode)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = stat_if_there(directory, beside)?;
+                let found = stat_if_there(to, beside)?;
                 let is_plain = found.is_some_and(|found| found.kind == EntryType::File && found.links == 1);
-                Ok(is_plain && same_bytes(directory, directory, name, beside)?)
+                Ok(is_plain && same_bytes(from, to, name, beside)?)
             }
             other => other.map(|()| true),
         }

@@ -128,6 +128,7 @@ pub use bases::BaseSurvey;
 pub use changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use commit::abandon::{
     Abandoned, Aside, abandon, clear_staging, found_kept, found_set_aside, found_staging, set_aside,
+    set_aside_undecided,
 };
 pub use commit::journals::journals_of;
 pub use commit::leftover::Leftover;

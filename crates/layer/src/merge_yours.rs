@@ -10,7 +10,6 @@
 use crate::bases::BaseNote;
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_dir, open_file, split, unlink_if_there};
 use crate::compare::{same_attrs, same_bytes};
-use crate::copy::{Attrs, copy_entry};
 use crate::keep_yours::YoursError;
 use crate::layer::{Layer, LayerMode};
 use crate::merge::{Merged, merge};
@@ -102,25 +101,19 @@ impl Layer {
             Merged::Text(text) => text,
             Merged::Overlaps(places) => return Err(YoursError::Overlap { path: path.clone(), places }),
         };
-        let (beside, copy) = self.beside(path, b"theirs");
-        match copy_entry(from.as_fd(), name, to.as_fd(), &beside, Attrs::Content(self.mode)) {
-            // An accept that was killed may have made it.
-            Err(error)
-                if error.kind() == io::ErrorKind::AlreadyExists
-                    && same_bytes(from.as_fd(), to.as_fd(), name, &beside).unwrap_or(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(no("another file has the name under which the run's version is kept beside it"));
-            }
-            made => {
-                let synced = made.and_then(|()| {
-                    rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
-                    Ok(rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?)
-                });
-                if let Err(source) = synced {
-                    unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
-                    return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
-                }
-            }
+        let Some((beside, made)) = self.kept_beside(&from, &to, name, b"theirs") else {
+            return Err(no(
+                "other files have the names under which the run's version is kept beside it (FILE.theirs-RUN)",
+            ));
+        };
+        let copy: ByteText = [&path.0[..path.0.len() - name.len()], &beside[..]].concat().into();
+        let synced = made.and_then(|()| {
+            rustix::fs::fsync(open_file(to.as_fd(), &beside, OFlags::RDONLY)?)?;
+            Ok(rustix::fs::fsync(open_dir(to.as_fd(), b"", OFlags::RDONLY)?)?)
+        });
+        if let Err(source) = synced {
+            unlink_if_there(to.as_fd(), &beside).doing("remove", &copy.0)?;
+            return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
         }
         let made = stat_if_there(to.as_fd(), &beside).doing("look at", &copy.0)?;
         // Whoever wrote to it since it was made wrote to a file of its own.

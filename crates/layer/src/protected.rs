@@ -37,6 +37,17 @@ pub struct Rules {
     pub named: Vec<ByteText>,
     /// Conflicts that the user decided for the run, with the workspace's versions kept beside.
     pub theirs: Vec<Yours>,
+    /// Directories of the workspace that other runs have as theirs.
+    pub homes: Vec<RunHome>,
+}
+
+/// A directory of the workspace in which another run works, or for which its changes wait. Without it, they could be brought nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunHome {
+    /// Its path in the workspace.
+    pub path: ByteText,
+    /// The other run.
+    pub run: String,
 }
 
 impl Default for Rules {
@@ -51,6 +62,7 @@ impl Default for Rules {
             pushes_to_upstream: true,
             named: Vec::new(),
             theirs: Vec::new(),
+            homes: Vec::new(),
         }
     }
 }
@@ -63,6 +75,13 @@ impl Rules {
             rules.protected.extend([Pattern::parse(text)?]);
         }
         Ok(rules)
+    }
+
+    /// Returns why a directory that goes away or moves waits for another run.
+    #[must_use]
+    pub fn is_home(&self, path: &[u8]) -> Option<String> {
+        let home = self.homes.iter().find(|home| home.path.0 == path)?;
+        Some(format!("the changes of the run {} wait", home.run))
     }
 
     /// Returns the class of a path by its names.

@@ -88,6 +88,9 @@ impl Scanner<'_> {
         }
         let mut stack = vec![(top.at.0.to_vec(), place_of_top.to_vec(), self.around(&top.at.0)?)];
         while let Some((at, place, mut around)) = stack.pop() {
+            if result.protected.is_none() {
+                result.protected = self.rules.is_home(&at).map(|why| (SharedPath::from(at.clone()).text(), why));
+            }
             let dir = match self.base.readable_dir(&at) {
                 Err(error) if is_other_mount(&error) => {
                     result.blocked.push(SharedPath::from(at).text());

@@ -92,7 +92,7 @@ fn one_by_one(mode: LayerMode, base: &[Op], run: &[Op], mut next: u64) -> Scene 
         let path =
             waits.get(usize::try_from(next % 13).unwrap() % waits.len().max(1)).map(|one: &Change| one.path.clone());
         // A part that cannot be taken alone ends it.
-        next = next / 13;
+        next /= 13;
         let only = path.filter(|_| next > 0).map(|path| vec![path]);
         let rules = Rules { only: only.clone(), accept_protected: true, ..Rules::default() };
         let done = commit(&scene, &rules);
@@ -150,7 +150,8 @@ fn names_that_the_layer_does_not_have_make_no_conflict_of_the_rest() {
 fn a_change_between_two_accepts_is_still_a_conflict() {
     let base = [mkdir("d"), write("f", "one"), link("f", "d/h")];
     let run = [tree("d"), Op::Append(b("f"), "two".into())];
-    let acts: [(&str, fn(&Scene)); 3] = [
+    type Act = fn(&Scene);
+    let acts: [(&str, Act); 3] = [
         ("an edit", |scene| fs::write(scene.ws().join("f"), "mine").unwrap()),
         ("a chmod", |scene| fs::set_permissions(scene.ws().join("f"), fs::Permissions::from_mode(0o600)).unwrap()),
         ("another file", |scene| {

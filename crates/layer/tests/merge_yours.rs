@@ -6,6 +6,7 @@ mod common;
 
 use common::{Op, Scene, b, reopen, wait_for_tick, write};
 use nexus_layer::{Layer, LayerMode, Rules, Yours, YoursError};
+use nexus_model::ByteText;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -315,11 +316,32 @@ fn a_version_that_changes_after_the_merge_stays() {
         let theirs = yours.merged().unwrap().copy.clone();
         fs::write(scene.ws().join(theirs.as_path()), "precious").unwrap();
         replace(&scene, "f", MINE);
-        assert!(why(&merge(&scene, &layer)).contains("another file has the name"), "{mode:?}");
-        assert_eq!(fs::read_to_string(scene.ws().join(theirs.as_path())).unwrap(), "precious");
-        assert!(!scene.ws().join(yours.copy.unwrap().as_path()).exists(), "{mode:?}");
-        // That of an accept that was killed counts as made.
-        fs::write(scene.ws().join(theirs.as_path()), RUN).unwrap();
-        assert!(merge(&scene, &layer).is_ok(), "{mode:?}");
+        let at = |copy: &ByteText| scene.ws().join(copy.as_path());
+        let second = merge(&scene, &layer).unwrap();
+        let beside = second.merged().unwrap().copy.clone();
+        assert_eq!(
+            (text(&scene, beside.as_path().to_str().unwrap()), beside != theirs),
+            (RUN.into(), true),
+            "{mode:?}"
+        );
+        // What is written to a copy before it is forgotten stays.
+        let kept = second.copy.clone().unwrap();
+        fs::write(at(&kept), "mine, written to the copy").unwrap();
+        fs::write(at(&beside), "theirs, written to the copy").unwrap();
+        layer.forget_yours(&scene.workspace(), &second).unwrap();
+        assert_eq!(fs::read_to_string(at(&kept)).unwrap(), "mine, written to the copy", "{mode:?}");
+        assert_eq!(fs::read_to_string(at(&beside)).unwrap(), "theirs, written to the copy", "{mode:?}");
+        // That of an accept that was killed counts as made, and a part of one does not stop the next.
+        fs::write(at(&beside), RUN).unwrap();
+        assert_eq!(merge(&scene, &layer).unwrap().merged().unwrap().copy, beside, "{mode:?}");
+        fs::write(at(&beside), &RUN[..4]).unwrap();
+        let third = merge(&scene, &layer).unwrap().merged().unwrap().copy.clone();
+        assert_eq!(fs::read_to_string(at(&third)).unwrap(), RUN, "{mode:?}");
+        // The names end, and nothing is written over.
+        for number in 2..=9 {
+            fs::write(scene.ws().join(format!("{}-{number}", theirs.as_path().display())), "precious").unwrap();
+        }
+        assert!(why(&merge(&scene, &layer)).contains("other files have the names"), "{mode:?}");
+        assert_eq!(fs::read_to_string(at(&theirs)).unwrap(), "precious", "{mode:?}");
     }
 }

@@ -3,6 +3,34 @@
 //! In a layer of an ordinary user a directory moves by its content, into a new directory with such a name, which is then
 //! renamed. One that is still there at the end of a run was being made when the run was killed. It is not a change.
 
+use serde::{Deserialize, Serialize};
+
+/// Says what tells the files of a workspace apart in its overlay, which shows one device for a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Numbers {
+    /// The inode number.
+    OfFileSystem,
+    /// The inode number and the subvolume: each subvolume counts its own, and a snapshot has the numbers of its original.
+    OfSubvolume,
+    /// Nothing that is known: a file system of a program, of a server, or of another overlay.
+    #[default]
+    Unknown,
+}
+
+impl Numbers {
+    /// Tells it by `f_type` of statfs(2).
+    #[must_use]
+    pub fn of(f_type: u64) -> Self {
+        match f_type {
+            // ext2 to ext4, XFS, tmpfs, F2FS.
+            0xef53 | 0x5846_5342 | 0x0102_1994 | 0xf2f5_2010 => Self::OfFileSystem,
+            // Btrfs, bcachefs.
+            0x9123_683e | 0xca45_1a4e => Self::OfSubvolume,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 const PREFIX: &[u8] = b".nexus-moving-";
 
 /// Returns the name for a move with this number.
@@ -21,6 +49,16 @@ pub fn is_unfinished(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_tells_files_apart_is_known_of_few_file_systems() {
+        assert_eq!(Numbers::of(0xef53), Numbers::OfFileSystem);
+        assert_eq!(Numbers::of(0x9123_683e), Numbers::OfSubvolume);
+        // FUSE, NFS, an overlay.
+        for other in [0x6573_5546, 0x6969, 0x794c_7630] {
+            assert_eq!(Numbers::of(other), Numbers::Unknown);
+        }
+    }
 
     #[test]
     fn only_the_names_that_are_given_are_known() {

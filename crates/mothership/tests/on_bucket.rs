@@ -27,7 +27,7 @@ fn busy(port: u16, first: usize) -> (u16, Arc<AtomicUsize>) {
             let number = counted.fetch_add(1, Ordering::SeqCst);
             if number < first {
                 let mut head = [0; 4096];
-                client.read(&mut head).unwrap();
+                let _read = client.read(&mut head).unwrap();
                 if number > 0 {
                     client
                         .write_all(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")

@@ -6,8 +6,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
-#[path = "../../../tests/support/skip.rs"]
-mod skip;
 mod support;
 
 use nexus_api::client::ConduitsClient;
@@ -16,6 +14,7 @@ use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use support::bucket::skip;
 use support::{Server, end, plain};
 
 const PACKAGE: &str = "schemathesis==4.32.5";

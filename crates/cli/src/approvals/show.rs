@@ -10,7 +10,7 @@ fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         // Bytes that are not text.
-        Value::Object(fields) => fields.values().next().map_or_else(String::new, |value| text_of(value)),
+        Value::Object(fields) => fields.values().next().map_or_else(String::new, text_of),
         other => other.to_string(),
     }
 }
@@ -47,7 +47,7 @@ pub fn text(stored: &Stored) -> String {
     let shown = &stored.shown;
     let mut out = String::new();
     let mut row = |name: &str, value: &str| {
-        let _ = writeln!(out, "{name:10} {value}");
+        let _written = writeln!(out, "{name:10} {value}");
     };
     row("approval", &stored.id.to_string());
     row("state", &format!("{}, until {}", stored.approval.state.name(), time(stored)));

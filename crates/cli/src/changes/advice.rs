@@ -5,6 +5,7 @@ use crate::run::go_on::advice as commit_advice;
 use nexus_layer::CommitError;
 use nexus_runner::review::error::ReviewError;
 use nexus_runner::review::paths::PathError;
+use std::path::Path;
 
 impl From<ReviewError> for Failure {
     fn from(error: ReviewError) -> Self {
@@ -27,10 +28,15 @@ impl From<ReviewError> for Failure {
                 "make room on the disk of the state directory: the next command parks them. nexus changes reject --run {run} \
                  removes them, which makes room"
             ),
-            ReviewError::Going { run } => format!("nexus changes reject --run {run} removes the rest"),
-            ReviewError::Moved { run, .. } => {
-                format!("put the directory back, or throw the changes away: nexus changes reject --run {run}")
+            ReviewError::Busy { .. } => {
+                "try it again when that command has ended: nexus changes list shows what waits then".to_owned()
             }
+            ReviewError::Going { run } => format!("nexus changes reject --run {run} removes the rest"),
+            ReviewError::Moved { run, files, .. } => one_line(&format!(
+                "put the directory back. Or look at the changes (nexus changes diff --run {run}), copy the files to another directory, by its \
+                 absolute path DIR (cd {} && find . -type f -exec cp --parents -t DIR {{}} +), and close the run: nexus changes reject --run {run}",
+                in_shell(files)
+            )),
             ReviewError::Rejected { .. } => "is the disk full?".to_owned(),
             ReviewError::Lock { .. } => "nothing was changed".to_owned(),
             ReviewError::Record { .. } => "make room there".to_owned(),
@@ -49,6 +55,11 @@ impl From<ReviewError> for Failure {
         };
         Self::refused(error.code(), error.to_string(), hint)
     }
+}
+
+/// Writes a path as a word of a shell.
+fn in_shell(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 impl From<PathError> for Failure {

@@ -74,5 +74,13 @@ pub fn to_look_at(run: Option<RunId>) -> Result<Pending, Failure> {
     let interrupted = crate::recovery::look(&places)?;
     refuse_left(&places, run)?;
     let one = latest(waiting::all(&places, &interrupted, &print)?, run)?;
-    Ok(Pending::of(&crate::host::here(), places, one)?)
+    let pending = Pending::to_look_at(&crate::host::here(), places, one)?;
+    if let Some(why) = &pending.away {
+        let (workspace, files) = (pending.one.workspace.display(), pending.layer.upper());
+        crate::notices::tell(&one_line(&format!(
+            "The directory {workspace} of this run cannot take its changes: {why}. All that the run wrote is shown as new; it is in {}.",
+            files.display()
+        )));
+    }
+    Ok(pending)
 }

@@ -99,6 +99,7 @@ fn list(json: bool) -> Result<String, Failure> {
             State::Interrupted => "  [commit interrupted]",
             State::Going => "  [being thrown away]",
             State::Unparked => "  [not parked: no room]",
+            State::Busy => "  [another command is at work on it]",
         };
         one_line(&format!("{}  {}  {}{state}", one.run, one.workspace.display(), one.command.as_os_str().display()))
     });

@@ -3,7 +3,7 @@
 use super::say::say;
 use super::told::waiting as still_waiting;
 use super::{back, choose, paths};
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line};
 use crate::notices::print;
 use crate::signals;
 use nexus_layer::Rules;
@@ -11,12 +11,13 @@ use nexus_model::RunId;
 use nexus_runner::recover::finish::{forget, is_live};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::clear_staging;
-use nexus_runner::review::discard::{Removal, discard};
+use nexus_runner::review::discard::{Removal, discard, set_aside as set_aside_away};
+use nexus_runner::review::error::ReviewError;
 use nexus_runner::review::paths::must_stand_alone;
 use nexus_runner::review::pending::Pending;
 use nexus_runner::review::rejected;
 use nexus_runner::review::take_back::{TakenBack, take_back};
-use nexus_runner::review::waiting::{self, State};
+use nexus_runner::review::waiting::{self, State, Waiting};
 use nexus_runner::state::directory::StateDir;
 use std::path::PathBuf;
 
@@ -30,8 +31,16 @@ pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result
         }
         (one, _) => one?,
     };
+    if one.state == State::Busy {
+        return Err(ReviewError::Busy { run: one.run }.into());
+    }
     let chosen = if named.is_empty() { None } else { paths::read(named, &one.workspace)? };
-    let Some(chosen) = chosen else { return whole(&places, &one.interrupted(&places), set_aside) };
+    let Some(chosen) = chosen else {
+        return match keep(&places, &one)? {
+            Some(text) => Ok(text),
+            None => whole(&places, &one.interrupted(&places), set_aside),
+        };
+    };
     if one.state == State::Interrupted {
         let message =
             format!("the commit of the run {} was interrupted and can only be taken back as a whole", one.run);
@@ -46,6 +55,21 @@ pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result
     let pending = Pending { rules: Rules { except: all, ..pending.rules.clone() }, ..pending };
     let left = pending.finish(&print)?;
     Ok(format!("rejected {}\n{}", count(before.len() - left), still_waiting(left)))
+}
+
+/// Keeps what the run left out of the way, if its directory is away: without it, no user has seen what that would change.
+fn keep(places: &StateDir, one: &Waiting) -> Result<Option<String>, Failure> {
+    let _held = signals::hold()?;
+    let Some(kept) = set_aside_away(places, one)? else { return Ok(None) };
+    forget(places, &one.run).map_err(|why| Failure::refused("discard", why, ""))?;
+    let text = format!(
+        "The directory {} is away, so the changes of the run {} were not removed: its files are in {}. Nexus is done with them; \
+         remove them when you do not need them any more.",
+        one.workspace.display(),
+        one.run,
+        kept.join("upper").display()
+    );
+    Ok(Some(one_line(&text) + "\n"))
 }
 
 /// Attempts of a reject to remove a layer about which other commands decide at the same time.

@@ -18,6 +18,9 @@ struct Document<'a> {
     changes: Vec<Change>,
     conflicts: Vec<Conflict>,
     cut_short: Option<CutShort>,
+    /// The directory of the run is away, so that everything is shown as new.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    away: bool,
 }
 
 /// Lists the changes of a run.
@@ -32,7 +35,8 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     let conflicts = pending.conflicts()?;
     if json {
         let Waiting { run, command, note, .. } = &pending.one;
-        let document = Document { run_id: run, command, changes, conflicts, cut_short: note.cut_short };
+        let (cut_short, away) = (note.cut_short, pending.away.is_some());
+        let document = Document { run_id: run, command, changes, conflicts, cut_short, away };
         let written = serde_json::to_string(&document).map(|text| text + "\n");
         return written.map_err(|error| Failure::refused("output", error.to_string(), ""));
     }

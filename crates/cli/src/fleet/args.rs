@@ -100,7 +100,7 @@ pub struct MothershipArgs {
 #[derive(Debug, Subcommand)]
 pub enum MothershipAction {
     /// Serve users and daemons until a signal ends it
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Move the fleet of a data directory into an empty PostgreSQL database
     Move(MoveArgs),
 }

@@ -15,23 +15,19 @@ const SESSION: &str = "AWS_SESSION_TOKEN";
 pub fn read(args: &BucketArgs) -> Result<Option<BucketSettings>, Failure> {
     let Some(url) = &args.blob_url else { return Ok(None) };
     let refused = |why: String, hint: &str| Failure::usage("kept_files", why, hint);
-    let key = match &args.blob_key_file {
-        Some(path) => {
-            let hint =
-                "write aws_access_key_id = … and aws_secret_access_key = … into a file of your own with mode 600";
-            let text = read_own(path, Others::Nothing).map_err(|why| {
-                refused(format!("the key of the bucket in {} cannot be used: {why}", path.display()), hint)
-            })?;
-            BucketKey::read(&text).map_err(|error| refused(error.to_string(), hint))?
-        }
-        None => {
-            let hint = "pass --blob-key-file FILE, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-            let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-            let (Some(id), Some(secret)) = (variable(ID), variable(SECRET)) else {
-                return Err(refused("no key for the bucket is named".to_owned(), hint));
-            };
-            BucketKey::new(id, secret, variable(SESSION)).map_err(|error| refused(error.to_string(), hint))?
-        }
+    let key = if let Some(path) = &args.blob_key_file {
+        let hint = "write aws_access_key_id = … and aws_secret_access_key = … into a file of your own with mode 600";
+        let text = read_own(path, Others::Nothing).map_err(|why| {
+            refused(format!("the key of the bucket in {} cannot be used: {why}", path.display()), hint)
+        })?;
+        BucketKey::read(&text).map_err(|error| refused(error.to_string(), hint))?
+    } else {
+        let hint = "pass --blob-key-file FILE, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (Some(id), Some(secret)) = (variable(ID), variable(SECRET)) else {
+            return Err(refused("no key for the bucket is named".to_owned(), hint));
+        };
+        BucketKey::new(id, secret, variable(SESSION)).map_err(|error| refused(error.to_string(), hint))?
     };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let hint = "write s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION&ca=FILE";

@@ -135,8 +135,8 @@ fn paths(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Hos
     }
     for denied in policies.denied_on_host() {
         let is_of_system =
-            |root: &&str| PathPattern::of_host(Path::new(root), true).is_some_and(|root| root.covers(&denied.value));
-        if OF_SYSTEM.iter().any(|root| is_of_system(&root)) {
+            |root: &str| PathPattern::of_host(Path::new(root), true).is_some_and(|root| root.covers(&denied.value));
+        if OF_SYSTEM.iter().any(|root| is_of_system(root)) {
             let message = format!("A policy denies {} ({}), and every run shows the system", denied.value, denied.from);
             return Err(Failure::refused(CODE, message, "Take the path out of fs.deny: it cannot be kept here."));
         }

@@ -24,7 +24,7 @@ const NO: u8 = 1;
 /// Runs it and returns the exit code.
 pub fn command(args: &PolicyArgs) -> u8 {
     let result = match &args.action {
-        PolicyAction::Check { json, files } => check(files, *json),
+        PolicyAction::Check { json, files } => Ok(check(files, *json)),
         PolicyAction::Test { json, files } => test(files, *json),
         PolicyAction::Explain { json, with, workspace, questions } => {
             explain(with, workspace.as_deref(), questions, *json)
@@ -56,7 +56,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<(LoadedPolicy, String)>, Failure> {
     files.iter().map(one).collect()
 }
 
-fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
+fn check(files: &[PathBuf], as_json: bool) -> (String, u8) {
     let mut found: Vec<(String, Option<String>)> = Vec::new();
     if files.is_empty() {
         match policies::load(&caller(), None) {
@@ -74,13 +74,13 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
     let code = if found.iter().any(|(_, mistake)| mistake.is_some()) { NO } else { 0 };
     if as_json {
         let all: Vec<_> = found.iter().map(|(source, mistake)| json!({"source": source, "mistake": mistake})).collect();
-        return Ok((document(&json!({"schema": "nexus.policy-check/1", "files": all})), code));
+        return (document(&json!({"schema": "nexus.policy-check/1", "files": all})), code);
     }
     let line = |(source, mistake): &(String, Option<String>)| match mistake {
         None => format!("ok       {}\n", one_line(source)),
         Some(mistake) => format!("mistake  {}\n", one_line(mistake)),
     };
-    Ok((found.iter().map(line).collect(), code))
+    (found.iter().map(line).collect(), code)
 }
 
 fn test(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
@@ -110,9 +110,9 @@ fn test(files: &[PathBuf], as_json: bool) -> Result<(String, u8), Failure> {
             (if result.holds { "ok     " } else { "failed " }, if result.wanted { "match    " } else { "not_match" });
         let about = result.rule.as_ref().map(|rule| format!("  ({rule})")).unwrap_or_default();
         let line = format!("{word} {should} {}{about}  ← {source}:{}", result.question, result.place);
-        let _ = writeln!(text, "{}", one_line(&line));
+        let _written = writeln!(text, "{}", one_line(&line));
     }
-    let _ = writeln!(text, "{} of {} hold", results.iter().filter(|(_, one)| one.holds).count(), results.len());
+    let _written = writeln!(text, "{} of {} hold", results.iter().filter(|(_, one)| one.holds).count(), results.len());
     Ok((text, code))
 }
 
@@ -162,9 +162,9 @@ fn explain(
     let mut text = String::new();
     for (question, verdict) in &answers {
         let word = if verdict.is_allowed() { "allowed  " } else { "forbidden" };
-        let _ = writeln!(text, "{word}  {}", one_line(question));
+        let _written = writeln!(text, "{word}  {}", one_line(question));
         for by in &verdict.forbidden {
-            let _ = writeln!(text, "           {}", one_line(&by.to_string()));
+            let _written = writeln!(text, "           {}", one_line(&by.to_string()));
         }
     }
     Ok((text, code))
@@ -177,12 +177,12 @@ fn set_text(set: &PolicySet) -> String {
     }
     let mut text = format!("generation {}\n", set.hash());
     for name in effective.documents() {
-        let _ = writeln!(text, "{:8}  {}  {}", name.level.word(), name.id, one_line(&name.source));
+        let _written = writeln!(text, "{:8}  {}  {}", name.level.word(), name.id, one_line(&name.source));
     }
     let rows = effective.rows();
     let width = rows.iter().map(|(what, _)| what.chars().count()).max().unwrap_or_default();
     for (what, from) in rows {
-        let _ = writeln!(text, "  {}", one_line(&format!("{what:width$}  ← {from}")));
+        let _written = writeln!(text, "  {}", one_line(&format!("{what:width$}  ← {from}")));
     }
     text
 }
@@ -209,8 +209,11 @@ fn of_line(line: &str, as_json: bool) -> (String, u8) {
         });
         return (document(&answer), code);
     }
-    let reasons: String = found.reasons.iter().map(|reason| format!("  {}\n", one_line(reason))).collect();
-    (format!("{}\n{reasons}", found.verdict.word()), code)
+    let mut text = format!("{}\n", found.verdict.word());
+    for reason in &found.reasons {
+        let _written = writeln!(text, "  {}", one_line(reason));
+    }
+    (text, code)
 }
 
 /// Prints rules of another program as a document; what is not in it goes to standard error.
@@ -267,9 +270,11 @@ fn apply(files: &[PathBuf]) -> Result<String, Failure> {
             Failure::refused("policy_document", message, "the document before is still in force")
         })?;
     }
-    let mut said: String =
-        targets.iter().map(|(path, _)| format!("{}\n", one_line(&path.display().to_string()))).collect();
-    let _ = writeln!(said, "in force: generation {}", next.hash());
+    let mut said = String::new();
+    for (path, _) in &targets {
+        let _written = writeln!(said, "{}", one_line(&path.display().to_string()));
+    }
+    let _written = writeln!(said, "in force: generation {}", next.hash());
     Ok(said)
 }
 

@@ -77,12 +77,13 @@ impl Chromium {
         Self { process, input: to, answers, next: 0, events: VecDeque::new() }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "each call makes its own parameters")]
     fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> Value {
-        self.ask(session, method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+        self.ask(session, method, &params).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
     /// Makes a call that the browser may refuse.
-    fn ask(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<Value, Value> {
+    fn ask(&mut self, session: Option<&str>, method: &str, params: &Value) -> Result<Value, Value> {
         self.next += 1;
         let mut message = json!({ "id": self.next, "method": method, "params": params });
         if let Some(session) = session {
@@ -167,7 +168,7 @@ impl Tab<'_> {
             // A page that is being replaced answers nothing.
             let params = json!({ "expression": format!("!!({expression})"), "returnByValue": true });
             let session = self.session.clone();
-            let answer = self.chromium.ask(Some(&session), "Runtime.evaluate", params).unwrap_or_default();
+            let answer = self.chromium.ask(Some(&session), "Runtime.evaluate", &params).unwrap_or_default();
             if answer["result"]["value"] == json!(true) {
                 return begun.elapsed();
             }
@@ -259,7 +260,7 @@ impl Tab<'_> {
             let params = &event["params"];
             match event["method"].as_str().unwrap_or_default() {
                 "Log.entryAdded" if params["entry"]["level"] == "error" => {
-                    self.faults.push(params["entry"].to_string())
+                    self.faults.push(params["entry"].to_string());
                 }
                 "Runtime.exceptionThrown" => self.faults.push(params.to_string()),
                 "Runtime.consoleAPICalled" if params["type"] == "error" => self.faults.push(params["args"].to_string()),

@@ -3,6 +3,7 @@
 use nexus_api::mothership::CreateDirective;
 use nexus_model::directive::State;
 use serde_json::json;
+use std::fmt::Write as _;
 
 /// Names the task of a directive, which decides its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +87,10 @@ impl Kind {
 
     /// The output, where all of it is stored.
     pub fn output(self, number: usize) -> Option<String> {
-        let lines: String = (0..number % 50).map(|line| format!("line {line} of {number}\n")).collect();
+        let mut lines = String::new();
+        for line in 0..number % 50 {
+            writeln!(lines, "line {line} of {number}").unwrap();
+        }
         match self {
             Self::PrintsTooMuch => None,
             Self::AsksElsewhere => Some(format!("403\n{lines}")),

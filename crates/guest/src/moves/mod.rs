@@ -24,21 +24,27 @@
 //! | `note.rs` | notes about moves that may be half done |
 //! | `place.rs` | a path of a call as a directory and a name in it |
 //! | `directory.rs`, `tree.rs` | the move of a directory |
+//! | `names.rs`, `same.rs` | which names are names of one file, and which files are the same |
+//! | `entries.rs` | entries as the kernel shows them |
 //! | `link.rs` | hard links that git checks |
 
 mod call;
 mod directory;
+mod entries;
 mod filter;
 mod helper;
 mod link;
 mod listener;
+mod names;
 mod note;
 mod place;
+mod same;
 mod tree;
 
 use call::Call;
 use listener::{Answer, Listener};
 use nexus_channel::codec;
+use nexus_model::moving::Numbers;
 use note::{Note, notes};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
@@ -50,6 +56,7 @@ const REMEMBERED: usize = 64;
 /// PID 1's part: takes the notifications and hands them on.
 pub(crate) struct Moves {
     listener: Listener,
+    numbers: Numbers,
     helper: Option<Helper>,
     /// Handed on, oldest first.
     handed: Vec<Call>,
@@ -67,9 +74,9 @@ struct Helper {
 impl Moves {
     /// Puts this process, and all that it starts, under the filter. `None` where the kernel has no notification to give,
     /// for example because a program around this sandbox takes them: renames of directories fail there, as before.
-    pub(crate) fn begin() -> Option<Self> {
+    pub(crate) fn begin(numbers: Numbers) -> Option<Self> {
         let listener = filter::install().ok()?;
-        Some(Self { listener, helper: None, handed: Vec::new(), noted: Vec::new(), is_over: false })
+        Some(Self { listener, numbers, helper: None, handed: Vec::new(), noted: Vec::new(), is_over: false })
     }
 
     /// Becomes readable when a call waits.
@@ -115,7 +122,7 @@ impl Moves {
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
         match pid {
             0 => {
-                helper::serve(&self.listener, &theirs);
+                helper::serve(&self.listener, &theirs, self.numbers);
                 // SAFETY: ends this copy without running anything that belongs to the guest.
                 unsafe { libc::_exit(0) }
             }

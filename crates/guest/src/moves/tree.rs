@@ -1,23 +1,22 @@
 //! The content of a directory that moves: made again by links, and taken from the old place.
 
+use super::entries::{MAX_DEPTH, directory, entry, facts, hash, is_directory, join, names};
 use super::filter;
+use super::names::{File, Names};
 use super::place::Place;
+use super::same;
+use nexus_model::moving::Numbers;
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawMode, Statx, StatxFlags, Timespec, Timestamps, XattrFlags, statx,
-};
+use rustix::fs::{AtFlags, Gid, Mode, RawMode, Statx, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::{CStr, OsStr};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-
-/// Most directories in one another. Each holds two descriptors while it is worked on.
-const MAX_DEPTH: usize = 128;
 
 /// Everything that was carried, and how each old entry looked right afterwards.
 pub(super) struct Carried {
     mount: u64,
+    numbers: Numbers,
     /// Hashes of paths and of [`facts`].
     entries: HashMap<u64, u64>,
     /// Names of files with several; read when the first one is met.
@@ -28,82 +27,17 @@ pub(super) struct Carried {
     is_known: bool,
 }
 
-/// One file at one moment, however many names it has. The inode alone does not say it, nor with the device: an overlay shows
-/// files of the workspace and of the layer, and each file system counts its own, as does each subvolume of one Btrfs with one
-/// device for all. No program chooses the time of the last change of a file (inode(7)), and a file of the workspace has an
-/// older one than any file of the run.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct File {
-    device: (u32, u32),
-    inode: u64,
-    names: u32,
-    owner: (u32, u32),
-    changed: (i64, u32),
-    facts: u64,
-}
-
-/// The names of the files with several, before anything was moved. A snapshot has files that agree in all that can be asked with
-/// those that it was made of, so a file that seems to have more names than it has is more than one: none of them is taken for a
-/// name of another.
-struct Names {
-    files: HashMap<Vec<u8>, File>,
-    counts: HashMap<File, u32>,
-}
-
-impl Names {
-    fn of(top: &OwnedFd) -> Result<Self, Errno> {
-        let mut found = Self { files: HashMap::new(), counts: HashMap::new() };
-        found.look_below(top, &[], 0)?;
-        Ok(found)
-    }
-
-    fn look_below(&mut self, at: &OwnedFd, path: &[u8], depth: usize) -> Result<(), Errno> {
-        if depth > MAX_DEPTH {
-            return Err(Errno::XDEV);
-        }
-        for name in names(at)? {
-            let found = entry(at, &name)?;
-            let path = join(path, &name);
-            if is_directory(&found) {
-                self.look_below(&directory(at, &name)?, &path, depth + 1)?;
-            } else if found.stx_nlink > 1 {
-                *self.counts.entry(File::of(&found)).or_default() += 1;
-                self.files.insert(path, File::of(&found));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the file at a path, if it is there still and all its names below are known. A link to it changes its times.
-    fn file(&self, path: &[u8], found: &Statx) -> Option<&File> {
-        let is_same = |file: &&File| (file.device, file.inode) == (File::of(found).device, found.stx_ino);
-        let file = self.files.get(path).filter(is_same)?;
-        self.counts.get(file).is_some_and(|count| *count <= file.names).then_some(file)
-    }
-}
-
-impl File {
-    fn of(found: &Statx) -> Self {
-        Self {
-            device: (found.stx_dev_major, found.stx_dev_minor),
-            inode: found.stx_ino,
-            names: found.stx_nlink,
-            owner: (found.stx_uid, found.stx_gid),
-            changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
-            facts: facts(found),
-        }
-    }
-}
-
 impl Carried {
     /// Stands for entries that another process carried: no facts of them are known but those at both places.
     pub(super) fn unknown() -> Self {
-        Self { mount: 0, entries: HashMap::new(), names: None, twins: HashMap::new(), is_known: false }
+        let (entries, twins) = (HashMap::new(), HashMap::new());
+        Self { mount: 0, numbers: Numbers::Unknown, entries, names: None, twins, is_known: false }
     }
 
     /// Fills `to`, which is empty, with what `from` holds, and makes it look like it.
-    pub(super) fn make(from: &OwnedFd, to: &OwnedFd, mount: u64) -> Result<Self, Errno> {
-        let mut carried = Self { mount, entries: HashMap::new(), names: None, twins: HashMap::new(), is_known: true };
+    pub(super) fn make(from: &OwnedFd, to: &OwnedFd, mount: u64, numbers: Numbers) -> Result<Self, Errno> {
+        let (entries, twins) = (HashMap::new(), HashMap::new());
+        let mut carried = Self { mount, numbers, entries, names: None, twins, is_known: true };
         carried.fill(from, to, (from, to), &[], 0)?;
         Ok(carried)
     }
@@ -130,8 +64,9 @@ impl Carried {
                 self.fill(&directory(from, &name)?, &directory(to, &name)?, tops, &path, depth + 1)?;
             } else {
                 let is_first = self.link((from, &name), to, tops, &path, &found)?;
-                // What is written to a further name now is parted from the file, and has not been carried.
-                let carried = if is_first { entry(from, &name)? } else { found };
+                // What is written to a further name now is parted from the file, and a file that comes to the old name now is
+                // another one: neither has been carried.
+                let carried = if is_first { entry(to, &name)? } else { found };
                 self.entries.insert(hash(&path), facts(&carried));
             }
         }
@@ -148,7 +83,7 @@ impl Carried {
         found: &Statx,
     ) -> Result<bool, Errno> {
         if found.stx_nlink > 1 && self.names.is_none() {
-            self.names = Some(Names::of(top_from)?);
+            self.names = Some(Names::of(top_from, self.numbers)?);
         }
         let file = self.names.as_ref().and_then(|names| names.file(path, found)).cloned();
         let Some(first) = file.as_ref().and_then(|file| self.twins.get(file)) else {
@@ -188,7 +123,10 @@ impl Carried {
                     _ => rename(from, to, &name),
                 }
             } else if self.entries.get(&hash(&path)) == Some(&facts(&found))
-                || at_new.is_some_and(|at_new| is_same_file(&found, &at_new))
+                || at_new.is_some_and(|at_new| {
+                    is_same_file(&found, &at_new)
+                        || (!self.is_known && same::is_same((from, &found), (to, &at_new), &name))
+                })
             {
                 // Whatever hinders it, the file is at its new place.
                 rustix::fs::unlinkat(from, text, AtFlags::empty()).ok();
@@ -214,44 +152,6 @@ pub(super) fn remove(above: &OwnedFd, name: &OsStr) {
     rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR).ok();
 }
 
-/// Names of the entries of a directory.
-pub(super) fn names(directory: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name != c"." && name != c".." {
-            names.push(CStr::to_bytes(name).to_vec());
-        }
-    }
-    Ok(names)
-}
-
-fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
-}
-
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn entry(directory: &OwnedFd, name: &[u8]) -> Result<Statx, Errno> {
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    statx(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW, wanted)
-}
-
-fn is_directory(found: &Statx) -> bool {
-    FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory
-}
-
-/// Hash of facts that differ for another file, and stay the same when a file gets one more name.
-fn facts(found: &Statx) -> u64 {
-    let device = (found.stx_dev_major, found.stx_dev_minor);
-    hash((device, found.stx_ino, found.stx_size, found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec, found.stx_mode))
-}
-
 /// Two names of one file, whatever the overlay says about their inodes: the time of the last change is that of the file.
 fn is_same_file(one: &Statx, other: &Statx) -> bool {
     let all = |found: &Statx| {
@@ -259,11 +159,6 @@ fn is_same_file(one: &Statx, other: &Statx) -> bool {
         (time, found.stx_size, found.stx_nlink, found.stx_mode)
     };
     all(one) == all(other) && one.stx_nlink > 1
-}
-
-fn directory(above: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(above, OsStr::from_bytes(name), flags, Mode::empty())
 }
 
 fn copy(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
@@ -340,6 +235,7 @@ fn attributes(from: &OwnedFd, to: &OwnedFd) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{StatxFlags, statx};
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
     use std::path::{Path, PathBuf};
@@ -377,7 +273,7 @@ mod tests {
         let (old, new) = places("whole");
         let before = fs::metadata(old.join("sub")).unwrap();
         let (from, to) = (open(&old), open(&new));
-        let carried = Carried::make(&from, &to, mount_of(&from)).unwrap();
+        let carried = Carried::make(&from, &to, mount_of(&from), Numbers::OfFileSystem).unwrap();
         assert_eq!(fs::read(new.join("sub/closed/b")).unwrap(), b"b");
         assert_eq!(fs::metadata(new.join("a")).unwrap().ino(), fs::metadata(new.join("sub/twin")).unwrap().ino());
         assert_eq!(fs::read_link(new.join("link")).unwrap(), Path::new("nowhere"));
@@ -394,7 +290,7 @@ mod tests {
     fn what_came_to_the_old_place_meanwhile_comes_along() {
         let (old, new) = places("meanwhile");
         let (from, to) = (open(&old), open(&new));
-        let carried = Carried::make(&from, &to, mount_of(&from)).unwrap();
+        let carried = Carried::make(&from, &to, mount_of(&from), Numbers::OfFileSystem).unwrap();
         fs::write(old.join("late"), "late").unwrap();
         fs::create_dir(old.join("sub/later")).unwrap();
         fs::write(old.join("other"), "other").unwrap();
@@ -412,7 +308,7 @@ mod tests {
     fn a_tree_with_another_mount_in_it_is_not_carried() {
         let (old, new) = places("mount");
         let (from, to) = (open(&old), open(&new));
-        assert_eq!(Carried::make(&from, &to, mount_of(&from) + 1).err(), Some(Errno::XDEV));
+        assert_eq!(Carried::make(&from, &to, mount_of(&from) + 1, Numbers::OfFileSystem).err(), Some(Errno::XDEV));
         discard(&new);
     }
 }

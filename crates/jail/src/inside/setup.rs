@@ -19,6 +19,7 @@ use crate::steps::{AtStep, Step, StepError};
 use crate::{creds, launch_message, net, seccomp};
 use nexus_channel::frames::{GuestFrame, LISTENERS};
 use nexus_model::Plan;
+use nexus_model::moving::Numbers;
 use nexus_model::network::Network;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, OwnedFd};
@@ -41,10 +42,10 @@ pub fn run_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: OwnedFd
 
 fn become_guest(setup: &Setup, channel: OwnedFd, done: Result<Sealed, StepError>) -> i32 {
     match done {
-        Ok(Sealed { channel: channel_now, moves_directories }) => {
+        Ok(Sealed { channel: channel_now, moves }) => {
             // The descriptor has moved to its place; the old number is closed already.
             std::mem::forget(channel);
-            (setup.guest)(channel_now, moves_directories)
+            (setup.guest)(channel_now, moves)
         }
         Err(error) => {
             let frame = GuestFrame::SetupFailed {
@@ -78,8 +79,10 @@ fn set_up(
     take_ids(setup, here)?;
     connect_to_egress(request, here, channel)?;
 
+    let mut numbers = prepared.numbers;
     let root = if here.on_template {
         let workspace = workspace::open(request, prepared.workspace, watch)?;
+        numbers = workspace.numbers().unwrap_or(numbers);
         let binds = binds::open(request, prepared.binds)?;
         let root = Root::on_template(faults, plan.limits.scratch_bytes)?;
         root.mount_own(faults)?;
@@ -90,6 +93,7 @@ fn set_up(
         rustix::mount::mount_change(c"/", private).at(Step::PrivateMounts, "/")?;
         let system = system::open(faults)?;
         let workspace = workspace::open(request, prepared.workspace, watch)?;
+        numbers = workspace.numbers().unwrap_or(numbers);
         let binds = binds::open(request, prepared.binds)?;
         let limits = limits::open(request)?;
         let root = Root::fresh(faults, &system, plan.limits.scratch_bytes)?;
@@ -104,7 +108,7 @@ fn set_up(
     // Late: the host does other work until this process says something.
     hand_out_names(request, here, channel)?;
     creds::drop_bounding(faults)?;
-    seal(request, root, mask, channel, &here.quotas)
+    seal(request, root, (mask, numbers), channel, &here.quotas)
 }
 
 fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd) -> Result<Sealed, StepError> {
@@ -121,7 +125,7 @@ fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd
     // This may take long. Whatever else the launcher had open must not stay open with it.
     descriptors::keep_only(&[channel, root.tree(), root.own()])
         .at(Step::CloseDescriptors, "descriptors of the launcher")?;
-    let (plan, mounts) = launch_message::receive(channel).at(Step::AwaitParent, "the order")?;
+    let (plan, numbers, mounts) = launch_message::receive(channel).at(Step::AwaitParent, "the order")?;
     let request = Request { plan: &plan, setup: *setup, group: None };
     take_mark(&request)?;
     connect_to_egress(&request, here, channel)?;
@@ -132,7 +136,7 @@ fn set_up_warm(setup: &Setup, here: &Here, scratch_bytes: u64, channel: &OwnedFd
     let binds = binds::open(&request, Some(mounts.collect()))?;
     let root = populate(&request, root, workspace, binds, channel)?;
     hand_out_names(&request, here, channel)?;
-    seal(&request, root, mask, channel, &here.quotas)
+    seal(&request, root, (mask, numbers), channel, &here.quotas)
 }
 
 /// An order has a mount for the workspace and one for each bind.
@@ -146,15 +150,15 @@ fn check_count(mounts: usize, binds: usize) -> Result<(), StepError> {
 /// A sandbox that stands.
 struct Sealed {
     channel: OwnedFd,
-    /// The overlay of an ordinary user renames no directory of the layer below.
-    moves_directories: bool,
+    /// The numbers of the workspace's files; set where the overlay renames no directory of the layer below, as that of an ordinary user.
+    moves: Option<Numbers>,
 }
 
 /// From here on nothing is added, and everything given up. The bounding set is empty already.
 fn seal(
     request: &Request<'_>,
     root: Root,
-    mask: Mode,
+    (mask, numbers): (Mode, Numbers),
     channel: &OwnedFd,
     quotas: &Quotas,
 ) -> Result<Sealed, StepError> {
@@ -178,8 +182,8 @@ fn seal(
     };
     match finish() {
         Ok(()) => {
-            let moves_directories = !identity.by_root && is_layered(request.plan) && stands(Wall::Seccomp);
-            Ok(Sealed { channel, moves_directories })
+            let moves = !identity.by_root && is_layered(request.plan) && stands(Wall::Seccomp);
+            Ok(Sealed { channel, moves: moves.then_some(numbers) })
         }
         Err(error) => {
             // `run` reports on the old descriptor number, which is closed by now: report here, on the new one.

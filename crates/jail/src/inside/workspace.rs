@@ -8,6 +8,7 @@ use crate::steps::{AtStep, Step, StepError};
 use crate::{memory, overlay, watch};
 use nexus_channel::frames::GuestFrame;
 use nexus_model::ByteText;
+use nexus_model::moving::Numbers;
 use nexus_model::plan::Writes;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -21,6 +22,16 @@ pub(super) enum Workspace {
     Mount(OwnedFd),
     /// Directories of a user's overlay, and the watch on it.
     Lower { lower: OwnedFd, layer: Option<(OwnedFd, OwnedFd)>, watch: Option<OwnedFd> },
+}
+
+impl Workspace {
+    /// Returns what tells the files of the directory below apart; `None` where this process has not opened it.
+    pub(super) fn numbers(&self) -> Option<Numbers> {
+        match self {
+            Self::Mount(_) => None,
+            Self::Lower { lower, .. } => Some(overlay::numbers(lower)),
+        }
+    }
 }
 
 pub(super) fn open(

@@ -55,7 +55,7 @@ impl WarmSandbox {
     pub fn send_plan(&self, plan: &Plan, prepared: &Prepared) -> io::Result<()> {
         let workspace = prepared.workspace.iter();
         let mounts: Vec<_> = workspace.chain(prepared.binds.iter().flatten()).map(AsFd::as_fd).collect();
-        launch_message::send(&self.channel, plan, &mounts)
+        launch_message::send(&self.channel, plan, prepared.numbers, &mounts)
     }
 
     /// Kills the first processes of these and waits for them, at most [`GONE_WITHIN`] for all together. One that the kernel

@@ -36,6 +36,7 @@ pub fn prepare(
     let others =
         if matches!(workspace.writes, Writes::Direct { .. }) { Others::Invalid } else { Others::LauncherState };
     let (lower, owner) = host.mount(source, None, others, NOSUID | NODEV).at(Step::IdMappedMounts, &show(source))?;
+    let numbers = overlay::numbers(&lower);
     let (mount, upper, deferred) = match &workspace.writes {
         Writes::Direct { .. } => (lower, None, Vec::new()),
         Writes::Layer { root } => {
@@ -74,7 +75,7 @@ pub fn prepare(
         };
         binds.push(mount.at(Step::IdMappedMounts, &show(path))?);
     }
-    Ok(Prepared { workspace: Some(mount), binds: Some(binds), upper, deferred })
+    Ok(Prepared { workspace: Some(mount), numbers, binds: Some(binds), upper, deferred })
 }
 
 fn overlaid(request: &Request<'_>, lower: &OwnedFd, layer: &OwnedFd, layer_place: &Path) -> Result<OwnedFd, StepError> {

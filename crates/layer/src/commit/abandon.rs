@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  no journal ─▶ abandon: mark, then remove        journal, journal.done ─▶ abandon refuses
-//!                                                                          set_aside: one rename, nothing is removed
+//!                set_aside_undecided: one rename                           set_aside: one rename, nothing is removed
 //! ```
 //! The check whether a commit was decided runs under the layer's lock, since what a caller saw before may be over. A
 //! layer with a journal may hold the only copy of what the commit displaced.
@@ -98,6 +98,18 @@ pub fn set_aside_with(
     // It says nothing any more, and does no harm where it stays.
     unlink_if_there(root.fd(), HALF_ASIDE.as_bytes()).unwrap_or_default();
     Ok(Some(Aside { layer, staging }))
+}
+
+/// Moves the layer `<layers_dir>/<run>`, of which nothing was decided, to a new directory in `kept`, out of the way of all commands.
+/// `None` when there is no such layer (any more).
+pub fn set_aside_undecided(layers_dir: &Path, run: &str, kept: &Path) -> Result<Option<PathBuf>, RecoverError> {
+    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
+    // The lock is held to the end.
+    let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(None) };
+    if is_decided(&root).map_err(io)? {
+        return Err(RecoverError::Decided { run: run.to_owned() });
+    }
+    move_to(&layers, run, kept, &Faults::default()).doing("set aside", run.as_bytes()).map(Some).map_err(io)
 }
 
 /// Says in a layer's directory that it is being set aside. Its staging directory may have left already, so that the

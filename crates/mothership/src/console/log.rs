@@ -101,7 +101,7 @@ struct Row {
 /// Rows of a page.
 #[derive(Debug)]
 pub struct Rows {
-    rows: Vec<Row>,
+    all: Vec<Row>,
     /// Place where the next answer begins.
     pub after: Place,
     /// There is more output already.
@@ -227,27 +227,27 @@ fn rows(from: Place, pieces: &[Piece]) -> Rows {
             found.push(Row { stream: lines.stream, mark, at: lines.at, line, open: true, here: after });
         }
     }
-    Rows { rows: found, after, more: false, cut: false }
+    Rows { all: found, after, more: false, cut: false }
 }
 
 fn bounded(mut rows: Rows, keep: Keep) -> Rows {
-    let excess = rows.rows.len().saturating_sub(MAX_ROWS);
+    let excess = rows.all.len().saturating_sub(MAX_ROWS);
     if excess == 0 {
         return rows;
     }
     match keep {
         Keep::Last => {
-            rows.rows.drain(..excess);
+            rows.all.drain(..excess);
             rows.cut = true;
         }
         Keep::First => {
-            let left = rows.rows.split_off(MAX_ROWS);
+            let left = rows.all.split_off(MAX_ROWS);
             for stream in [Stream::Stdout, Stream::Stderr] {
                 if let Some(row) = left.iter().find(|row| row.stream == stream) {
                     *rows.after.of(stream) = row.mark;
                 }
             }
-            rows.rows.retain(|row| !row.open);
+            rows.all.retain(|row| !row.open);
             rows.more = true;
         }
     }
@@ -260,12 +260,12 @@ fn name(stream: Stream, mark: Mark) -> String {
 
 impl Rows {
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.all.is_empty()
     }
 
     /// Writes the rows. `started` is the time that theirs are counted from.
     pub fn write(&self, html: &mut Html, started: Option<i64>) {
-        for row in &self.rows {
+        for row in &self.all {
             let name = name(row.stream, row.mark);
             let class = match (row.stream, row.open) {
                 (Stream::Stdout, false) => "l",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn shown(rows: &Rows) -> Vec<(String, String, bool)> {
-        rows.rows.iter().map(|row| (name(row.stream, row.mark), row.line.text(), row.open)).collect()
+        rows.all.iter().map(|row| (name(row.stream, row.mark), row.line.text(), row.open)).collect()
     }
 
     fn line(name: &str, text: &str, open: bool) -> (String, String, bool) {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(shown(&rows), expected);
         assert_eq!(rows.after.to_string(), "o1.3-e1.1");
         // From every row of a page on, the page that begins there has the same rows.
-        for (index, row) in rows.rows.iter().enumerate().filter(|(_, row)| !row.open) {
+        for (index, row) in rows.all.iter().enumerate().filter(|(_, row)| !row.open) {
             let text = row.here.to_string();
             let from: Place = text.parse().unwrap();
             let (out, err) = (from.out.seq - 1, from.err.seq - 1);
@@ -340,12 +340,12 @@ mod tests {
 
     #[test]
     fn the_next_page_begins_where_this_one_ends() {
-        let text: String = (0..1_234).map(|n| format!("{n}\n")).collect();
+        let text = (0..1_234).fold(String::new(), |text, n| text + &n.to_string() + "\n");
         let all = [piece(Stream::Stdout, 0, 1, &text), piece(Stream::Stdout, 1, 2, "end")];
         let (mut from, mut seen) = (START, Vec::new());
         for _ in 0..3 {
             let page = bounded(rows(from, &all), Keep::First);
-            assert!(page.rows.len() <= MAX_ROWS);
+            assert!(page.all.len() <= MAX_ROWS);
             seen.extend(shown(&page).into_iter().map(|(_, text, _)| text));
             from = page.after;
         }

@@ -1,6 +1,7 @@
 //! A client as a browser is one for the server: cookies, forms, no key.
 
 use super::Server;
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Browser {
         let mut browser = Self::new(server);
         let reply = browser.post("/login", &[("key", key)]);
         assert_eq!(reply.status, 303, "{}", reply.body);
-        browser.cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        reply.header("set-cookie").unwrap().split(';').next().unwrap().clone_into(&mut browser.cookie);
         browser
     }
 
@@ -45,12 +46,12 @@ impl Browser {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         if !self.cookie.is_empty() {
-            head += &format!("Cookie: {}\r\n", self.cookie);
+            write!(head, "Cookie: {}\r\n", self.cookie).unwrap();
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
-        head += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        write!(head, "Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 #[path = "../../../../tests/support/skip.rs"]
-mod skip;
+pub mod skip;
 
 use nexus_mothership::{BucketKey, BucketSettings};
 use std::io::{BufRead, BufReader, Write};

@@ -318,7 +318,10 @@ impl Reader<'_> {
         while let Some(c) = self.peek(0) {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
-                '<' | '>' if self.peek(1) == Some('(') => {
+                '<' | '>' => {
+                    if self.peek(1) != Some('(') {
+                        break;
+                    }
                     self.at += 2;
                     line.note("a process substitution");
                     let inner = self.nested(line, ')');
@@ -326,7 +329,6 @@ impl Reader<'_> {
                     word.is_open = true;
                     word.inner.push(inner);
                 }
-                '<' | '>' => break,
                 '(' => {
                     // A pattern of bash, or the values of an array: `@(a|b)`, `a=(b c)`.
                     if self.at == start {

@@ -225,7 +225,10 @@ fn cases(
     Ok(found)
 }
 
-fn budgets(node: Node) -> Result<Vec<(BudgetKind, (u64, Place))>, DocumentError> {
+/// A value, and where it stands.
+type Placed<T> = (T, Place);
+
+fn budgets(node: Node) -> Result<Vec<(BudgetKind, Placed<u64>)>, DocumentError> {
     let keys: Vec<&str> = BudgetKind::ALL.into_iter().map(BudgetKind::key).collect();
     let mut found = Vec::new();
     for (place, key, node) in entries(node, "budgets")? {
@@ -240,7 +243,7 @@ fn budgets(node: Node) -> Result<Vec<(BudgetKind, (u64, Place))>, DocumentError>
     Ok(found)
 }
 
-fn approval(node: Node) -> Result<Vec<(Act, (Answer, Place))>, DocumentError> {
+fn approval(node: Node) -> Result<Vec<(Act, Placed<Answer>)>, DocumentError> {
     let keys: Vec<&str> = Act::ALL.into_iter().map(Act::word).collect();
     let mut found = Vec::new();
     for (place, key, node) in entries(node, "approval")? {

@@ -112,7 +112,7 @@ impl Draft {
         let lists = [("read", self.read.as_deref()), ("write", self.write.as_deref()), ("deny", some(&self.hidden))];
         section(&mut out, "fs", &lists);
         if let Some(answer) = self.exec {
-            let _ = writeln!(out, "approval:\n  exec: {}", answer.word());
+            let _written = writeln!(out, "approval:\n  exec: {}", answer.word());
         }
         if !self.commands.is_empty() {
             out.push_str("commands:\n");
@@ -120,14 +120,14 @@ impl Draft {
         for answer in [Answer::Skip, Answer::NeedsApproval, Answer::Forbidden] {
             let mut rules = self.commands.iter().filter(|command| command.answer == answer).peekable();
             if rules.peek().is_some() {
-                let _ = writeln!(out, "  {}:", answer.word());
+                let _written = writeln!(out, "  {}:", answer.word());
             }
             for command in rules {
-                let _ = writeln!(out, "    - rule: {}", quoted(&command.rule));
+                let _written = writeln!(out, "    - rule: {}", quoted(&command.rule));
                 for (name, list) in [("match", &command.matches), ("not_match", &command.not_matches)] {
                     if !list.is_empty() {
                         let list: Vec<String> = list.iter().map(|line| quoted(line)).collect();
-                        let _ = writeln!(out, "      {name}: [{}]", list.join(", "));
+                        let _written = writeln!(out, "      {name}: [{}]", list.join(", "));
                     }
                 }
             }
@@ -151,15 +151,15 @@ fn section(out: &mut String, name: &str, lists: &[(&str, Option<&[String]>)]) {
     if given.is_empty() {
         return;
     }
-    let _ = writeln!(out, "{name}:");
+    let _written = writeln!(out, "{name}:");
     for (key, list) in given {
         if list.is_empty() {
-            let _ = writeln!(out, "  {key}: []");
+            let _written = writeln!(out, "  {key}: []");
             continue;
         }
-        let _ = writeln!(out, "  {key}:");
+        let _written = writeln!(out, "  {key}:");
         for rule in list {
-            let _ = writeln!(out, "    - {}", quoted(rule));
+            let _written = writeln!(out, "    - {}", quoted(rule));
         }
     }
 }
@@ -172,7 +172,7 @@ fn quoted(text: &str) -> String {
             '"' | '\\' => out.extend(['\\', c]),
             ' '..='~' => out.push(c),
             other => {
-                let _ = write!(out, "\\U{:08x}", u32::from(other));
+                let _written = write!(out, "\\U{:08x}", u32::from(other));
             }
         }
     }

@@ -55,7 +55,8 @@ fn network(part: &serde_json::Map<String, Value>, draft: &mut Draft) {
             }
             _ if value == &Value::Bool(false) || value.as_array().is_some_and(Vec::is_empty) => {}
             _ => {
-                draft.leave_out(&format!("network.{key}"), "a policy only takes away: give it with a flag of nexus run")
+                draft
+                    .leave_out(&format!("network.{key}"), "a policy only takes away: give it with a flag of nexus run");
             }
         }
     }

@@ -272,7 +272,7 @@ mod tests {
         let home = base.join("home");
         let variable = (OsString::from("Npm_config_UserConfig"), base.join("else/nrc").into());
         let host = Host { variables: [variable].into(), home: Some(home.clone()), uid: 1000 };
-        let settings = of_programs(&host, &[home.clone()]);
+        let settings = of_programs(&host, std::slice::from_ref(&home));
         for open in [
             ".gitconfig",
             ".config/git",

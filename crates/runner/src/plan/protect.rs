@@ -3,6 +3,7 @@
 use crate::causes::chain;
 use crate::host::Host;
 use crate::plan::git_host;
+use crate::state::homes;
 use nexus_layer::protected::PatternError;
 use nexus_layer::{IoFailure, Layer, Reach, Rules, Workspace};
 use std::path::Path;
@@ -15,6 +16,12 @@ pub enum ProtectError {
     Layer {
         /// The answer of the system.
         source: IoFailure,
+    },
+    /// The other runs cannot be listed.
+    #[error("the directories in which other runs wait cannot be listed: {source}")]
+    Runs {
+        /// The answer of the system.
+        source: std::io::Error,
     },
     /// A name of the run is not a pattern. Names are checked when they are read, so that only a changed file of the state
     /// directory has one.
@@ -38,7 +45,8 @@ impl ProtectError {
     }
 }
 
-/// Returns the rules of a commit of `layer` to the workspace at `path`, with the names that the run adds.
+/// Returns the rules of a commit of `layer` to the workspace at `path`, with the names that the run adds and
+/// the directories in which other runs wait.
 pub fn rules(
     host: &Host,
     more: &[String],
@@ -47,7 +55,9 @@ pub fn rules(
     path: &Path,
 ) -> Result<Rules, ProtectError> {
     let touched = layer.touched(workspace).map_err(|source| ProtectError::Layer { source })?;
-    within(host, more, workspace, path, Reach::COMMIT, &touched)
+    let rules = within(host, more, workspace, path, Reach::COMMIT, &touched)?;
+    let homes = homes::others(layer, path).map_err(|source| ProtectError::Runs { source })?;
+    Ok(Rules { homes, ..rules })
 }
 
 /// Returns the rules for what `reach` allows to look at, without a layer.

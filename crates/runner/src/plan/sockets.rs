@@ -134,7 +134,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     let is_allowed = |path: &Path| allowed.iter().any(|(socket, _)| socket == path);
     let mut found = Sockets::default();
     let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), since: now() };
-    second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, FileType::is_socket)));
+    second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
     let mut budget = MAX_COST;
     for shown in binds.iter().filter(|shown| is_searched(shown)) {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
@@ -174,8 +174,9 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             }
         }
         let sockets = within.sockets.iter().filter(|relative| !is_allowed(&source.join(relative)));
-        let endpoints = sockets.chain(&within.pipes).map(|relative| (relative, is_endpoint as fn(&FileType) -> bool));
-        let covered = endpoints.chain(within.closed.iter().map(|relative| (relative, FileType::is_dir as _)));
+        let endpoints = sockets.chain(&within.pipes).map(|relative| (relative, is_endpoint as fn(FileType) -> bool));
+        let covered =
+            endpoints.chain(within.closed.iter().map(|relative| (relative, (|kind: FileType| kind.is_dir()) as _)));
         for (relative, is_kind) in covered {
             let path = target.join(relative);
             // What is not there any more is looked for by the second search.
@@ -209,12 +210,12 @@ fn is_seen(binds: &[Shown], shown: &Shown, relative: &Path, path: &Path) -> bool
 }
 
 /// Returns the identity of what is at a path, if it is of this kind.
-fn identify(path: &Path, is_kind: fn(&FileType) -> bool) -> Option<FileId> {
+fn identify(path: &Path, is_kind: fn(FileType) -> bool) -> Option<FileId> {
     let found = std::fs::symlink_metadata(path).ok()?;
-    is_kind(&found.file_type()).then(|| FileId { device: found.dev(), inode: found.ino() })
+    is_kind(found.file_type()).then(|| FileId { device: found.dev(), inode: found.ino() })
 }
 
-fn is_endpoint(kind: &FileType) -> bool {
+fn is_endpoint(kind: FileType) -> bool {
     kind.is_socket() || kind.is_fifo()
 }
 

@@ -1,16 +1,20 @@
-//! Removes the layer of a run unread.
+//! Removes the layer of a run unread, or moves it out of the way where its directory is away.
 
 use crate::causes::chain;
 use crate::notices::{Notify, tell_leftovers};
 use crate::recover::interrupted::Interrupted;
 use crate::recover::retry::{is_busy, patiently};
+use crate::recover::unsaid::KEPT;
 use crate::review::error::ReviewError;
+use crate::review::waiting::{State, Waiting};
 use crate::state::directory::StateDir;
+use crate::state::identity::OpenSameError;
 use crate::state::note;
 use crate::state::record::{Content, Record};
 use nexus_driver::Handle;
 use nexus_layer::{Abandoned, RecoverError};
 use nexus_model::RunId;
+use std::path::PathBuf;
 
 /// Result of [`discard`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,24 @@ pub fn discard(places: &StateDir, of: &Interrupted, tell: Notify<'_>) -> Result<
     }
     tell_staging(of, tell).map_err(failed)?;
     Ok(Removal::Removed)
+}
+
+/// Moves a layer that waits out of the way of all commands, where its directory is away, and returns its new place. By then it may be
+/// the only copy of what the run made: another run may have taken the directory away with its commit, unasked.
+/// `None`: the directory is there, or nothing waits any more.
+pub fn set_aside(places: &StateDir, one: &Waiting) -> Result<Option<PathBuf>, ReviewError> {
+    let is_away = || {
+        let found = one.directory.open_at(&one.workspace);
+        matches!(found, Err(OpenSameError::Gone | OpenSameError::Other))
+    };
+    if one.state != State::Waiting || !is_away() {
+        return Ok(None);
+    }
+    let set_aside = || nexus_layer::set_aside_undecided(&places.layers, &one.run, &places.state.join(KEPT));
+    match patiently(set_aside, is_busy) {
+        Err(RecoverError::Decided { .. }) => Ok(None),
+        other => other.map_err(|error| ReviewError::Discard { why: chain(&error) }),
+    }
 }
 
 /// Reports the staging directories of the run that stay in its workspace.

@@ -46,6 +46,12 @@ pub enum ReviewError {
         /// The run whose changes they are.
         run: String,
     },
+    /// Another command decides about the changes at this moment.
+    #[error("another command is at work on the changes of the run {run}")]
+    Busy {
+        /// The run whose changes they are.
+        run: String,
+    },
     /// The changes were being removed.
     #[error("the changes of the run {run} were being thrown away")]
     Going {
@@ -54,7 +60,8 @@ pub enum ReviewError {
     },
     /// The directory is not the one that the run worked on: the changes belong to that one, and to no other that took its
     /// name.
-    #[error("the directory {} of the run {run} cannot take its changes: {why}", workspace.display())]
+    #[error("the directory {} of the run {run} cannot take its changes: {why}. What the run wrote is in {}",
+        workspace.display(), files.display())]
     Moved {
         /// The run whose changes they are.
         run: String,
@@ -62,6 +69,8 @@ pub enum ReviewError {
         workspace: PathBuf,
         /// The reason why the directory is not the one.
         why: OpenSameError,
+        /// The directory with what the run wrote.
+        files: PathBuf,
     },
     /// The protected names cannot be found out.
     #[error(transparent)]
@@ -120,6 +129,7 @@ impl ReviewError {
             Self::Layer { .. } | Self::NoRoomToRead { .. } => "layer",
             Self::Interrupted { .. } => "interrupted",
             Self::Unparked { .. } => "no_room",
+            Self::Busy { .. } => "busy",
             Self::Going { .. } => "going",
             Self::Moved { .. } => "moved",
             Self::Protect(error) => error.code(),

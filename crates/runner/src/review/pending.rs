@@ -13,12 +13,17 @@ use crate::review::waiting::{State, Waiting};
 use crate::settle::create::faults;
 use crate::state::commit_lock::{self, CommitLock};
 use crate::state::directory::StateDir;
+use crate::state::identity::{self, OpenSameError};
 use crate::state::note;
 use crate::state::record::{Content, Record};
 use nexus_driver::Handle;
 use nexus_layer::{CommitError, Layer, OpenLayerError, Rules, Workspace};
 use nexus_model::RunId;
 use std::fmt::Display;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 /// A waiting run, opened for reading or deciding. No other process works with it meanwhile.
 pub struct Pending {
@@ -32,11 +37,25 @@ pub struct Pending {
     pub workspace: Workspace,
     /// The rules that choose every change that is neither rejected nor protected.
     pub rules: Rules,
+    /// Set where the directory is away, and says why: the layer is compared with an empty one and can only be looked at.
+    pub away: Option<OpenSameError>,
 }
 
+/// An empty directory in the state directory, with which the layer of a directory that is away is compared.
+const EMPTY: &str = "empty";
+
 impl Pending {
-    /// Opens a run that waits, and the very directory that it worked on.
+    /// Opens a run that waits for a decision, and the very directory that it worked on.
     pub fn of(host: &Host, places: StateDir, one: Waiting) -> Result<Self, ReviewError> {
+        Self::open(host, places, one, false)
+    }
+
+    /// Opens a run that waits for reading, also where its directory is away.
+    pub fn to_look_at(host: &Host, places: StateDir, one: Waiting) -> Result<Self, ReviewError> {
+        Self::open(host, places, one, true)
+    }
+
+    fn open(host: &Host, places: StateDir, one: Waiting, may_be_away: bool) -> Result<Self, ReviewError> {
         let refused = |error: &dyn std::error::Error| ReviewError::Layer { why: chain(error) };
         let run = || one.run.clone();
         match one.state {
@@ -47,12 +66,19 @@ impl Pending {
             }
             State::Unparked => return Err(ReviewError::Unparked { run: run() }),
             State::Going => return Err(ReviewError::Going { run: run() }),
+            State::Busy => return Err(ReviewError::Busy { run: run() }),
         }
-        let workspace = one.directory.open_at(&one.workspace).map_err(|why| ReviewError::Moved {
-            run: run(),
-            workspace: one.workspace.clone(),
-            why,
-        })?;
+        let (workspace, path, away) = match one.directory.open_at(&one.workspace) {
+            Ok(workspace) => (workspace, one.workspace.clone(), None),
+            Err(why @ (OpenSameError::Gone | OpenSameError::Other)) if may_be_away => {
+                let path = places.state.join(EMPTY);
+                (empty(&path)?, path, Some(why))
+            }
+            Err(why) => {
+                let files = places.layers.join(&one.run).join("upper");
+                return Err(ReviewError::Moved { run: run(), workspace: one.workspace.clone(), why, files });
+            }
+        };
         let layer = match Layer::open(&places.layers, &one.run) {
             // Its run could not even read it; perhaps that is over.
             Err(OpenLayerError::NotParked { .. }) => {
@@ -67,12 +93,12 @@ impl Pending {
             layer.set_partial();
         }
         layer.set_faults(faults(host));
-        layer.set_home(one.workspace.as_path().into(), id);
+        layer.set_home(path.as_path().into(), id);
         // What is shown is what an accept finds: a layer that its run could not park may still be written.
         layer.part().map_err(|error| ReviewError::NoRoomToRead { why: chain(&error) })?;
-        let rules = protect::rules(host, &one.note.protect, &layer, &workspace, &one.workspace)?;
+        let rules = protect::rules(host, &one.note.protect, &layer, &workspace, &path)?;
         let rules = Rules { except: rejected::read(layer.root())?, ..rules };
-        Ok(Self { places, one, layer, workspace, rules })
+        Ok(Self { places, one, layer, workspace, rules, away })
     }
 
     /// Returns all changes of the layer, also the rejected ones.
@@ -88,6 +114,9 @@ impl Pending {
 
     /// Returns the conflicts that an accept of everything would find, protected changes included.
     pub fn conflicts(&self) -> Result<Vec<nexus_layer::Conflict>, ReviewError> {
+        if self.away.is_some() {
+            return Ok(Vec::new());
+        }
         let rules = Rules { accept_protected: true, ..self.rules.clone() };
         let found = self.layer.conflicts(&self.workspace, &rules);
         found.map_err(|error| ReviewError::Layer { why: chain(&error) })
@@ -141,4 +170,17 @@ impl Pending {
         let ending = Interrupted::new(&self.places, run.clone(), None).ending;
         ReviewError::Commit { run, ending, source }
     }
+}
+
+/// Opens an empty directory, and makes it where it is not there.
+fn empty(path: &Path) -> Result<Workspace, ReviewError> {
+    let failed = |source: io::Error| ReviewError::StateDir { path: path.to_owned(), source };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    if std::fs::read_dir(path).map_err(failed)?.next().is_some() {
+        return Err(failed(io::Error::other("it is to be empty, and is not")));
+    }
+    identity::open(path).map_err(|error| failed(error.source))
 }

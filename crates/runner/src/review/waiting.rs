@@ -7,6 +7,7 @@ use crate::review::error::ReviewError;
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
 use crate::state::note::{self, CutShort, RunNote};
+use crate::state::record;
 use nexus_layer::going::GOING;
 use nexus_layer::is_whole_copy;
 use nexus_model::ByteText;
@@ -42,6 +43,8 @@ pub enum State {
     Going,
     /// The run was killed, and there was no room to park its layer.
     Unparked,
+    /// Another command decides about the layer at this moment.
+    Busy,
 }
 
 impl State {
@@ -52,6 +55,7 @@ impl State {
             Self::Interrupted => "interrupted",
             Self::Going => "being_removed",
             Self::Unparked => "not_parked",
+            Self::Busy => "busy",
         }
     }
 }
@@ -105,12 +109,14 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted], tell: Notify<'_>) -> 
             Ok(id) if has_record => is_unparked(places, id).map_err(failed)?,
             _ => false,
         };
-        if (has_record && !is_unparked) || !path.try_exists().map_err(failed)? {
+        let is_busy = has_record && !is_unparked && is_reviewed(places, &run).map_err(failed)?;
+        if (has_record && !is_unparked && !is_busy) || !path.try_exists().map_err(failed)? {
             continue;
         }
         let (note, state) = match (note::read(&path), note::read_gone(&path)) {
             (Ok(Some(note)), _) if is_interrupted => (note, State::Interrupted),
             (Ok(Some(note)), _) if is_unparked => (note, State::Unparked),
+            (Ok(Some(note)), _) if is_busy => (note, State::Busy),
             (Ok(Some(note)), _) => (note, State::Waiting),
             (Ok(None), Ok(Some(note))) => (note, State::Going),
             (Ok(None), Ok(None)) => continue,
@@ -130,6 +136,13 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted], tell: Notify<'_>) -> 
     // Ids are ordered by time.
     found.sort_by(|a, b| b.run.cmp(&a.run));
     Ok(found)
+}
+
+/// Reports whether a command that lives decides about the layer of a run.
+fn is_reviewed(places: &StateDir, run: &str) -> std::io::Result<bool> {
+    let Ok(run) = run.parse() else { return Ok(false) };
+    let record = record::inspect(&places.runs, run)?;
+    Ok(record.is_some_and(|record| record.reviewing && record.owner.is_some()))
 }
 
 #[cfg(test)]

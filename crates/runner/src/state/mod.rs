@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  directory ─┬─ runs/RUN     record: one live run, locked by its owner; left: its sandbox, if that outlived the run
-//!             ├─ layers/RUN   note: the run of a layer
+//!             ├─ layers/RUN   note: the run of a layer; homes: the directories of other runs
 //!             ├─ locks/…      commit_lock: one commit at a time on a workspace, which identity names
 //!             ├─ approvals/ID approvals: what waits for an answer, or was granted
 //!             ├─ generated/…  generated: files that are made for sandboxes
@@ -14,6 +14,7 @@ pub mod commit_lock;
 pub mod container;
 pub mod directory;
 pub mod generated;
+pub mod homes;
 pub mod identity;
 pub mod left;
 pub mod note;

@@ -212,6 +212,8 @@ pub struct Inspected {
     pub owner: Option<Option<Pid>>,
     /// The first process of the sandbox, as in [`Orphan`].
     pub first: Result<Option<Left>, String>,
+    /// The owner decides about changes that wait, and no command runs.
+    pub reviewing: bool,
 }
 
 /// Reads the record of one run and takes no lock, so that no other command takes the run for a live one meanwhile, and
@@ -221,13 +223,14 @@ pub fn inspect(runs: &Path, run: RunId) -> io::Result<Option<Inspected>> {
     let file = match state_file::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if StateFileError::of(&error).is_some() => {
-            return Ok(Some(Inspected { owner: None, first: Ok(None) }));
+            return Ok(Some(Inspected { owner: None, first: Ok(None), reviewing: false }));
         }
         other => other?,
     };
     let owner = fcntl_getlk(&file, &FlockType::WriteLock.into())?.map(|lock| lock.pid);
     let (state, text) = read(&file, run)?;
-    Ok(Some(Inspected { owner, first: first_of(&path, &state, &text) }))
+    let reviewing = matches!(&state, RecordState::Complete(content) if content.reviewing);
+    Ok(Some(Inspected { owner, first: first_of(&path, &state, &text), reviewing }))
 }
 
 /// Reads how much of a record is there, and its bytes.

@@ -30,7 +30,7 @@ pub async fn handle(id: &str, visit: Visit) -> Result<Answer, Problem> {
         "facilities" => facilities::show(&visit).await,
         "audit" => audit::show(&visit).await,
         "settings" => settings::show(&visit).await,
-        "theme" => settings::theme(&visit),
+        "theme" => Ok(settings::theme(&visit)),
         "revoke" => settings::revoke(&visit).await,
         "leave" => login::leave(&visit).await,
         _ => Err(Problem::not_found()),

@@ -70,14 +70,14 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
 }
 
 /// Sets the colours of this browser.
-pub fn theme(visit: &Visit) -> Result<Answer, Problem> {
+pub fn theme(visit: &Visit) -> Answer {
     let theme = Theme::read(visit.field("theme"));
     let mut answer = lead_to("/settings");
     let cookie = format!("{THEME_COOKIE}={}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax", theme.name());
     if let Ok(value) = HeaderValue::from_str(&cookie) {
         answer.headers_mut().append(header::SET_COOKIE, value);
     }
-    Ok(answer)
+    answer
 }
 
 /// Ends a session of the account.

@@ -44,7 +44,7 @@ impl Scene {
         let (store, _, _) = Store::open_postgres(read, 1).await.unwrap();
         store.first_account([1; 32], 1).await.unwrap();
         let account = store.key_by_hash([1; 32]).await.unwrap().unwrap();
-        store.create_enroll_token(account, [2; 32], None, Labels::default(), i64::MAX).await.unwrap();
+        store.create_enroll_token(account, [2; 32], None, Labels::default(), [i64::MAX, 1]).await.unwrap();
         let capacity: Capacity = serde_json::from_value(serde_json::json!({"max_concurrent": 1000})).unwrap();
         let new = NewTerritory {
             token: [2; 32],
@@ -73,7 +73,7 @@ impl Scene {
             serde_json::from_value(request).unwrap(),
             facility,
             self.account.role,
-            &Default::default(),
+            &nexus_policy::document::Effective::default(),
         )
         .unwrap();
         new.idempotency = Some((DirectiveId::new().to_string(), "h".into()));
