@@ -238,6 +238,11 @@ pub const ALLOWED: &[Entry] = &[
         &[("fs::read_to_string(", 1)],
         "The certificates of authorities that the operator names in the address of the bucket; at the start.",
     ),
+    (
+        "crates/mothership/src/console/mod.rs",
+        &[(".status()", 1)],
+        "The status of an HTTP answer, and not of a process.",
+    ),
     ("crates/mothership/src/http/events.rs", &[(".recv()", 1)], "A hint of this process, beside a timer."),
     (
         "crates/mothership/src/http/router.rs",

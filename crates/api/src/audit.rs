@@ -4,7 +4,7 @@
 //!  origin of the account ◀─ prev ─ event 1 ◀─ prev ─ event 2 ◀─ … ◀─ head (number and hash of the last event)
 //! ```
 //! A chain proves that its events are those that were written, in their order, up to a head that the reader kept elsewhere. Who
-//! can write to the database can write the whole chain anew, with another head.
+//! can write to the database can write the whole chain again, with another head.
 
 use crate::mothership::Role;
 use crate::time::Timestamp;

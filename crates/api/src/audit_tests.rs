@@ -35,7 +35,7 @@ fn faults(events: &[AuditEvent], head: AuditHead) -> Vec<Fault> {
     check.end(Some(head)).1
 }
 
-/// Changes the event at `at` so that its hash is right again, as somebody does who knows the form.
+/// Changes the event at `at` so that its hash is right again, as an attacker does who knows the form.
 fn rewrite(events: &mut [AuditEvent], at: usize) {
     events[at].object = "directive/another".to_owned();
     events[at] = events[at].clone().sealed();

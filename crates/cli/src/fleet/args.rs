@@ -292,7 +292,7 @@ pub enum TerritoryAction {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Keep the answer of nexus audit head where the server cannot write: only against such a head does a check find a chain that was
-cut at its end or written anew as a whole.
+cut at its end or written again as a whole.
 
 Examples:
   nexus audit export > audit.jsonl

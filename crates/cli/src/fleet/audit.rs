@@ -46,7 +46,7 @@ fn export(args: &AuditArgs, format: AuditFormat) -> Result<u8, Failure> {
     loop {
         let lines = access.wait(access.client.audit_lines(after, is_ocsf))?;
         let Some(last) = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()) else { return Ok(0) };
-        let fault = || Failure::refused("audit_answer", "The server sent a line that is no event", "run it again");
+        let fault = || Failure::refused("audit_answer", "The server sent a line that is not an event", "run it again");
         let last: serde_json::Value = serde_json::from_slice(last).map_err(|_| fault())?;
         let seq = if is_ocsf { &last["metadata"]["sequence"] } else { &last["seq"] };
         // Numbers grow: an answer that repeats one would be printed for ever.
@@ -66,7 +66,7 @@ fn verify(args: &AuditArgs, input: impl Read, head: Option<AuditHead>) -> Result
         let fault = |why: &dyn std::fmt::Display| {
             Failure::refused(
                 "audit_line",
-                format!("line {number} is no audit event: {why}"),
+                format!("line {number} is not an audit event: {why}"),
                 "pass an export of nexus audit export",
             )
         };

@@ -35,7 +35,7 @@ pub fn client_group(argv: &[ByteText]) -> Option<&'static str> {
 
 /// A single name that a rule allows.
 pub struct Named {
-    /// The name.
+    /// Name that was looked up.
     pub host: String,
     /// True for a name of a group, of which a command needs several.
     pub of_group: bool,

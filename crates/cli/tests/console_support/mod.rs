@@ -128,7 +128,7 @@ impl Chromium {
     }
 }
 
-/// One tab.
+/// A tab of the browser, with what it reported.
 pub struct Tab<'a> {
     chromium: &'a mut Chromium,
     session: String,

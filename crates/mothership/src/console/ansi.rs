@@ -28,7 +28,7 @@ impl Style {
     }
 }
 
-/// One line.
+/// A line with its colours.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
     runs: Vec<(Style, String)>,
@@ -62,7 +62,7 @@ impl Line {
     }
 }
 
-/// Reader of one stream, piece by piece. Colours begin anew with each line, so that a line looks the same wherever a page begins.
+/// Reader of one stream, piece by piece. Colours are reset at each line, so that a line looks the same wherever a page begins.
 #[derive(Default)]
 pub struct Reader {
     parser: Parser,
@@ -85,7 +85,7 @@ impl Reader {
         std::mem::take(&mut self.state.lines)
     }
 
-    /// Returns whether a line has begun.
+    /// Returns whether a line is open.
     pub fn is_open(&self) -> bool {
         self.state.line.length > 0
     }

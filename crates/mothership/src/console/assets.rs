@@ -3,7 +3,7 @@
 use crate::http::{Answer, Problem, bytes_answer};
 use axum::http::{HeaderValue, StatusCode, header};
 
-/// One file.
+/// A file that the pages load.
 pub struct Asset {
     stem: &'static str,
     end: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! [`Html`] takes markup as `&'static str` alone, so that no value of a user, a daemon or a sandbox can become markup: a text that
 //! was made while the program ran does not fit. Values go through [`Html::text`] and through attributes, which escape them and
-//! write characters that nobody can see as `<U+202E>`.
+//! write characters that no reader can see as `<U+202E>`.
 
 use nexus_terminal::visible::is_unseen;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ impl Html {
         self
     }
 
-    /// Adds text.
+    /// Adds text, escaped.
     pub fn text(&mut self, text: &str) -> &mut Self {
         escape(&mut self.0, text);
         self

@@ -68,12 +68,12 @@ impl FromStr for Place {
     type Err = ();
     fn from_str(text: &str) -> Result<Self, ()> {
         let (out, err) = text.split_once('-').ok_or(())?;
-        let mark = |text: &str, sign| {
+        let label = |text: &str, sign| {
             let (seq, line) = text.strip_prefix(sign)?.split_once('.')?;
             let seq = seq.parse().ok().filter(|seq| *seq >= 0)?;
             Some(Mark { seq, line: line.parse().ok()? })
         };
-        Ok(Self { out: mark(out, 'o').ok_or(())?, err: mark(err, 'e').ok_or(())? })
+        Ok(Self { out: label(out, 'o').ok_or(())?, err: label(err, 'e').ok_or(())? })
     }
 }
 
@@ -85,11 +85,11 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// A row.
+/// A row of the shown log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     stream: Stream,
-    mark: Mark,
+    label: Mark,
     at: i64,
     line: Line,
     /// The line has not ended.
@@ -110,9 +110,9 @@ pub struct Rows {
     pub cut: bool,
 }
 
-/// Which rows stay when there are too many.
+/// Chooses the rows that stay when there are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum Window {
     First,
     Last,
 }
@@ -124,7 +124,7 @@ pub async fn read(
     id: DirectiveId,
     from: Place,
     upto: Option<[i64; 2]>,
-    keep: Keep,
+    keep: Window,
 ) -> Result<Rows, Problem> {
     let (mut pieces, mut is_full) = (Vec::new(), false);
     for (index, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
@@ -171,7 +171,7 @@ fn in_order(pieces: Vec<Piece>) -> Vec<Piece> {
 struct Lines {
     stream: Stream,
     reader: Reader,
-    /// Where the line begins that has not ended.
+    /// Start of the line that has not ended.
     open: Option<Mark>,
     /// First line that is shown.
     from: Mark,
@@ -186,17 +186,17 @@ impl Lines {
     /// Takes a piece, hands out its lines, and returns where the first line begins that has not ended.
     fn push(&mut self, piece: &Piece, mut take: impl FnMut(Mark, Line)) -> Mark {
         self.at = piece.at;
-        let mut begun = 0;
+        let mut lines = 0;
         for line in self.reader.push(&piece.bytes) {
-            let mark = self.open.take().unwrap_or_else(|| {
-                begun += 1;
-                Mark { seq: piece.seq, line: begun }
+            let label = self.open.take().unwrap_or_else(|| {
+                lines += 1;
+                Mark { seq: piece.seq, line: lines }
             });
-            take(mark, line);
+            take(label, line);
         }
-        // A sequence or a character may have begun too: only the end of a line is no part of a line.
+        // A sequence or a character may have lines too: only the end of a line is no part of a line.
         if piece.bytes.last().is_some_and(|last| *last != b'\n') {
-            self.open.get_or_insert(Mark { seq: piece.seq, line: begun + 1 });
+            self.open.get_or_insert(Mark { seq: piece.seq, line: lines + 1 });
         }
         self.open.unwrap_or(Mark { seq: piece.seq + 1, line: 1 })
     }
@@ -210,41 +210,41 @@ fn rows(from: Place, pieces: &[Piece]) -> Rows {
         let lines = if piece.stream == Stream::Stdout { out } else { err };
         let first = lines.from;
         let mut place = after;
-        let next = lines.push(piece, |mark, line| {
-            if mark >= first {
-                *place.of(piece.stream) = mark;
+        let next = lines.push(piece, |label, line| {
+            if label >= first {
+                *place.of(piece.stream) = label;
                 let (stream, at) = (piece.stream, piece.at);
-                found.push(Row { stream, mark, at, line, open: false, here: place });
+                found.push(Row { stream, label, at, line, open: false, here: place });
             }
         });
         *after.of(piece.stream) = next.max(first);
     }
     for lines in streams {
-        if let Some(mark) = lines.open.filter(|mark| *mark >= lines.from)
+        if let Some(label) = lines.open.filter(|label| *label >= lines.from)
             && lines.reader.is_open()
         {
             let line = lines.reader.open().clone();
-            found.push(Row { stream: lines.stream, mark, at: lines.at, line, open: true, here: after });
+            found.push(Row { stream: lines.stream, label, at: lines.at, line, open: true, here: after });
         }
     }
     Rows { all: found, after, more: false, cut: false }
 }
 
-fn bounded(mut rows: Rows, keep: Keep) -> Rows {
+fn bounded(mut rows: Rows, keep: Window) -> Rows {
     let excess = rows.all.len().saturating_sub(MAX_ROWS);
     if excess == 0 {
         return rows;
     }
     match keep {
-        Keep::Last => {
+        Window::Last => {
             rows.all.drain(..excess);
             rows.cut = true;
         }
-        Keep::First => {
+        Window::First => {
             let left = rows.all.split_off(MAX_ROWS);
             for stream in [Stream::Stdout, Stream::Stderr] {
                 if let Some(row) = left.iter().find(|row| row.stream == stream) {
-                    *rows.after.of(stream) = row.mark;
+                    *rows.after.of(stream) = row.label;
                 }
             }
             rows.all.retain(|row| !row.open);
@@ -254,8 +254,8 @@ fn bounded(mut rows: Rows, keep: Keep) -> Rows {
     rows
 }
 
-fn name(stream: Stream, mark: Mark) -> String {
-    format!("{}{}.{}", if stream == Stream::Stdout { 'o' } else { 'e' }, mark.seq, mark.line)
+fn name(stream: Stream, label: Mark) -> String {
+    format!("{}{}.{}", if stream == Stream::Stdout { 'o' } else { 'e' }, label.seq, label.line)
 }
 
 impl Rows {
@@ -266,7 +266,7 @@ impl Rows {
     /// Writes the rows. `started` is the time that theirs are counted from.
     pub fn write(&self, html: &mut Html, started: Option<i64>) {
         for row in &self.all {
-            let name = name(row.stream, row.mark);
+            let name = name(row.stream, row.label);
             let class = match (row.stream, row.open) {
                 (Stream::Stdout, false) => "l",
                 (Stream::Stdout, true) => "l open",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn shown(rows: &Rows) -> Vec<(String, String, bool)> {
-        rows.all.iter().map(|row| (name(row.stream, row.mark), row.line.text(), row.open)).collect()
+        rows.all.iter().map(|row| (name(row.stream, row.label), row.line.text(), row.open)).collect()
     }
 
     fn line(name: &str, text: &str, open: bool) -> (String, String, bool) {
@@ -344,14 +344,14 @@ mod tests {
         let all = [piece(Stream::Stdout, 0, 1, &text), piece(Stream::Stdout, 1, 2, "end")];
         let (mut from, mut seen) = (START, Vec::new());
         for _ in 0..3 {
-            let page = bounded(rows(from, &all), Keep::First);
+            let page = bounded(rows(from, &all), Window::First);
             assert!(page.all.len() <= MAX_ROWS);
             seen.extend(shown(&page).into_iter().map(|(_, text, _)| text));
             from = page.after;
         }
         let expected: Vec<String> = (0..1_234).map(|n| n.to_string()).chain(["end".to_owned()]).collect();
         assert_eq!(seen, expected);
-        let last = bounded(rows(START, &all), Keep::Last);
+        let last = bounded(rows(START, &all), Window::Last);
         assert!(last.cut && shown(&last).last().unwrap().1 == "end");
     }
 

@@ -35,11 +35,11 @@ use std::time::Duration;
 use url::form_urlencoded;
 use visit::Visit;
 
-/// Largest form.
+/// Largest body of a form, in bytes.
 const MAX_FORM: usize = 64 * 1024;
 const FORM_TIME: Duration = Duration::from_secs(10);
 
-/// Who may ask for a page.
+/// Right that a page needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,

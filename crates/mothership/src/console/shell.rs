@@ -54,7 +54,7 @@ impl Theme {
     }
 }
 
-/// What a frame shows beside its page.
+/// The parts of a frame around its page.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     pub title: &'a str,

@@ -1,6 +1,7 @@
 //! Values that go into the store and come out of it.
 
 use nexus_api::Labels;
+use nexus_api::audit::{AuditEvent, AuditHead};
 use nexus_api::conduits::{Capacity, Progress, Stream, TerritoryKind, Verdict};
 use nexus_api::mothership::Role;
 use nexus_model::directive::{Fence, FinishStatus, Refusal, State};
@@ -12,7 +13,6 @@ pub use super::queries::{
     AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, IndexEntry, LiveDirectives,
     LogBlob, NewArtifact, Page, Retention, Snapshot, StoredChunk, Swept,
 };
-pub use super::rows::audit::AuditPage;
 
 /// Secrets and numbers of a store, read when it is opened.
 #[derive(Clone)]
@@ -403,4 +403,13 @@ pub struct TerritoryFacts {
     pub capacity: u32,
     /// Directives that it holds.
     pub open: u32,
+}
+
+/// Events of an account with the ends of its chain.
+#[derive(Debug, Clone)]
+pub struct AuditPage {
+    pub events: Vec<AuditEvent>,
+    pub head: AuditHead,
+    /// Number of the first event that is left.
+    pub first_seq: u64,
 }

@@ -43,9 +43,13 @@ fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {
     );
     // As a workspace these would be refused.
     let is_too_much = both.components().count() <= 2 || home.is_some_and(|home| home.starts_with(&both));
-    let look = "--profile git shows its history read-only.";
+    let inspection = "--profile git shows its history read-only.";
     if !is_too_much {
-        return format!("{what} --workspace {} --cwd {} has both; {look}", shown(&both), shown(plan.cwd.as_path()));
+        return format!(
+            "{what} --workspace {} --cwd {} has both; {inspection}",
+            shown(&both),
+            shown(plan.cwd.as_path())
+        );
     }
     // A bare repository has no directory for working trees.
     match workspace.file_name().filter(|_| repository.join(".git").is_dir()) {
@@ -54,11 +58,11 @@ fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {
             let from = shown(workspace);
             format!(
                 "{what} Move it there: mkdir -p {repository}/.worktrees && git -C {repository} worktree move {from} {inside}. Then \
-                 --workspace {repository} --cwd {inside} has both; {look}"
+                 --workspace {repository} --cwd {inside} has both; {inspection}"
             )
         }
         None => format!(
-            "{what} Make the worktree beside its repository, and name a directory that holds both with --workspace; {look}"
+            "{what} Make the worktree beside its repository, and name a directory that holds both with --workspace; {inspection}"
         ),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::parts;
 use crate::console::html::Html;
-use crate::console::log::{self, Keep, Place, Rows};
+use crate::console::log::{self, Place, Rows, Window};
 use crate::console::shell::{Section, fragment, lead_to, page};
 use crate::console::visit::Visit;
 use crate::http::{Answer, Problem, bytes_answer};
@@ -135,7 +135,7 @@ async fn output(visit: &Visit, one: &Directive, snapshot: &Snapshot, html: &mut 
         })?),
     };
     let next = [snapshot.event.stdout_next_seq, snapshot.event.stderr_next_seq];
-    let (place, keep) = from.map_or_else(|| (Place::near_end(next), Keep::Last), |from| (from, Keep::First));
+    let (place, keep) = from.map_or_else(|| (Place::near_end(next), Window::Last), |from| (from, Window::First));
     let app = &visit.context.app;
     let rows = log::read(app, visit.account, one.directive_id, place, upto(snapshot), keep).await?;
     let id = one.directive_id;
@@ -201,7 +201,7 @@ async fn output(visit: &Visit, one: &Directive, snapshot: &Snapshot, html: &mut 
     Ok(())
 }
 
-/// What an empty log says.
+/// Returns the text in place of an empty log.
 fn nothing(state: State) -> &'static str {
     match state {
         State::AwaitingApproval => "No output yet: a person has to approve the directive.",
@@ -222,7 +222,7 @@ pub async fn log(visit: &Visit) -> Result<Answer, Problem> {
     let id: DirectiveId = visit.context.id("directive_id")?;
     // The state is read before the output: an end is never told without what came before it.
     let (one, snapshot) = load(visit).await?;
-    let rows: Rows = log::read(app, visit.account, id, place, upto(&snapshot), Keep::First).await?;
+    let rows: Rows = log::read(app, visit.account, id, place, upto(&snapshot), Window::First).await?;
     let mut html = Html::default();
     let yes = |is: bool| if is { "yes" } else { "no" };
     let after = rows.after.to_string();

@@ -1,4 +1,4 @@
-//! The pages.
+//! The pages of the console, and the table of their names.
 
 mod audit;
 mod directive;

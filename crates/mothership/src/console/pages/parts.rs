@@ -6,7 +6,7 @@ use nexus_api::mothership::Directive;
 use nexus_model::directive::State;
 
 /// Shape, class and word of a state: a state is never shown by its colour alone.
-fn look(state: State) -> (&'static str, &'static str, &'static str) {
+fn appearance(state: State) -> (&'static str, &'static str, &'static str) {
     const CIRCLE: &str = "<svg viewBox=\"0 0 16 16\" aria-hidden=\"true\"><circle cx=\"8\" cy=\"8\" r=\"6\"/></svg>";
     const PLAY: &str = "<svg viewBox=\"0 0 16 16\" aria-hidden=\"true\"><path d=\"M4 2l10 6-10 6z\"/></svg>";
     const TICK: &str = "<svg viewBox=\"0 0 16 16\" aria-hidden=\"true\"><path d=\"M2 9l4 4 8-10\"/></svg>";
@@ -29,7 +29,7 @@ fn look(state: State) -> (&'static str, &'static str, &'static str) {
 
 /// Writes a state: shape, word, colour.
 pub fn state(html: &mut Html, state: State) {
-    let (shape, class, word) = look(state);
+    let (shape, class, word) = appearance(state);
     html.element("span", &[("class", class)], |html| {
         html.raw(shape).text(word);
     });

@@ -39,7 +39,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         html.raw(
             "<h2>Sessions</h2><div class=\"scroll\"><table><caption>Sessions of this account at the console</caption>",
         );
-        html.raw("<thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Role</th><th scope=\"col\">Begun</th><th scope=\"col\">Used</th><th scope=\"col\"><span class=\"muted\">End</span></th></tr></thead><tbody>");
+        html.raw("<thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Role</th><th scope=\"col\">Started</th><th scope=\"col\">Used</th><th scope=\"col\"><span class=\"muted\">End</span></th></tr></thead><tbody>");
         for (session, form) in sessions.iter().zip(&ends) {
             html.raw("<tr>").leaf("td", &[("class", "cmd")], session.key_name.as_deref().unwrap_or("without a name"));
             html.leaf("td", &[("class", "num")], session.role.name()).raw("<td class=\"num\">");

@@ -10,14 +10,14 @@ use nexus_api::mothership::{Territory, TerritoryStatus};
 use nexus_model::ids::TerritoryId;
 
 fn status(html: &mut Html, status: TerritoryStatus) {
-    let (class, mark, word) = match status {
+    let (class, sign, word) = match status {
         TerritoryStatus::Online => ("state s-ok", "+", "Online"),
         TerritoryStatus::Draining => ("state s-wait", "~", "Draining"),
         TerritoryStatus::Offline => ("state s-bad", "×", "Offline"),
         TerritoryStatus::Decommissioned => ("state s-off", "−", "Revoked"),
     };
     html.element("span", &[("class", class)], |html| {
-        html.raw("<span aria-hidden=\"true\">(").text(mark).raw(")</span> ").text(word);
+        html.raw("<span aria-hidden=\"true\">(").text(sign).raw(")</span> ").text(word);
     });
 }
 
@@ -52,7 +52,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         html.raw(
             "<thead><tr><th scope=\"col\">Status</th><th scope=\"col\">Name</th><th scope=\"col\">Directives</th>",
         );
-        html.raw("<th scope=\"col\">Last heard</th><th scope=\"col\">Version</th></tr></thead><tbody>");
+        html.raw("<th scope=\"col\">Last last_seen</th><th scope=\"col\">Version</th></tr></thead><tbody>");
         for one in &found {
             html.open("tr", &[("data-row", "")]).raw("<td class=\"num\">");
             status(html, one.status);
@@ -103,8 +103,8 @@ pub async fn one(visit: &Visit) -> Result<Answer, Problem> {
             }
         };
         fact("Id", one.territory_id.to_string());
-        let heard = one.last_seen_at.map(|seen| format!("{} ago", parts::span(now - seen.0)));
-        fact("Last heard", heard.unwrap_or_else(|| "never".to_owned()));
+        let last_seen = one.last_seen_at.map(|seen| format!("{} ago", parts::span(now - seen.0)));
+        fact("Last last_seen", last_seen.unwrap_or_else(|| "never".to_owned()));
         let room = one.capacity.max_concurrent.map(|max| format!(" of {max}")).unwrap_or_default();
         fact("Directives", format!("{}{room}", one.load));
         fact("Version", one.nexus_version.clone().unwrap_or_default());

@@ -9,7 +9,7 @@
 use super::values::{Id, json, optional, text};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
-use crate::store::types::Account;
+use crate::store::types::{Account, AuditPage};
 use nexus_api::Timestamp;
 use nexus_api::audit::{Actor, AuditEvent, AuditHead, Check, Fault, SCHEMA, origin};
 use nexus_model::digest::Digest;
@@ -174,15 +174,6 @@ fn stored(row: &Row<'_>, account: AccountId) -> Result<AuditEvent, StoreError> {
 }
 
 const SELECT: &str = "SELECT seq, prev, hash, at, actor, action, object, detail FROM audit_event";
-
-/// Events of an account with the ends of its chain.
-#[derive(Debug, Clone)]
-pub struct AuditPage {
-    pub events: Vec<AuditEvent>,
-    pub head: AuditHead,
-    /// Number of the first event that is left.
-    pub first_seq: u64,
-}
 
 /// Returns events after a number in their order, or before a number in the reverse order.
 pub fn page(

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// Life of a session, in milliseconds.
 pub const LIFE_MS: i64 = 12 * 3_600_000;
-/// Life of a session that nobody uses, in milliseconds.
+/// Life of a session without a use, in milliseconds.
 const IDLE_MS: i64 = 3_600_000;
 /// Uses within this time are not written.
 const TOUCH_MS: i64 = 60_000;
