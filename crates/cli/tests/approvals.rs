@@ -135,6 +135,35 @@ fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
         ] {
             assert_ne!(asked(&bench, &bench.run(other)), id, "{}: {other:?}", bench.who());
         }
+        // What is not a part of the plan itself: budgets, methods, names that a commit holds back, the git directory, and who waits.
+        let open = [
+            "run",
+            "--net",
+            "unrestricted",
+            "--net-methods",
+            "read-only",
+            "--max-connections",
+            "5",
+            "--protect",
+            "s.sh",
+        ];
+        let of_open = |flags: &[&str]| asked(&bench, &bench.run([&["run"][..], flags, &["--", "sh", "s.sh"]].concat()));
+        let open = of_open(&open[1..]);
+        for (other, base) in [
+            (&["--net", "unrestricted", "--max-connections", "5", "--protect", "s.sh"][..], &open),
+            (&["--net", "unrestricted", "--net-methods", "read-only", "--protect", "s.sh"], &open),
+            (
+                &["--net", "unrestricted", "--net-methods", "read-only", "--max-connections", "6", "--protect", "s.sh"],
+                &open,
+            ),
+            (&["--net", "unrestricted", "--net-methods", "read-only", "--max-connections", "5"], &open),
+            (&["--direct", "--direct-git"], &of_open(&["--direct"])),
+        ] {
+            assert_ne!(of_open(other), *base, "{}: {other:?}", bench.who());
+        }
+        let again =
+            ["--net", "unrestricted", "--net-methods", "read-only", "--max-connections", "5", "--protect", "s.sh"];
+        assert_eq!(of_open(&again), open, "{}", bench.who());
         bench.write("s.sh", "echo two\n");
         assert_ne!(asked(&bench, &bench.run(run)), id, "{}: the script is another one", bench.who());
         bench.write("s.sh", "echo one\n");

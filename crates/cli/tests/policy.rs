@@ -252,6 +252,17 @@ fn a_document_that_cannot_be_used_lets_nothing_run() {
         let same = at_home(&bench, ".config/nexus/policy/z.yaml", "policy: nexus.policy/1\nid: mine\nlevel: user\n");
         refused(&bench, &bench.run(["run", "--", "true"]), &["are both the user policy mine"]);
         fs::remove_file(same).unwrap();
+        // A link that leads nowhere, as one into a directory that moved or is not mounted.
+        let link = bench.home.join(".config/nexus/policy/linked.yaml");
+        std::os::unix::fs::symlink(bench.home.join("gone/linked.yaml"), &link).unwrap();
+        refused(&bench, &bench.run(["run", "--", "true"]), &["linked.yaml", "leads nowhere"]);
+        fs::remove_file(link).unwrap();
+        let directory = path.parent().unwrap();
+        fs::remove_dir_all(directory).unwrap();
+        std::os::unix::fs::symlink(bench.home.join("gone"), directory).unwrap();
+        refused(&bench, &bench.run(["run", "--", "true"]), &["policy", "cannot be read"]);
+        fs::remove_file(directory).unwrap();
+        runs(&bench, &["run", "--", "true"]);
     }
 }
 

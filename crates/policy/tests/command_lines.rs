@@ -66,6 +66,11 @@ const SAFE: &[&str] = &[
 ];
 
 const APPROVAL: &[&str] = &[
+    // Shells evaluate the subscripts of variables.
+    "test -v 'a[$(x)]'",
+    "/usr/bin/test -v 'a[$(x)]'",
+    "test 'a[$(x)]' -eq 1",
+    "test -R a",
     // Nothing to run, or nothing that is known.
     "",
     "   ",

@@ -115,7 +115,7 @@ fn of_directory(host: &Host, directory: &Path, workspace: Option<&Path>) -> Resu
     let directory = directory.join(DIRECTORY);
     let entries = match std::fs::read_dir(&directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound && is_absent(&directory) => return Ok(Vec::new()),
         Err(error) => return Err(ReadOwnedError::unreadable(&directory, &error).into()),
     };
     let mut paths = Vec::new();
@@ -140,8 +140,13 @@ fn of_directory(host: &Host, directory: &Path, workspace: Option<&Path>) -> Resu
     paths.sort();
     let mut all = Vec::new();
     for path in paths {
-        // One that went meanwhile was taken away by its owner.
-        let Some(text) = read_owned(host, &path, workspace)? else { continue };
+        let Some(text) = read_owned(host, &path, workspace)? else {
+            // One that went meanwhile was taken away by its owner. A link that leads nowhere still stands for a document.
+            if is_absent(&path) {
+                continue;
+            }
+            return Err(ReadOwnedError::unreadable(&path, &"it is a link that leads nowhere").into());
+        };
         let loaded = read(&path, &text)?;
         let level = loaded.document.level;
         if level == Level::Facility || (level != Level::User && !is_operators) {
@@ -151,6 +156,11 @@ fn of_directory(host: &Host, directory: &Path, workspace: Option<&Path>) -> Resu
         all.push(loaded);
     }
     Ok(all)
+}
+
+/// Reports whether nothing has this name, not even a link that leads nowhere.
+fn is_absent(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn of_workspace(workspace: &Path) -> Result<Option<LoadedPolicy>, PoliciesError> {

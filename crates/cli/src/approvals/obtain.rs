@@ -33,7 +33,7 @@ pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunA
         Input::AsRead | Input::Ahead => "passed on, whatever it is",
     };
     let publish: Vec<String> = args.publish.iter().map(|publish| format!("{publish:?}")).collect();
-    let around = json!({"input": input, "publish": publish, "terminal": args.tty});
+    let around = json!({"input": input, "publish": publish, "terminal": args.tty, "detached": args.detach});
     let subject = ExecSubject::of(run, &around)?;
     let approvals = Approvals::open(&run.site.places)?;
     if approvals.take(&subject, &run.plan.run_id.to_string(), now())?.is_some() {

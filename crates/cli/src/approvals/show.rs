@@ -62,6 +62,9 @@ pub fn text(stored: &Stored) -> String {
         "workspace",
         &format!("{}, changes: {}", quoted(&text_of(&shown["workspace"])), quoted(&text_of(&shown["changes"]))),
     );
+    if shown["direct_git"] == true {
+        row("git", "the command may write objects, refs and the index itself");
+    }
     let around = &shown["around"];
     row("input", &quoted(&text_of(&around["input"])));
     for port in around["publish"].as_array().into_iter().flatten() {
@@ -85,7 +88,11 @@ pub fn text(stored: &Stored) -> String {
     }
     match &shown["network"] {
         Value::Null => row("network", "none"),
-        network => row("network", &one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"]))),
+        network => {
+            row("network", &one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"])));
+            row("methods", &one_line(&network["methods"].to_string()));
+            row("budget", &one_line(&network["budget"].to_string()));
+        }
     }
     let names = |value: &Value| match texts(value) {
         names if names.is_empty() => "none".to_owned(),
@@ -93,6 +100,7 @@ pub fn text(stored: &Stored) -> String {
     };
     row("secrets", &names(&shown["secrets"]));
     row("variables", &names(&shown["variables"]));
+    row("protected", &names(&shown["protect"]));
     row("limits", &one_line(&shown["limits"].to_string()));
     out
 }

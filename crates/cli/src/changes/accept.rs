@@ -177,7 +177,11 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
                 hint,
             )
         } else if let Some((path, why)) = held_for_ever(&committed, rules) {
-            let hint = "what waits can be accepted once nothing holds it back: nexus changes show names what does";
+            let hint = if why.starts_with("the changes of the run") {
+                "accept or reject the changes of that run first, or add --protected to accept these all the same"
+            } else {
+                "what waits can be accepted once nothing holds it back: nexus changes show names what does"
+            };
             let by_hand = in_part.map(|upper| format!("what was saved is in {}: copy it by hand", upper.display()));
             let message = format!("nothing was accepted: {path} is held back ({why})");
             return Err(Failure::refused("protected", message, by_hand.unwrap_or_else(|| hint.to_owned())));

@@ -195,10 +195,16 @@ pub(super) fn why_not(stage: &Stage) -> Option<String> {
     let Some(known) = SAFE.iter().find(|known| known.name == base(name)) else {
         return Some(format!("{:?} is not known to be safe", base(name)));
     };
+    // Shells evaluate the subscript of a variable that `test` is asked about: `test -v 'a[$(COMMAND)]'`.
+    if known.name == "test"
+        && let Some(word) = words.iter().find(|word| word.contains(['[', '$', '`', '(']))
+    {
+        return Some(format!("{word:?} as a word of test may be evaluated"));
+    }
     let mut plain = 0;
     let mut only_words = false;
     for word in &words {
-        if matches!(known.name, "echo" | "true" | "false" | "test") {
+        if matches!(known.name, "echo" | "true" | "false") {
             // All that these have as words is text.
             continue;
         }

@@ -11,6 +11,8 @@
 //! What an approval is for is a hash with a salt of its own over command, directory, environment, rights, files and host. The
 //! values of variables are not kept: a hash without a salt of a short one could be guessed.
 
+use crate::net::network::RunNetwork;
+use crate::plan::direct::Direct;
 use crate::plan::resolve::ResolvedRun;
 use crate::state::container::machine_id;
 use crate::state::directory::StateDir;
@@ -145,10 +147,16 @@ impl ExecSubject {
                 json!({"target": bind.target, "source": source, "access": bind.access})
             })
             .collect();
-        let network = run.network.as_ref().map(|network| {
-            let in_force = network.for_receipt();
-            json!({"mode": in_force.mode, "rules": in_force.rules, "upstream": in_force.upstream, "ask": in_force.ask})
-        });
+        let (mut network, mut policy) = (None, None);
+        if let Some(asked) = &run.network {
+            let in_force = asked.for_receipt();
+            let recorded = policy_of(asked)?;
+            network = Some(json!({
+                "mode": in_force.mode, "rules": in_force.rules, "upstream": in_force.upstream, "ask": in_force.ask,
+                "methods": recorded["methods"], "budget": recorded["budget"],
+            }));
+            policy = Some(recorded);
+        }
         let mut profiles: Vec<String> =
             run.profiles.iter().map(|profile| format!("{} {}", profile.name, profile.hash)).collect();
         profiles.sort();
@@ -165,6 +173,8 @@ impl ExecSubject {
             "timeout_ms": run.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             "allow_ptrace": plan.allow_ptrace,
             "changes": if run.direct.is_some() { "direct" } else { run.changes.name() },
+            "direct_git": run.direct.as_ref().is_some_and(Direct::opens_git),
+            "protect": run.protect,
             "sockets": run.allowed_sockets,
             "secrets": run.env_secrets,
             "variables": plan.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
@@ -177,13 +187,28 @@ impl ExecSubject {
                 "uid": rustix::process::geteuid().as_raw(),
             },
         });
-        Ok(Self { shown, hidden: json!({"env": plan.env}) })
+        Ok(Self { shown, hidden: json!({"env": plan.env, "policy": policy}) })
     }
 
     fn digest(&self, salt: Digest) -> Result<Digest, ApprovalError> {
         let all = json!({"salt": salt, "shown": self.shown, "hidden": self.hidden});
         Digest::of_json(&all).ok_or_else(|| ApprovalError::Broken { path: PathBuf::new(), why: "no hash".to_owned() })
     }
+}
+
+/// Returns the whole policy of a network without what differs from run to run: all that decides is part of what is approved.
+fn policy_of(network: &RunNetwork) -> Result<Value, ApprovalError> {
+    let broken =
+        || ApprovalError::Broken { path: PathBuf::new(), why: "the network cannot be written down".to_owned() };
+    let (_, mut policy) = network.policy.recorded().ok_or_else(broken)?;
+    let fields = policy.as_object_mut().ok_or_else(broken)?;
+    for of_this_run in ["generation", "own_addresses", "own_listeners"] {
+        fields.remove(of_this_run);
+    }
+    // A time from now on is another one in each run.
+    let ends = fields.remove("expires").is_some_and(|expires| !expires.is_null());
+    fields.insert("ends".to_owned(), json!(ends));
+    Ok(policy)
 }
 
 /// Returns the files of the workspace that the words of the command name, with their hashes: a script that is changed
