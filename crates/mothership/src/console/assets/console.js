@@ -32,6 +32,11 @@ function live(log) {
   let over = false;
   let added = 0;
 
+  let timer = null;
+
+  const again = () => {
+    if (timer === null && !over) timer = setTimeout(() => { timer = null; refresh(); }, pause);
+  };
   const say = (state, text) => { status.dataset.state = state; status.textContent = text; };
   const toEnd = () => { log.scrollTop = log.scrollHeight; unseen = 0; fresh.hidden = true; };
 
@@ -65,10 +70,12 @@ function live(log) {
     } catch {
       // What is there stays; the next event or the timer tries again.
       say("lost", "disconnected");
-      setTimeout(() => { if (!over) refresh(); }, pause);
+      again();
       pause = Math.min(pause * 2, 30000);
     }
     running = false;
+    // An event that came while the head was on its way.
+    if (asked && !over) again();
   }
 
   async function head() {
@@ -85,7 +92,12 @@ function live(log) {
     if (source || over || document.hidden) return;
     source = new EventSource(log.dataset.events);
     source.onopen = () => { heard = Date.now(); pause = 1000; say("live", "live"); };
-    source.onerror = () => { if (!over) say("lost", `disconnected, last heard ${Math.round((Date.now() - heard) / 1000)} s ago`); };
+    // The server ends the stream with the directive: what it ended with is asked for.
+    source.onerror = () => {
+      if (over) return;
+      say("lost", `disconnected, last heard ${Math.round((Date.now() - heard) / 1000)} s ago`);
+      again();
+    };
     for (const name of ["state", "log", "reset"]) source.addEventListener(name, refresh);
     refresh();
   }
