@@ -134,9 +134,9 @@ fn a_run_without_changes_makes_few_calls() {
         let (layered, direct) = (["run", "--", "/bin/true"], ["run", "--direct", "--", "/bin/true"]);
         let rows = [
             // Of these, 45 look for the programs of toolchains in the two directories of PATH.
-            (SYSTEM, &layered[..], 415),
+            (SYSTEM, &layered[..], 455),
             // Of these, a few look for a warm launcher, and a hundred follow the places of settings that later runs obey.
-            (SYSTEM, &direct, 500),
+            (SYSTEM, &direct, 540),
             // A search of two directories, and a mount for each of them.
             (&with_toolchains, &layered, 560),
         ];

@@ -429,13 +429,6 @@ fn changes_outside_are_conflicts_and_nothing_is_committed() {
             Outside::Changed,
         ),
         (
-            "a renamed folder",
-            vec![rename("d", "d2")],
-            vec![Op::Append(b("d/x"), "out".into())],
-            "d/x",
-            Outside::Changed,
-        ),
-        (
             "a renamed folder that vanished",
             vec![rename("d", "d2")],
             vec![Op::RemoveTree(b("d"))],

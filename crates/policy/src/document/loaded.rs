@@ -31,7 +31,7 @@ pub struct DocumentName {
 }
 
 impl LoadedPolicy {
-    /// Reads a text; its cases are run by [`PolicySet::build`].
+    /// Reads a text; its cases are run by `PolicySet::build`.
     pub fn read(source: &str, text: &str) -> Result<Self, DocumentError> {
         let document = parse(text, source)?;
         Ok(Self { source: source.to_owned(), hash: Digest::of(text.as_bytes()), document })
