@@ -6,32 +6,14 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 use support::{Bench, benches, on_each_bench, stderr, stdout};
-
-/// A file of the home that only its owner can write.
-fn at_home(bench: &Bench, name: &str, content: &str) -> PathBuf {
-    let path = bench.home.join(name);
-    let mut folder = bench.home.clone();
-    for part in Path::new(name).parent().unwrap().components() {
-        folder.push(part);
-        if !folder.exists() {
-            fs::create_dir(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-            bench.give(&folder);
-        }
-    }
-    fs::write(&path, content).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    bench.give(&path);
-    path
-}
 
 /// Puts the policy `mine` of the user in force by its file.
 fn policy(bench: &Bench, rest: &str) -> PathBuf {
     let text = format!("policy: nexus.policy/1\nid: mine\nlevel: user\n{rest}");
-    at_home(bench, ".config/nexus/policy/mine.yaml", &text)
+    bench.at_home(".config/nexus/policy/mine.yaml", &text)
 }
 
 #[track_caller]
@@ -53,8 +35,8 @@ fn runs(bench: &Bench, arguments: &[&str]) -> String {
 #[test]
 fn a_run_asks_for_no_more_than_its_policies_allow() {
     on_each_bench(|bench| {
-        let tool = at_home(&bench, "tools/tool", "x");
-        let keys = at_home(&bench, "tools/keys/key", "x");
+        let tool = bench.at_home("tools/tool", "x");
+        let keys = bench.at_home("tools/keys/key", "x");
         let (tools, keys) = (tool.parent().unwrap().to_owned(), keys.parent().unwrap().to_owned());
         let (dir, sub) = (tools.display(), keys.display());
         policy(
@@ -96,7 +78,7 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
         let pids = told["limits"].as_array().unwrap().iter().find(|one| one["limit"] == "pids");
         assert!(pids.unwrap()["from"].as_str().unwrap().contains("policy/mine.yaml:6:16"), "{}", told["limits"]);
-        at_home(&bench, ".config/nexus/profiles/apt.yaml", "etc: [apt]\n");
+        bench.at_home(".config/nexus/profiles/apt.yaml", "etc: [apt]\n");
         policy(
             &bench,
             &format!("fs: {{read: [\"workspace:**\", \"host:{dir}/tool\"], deny: [\"host:/etc/apt/auth.conf\"]}}\n"),
@@ -195,9 +177,8 @@ fn the_workspaces_own_document_only_takes_away() {
 #[test]
 fn a_document_that_fails_its_own_tests_is_not_applied_and_the_one_before_holds() {
     for bench in benches() {
-        let draft = |text: &str| {
-            at_home(&bench, "draft.yaml", &format!("policy: nexus.policy/1\nid: mine\nlevel: user\n{text}"))
-        };
+        let draft =
+            |text: &str| bench.at_home("draft.yaml", &format!("policy: nexus.policy/1\nid: mine\nlevel: user\n{text}"));
         let path =
             draft("limits: {pids: 100}\ntests: {match: [\"limit pids=100\"], not_match: [\"limit pids=101\"]}\n");
         let path = path.to_str().unwrap();
@@ -223,7 +204,7 @@ fn a_document_that_fails_its_own_tests_is_not_applied_and_the_one_before_holds()
         let left: Vec<_> = fs::read_dir(bench.home.join(".config/nexus/policy")).unwrap().collect();
         assert_eq!(left.len(), 1, "{}: {left:?}", bench.who());
         if bench.user.is_some() {
-            let global = at_home(&bench, "global.yaml", "policy: nexus.policy/1\nid: all\nlevel: global\n");
+            let global = bench.at_home("global.yaml", "policy: nexus.policy/1\nid: all\nlevel: global\n");
             let output = bench.run(["policy", "apply", global.to_str().unwrap()]);
             refused(&bench, &output, &["belongs to the operator"]);
         }
@@ -240,16 +221,16 @@ fn a_document_that_cannot_be_used_lets_nothing_run() {
         refused(&bench, &bench.run(["run", "--", "true"]), &["can be written by others"]);
         policy(&bench, "");
         runs(&bench, &["run", "--", "true"]);
-        let stray = at_home(&bench, ".config/nexus/policy/more.yml", "");
+        let stray = bench.at_home(".config/nexus/policy/more.yml", "");
         refused(&bench, &bench.run(["run", "--", "true"]), &["more.yml: only NAME.yaml is a policy document"]);
         fs::remove_file(stray).unwrap();
         if bench.user.is_some() {
             let text = "policy: nexus.policy/1\nid: all\nlevel: global\n";
-            let global = at_home(&bench, ".config/nexus/policy/all.yaml", text);
+            let global = bench.at_home(".config/nexus/policy/all.yaml", text);
             refused(&bench, &bench.run(["run", "--", "true"]), &["the level global does not hold here"]);
             fs::remove_file(global).unwrap();
         }
-        let same = at_home(&bench, ".config/nexus/policy/z.yaml", "policy: nexus.policy/1\nid: mine\nlevel: user\n");
+        let same = bench.at_home(".config/nexus/policy/z.yaml", "policy: nexus.policy/1\nid: mine\nlevel: user\n");
         refused(&bench, &bench.run(["run", "--", "true"]), &["are both the user policy mine"]);
         fs::remove_file(same).unwrap();
         // A link that leads nowhere, as one into a directory that moved or is not mounted.
@@ -304,7 +285,7 @@ fn explain_names_who_says_what_and_answers_questions() {
 fn what_a_profile_lists_beyond_a_policy_is_denied_at_the_connection() {
     for bench in benches() {
         policy(&bench, "net: {allow: [\"*.a.test:443\"], deny: [bad.a.test]}\n");
-        at_home(&bench, ".config/nexus/profiles/wide.yaml", "net: {allow: [x.a.test, other.test, bad.a.test]}\n");
+        bench.at_home(".config/nexus/profiles/wide.yaml", "net: {allow: [x.a.test, other.test, bad.a.test]}\n");
         for (target, code) in [("x.a.test:443", 0), ("other.test:443", 1), ("bad.a.test:443", 1)] {
             let checked = bench.run(["net", "check", target, "--profile", "wide", "--resolve", "93.184.216.34"]);
             let text = stdout(&checked);
@@ -316,8 +297,7 @@ fn what_a_profile_lists_beyond_a_policy_is_denied_at_the_connection() {
 #[test]
 fn rules_of_other_programs_are_imported_with_a_report_and_applied() {
     for bench in benches() {
-        let rules = at_home(
-            &bench,
+        let rules = bench.at_home(
             "settings.json",
             r#"{"permissions": {"allow": ["Bash(echo *)", "mcp__x"], "deny": ["Bash(ls *)"], "ask": ["Bash"]}}"#,
         );
@@ -327,13 +307,13 @@ fn rules_of_other_programs_are_imported_with_a_report_and_applied() {
             "{}",
             stderr(&output)
         );
-        let document = at_home(&bench, "agent.yaml", &stdout(&output));
+        let document = bench.at_home("agent.yaml", &stdout(&output));
         runs(&bench, &["policy", "apply", document.to_str().unwrap()]);
         assert_eq!(runs(&bench, &["run", "--", "echo", "x"]), "x\n", "{}", bench.who());
         refused(&bench, &bench.run(["run", "--", "ls", "-l"]), &["A policy forbids this command", "user-agent.yaml:"]);
         refused(&bench, &bench.run(["run", "--shell", "echo x; ls"]), &["A policy forbids this command"]);
         refused(&bench, &bench.run(["run", "--shell", "echo x; pwd"]), &["only with an approval"]);
-        let broken = at_home(&bench, "x.rules", "prefix_rule(");
+        let broken = bench.at_home("x.rules", "prefix_rule(");
         let output = bench.run(["policy", "import", "--from", "codex", broken.to_str().unwrap()]);
         refused(&bench, &output, &["x.rules is not taken", "line 1"]);
         for (line, code, said) in

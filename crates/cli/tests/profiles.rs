@@ -13,26 +13,8 @@ use support::{Bench, benches, is_root, stderr, stdout};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A file of the home that only its owner can write.
-fn at_home(bench: &Bench, name: &str, content: &str) -> PathBuf {
-    let path = bench.home.join(name);
-    let mut folder = bench.home.clone();
-    for part in Path::new(name).parent().unwrap().components() {
-        folder.push(part);
-        if !folder.exists() {
-            fs::create_dir(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-            bench.give(&folder);
-        }
-    }
-    fs::write(&path, content).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    bench.give(&path);
-    path
-}
-
 fn profile(bench: &Bench, name: &str, text: &str) -> PathBuf {
-    at_home(bench, &format!(".config/nexus/profiles/{name}.yaml"), text)
+    bench.at_home(&format!(".config/nexus/profiles/{name}.yaml"), text)
 }
 
 fn on_path(bench: &Bench, folders: &[&str]) -> String {
@@ -59,7 +41,7 @@ fn refused(bench: &Bench, output: &Output, said: &[&str]) {
 #[test]
 fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_content_is_trusted() {
     for bench in benches() {
-        let data = at_home(&bench, "data/x", "seen\n");
+        let data = bench.at_home("data/x", "seen\n");
         let folder = data.parent().unwrap().display().to_string();
         let text = format!("limits:\n  pids: 100\nfs:\n  ro: [\"{folder}\"]\nenv: {{set: {{GREETING: hello}}}}\n");
         let file = bench.write("nexus.yaml", &text);
@@ -188,7 +170,7 @@ fn a_run_says_that_the_workspaces_own_file_kept_its_changes_out() {
 #[test]
 fn a_workspace_file_that_is_no_plain_file_or_no_profile_refuses_the_run() {
     for bench in benches() {
-        let outside = at_home(&bench, "outside.yaml", "changes: review\n");
+        let outside = bench.at_home("outside.yaml", "changes: review\n");
         let file = bench.workspace.join("nexus.yaml");
         symlink(outside, &file).unwrap();
         refused(&bench, &bench.run(["run", "--", "true"]), &["nexus.yaml", "symbolic link"]);
@@ -229,10 +211,10 @@ fn a_workspace_file_that_a_command_writes_changes_nothing_for_that_run_and_waits
 #[test]
 fn profiles_add_up_flags_beat_them_and_explain_names_the_lines() {
     for bench in benches() {
-        at_home(&bench, "data/x", "seen\n");
-        at_home(&bench, "tools/hello", "#!/bin/sh\necho hello\n");
+        bench.at_home("data/x", "seen\n");
+        bench.at_home("tools/hello", "#!/bin/sh\necho hello\n");
         profile(&bench, "base", "fs: {ro: [\"~/data\"]}\npath: [\"~/tools\"]\nlimits: {pids: 100}\n");
-        at_home(&bench, "tools/.keep", "");
+        bench.at_home("tools/.keep", "");
         profile(
             &bench,
             "mine",
@@ -262,7 +244,7 @@ fn profiles_add_up_flags_beat_them_and_explain_names_the_lines() {
 #[test]
 fn explain_and_the_run_agree_about_paths_and_variables() {
     for bench in benches() {
-        at_home(&bench, "data/x", "seen\n");
+        bench.at_home("data/x", "seen\n");
         profile(&bench, "mine", "fs: {ro: [\"~/data\"]}\nenv: {set: {A: \"1\"}, pass: [CI]}\n");
         let told =
             explained(bench.nexus(["explain", "--json", "--profile", "mine", "--", "env"]).env("CI", "a secret"));
@@ -384,31 +366,29 @@ fn profile_show_and_schema_print_what_programs_can_read() {
 /// Toolchains as their installers lay them out, with scripts for programs, and every file with a secret that is near.
 fn home_with_tools(bench: &Bench) -> String {
     let program = |name: &str| {
-        at_home(bench, name, &format!("#!/bin/sh\necho {name}\n"));
+        bench.at_home(name, &format!("#!/bin/sh\necho {name}\n"));
     };
     program(".nvm/versions/node/v22.1.0/bin/node");
     program(".nvm/versions/node/v22.1.0/bin/npm");
     program(".pyenv/versions/3.12.1/bin/python3");
-    at_home(bench, ".pyenv/version", "3.12.1\n");
-    at_home(bench, ".pyenv/shims/python3", "#!/bin/sh\necho shim\n");
+    bench.at_home(".pyenv/version", "3.12.1\n");
+    bench.at_home(".pyenv/shims/python3", "#!/bin/sh\necho shim\n");
     program(".rustup/toolchains/stable/bin/cargo");
     let stable = bench.home.join(".rustup/toolchains/stable/bin/cargo");
-    at_home(bench, ".cargo/bin/rustup", &format!("#!/bin/sh\nexec {}\n", stable.display()));
+    bench.at_home(".cargo/bin/rustup", &format!("#!/bin/sh\nexec {}\n", stable.display()));
     symlink("rustup", bench.home.join(".cargo/bin/cargo")).unwrap();
-    at_home(bench, ".cargo/registry/cache/x.crate", "crate\n");
+    bench.at_home(".cargo/registry/cache/x.crate", "crate\n");
     program("sdk/go1.25/bin/go");
-    at_home(bench, "go/pkg/mod/m", "module\n");
+    bench.at_home("go/pkg/mod/m", "module\n");
     program(".sdkman/candidates/java/21/bin/java");
-    at_home(bench, ".m2/repository/a.jar", "jar\n");
-    at_home(
-        bench,
-        ".gitconfig",
+    bench.at_home(".m2/repository/a.jar", "jar\n");
+    bench.at_home(".gitconfig",
         "[user]\n\tname = A B\n\temail = a@b.example\n\tsigningkey = HUNTER2\n[credential]\n\thelper = store --file=HUNTER2\n[http]\n\textraheader = HUNTER2\n",
     );
     for secret in SECRETS {
-        at_home(bench, secret, "HUNTER2\n");
+        bench.at_home(secret, "HUNTER2\n");
     }
-    at_home(bench, ".cargo/config.toml", "[build]\njobs = 1\n[registry]\ntoken = \"HUNTER2\"\n");
+    bench.at_home(".cargo/config.toml", "[build]\njobs = 1\n[registry]\ntoken = \"HUNTER2\"\n");
     on_path(
         bench,
         &[
@@ -540,12 +520,12 @@ fn settings_beside_a_tool_show_no_login() {
             ".sdkman/candidates/gradle/8/bin/gradle",
             ".gitdist/2.50/bin/git",
         ] {
-            at_home(&bench, program, "#!/bin/sh\necho tool\n");
+            bench.at_home(program, "#!/bin/sh\necho tool\n");
         }
-        at_home(&bench, "venvs/app/pyvenv.cfg", "");
-        at_home(&bench, "miniconda3/conda-meta/history", "");
+        bench.at_home("venvs/app/pyvenv.cfg", "");
+        bench.at_home("miniconda3/conda-meta/history", "");
         for (_, file) in BESIDE_TOOLS {
-            at_home(&bench, file, "password = HUNTER2\n");
+            bench.at_home(file, "password = HUNTER2\n");
         }
         let further = [".sdkman/candidates/maven/3.9.9/bin", ".sdkman/candidates/gradle/8/bin", ".gitdist/2.50/bin"];
         let further = further.map(|folder| bench.home.join(folder).display().to_string()).join(":");
@@ -572,8 +552,8 @@ fn a_login_that_comes_between_two_runs_is_covered() {
     let bin = ".sdkman/candidates/maven/3.9.9/bin";
     for bench in &benches {
         home_with_tools(bench);
-        at_home(bench, &format!("{bin}/mvn"), "#!/bin/sh\necho tool\n");
-        at_home(bench, ".sdkman/candidates/maven/3.9.9/conf/logging", "");
+        bench.at_home(&format!("{bin}/mvn"), "#!/bin/sh\necho tool\n");
+        bench.at_home(".sdkman/candidates/maven/3.9.9/conf/logging", "");
     }
     // A search is kept where the last change of each directory is some seconds old.
     std::thread::sleep(Duration::from_millis(3100));
@@ -592,7 +572,7 @@ fn a_login_that_comes_between_two_runs_is_covered() {
         run();
         assert_eq!(kept(), first, "{}: nothing differs", bench.who());
         let settings = ".sdkman/candidates/maven/3.9.9/conf/settings.xml";
-        at_home(bench, settings, "<password>HUNTER2</password>\n");
+        bench.at_home(settings, "<password>HUNTER2</password>\n");
         let out = run();
         assert!(out.contains(settings) && !out.contains("HUNTER2"), "{}: {out}", bench.who());
         assert_ne!(kept(), first, "{}: what no longer holds is not kept", bench.who());
@@ -602,9 +582,9 @@ fn a_login_that_comes_between_two_runs_is_covered() {
 #[test]
 fn a_link_in_the_workspace_never_makes_a_profile_show_what_it_leads_to() {
     for bench in benches() {
-        at_home(&bench, "private/bin/python3", "#!/bin/sh\necho private\n");
-        at_home(&bench, "private/lib/python3/x", "");
-        at_home(&bench, "private/notes", "HUNTER2\n");
+        bench.at_home("private/bin/python3", "#!/bin/sh\necho private\n");
+        bench.at_home("private/lib/python3/x", "");
+        bench.at_home("private/notes", "HUNTER2\n");
         bench.write(".venv/bin/keep", "");
         symlink(bench.home.join("private/bin/python3"), bench.workspace.join(".venv/bin/python3")).unwrap();
         let line = format!("cat {}/private/notes", bench.home.display());
@@ -631,7 +611,7 @@ fn git(bench: &Bench, folder: &Path, arguments: &[&str]) {
 #[test]
 fn git_commits_with_the_users_name_and_a_linked_worktree_is_read_only() {
     for bench in benches() {
-        at_home(&bench, ".gitconfig", "[user]\n\tname = A B\n\temail = a@b.example\n");
+        bench.at_home(".gitconfig", "[user]\n\tname = A B\n\temail = a@b.example\n");
         bench.write("a", "one\n");
         git(&bench, &bench.workspace, &["init", "-q", "-b", "main", "."]);
         let line = "git add a && git commit -q -m First && git log --format='%an %ae'";
@@ -674,7 +654,7 @@ fn git_commits_with_the_users_name_and_a_linked_worktree_is_read_only() {
 #[test]
 fn the_operators_ceilings_and_ids_hold_and_a_flag_above_them_is_refused() {
     for bench in benches() {
-        let config = at_home(&bench, ".config/nexus/config.toml", "[limits]\npids = 300\ntimeout = \"1h\"\n");
+        let config = bench.at_home(".config/nexus/config.toml", "[limits]\npids = 300\ntimeout = \"1h\"\n");
         let told = explained(&mut bench.nexus(["explain", "--json", "--", "true"]));
         let limits: Vec<_> = told["limits"]
             .as_array()
@@ -690,10 +670,10 @@ fn the_operators_ceilings_and_ids_hold_and_a_flag_above_them_is_refused() {
             &["--pids asks for more than 300", "config.toml:2:8"],
         );
         assert!(bench.run(["run", "--pids", "299", "--", "true"]).status.success());
-        at_home(&bench, ".config/nexus/config.toml", "[limits]\nmemry = \"1G\"\n");
+        bench.at_home(".config/nexus/config.toml", "[limits]\nmemry = \"1G\"\n");
         refused(&bench, &bench.run(["run", "--", "true"]), &["config.toml:2:1", "did you mean limits.memory?"]);
 
-        at_home(&bench, ".config/nexus/config.toml", "[sandbox]\nuid_base = 2000000000\n");
+        bench.at_home(".config/nexus/config.toml", "[sandbox]\nuid_base = 2000000000\n");
         let map = bench.run(["run", "--", "cat", "/proc/self/uid_map"]);
         if bench.user.is_none() && is_root() {
             let text = stdout(&map);

@@ -5,26 +5,8 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use support::{Bench, benches, stderr, stdout};
-
-/// Writes a file below the home that only its owner can write.
-fn at_home(bench: &Bench, name: &str, content: &str) {
-    let mut folder = bench.home.clone();
-    for part in Path::new(name).parent().unwrap().components() {
-        folder.push(part);
-        if !folder.exists() {
-            fs::create_dir(&folder).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-            bench.give(&folder);
-        }
-    }
-    let path = bench.home.join(name);
-    fs::write(&path, content).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    bench.give(&path);
-}
 
 const MAKE: &str = "echo all: > Makefile; echo x > plain";
 
@@ -44,13 +26,13 @@ fn is_parked(bench: &Bench, flags: &[&str], why: &str) {
 fn names_are_added_by_flag_profile_workspace_and_operator() {
     for bench in benches() {
         is_parked(&bench, &["--protect", "makefile"], "a flag");
-        at_home(&bench, ".config/nexus/profiles/careful.yaml", "protect: [\"Make*\"]\n");
+        bench.at_home(".config/nexus/profiles/careful.yaml", "protect: [\"Make*\"]\n");
         is_parked(&bench, &["--profile", "careful"], "a profile");
         // What came with the folder may protect more without any trust.
         bench.write("nexus.yaml", "protect: [Makefile]\n");
         is_parked(&bench, &[], "the workspace's own file");
         fs::remove_file(bench.workspace.join("nexus.yaml")).unwrap();
-        at_home(&bench, ".config/nexus/config.toml", "[changes]\nprotect = [\"Makefile\"]\n");
+        bench.at_home(".config/nexus/config.toml", "[changes]\nprotect = [\"Makefile\"]\n");
         is_parked(&bench, &[], "the settings");
         let told = stdout(&bench.run(["explain", "--protect", "deploy/*.sh", "--", "true"]));
         for line in ["protect deploy/*.sh  ← --protect", "protect Makefile  ← ", "config.toml:2:12"] {
@@ -149,7 +131,7 @@ fn the_directory_that_core_hooks_path_names_is_held_back() {
 #[test]
 fn a_profile_that_wants_a_question_parks_without_a_terminal() {
     for bench in benches() {
-        at_home(&bench, ".config/nexus/profiles/asking.yaml", "changes: ask\n");
+        bench.at_home(".config/nexus/profiles/asking.yaml", "changes: ask\n");
         let output = bench.run(["run", "--profile", "asking", "--shell", "echo x > plain"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(!bench.workspace.join("plain").exists(), "{}: it was committed unasked", bench.who());
@@ -188,8 +170,8 @@ fn run_in(bench: &Bench, at: &Path, script: &str) -> String {
 #[test]
 fn what_git_of_the_host_reads_by_its_settings_waits() {
     for bench in benches() {
-        at_home(&bench, ".gitconfig", "[core]\n\thooksPath = .my/hooks\n[include]\n\tpath = .work\n");
-        at_home(&bench, ".work", "[alias]\n\tgo = !tools/go\n");
+        bench.at_home(".gitconfig", "[core]\n\thooksPath = .my/hooks\n[include]\n\tpath = .work\n");
+        bench.at_home(".work", "[alias]\n\tgo = !tools/go\n");
         bench.write(".git/config", "[include]\n\tpath = ../conf/more\n");
         bench.write("conf/more", "[diff \"d\"]\n\ttextconv = conf/text.sh\n");
         bench.write("sub/.git/config", "[core]\n\tfsmonitor = ./watch\n");

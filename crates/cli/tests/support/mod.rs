@@ -133,6 +133,27 @@ impl Bench {
         path
     }
 
+    /// Writes a file below the home that only the user of `nexus` can write.
+    pub fn at_home(&self, name: &str, content: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt as _;
+        let own = |path: &Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            self.give(path);
+        };
+        let path = self.home.join(name);
+        let mut directory = self.home.clone();
+        for part in Path::new(name).parent().unwrap().components() {
+            directory.push(part);
+            if !directory.exists() {
+                fs::create_dir(&directory).unwrap();
+                own(&directory);
+            }
+        }
+        fs::write(&path, content).unwrap();
+        own(&path);
+        path
+    }
+
     /// Gives a path to whoever runs `nexus`.
     pub fn give(&self, path: &Path) {
         if let Some(uid) = self.user {

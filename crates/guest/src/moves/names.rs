@@ -11,7 +11,7 @@
 //! | the same, older Linux | not known: a snapshot agrees with its original in all that can be asked |
 //! | any other | not known |
 //!
-//! Where it is not known, each name becomes a file of its own, as after a write.
+//! Without that knowledge each name becomes a file of its own, as after a write.
 
 use super::entries::{MAX_DEPTH, directory, entry, facts, is_directory, join, names, subvolume};
 use nexus_model::moving::Numbers;

@@ -374,6 +374,29 @@ impl Reader<'_> {
         word
     }
 
+    /// Reads up to a closing character and takes that too. `escaped` is given what stands behind a backslash, and reports
+    /// whether it took it.
+    fn enclosed(&mut self, line: &mut Line, end: char, escaped: fn(char, &mut String) -> bool) -> String {
+        let mut text = String::new();
+        loop {
+            match (self.peek(0), self.peek(1)) {
+                (Some(c), _) if c == end => {
+                    self.at += 1;
+                    return text;
+                }
+                (Some('\\'), Some(c)) if escaped(c, &mut text) => self.at += 2,
+                (Some(c), _) => {
+                    text.push(c);
+                    self.at += 1;
+                }
+                (None, _) => {
+                    line.note("a quote that nothing closes");
+                    return text;
+                }
+            }
+        }
+    }
+
     /// Takes one character that stands for itself, or marks what else it may be.
     fn plain(&self, line: &mut Line, word: &mut Word, c: char, start: usize) {
         match c {
@@ -458,25 +481,13 @@ impl Reader<'_> {
             (Some('`'), _) => {
                 line.note("a substitution");
                 self.at += 1;
-                let mut text = String::new();
-                loop {
-                    match (self.peek(0), self.peek(1)) {
-                        (Some('`'), _) => break,
-                        (Some('\\'), Some(c @ ('`' | '\\' | '$'))) => {
-                            text.push(c);
-                            self.at += 2;
-                        }
-                        (Some(c), _) => {
-                            text.push(c);
-                            self.at += 1;
-                        }
-                        (None, _) => {
-                            line.note("a quote that nothing closes");
-                            break;
-                        }
+                let text = self.enclosed(line, '`', |c, text| {
+                    let is_escaped = matches!(c, '`' | '\\' | '$');
+                    if is_escaped {
+                        text.push(c);
                     }
-                }
-                self.at = (self.at + 1).min(self.chars.len());
+                    is_escaped
+                });
                 word.inner.push(self.separate(line, &text));
             }
             (_, Some('(')) => {
@@ -494,27 +505,10 @@ impl Reader<'_> {
                 line.note("a quote with escapes");
                 self.at += 2;
                 word.is_quoted = true;
-                let mut text = String::new();
-                loop {
-                    match (self.peek(0), self.peek(1)) {
-                        (Some('\''), _) => {
-                            self.at += 1;
-                            break;
-                        }
-                        (Some('\\'), Some(c)) => {
-                            text.extend(['\\', c]);
-                            self.at += 2;
-                        }
-                        (Some(c), _) => {
-                            text.push(c);
-                            self.at += 1;
-                        }
-                        (None, _) => {
-                            line.note("a quote that nothing closes");
-                            break;
-                        }
-                    }
-                }
+                let text = self.enclosed(line, '\'', |c, text| {
+                    text.extend(['\\', c]);
+                    true
+                });
                 word.text.push_str(&ansi_c(&text));
                 return;
             }

@@ -105,6 +105,7 @@ const SAFE: &[Known] = &[
     known("hexdump", "Cvn", &[], ANY),
     known("strings", "an", &["--all"], ANY),
     known("seq", "sw", &["--separator", "--equal-width"], 3),
+    // Without v and R: shells evaluate the subscript in `test -v 'a[$(COMMAND)]'`.
     known("test", "efdrwxsLhnzbcpSkuggO", &[], ANY),
     known("which", "a", &["--all"], ANY),
     known("column", "tsn", &["--table"], ANY),
@@ -195,12 +196,6 @@ pub(super) fn why_not(stage: &Stage) -> Option<String> {
     let Some(known) = SAFE.iter().find(|known| known.name == base(name)) else {
         return Some(format!("{:?} is not known to be safe", base(name)));
     };
-    // Shells evaluate the subscript of a variable that `test` is asked about: `test -v 'a[$(COMMAND)]'`.
-    if known.name == "test"
-        && let Some(word) = words.iter().find(|word| word.contains(['[', '$', '`', '(']))
-    {
-        return Some(format!("{word:?} as a word of test may be evaluated"));
-    }
     let mut plain = 0;
     let mut only_words = false;
     for word in &words {

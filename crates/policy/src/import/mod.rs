@@ -5,7 +5,7 @@
 //!  Claude rules ──┼─▶ Draft (each rule read as it will be read later) ─▶ document that holds its own tests
 //!  Codex rules ───┘        └─ LeftOut: the rule, and why it is not there
 //! ```
-//! Where a rule has no exact counterpart, the stricter one is taken and reported, or none. Rules about commands decide
+//! The stricter rule is taken and reported, or none, for one without an exact counterpart. Rules about commands decide
 //! about questions to a person; they never were a boundary and are none here.
 
 mod claude;

@@ -8,7 +8,7 @@
 //! Everything happens under one lock, and each change is on the disk before it counts: of two answers and of two uses at
 //! the same time one comes first. A crash after a use and before the start costs the use; it never gives one back.
 //!
-//! What an approval is for is a hash with a salt of its own over command, directory, environment, rights, files and host. The
+//! The subject of an approval is a hash with a salt of its own over command, directory, environment, rights, files and host. The
 //! values of variables are not kept: a hash without a salt of a short one could be guessed.
 
 use crate::net::network::RunNetwork;
