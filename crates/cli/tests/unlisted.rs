@@ -104,3 +104,34 @@ fn a_socket_in_a_directory_that_a_run_closed_is_covered() {
         assert_eq!(stdout(&output), "connected\n", "{}: {}", bench.who(), stderr(&output));
     });
 }
+
+/// The directory is closed when the run starts; its owner opens it and takes the socket out while the command waits.
+#[test]
+fn a_socket_that_leaves_a_closed_directory_stays_covered() {
+    on_each_bench(|bench| {
+        let data = bench.home.join("data");
+        assert!(bench.command("mkdir").arg("-p").arg(data.join("z/a")).arg(data.join("n")).status().unwrap().success());
+        let socket = data.join("z/a/s");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        mode(&socket, 0o777);
+        bench.write("client.py", CLIENT);
+        let from = format!("{}:/shown", data.display());
+        for closed in [0o311, 0o000] {
+            mode(&data.join("z"), closed);
+            let wait = "for i in $(seq 400); do [ -e started ] && break; sleep 0.05; done";
+            let script = format!("{wait}; chmod 755 z && mv z/a n/a && touch moved");
+            let mut owner = bench.command("sh").args(["-c", &script]).current_dir(&data).spawn().unwrap();
+            let script = "touch /shown/started; for i in $(seq 400); do [ -e /shown/moved ] && break; sleep 0.05; done; \
+                          ls -d /shown/moved; python3 client.py /shown/n/a/s";
+            let output = bench.run(["run", "--rw", &from, "--shell", script]);
+            assert!(owner.wait().unwrap().success(), "{} {closed:o}", bench.who());
+            let told = stdout(&output);
+            assert!(told.starts_with("/shown/moved\n"), "{} {closed:o}: {told}{}", bench.who(), stderr(&output));
+            assert!(!told.contains("connected") && told.lines().count() == 2, "{} {closed:o}: {told}", bench.who());
+            fs::rename(data.join("n/a"), data.join("z/a")).unwrap();
+            for name in ["started", "moved"] {
+                fs::remove_file(data.join(name)).unwrap();
+            }
+        }
+    });
+}

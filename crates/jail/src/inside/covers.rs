@@ -1,5 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
+use crate::inside::closed;
 use crate::inside::rootfs::Root;
 use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
@@ -7,7 +8,7 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::Cover;
+use nexus_model::plan::{Access, Cover};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use std::io;
@@ -49,9 +50,20 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
         if second_search::id(&stat) != *id && !(is_made_since && second_search::is_endpoint(&stat)) {
             return Err(second_search::moved(path.as_path()));
         }
+        if places::is_dir(&place).map_err(at)? {
+            closed::each_within(&place, is_read_only(request, path.as_path()), &|inner| cover(root, inner))
+                .map_err(at)?;
+        }
         cover(root, &place).map_err(at)?;
     }
     Ok(())
+}
+
+/// Reports whether the innermost bind over a path is read-only.
+fn is_read_only(request: &Request<'_>, path: &Path) -> bool {
+    let over = request.plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path()));
+    let innermost = over.max_by_key(|bind| bind.target.as_path().components().count());
+    innermost.is_some_and(|bind| bind.access == Access::ReadOnly)
 }
 
 fn hidden<'a>(request: &'a Request<'_>) -> impl Iterator<Item = PathBuf> + 'a {

@@ -6,6 +6,7 @@
 //! ```
 
 mod binds;
+mod closed;
 pub mod confinement;
 mod covers;
 mod descriptors;

@@ -1,0 +1,83 @@
+//! Covers the sockets in a directory that the search of the caller could not list, before that directory is covered itself. It may
+//! be the caller's own: another run that may write there opens it later, and moves a socket out from under the cover. A cover
+//! on the socket goes with it.
+//!
+//! This process has the rights of root over files of its own user in its user namespace, so it lists what the caller could list
+//! after a chmod. A directory of another user stays closed to both, and its cover is enough.
+
+use crate::mounts;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Entries that are read in one closed directory, and sockets and named pipes that are covered in it.
+const MAX_ENTRIES: usize = 1_000_000;
+const MAX_COVERS: usize = 10_000;
+/// Directories in one another that are looked through; each keeps a descriptor open.
+const MAX_DEPTH: usize = 200;
+
+/// A directory that waits to be listed, by its parent.
+struct Waiting {
+    parent: Rc<OwnedFd>,
+    name: OsString,
+    depth: usize,
+}
+
+/// Covers each socket in a directory and below it by `cover`, and each named pipe where `with_pipes` says so.
+pub(super) fn each_within(
+    directory: &OwnedFd,
+    with_pipes: bool,
+    cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut entries, mut covers) = (MAX_ENTRIES, MAX_COVERS);
+    let too_much = || io::Error::other("holds too much to be searched");
+    let mut waiting = vec![Waiting { parent: Rc::new(directory.try_clone()?), name: ".".into(), depth: 0 }];
+    while let Some(Waiting { parent, name, depth }) = waiting.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = match rustix::fs::openat(&*parent, name.as_os_str(), flags, Mode::empty()) {
+            Ok(opened) => Rc::new(opened),
+            // Another user's, or gone meanwhile: the second search finds it elsewhere.
+            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for entry in Dir::read_from(&*opened)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            entries = entries.checked_sub(1).ok_or_else(too_much)?;
+            let name = OsString::from_vec(name.to_vec());
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    match rustix::fs::statat(&*opened, name.as_os_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                        Err(Errno::NOENT) => continue,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                kind => kind,
+            };
+            match kind {
+                FileType::Directory if depth < MAX_DEPTH => {
+                    waiting.push(Waiting { parent: Rc::clone(&opened), name, depth: depth + 1 });
+                }
+                FileType::Socket | FileType::Fifo if kind == FileType::Socket || with_pipes => {
+                    covers = covers.checked_sub(1).ok_or_else(too_much)?;
+                    match mounts::place(&*opened, Path::new(&name)) {
+                        Ok(place) => cover(&place)?,
+                        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
