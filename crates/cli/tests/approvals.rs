@@ -158,6 +158,11 @@ fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
             ),
             (&["--net", "unrestricted", "--net-methods", "read-only", "--max-connections", "5"], &open),
             (&["--direct", "--direct-git"], &of_open(&["--direct"])),
+            (&["--raw"], &of_open(&[])),
+            (&["--grace", "1h"], &of_open(&[])),
+            (&["--full-output", "log"], &of_open(&[])),
+            (&["--receipt", "receipt"], &of_open(&[])),
+            (&[], &of_open(&["--require", "limits.memory"])),
         ] {
             assert_ne!(of_open(other), *base, "{}: {other:?}", bench.who());
         }

@@ -135,3 +135,64 @@ fn a_socket_that_leaves_a_closed_directory_stays_covered() {
         }
     });
 }
+
+/// The set-up lists what its caller owns by user and group, and no other directory that is closed to the caller.
+#[test]
+fn a_closed_directory_that_the_set_up_cannot_list_shows_no_socket_later() {
+    on_each_bench(|bench| {
+        let data = bench.home.join("data");
+        let other = data.join("z/y/other");
+        assert!(bench.command("mkdir").arg("-p").arg(data.join("z/y")).arg(data.join("n")).status().unwrap().success());
+        fs::create_dir(&other).unwrap();
+        mode(&other, 0o711);
+        let socket = other.join("s");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        mode(&socket, 0o777);
+        bench.write("client.py", CLIENT);
+        let from = format!("{}:/shown", data.display());
+        mode(&data.join("z"), 0o311);
+        // A directory of another user goes with its cover.
+        let script = "touch /shown/started; for i in $(seq 400); do [ -e /shown/moved ] && break; sleep 0.05; done; \
+                      ls -d /shown/moved; python3 client.py /shown/n/y/other/s";
+        let wait = "for i in $(seq 400); do [ -e started ] && break; sleep 0.05; done";
+        let moves = format!("{wait}; chmod 755 z && mv z/y n/y && touch moved");
+        let mut owner = bench.command("sh").args(["-c", &moves]).current_dir(&data).spawn().unwrap();
+        let output = bench.run(["run", "--rw", &from, "--shell", script]);
+        assert!(owner.wait().unwrap().success(), "{}", bench.who());
+        let told = stdout(&output);
+        assert!(told.starts_with("/shown/moved\n"), "{}: {told}{}", bench.who(), stderr(&output));
+        assert!(!told.contains("connected"), "{}: {told}", bench.who());
+        // One of the caller's own with a group of another is refused, and it is open to root.
+        let Some(user) = bench.user else { return };
+        let shared = data.join("shared");
+        fs::create_dir(&shared).unwrap();
+        std::os::unix::fs::chown(&shared, Some(user), Some(user + 1)).unwrap();
+        mode(&shared, 0o311);
+        for flag in ["--ro", "--rw"] {
+            let output = bench.run(["run", flag, &from, "--", "true"]);
+            assert_eq!(output.status.code(), Some(125), "{flag}");
+            let told = stderr(&output);
+            assert!(told.contains("/shown/shared is closed, yours") && told.contains("chmod u+rwx"), "{flag}: {told}");
+        }
+        mode(&shared, 0o755);
+        assert!(bench.run(["run", "--ro", &from, "--", "true"]).status.success());
+    });
+}
+
+/// Nothing in a read-only bind opens it, but another run of its owner may.
+#[test]
+fn a_closed_directory_with_a_socket_in_a_read_only_bind_is_covered() {
+    on_each_bench(|bench| {
+        let data = bench.home.join("data");
+        assert!(bench.command("mkdir").arg("-p").arg(data.join("z")).status().unwrap().success());
+        let _listener = UnixListener::bind(data.join("z/s")).unwrap();
+        bench.write("client.py", CLIENT);
+        let from = format!("{}:/shown", data.display());
+        for closed in [0o000, 0o200, 0o444, 0o600] {
+            mode(&data.join("z"), closed);
+            let output = bench.run(["run", "--ro", &from, "--", "python3", "client.py", "/shown/z/s"]);
+            assert!(!stdout(&output).is_empty(), "{} {closed:o}: {}", bench.who(), stderr(&output));
+            assert!(!stdout(&output).contains("connected"), "{} {closed:o}", bench.who());
+        }
+    });
+}

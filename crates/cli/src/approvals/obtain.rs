@@ -4,11 +4,13 @@ use super::{caller, of_session};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::run::input::Input;
+use nexus_model::ByteText;
 use nexus_policy::command::{Commands, Verdict, classify};
 use nexus_policy::document::{Answer, Effective};
 use nexus_runner::plan::resolve::ResolvedRun;
 use nexus_runner::state::approvals::{Approvals, ExecSubject, now};
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Time within which a request is answered and used.
@@ -33,7 +35,12 @@ pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunA
         Input::AsRead | Input::Ahead => "passed on, whatever it is",
     };
     let publish: Vec<String> = args.publish.iter().map(|publish| format!("{publish:?}")).collect();
-    let around = json!({"input": input, "publish": publish, "terminal": args.tty, "detached": args.detach});
+    let file = |path: &Option<PathBuf>| path.as_deref().map(ByteText::from);
+    let around = json!({
+        "input": input, "publish": publish, "terminal": args.tty, "raw": args.raw, "detached": args.detach,
+        "full_output": file(&args.full_output), "receipt": file(&args.receipt),
+        "require": args.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
     let subject = ExecSubject::of(run, &around)?;
     let approvals = Approvals::open(&run.site.places)?;
     if approvals.take(&subject, &run.plan.run_id.to_string(), now())?.is_some() {

@@ -67,6 +67,14 @@ pub fn text(stored: &Stored) -> String {
     }
     let around = &shown["around"];
     row("input", &quoted(&text_of(&around["input"])));
+    for (name, field) in [("output to", "full_output"), ("receipt to", "receipt")] {
+        if !around[field].is_null() {
+            row(name, &quoted(&text_of(&around[field])));
+        }
+    }
+    if around["raw"] == true {
+        row("screen", "control sequences of the command come as they are");
+    }
     for port in around["publish"].as_array().into_iter().flatten() {
         row("publish", &quoted(&text_of(port)));
     }

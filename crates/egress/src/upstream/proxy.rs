@@ -38,6 +38,11 @@ impl UpstreamProxy {
         Ok(Self { target: Target::parse(host).map_err(UpstreamError::Target)?, authorization })
     }
 
+    /// Returns everything that tells this proxy from another one, its credentials included: for a hash, never for people.
+    pub fn identity(&self) -> (String, Option<&str>) {
+        (self.target.to_string(), self.authorization.as_deref())
+    }
+
     /// Returns the host and port of the proxy.
     pub fn target(&self) -> &Target {
         &self.target

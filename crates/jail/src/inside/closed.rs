@@ -2,14 +2,20 @@
 //! be the caller's own: another run that may write there opens it later, and moves a socket out from under the cover. A cover
 //! on the socket goes with it.
 //!
-//! This process has the rights of root over files of its own user in its user namespace, so it lists what the caller could list
-//! after a chmod. A directory of another user stays closed to both, and its cover is enough.
+//! This process has the rights of root in its user namespace over files of its own user and group, so it lists most of what the
+//! caller could list after a chmod. What it cannot list is decided by the owner:
+//!
+//! ```text
+//!  listed               ─▶ a cover on each socket
+//!  another user's       ─▶ a cover on the directory: that user alone takes something out of it
+//!  the caller's own     ─▶ refused: its group is another one, and the caller may open it
+//! ```
 
 use crate::mounts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -28,21 +34,41 @@ struct Waiting {
     depth: usize,
 }
 
+/// A closed directory cannot be made safe.
+#[derive(Debug)]
+pub(super) enum ClosedError {
+    /// It holds more than is searched, or lies deeper.
+    TooMuch,
+    /// It is the caller's own, and this process has no right to it.
+    Own,
+    /// A call failed.
+    Io(io::Error),
+}
+
+impl<E: Into<io::Error>> From<E> for ClosedError {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
+    }
+}
+
 /// Covers each socket in a directory and below it by `cover`, and each named pipe where `with_pipes` says so.
 pub(super) fn each_within(
     directory: &OwnedFd,
     with_pipes: bool,
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
-) -> io::Result<()> {
+) -> Result<(), ClosedError> {
     let (mut entries, mut covers) = (MAX_ENTRIES, MAX_COVERS);
-    let too_much = || io::Error::other("holds too much to be searched");
     let mut waiting = vec![Waiting { parent: Rc::new(directory.try_clone()?), name: ".".into(), depth: 0 }];
     while let Some(Waiting { parent, name, depth }) = waiting.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = match rustix::fs::openat(&*parent, name.as_os_str(), flags, Mode::empty()) {
             Ok(opened) => Rc::new(opened),
-            // Another user's, or gone meanwhile: the second search finds it elsewhere.
-            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            // Gone meanwhile: the second search finds it elsewhere.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            Err(Errno::ACCESS | Errno::PERM) => {
+                cover_foreign(&parent, &name, cover)?;
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         for entry in Dir::read_from(&*opened)? {
@@ -51,7 +77,7 @@ pub(super) fn each_within(
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            entries = entries.checked_sub(1).ok_or_else(too_much)?;
+            entries = entries.checked_sub(1).ok_or(ClosedError::TooMuch)?;
             let name = OsString::from_vec(name.to_vec());
             let kind = match entry.file_type() {
                 FileType::Unknown => {
@@ -64,15 +90,16 @@ pub(super) fn each_within(
                 kind => kind,
             };
             match kind {
-                FileType::Directory if depth < MAX_DEPTH => {
+                FileType::Directory if depth == MAX_DEPTH => return Err(ClosedError::TooMuch),
+                FileType::Directory => {
                     waiting.push(Waiting { parent: Rc::clone(&opened), name, depth: depth + 1 });
                 }
                 FileType::Socket | FileType::Fifo if kind == FileType::Socket || with_pipes => {
-                    covers = covers.checked_sub(1).ok_or_else(too_much)?;
+                    covers = covers.checked_sub(1).ok_or(ClosedError::TooMuch)?;
                     match mounts::place(&*opened, Path::new(&name)) {
                         Ok(place) => cover(&place)?,
                         Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
-                        Err(error) => return Err(error),
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 _ => {}
@@ -80,4 +107,21 @@ pub(super) fn each_within(
         }
     }
     Ok(())
+}
+
+/// Covers a directory of another user that stays closed; refuses one of the caller's own.
+fn cover_foreign(
+    parent: &OwnedFd,
+    name: &OsStr,
+    cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
+) -> Result<(), ClosedError> {
+    let place = match mounts::place(parent, Path::new(name)) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => return Ok(()),
+        place => place?,
+    };
+    if rustix::fs::fstat(&place)?.st_uid == rustix::process::geteuid().as_raw() {
+        return Err(ClosedError::Own);
+    }
+    // The caller covers the outermost one.
+    if name == "." { Ok(()) } else { Ok(cover(&place)?) }
 }

@@ -1,6 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
-use crate::inside::closed;
+use crate::inside::closed::{self, ClosedError};
 use crate::inside::rootfs::Root;
 use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
@@ -11,6 +11,7 @@ use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::{Access, Cover};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -51,12 +52,25 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
             return Err(second_search::moved(path.as_path()));
         }
         if places::is_dir(&place).map_err(at)? {
-            closed::each_within(&place, is_read_only(request, path.as_path()), &|inner| cover(root, inner))
-                .map_err(at)?;
+            let within =
+                closed::each_within(&place, is_read_only(request, path.as_path()), &|inner| cover(root, inner));
+            within.map_err(|error| about_closed(error, path.as_path()))?;
         }
         cover(root, &place).map_err(at)?;
     }
     Ok(())
+}
+
+/// The error about a closed directory, with the word that tells it from one that moves.
+fn about_closed(error: ClosedError, path: &Path) -> StepError {
+    let (errno, why) = match error {
+        ClosedError::Io(error) => return StepError::os(Step::HidePaths, error, show(path)),
+        ClosedError::TooMuch => {
+            (Errno::FBIG, "holds too much to be searched while it is closed: open it (chmod u+rwx)")
+        }
+        ClosedError::Own => (Errno::ACCESS, "is closed, yours, and of another group than yours: open it (chmod u+rwx)"),
+    };
+    StepError::os(Step::HidePaths, errno, format!("{} {why}", show(path)))
 }
 
 /// Reports whether the innermost bind over a path is read-only.

@@ -162,7 +162,8 @@ impl Tree<'_> {
                     match mounts::place(directory, Path::new(name)) {
                         Ok(place) if is_dir(&place).map_err(|error| at(error, &inner))? => descend(inner),
                         Ok(place) => self.check(&place, &inner)?,
-                        Err(error) if is_gone(&error) => {}
+                        // The command has no more rights than this process.
+                        Err(error) if is_gone(&error) || is_denied(&error) => {}
                         Err(error) => return Err(at(error, &inner)),
                     }
                 }
@@ -236,6 +237,10 @@ pub(super) fn is_endpoint(stat: &Stat) -> bool {
 /// Reports whether nothing is at a path, or something else than a directory on the way to it.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
 }
 
 /// The error about a path that another process moved.

@@ -9,11 +9,17 @@
 
 use rustix::fs::Access;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Reports whether a search sees all that lies in a directory: it can be listed, and its names can be used.
 pub fn is_open(directory: &Path) -> bool {
     rustix::fs::access(directory, Access::READ_OK | Access::EXEC_OK).is_ok()
+}
+
+/// Reports whether the caller owns a directory, so that each process of theirs may open it.
+pub fn is_own(directory: &Path) -> bool {
+    std::fs::symlink_metadata(directory).is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Reports whether a directory that could not be listed hides names from the search that a command uses. `can_be_opened`: the

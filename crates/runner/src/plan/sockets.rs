@@ -262,9 +262,11 @@ struct Within {
 fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
     let mut found = Within::default();
     let mut waiting = VecDeque::from([PathBuf::new()]);
-    let can_be_opened = access != Access::ReadOnly;
+    let is_written = access != Access::ReadOnly;
     while let Some(directory) = waiting.pop_front() {
         let path = top.join(&directory);
+        // By the command through a writable bind, or by another run of the caller.
+        let can_be_opened = is_written || closed::is_own(&path);
         let entries = match std::fs::read_dir(&path) {
             Ok(_) if can_be_opened && !closed::is_open(&path) => {
                 found.closed.push(directory);

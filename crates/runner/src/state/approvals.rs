@@ -170,6 +170,8 @@ impl ExecSubject {
             "network": network,
             "host_ports": plan.host_ports,
             "limits": plan.limits,
+            "grace_ms": u64::try_from(run.grace.as_millis()).unwrap_or(u64::MAX),
+            "max_output": run.max_output,
             "timeout_ms": run.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             "allow_ptrace": plan.allow_ptrace,
             "changes": if run.direct.is_some() { "direct" } else { run.changes.name() },
@@ -205,6 +207,7 @@ fn policy_of(network: &RunNetwork) -> Result<Value, ApprovalError> {
     for of_this_run in ["generation", "own_addresses", "own_listeners"] {
         fields.remove(of_this_run);
     }
+    fields.insert("upstream".to_owned(), json!(network.upstream.as_ref().map(nexus_egress::UpstreamProxy::identity)));
     // A time from now on is another one in each run.
     let ends = fields.remove("expires").is_some_and(|expires| !expires.is_null());
     fields.insert("ends".to_owned(), json!(ends));
