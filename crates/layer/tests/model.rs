@@ -484,7 +484,7 @@ fn no_byte_is_lost_whatever_another_process_does_meanwhile() {
 const LEFT_OUT: &[(&[Comparison], &[u64])] = &[
     (&[Comparison::AfterPut], &[16, 21, 112]),
     (&[Comparison::AfterTake], &[8, 14, 21]),
-    (&[Comparison::BeforeRemoval], &[96]),
+    (&[Comparison::BeforeRemoval], &[96, 552, 869, 907]),
     (&[Comparison::BeforePut, Comparison::AfterPut, Comparison::BeforeRemoval], &[2, 8, 11]),
     (&[Comparison::BeforeTake, Comparison::AfterTake, Comparison::BeforeRemoval], &[8, 14, 21]),
 ];
