@@ -38,6 +38,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",
     ),
+    ("crates/cli/src/host.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
     (
         "crates/cli/src/net/listening.rs",

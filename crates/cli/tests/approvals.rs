@@ -113,6 +113,35 @@ fn the_session_that_asks_does_not_answer_and_no_pipe_does() {
     }
 }
 
+/// Runs the program in a PID namespace that has no session of its own, as in many a container: its session is 0 there.
+fn run_of_outside(bench: &Bench, arguments: &[&str]) -> Output {
+    let mut command = bench.command_as_root("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "--"]);
+    if bench.who() == "user" {
+        let user = support::user().to_string();
+        command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+    }
+    command.arg(bench.base.path().join("bin/nexus")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_session_of_outside_starts_sandboxes_and_answers_no_other_of_outside() {
+    for bench in benches() {
+        let detached = run_of_outside(&bench, &["run", "--detach", "--", "true"]);
+        assert!(detached.status.success(), "{}: {}", bench.who(), stderr(&detached));
+        policy(&bench);
+        for run in [&["run", "--", "echo", "hello"][..], &["run", "--detach", "--", "true"]] {
+            let id = asked(&bench, &run_of_outside(&bench, run));
+            let other = run_of_outside(&bench, &["approvals", "approve", &id]);
+            let said = stderr(&other);
+            assert!(said.contains("who asks for an approval does not answer it"), "{}: {said}", bench.who());
+            assert!(answered(&bench, &[&id], "y\n").1, "{}: a known session answers", bench.who());
+            let ran = run_of_outside(&bench, run);
+            assert!(ran.status.success(), "{}: {}", bench.who(), stderr(&ran));
+        }
+    }
+}
+
 #[test]
 fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
     for bench in benches() {

@@ -60,10 +60,11 @@ fn places() -> Result<StateDir, Failure> {
 
 /// Returns the caller as one who asks or answers: a session of processes is the credential.
 pub fn caller() -> Result<Actor, Failure> {
-    let session = rustix::process::getsid(None).map_err(|error| {
+    let here = crate::host::membership().map_err(|error| {
         Failure::refused("approvals", format!("the session of this process is not known: {error}"), "Try it again.")
     })?;
-    Ok(of_session(session.as_raw_nonzero().get()))
+    // 0, a session of outside this PID namespace, is the same for all that are: none of them answers another.
+    Ok(of_session(here.session))
 }
 
 /// Returns the user of this process in a session.

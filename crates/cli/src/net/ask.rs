@@ -330,7 +330,7 @@ impl Desk {
     /// Asks, and keeps the terminal for what is said after the answer.
     fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Said, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
-        if tcgetpgrp(&self.terminal)? != rustix::process::getpgrp() {
+        if tcgetpgrp(&self.terminal)?.as_raw_nonzero().get() != crate::host::membership()?.group {
             return Ok((Said::Nothing, None));
         }
         let gone = || question.answer.is_closed();

@@ -119,7 +119,13 @@ pub fn supervise(mut args: RunArgs) -> u8 {
     let clock = Instant::now();
     args.detach = true;
     // Before this process has a session of its own: who asks for an approval is the caller.
-    args.asking_session = rustix::process::getsid(None).ok().map(|session| session.as_raw_nonzero().get());
+    match crate::host::membership() {
+        Ok(here) => args.asking_session = Some(here.session),
+        Err(error) => {
+            let message = format!("the session of the caller is not known: {error}");
+            return failures::print_failure(&Failure::refused("supervisor", message, "Try it again."), args.json);
+        }
+    }
     if args.changes == Some(Changes::Ask) {
         args.changes = Some(Changes::Review);
     }

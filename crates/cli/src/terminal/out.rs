@@ -82,7 +82,9 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let same = |path: &str| {
         let opened = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let device = |fd: BorrowedFd<'_>| rustix::termios::tcgetsid(fd).ok();
+        // A session of outside this PID namespace has the number 0 here, which a `Pid` cannot hold.
+        let known = || crate::host::membership().is_ok_and(|here| here.session != 0);
+        let device = |fd: BorrowedFd<'_>| if known() { rustix::termios::tcgetsid(fd).ok() } else { None };
         // The controlling terminal may be another one than this.
         (path != "/dev/tty" || device(opened.as_fd()).is_some_and(|sid| device(fd) == Some(sid))).then_some(opened)
     };

@@ -40,7 +40,7 @@ pub(super) enum ClosedError {
     /// It holds more than is searched, or lies deeper.
     TooMuch,
     /// It is the caller's own, and this process has no right to it.
-    Own,
+    CallersOwn,
     /// A call failed.
     Io(io::Error),
 }
@@ -120,7 +120,7 @@ fn cover_foreign(
         place => place?,
     };
     if rustix::fs::fstat(&place)?.st_uid == rustix::process::geteuid().as_raw() {
-        return Err(ClosedError::Own);
+        return Err(ClosedError::CallersOwn);
     }
     // The caller covers the outermost one.
     if name == "." { Ok(()) } else { Ok(cover(&place)?) }

@@ -68,7 +68,9 @@ fn about_closed(error: ClosedError, path: &Path) -> StepError {
         ClosedError::TooMuch => {
             (Errno::FBIG, "holds too much to be searched while it is closed: open it (chmod u+rwx)")
         }
-        ClosedError::Own => (Errno::ACCESS, "is closed, yours, and of another group than yours: open it (chmod u+rwx)"),
+        ClosedError::CallersOwn => {
+            (Errno::ACCESS, "is closed, yours, and of another group than yours: open it (chmod u+rwx)")
+        }
     };
     StepError::os(Step::HidePaths, errno, format!("{} {why}", show(path)))
 }
