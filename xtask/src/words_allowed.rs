@@ -15,13 +15,13 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(135, 79, 34, 267)),
+    ("crates/cli", counts(0, 0, 34, 267)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
     ("crates/egress", counts(0, 0, 8, 374)),
     ("crates/beneath", counts(0, 0, 0, 6)),
     ("crates/git", counts(0, 0, 1, 24)),
-    ("crates/layer", counts(45, 33, 7, 394)),
+    ("crates/layer", counts(0, 0, 7, 394)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
