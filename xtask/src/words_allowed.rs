@@ -15,10 +15,10 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(0, 0, 34, 267)),
+    ("crates/cli", counts(0, 0, 33, 261)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
-    ("crates/egress", counts(0, 0, 8, 374)),
+    ("crates/egress", counts(0, 0, 0, 0)),
     ("crates/beneath", counts(0, 0, 0, 6)),
     ("crates/git", counts(0, 0, 1, 24)),
     ("crates/layer", counts(0, 0, 7, 394)),
@@ -26,10 +26,10 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
     ("crates/nexusd", counts(0, 0, 0, 1)),
-    ("crates/policy", counts(0, 0, 20, 176)),
+    ("crates/policy", counts(0, 0, 0, 6)),
     ("crates/profiles", counts(0, 0, 3, 19)),
     ("crates/receipt", counts(0, 0, 7, 83)),
-    ("crates/runner", counts(0, 0, 4, 26)),
+    ("crates/runner", counts(0, 0, 4, 23)),
     ("crates/terminal", counts(0, 0, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 7)),

@@ -289,7 +289,7 @@ fn mistakes_in_profiles_are_refused_with_file_line_and_column() {
             (
                 "f",
                 "net: {allow: [\"https://example.com/\"]}\n",
-                "f.yaml:1:15: \"https://example.com/\" is no rule: a rule is a host name, not a URL or a path",
+                "f.yaml:1:15: \"https://example.com/\" is not a rule: a rule is a host name, not a URL or a path",
             ),
         ] {
             profile(&bench, name, text);
