@@ -76,7 +76,7 @@ const MAGNET_NAMES: &[&str] = &["core", "common", "util", "utils", "shared", "mi
 
 /// Number of modules of a crate that stand in circles. A crate that is not listed has none. A number only goes down: a
 /// change that takes a circle out lowers it.
-const IN_CIRCLES: &[(&str, usize)] = &[("layer", 44)];
+const IN_CIRCLES: &[(&str, usize)] = &[("layer", 23)];
 
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
 

@@ -105,6 +105,7 @@ pub mod spare;
 mod sqlite_files;
 pub mod started;
 mod stash;
+pub(crate) mod state;
 pub mod state_file;
 mod sync;
 mod tie;

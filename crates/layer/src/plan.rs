@@ -15,14 +15,16 @@ use crate::outside;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
 use crate::rest;
+use crate::state::is_whole_object;
 use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use crate::yours::Yours;
-use nexus_git::objects::is_shaped;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+
+pub(crate) use crate::state::{State, is_new_dir};
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +65,6 @@ pub(crate) struct CommitPlan {
     /// The entries that the commit leaves behind in another form than in the layer, and the directories that it works
     /// in while their own change stays parked; a later accept must not take them for changes from outside.
     pub(crate) rewritten: Vec<ByteText>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Nothing,
-    Commit,
-    Park,
 }
 
 /// The report of a layer: everything that differs, with the reasons to hold entries back.
@@ -135,14 +130,6 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
 
 pub(crate) fn park_all(tree: &LayerTree, conflicts: Vec<Conflict>) -> CommitPlan {
     CommitPlan { parked: Report::everything(tree), conflicts, ..CommitPlan::default() }
-}
-
-/// A directory with nothing of the workspace in it, or one from another place.
-pub(crate) fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
-    let node = &tree.nodes[at];
-    node.role == Role::Entry
-        && node.meta.kind == EntryType::Directory
-        && matches!(node.rare.lower, Lower::None | Lower::Moved(_) | Lower::Missing)
 }
 
 fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
@@ -298,12 +285,6 @@ fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict
     let is_below = |path: &ByteText| blocked.iter().any(|one| one != path && is_beneath(&path.0, &one.0));
     found.retain(|path, _| !is_below(path));
     found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
-}
-
-/// Reports whether an entry is an object of git, or a file of a pack, that the workspace no longer has. Its name says its content,
-/// whatever it was copied from.
-pub(crate) fn is_whole_object(node: &Node) -> bool {
-    node.covers.is_none() && is_shaped(&node.path.0)
 }
 
 /// Reports whether a name is taken away by which a later commit knows the file of a group that waits without any name in

@@ -4,7 +4,7 @@
 use crate::arrival::Arrival;
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
-use crate::plan::{State, is_new_dir};
+use crate::state::{State, is_new_dir};
 use crate::tree::{LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 

@@ -7,6 +7,7 @@ use crate::commit::apply::Rooms;
 use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
+pub(crate) use crate::commit::folders::Folders;
 use crate::commit::journal::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
@@ -38,14 +39,6 @@ use std::path::{Path, PathBuf};
 
 /// The name of an upper directory that is being removed.
 pub(crate) const GONE: &str = "gone";
-
-/// The directory of all layers, one of them, and the workspace.
-pub(crate) struct Folders<'a> {
-    pub(crate) layers: &'a Workspace,
-    pub(crate) root: &'a Workspace,
-    pub(crate) base: &'a Workspace,
-    pub(crate) run: &'a str,
-}
 
 /// Runs after the journal is marked done; may run again. The outcome grows by what could not be removed.
 ///
