@@ -91,3 +91,12 @@ fn a_manifest_with_the_workspace_lints_passes_and_others_fail() {
     assert!(!takes_workspace_lints("[package]\nversion.workspace = true\n"));
     assert!(!takes_workspace_lints("[lints]\n[dependencies]\nworkspace = true\n"));
 }
+
+#[test]
+fn every_circle_of_modules_is_refused() {
+    let circle = |modules: &[&str]| modules.iter().map(|module| (*module).to_owned()).collect::<Vec<_>>();
+    let crates =
+        [("layer".to_owned(), vec![circle(&["a", "b"]), circle(&["c", "d", "e"])]), ("model".to_owned(), Vec::new())];
+    assert_eq!(circles_of_modules(&crates), ["layer: 5 modules stand in circles: a, b; c, d, e"]);
+    assert_eq!(circles_of_modules(&crates[1..]), Vec::<String>::new());
+}

@@ -3,10 +3,10 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
-use crate::commit::apply::Rooms;
 use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
 use crate::commit::displaced::remove_displaced;
+pub(crate) use crate::commit::folders::Folders;
 use crate::commit::journal::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
@@ -18,6 +18,7 @@ use crate::commit::only_copies::{self, Stays};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
@@ -40,14 +41,6 @@ use std::path::{Path, PathBuf};
 
 /// The name of an upper directory that is being removed.
 pub(crate) const GONE: &str = "gone";
-
-/// The directory of all layers, one of them, and the workspace.
-pub(crate) struct Folders<'a> {
-    pub(crate) layers: &'a Workspace,
-    pub(crate) root: &'a Workspace,
-    pub(crate) base: &'a Workspace,
-    pub(crate) run: &'a str,
-}
 
 /// Runs after the journal is marked done; may run again. The outcome grows by what could not be removed.
 ///

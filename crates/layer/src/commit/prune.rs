@@ -1,11 +1,12 @@
 //! Takes what was committed out of a layer of which a part waits.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, names, split, unlink_if_there};
-use crate::commit::apply::Rooms;
 use crate::commit::calls::Spot;
-use crate::commit::finish::Folders;
+use crate::commit::empty_directories::remove_empty;
+use crate::commit::folders::Folders;
 use crate::commit::journal::sync_directory;
 use crate::commit::leftover::{Leftover, set_aside};
+use crate::commit::rooms::Rooms;
 use crate::commit::withdrawn::{WHY, is_marked};
 use crate::copy::make_whiteout;
 use crate::faults::Faults;
@@ -14,8 +15,7 @@ use crate::plan::Keep;
 use crate::remove::{readable_by_force, remove_tree};
 use crate::xattr;
 use nexus_model::ByteText;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -162,39 +162,4 @@ fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults)
     let shown = String::from_utf8_lossy(name).into_owned();
     let place = set_aside(folders.layers, folders.run, Spot { dir: dir.as_fd(), name }, &shown, faults)?;
     Ok(Some(Leftover::new(&place, Some(&ByteText(path.to_vec())), WHY.to_owned())))
-}
-
-/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone. With any other
-/// entry in it nothing is removed.
-pub(crate) fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
-    let (mut stack, mut all, mut marks) = (vec![path.to_vec()], Vec::new(), Vec::new());
-    while let Some(path) = stack.pop() {
-        let dir = readable_by_force(upper, &path)?;
-        for name in names(dir.as_fd())? {
-            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { continue };
-            if meta.kind == EntryType::Directory {
-                stack.push(join(&path, &name));
-            } else if meta.is_whiteout() {
-                marks.push(join(&path, &name));
-            } else {
-                return Ok(false);
-            }
-        }
-        all.push(path);
-    }
-    for path in &marks {
-        faults.action();
-        let (parent, name) = split(path);
-        unlink_if_there(upper.dir_by_force(parent)?.as_fd(), name)?;
-    }
-    for path in all.iter().rev() {
-        faults.action();
-        let (parent, name) = split(path);
-        match rustix::fs::unlinkat(upper.dir_by_force(parent)?, name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(true)
 }

@@ -9,25 +9,24 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
-use crate::commit::abandon::is_half_aside;
-use crate::commit::apply::{Apply, Rooms};
+use crate::commit::apply::Apply;
 use crate::commit::beside::unnamed;
+use crate::commit::decided::{is_decided, is_going_back, known, locked};
 use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
-    DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
-    sync_directory, write,
+    DONE, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, found_aside};
-use crate::commit::roll_back::{is_going_back, reverse};
+use crate::commit::roll_back::reverse;
+use crate::commit::rooms::Rooms;
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
-use crate::layer::{Locked, is_run_id};
-use crate::meta::stat;
-use crate::origin::is_bare;
 use crate::stash::Stash;
-use crate::upper::open_for_steps;
+use crate::upper::{is_bare, open_for_steps};
 use std::path::Path;
+
+pub use crate::commit::errors::RecoverError;
 
 /// The result of a commit that was finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,66 +79,6 @@ pub enum Recovered {
     Parked,
 }
 
-/// Reason for which a layer could not be recovered. It is unchanged or further on its way, and the call may be
-/// repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// Not the name of a run.
-    #[error("{run:?} is not a run id")]
-    RunId {
-        /// Text that was given as a run id.
-        run: String,
-    },
-    /// Another process works with the layer.
-    #[error("the layer {run} is in use")]
-    Busy {
-        /// Id of the run.
-        run: String,
-    },
-    /// The journal is of another version of this program.
-    #[error("the journal of {run} has the unknown version {version}")]
-    Version {
-        /// Id of the run.
-        run: String,
-        /// The version found.
-        version: u32,
-    },
-    /// A commit was decided and neither finished nor taken back.
-    #[error("a commit of {run} was decided and not finished")]
-    Decided {
-        /// Id of the run.
-        run: String,
-    },
-    /// A process started to set the layer aside and did not finish.
-    #[error("the layer of {run} was being set aside, and nexus changes reject --set-aside --run {run} ends that")]
-    HalfAside {
-        /// Id of the run.
-        run: String,
-    },
-    /// The journal belongs to another run or another workspace.
-    #[error("the journal of {run} is for {found}")]
-    Foreign {
-        /// Id of the run.
-        run: String,
-        /// The run or workspace that the journal names.
-        found: String,
-    },
-    /// The commit is past the point from which it can be taken back.
-    #[error("the commit of {run} is applied and can only be finished")]
-    Applied {
-        /// Id of the run.
-        run: String,
-    },
-    /// A call failed.
-    #[error("cannot recover the layer of {run}")]
-    Io {
-        /// Id of the run.
-        run: String,
-        /// The call that failed.
-        source: IoFailure,
-    },
-}
-
 /// Brings the layer `<layers_dir>/<run>` to its end; see [`Recovered`].
 pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Recovered, RecoverError> {
     recover_with(layers_dir, run, workspace, &Faults::default())
@@ -179,34 +118,6 @@ pub fn recover_with(
     Ok(Recovered::Discarded(remove_layer(&layers, &root, run, faults).map_err(io)?))
 }
 
-/// Reads the journal of this name, if there is one and it is for this run and this workspace.
-pub(crate) fn known(
-    root: &Workspace,
-    name: &str,
-    run: &str,
-    workspace: &Workspace,
-) -> Result<Option<Journal>, RecoverError> {
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let foreign = |found: String| RecoverError::Foreign { run: run.to_owned(), found };
-    if is_half_aside(root).map_err(io)? {
-        return Err(RecoverError::HalfAside { run: run.to_owned() });
-    }
-    match read_journal(root, name).map_err(io)? {
-        FoundJournal::None => Ok(None),
-        FoundJournal::Version(version) => Err(RecoverError::Version { run: run.to_owned(), version }),
-        FoundJournal::Known(journal) if journal.header.run != run => {
-            Err(foreign(format!("the run {}", journal.header.run)))
-        }
-        FoundJournal::Known(journal) => {
-            let here = workspace.identity().doing("look at", b"").map_err(io)?;
-            if here != journal.header.home.id {
-                return Err(foreign(format!("another directory ({})", journal.header.home.path.as_path().display())));
-            }
-            Ok(Some(*journal))
-        }
-    }
-}
-
 /// Stage that a layer has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
@@ -231,40 +142,6 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
         () if has(GONE)? => Stage::Gone,
         () => Stage::Undecided,
     })
-}
-
-/// Reports whether a commit of the layer was decided and not finished.
-pub(crate) fn is_decided(root: &Workspace) -> Result<bool, IoFailure> {
-    for name in [JOURNAL, DONE] {
-        if root.stat(name.as_bytes()).doing("look at", name.as_bytes())?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Opens the directory of all layers and, if it is there, the layer's, which no other process works with.
-pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<Locked>), RecoverError> {
-    if !is_run_id(run) {
-        return Err(RecoverError::RunId { run: run.to_owned() });
-    }
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let layers = Workspace::open(layers_dir).map_err(io)?;
-    if layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)?.is_none() {
-        return Ok((layers, None));
-    }
-    let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
-    match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
-        // The process that had the lock before may have removed the layer or moved it away.
-        Some(root) => match layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)? {
-            Some(there) if there.id == stat(root.fd(), b"").doing("look at", run.as_bytes()).map_err(io)?.id => {
-                Ok((layers, Some(root)))
-            }
-            Some(_) => Err(RecoverError::Busy { run: run.to_owned() }),
-            None => Ok((layers, None)),
-        },
-        None => Err(RecoverError::Busy { run: run.to_owned() }),
-    }
 }
 
 /// Does everything that comes after the commit point.
@@ -343,13 +220,4 @@ fn finish_done(
         }
     }
     finish(folders, &rooms, journal, outcome, faults)
-}
-
-/// Opens overlay's index, which exists in root's layers once a file with several names was copied up.
-pub(crate) fn open_index(root: &Workspace) -> Result<Option<Workspace>, IoFailure> {
-    match root.readable_dir(b"work/index") {
-        Ok(dir) => Ok(Some(Workspace::from_fd(dir))),
-        Err(error) if crate::beneath::is_gone(&error) => Ok(None),
-        Err(error) => Err(error).doing("open", b"work/index"),
-    }
 }

@@ -1,4 +1,4 @@
-//! The lock on a layer's directory: a recovery does not take a layer that another process holds.
+//! The name of a layer's directory, and the lock on it: a recovery does not take a layer that another process holds.
 
 use crate::beneath::Workspace;
 use rustix::fs::FlockOperation;
@@ -33,4 +33,11 @@ impl Drop for Locked {
     fn drop(&mut self) {
         rustix::fs::flock(self.0.fd(), FlockOperation::Unlock).ok();
     }
+}
+
+/// Reports whether a text is a run id: letters, digits, `-` and `_`, usable as the name of a directory and in a
+/// temporary name.
+pub(crate) fn is_run_id(run: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !run.is_empty() && run.len() <= 64 && run.bytes().all(fits)
 }
