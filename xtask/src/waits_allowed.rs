@@ -5,40 +5,40 @@ pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 
 /// In order of path.
 pub const ALLOWED: &[Entry] = &[
-    ("crates/cli/src/doctor/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
+    ("crates/doctor/src/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     (
-        "crates/cli/src/fleet/audit.rs",
+        "crates/fleet/src/audit.rs",
         &[("File::open(", 1), ("fs::read_to_string(", 1)],
         "Files that the user names: an export, and a head.",
     ),
-    ("crates/cli/src/fleet/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
+    ("crates/fleet/src/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
     (
-        "crates/cli/src/fleet/credentials.rs",
+        "crates/fleet/src/credentials.rs",
         &[("File::open(", 1), ("fs::read(", 1)],
         "The certificate in the data directory of the territory, and that directory.",
     ),
-    ("crates/cli/src/fleet/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
+    ("crates/fleet/src/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
     (
-        "crates/cli/src/fleet/login.rs",
+        "crates/fleet/src/login.rs",
         &[(".read_to_string(", 2)],
         "A regular file of the user's configuration; a secret that the caller passes on standard input.",
     ),
     (
-        "crates/cli/src/fleet/tls_files.rs",
+        "crates/fleet/src/tls_files.rs",
         &[(".read_to_string(", 1)],
         "A regular file that a flag names, with a secret, a key or a certificate: at most 1 MiB.",
     ),
     (
-        "crates/cli/src/fleet/watch.rs",
+        "crates/fleet/src/watch.rs",
         &[(".recv()", 1), (".status()", 1)],
         "A wake of another task of this process, at most a second; the status of an HTTP answer.",
     ),
     (
-        "crates/cli/src/fleet/services.rs",
+        "crates/fleet/src/services.rs",
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",
     ),
-    ("crates/cli/src/host.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
+    ("crates/caller/src/host.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
     (
         "crates/cli/src/net/listening.rs",
@@ -48,7 +48,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
     (
-        "crates/cli/src/receipt/verify.rs",
+        "crates/history/src/verify.rs",
         &[(".read_to_string(", 1), ("File::open(", 1)],
         "Files that the person names who verifies a receipt.",
     ),
@@ -72,14 +72,14 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1)],
         "A thread that waits for signals to this process and for its own end; the end of a run waits for no sandbox then.",
     ),
-    ("crates/cli/src/session/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
-    ("crates/cli/src/session/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    ("crates/sessions/src/logs.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    ("crates/cli/src/supervisor.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
-        "crates/cli/src/session/view.rs",
+        "crates/sessions/src/view.rs",
         &[("poll(…, None)", 1), ("io::read(", 1)],
         "Waits for the supervisor of a sandbox, a process of nexus's own; a signal ends the client.",
     ),
-    ("crates/cli/src/terminal/hold.rs", &[("io::read(", 1)], "An event of this process, set to O_NONBLOCK."),
+    ("crates/caller/src/terminal/hold.rs", &[("io::read(", 1)], "An event of this process, set to O_NONBLOCK."),
     (
         "crates/driver/src/conformance.rs",
         &[(".hear()", 3), (".wait()", 5)],

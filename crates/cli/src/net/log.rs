@@ -105,7 +105,7 @@ fn told(text: &str) -> String {
         (host, port) if host.contains(':') => format!("[{host}]:{port}"),
         (host, port) => format!("{host}:{port}"),
     };
-    let time = crate::receipt::utc::utc(line.time_ms);
+    let time = crate::utc::utc(line.time_ms);
     let mut parts = vec![time, format!("{:7}", line.event), target];
     parts.extend(line.way.map(|way| format!("by {way}")));
     parts.extend(line.program.map(|program| format!("from {}", Program(program))));
