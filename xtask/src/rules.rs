@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("changes", &["caller", "runner", "layer", "model", "terminal"]),
-    ("history", &["caller", "runner", "receipt", "model"]),
+    ("history", &["caller", "runner", "receipt", "policy", "model"]),
     ("sessions", &["caller", "runner", "policy", "profiles", "model", "terminal"]),
     ("warm", &["caller", "runner", "driver-namespace", "profiles", "model"]),
     ("doctor", &["caller", "driver", "driver-namespace", "model", "escape"]),

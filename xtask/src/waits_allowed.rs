@@ -45,7 +45,7 @@ pub const ALLOWED: &[Entry] = &[
         &[("File::open(", 1), ("fs::read_to_string(", 1)],
         "Files of proc, and the executable of a process of this machine that listens on a port, read up to a bound.",
     ),
-    ("crates/cli/src/net/log.rs", &[("File::open(", 1)], "Records in the state directory."),
+    ("crates/history/src/net.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
     (
         "crates/history/src/verify.rs",

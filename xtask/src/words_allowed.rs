@@ -15,13 +15,17 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(135, 79, 34, 267)),
+    ("crates/caller", counts(0, 0, 8, 13)),
+    ("crates/changes", counts(0, 0, 0, 30)),
+    ("crates/cli", counts(0, 0, 23, 194)),
+    ("crates/doctor", counts(0, 0, 2, 6)),
     ("crates/driver", counts(0, 0, 0, 4)),
     ("crates/drivers/namespace", counts(0, 0, 1, 17)),
     ("crates/egress", counts(0, 0, 8, 374)),
     ("crates/beneath", counts(0, 0, 0, 6)),
     ("crates/git", counts(0, 0, 1, 24)),
-    ("crates/layer", counts(45, 33, 7, 394)),
+    ("crates/layer", counts(0, 0, 7, 298)),
+    ("crates/history", counts(0, 0, 1, 18)),
     ("crates/guest", counts(0, 0, 0, 0)),
     ("crates/jail", counts(0, 0, 6, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
@@ -30,6 +34,7 @@ pub const ALLOWED: &[(&str, Counts)] = &[
     ("crates/profiles", counts(0, 0, 3, 19)),
     ("crates/receipt", counts(0, 0, 7, 83)),
     ("crates/runner", counts(0, 0, 4, 26)),
+    ("crates/sessions", counts(0, 0, 0, 2)),
     ("crates/terminal", counts(0, 0, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 7)),

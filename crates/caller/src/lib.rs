@@ -1,4 +1,4 @@
-//! The process that calls `nexus`, and the person behind it: what is taken from them, and how they are told something.
+//! The process that calls `nexus`, and the person behind it: what is taken from them, and the messages to them.
 //!
 //! ```text
 //!  variables, home, session ─▶ host ─▶ the engine ─▶ typed error ─▶ advice ─▶ Failure ─▶ one line on standard error

@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use nexus_model::units;
 use std::path::PathBuf;
 
-/// `nexus changes`.
+/// Arguments of `nexus changes`.
 #[derive(Debug, Args)]
 pub struct ChangesArgs {
-    /// What to do.
+    /// Action on changes.
     #[command(subcommand)]
     pub action: ChangesAction,
 }
@@ -18,7 +18,7 @@ pub struct ChangesArgs {
 pub enum ChangesAction {
     /// List runs with parked changes
     List {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -27,7 +27,7 @@ pub enum ChangesAction {
         /// The run: its id, the start of it, or latest [default: the latest of this workspace]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -43,7 +43,7 @@ pub enum ChangesAction {
         /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
         #[arg(long, conflicts_with = "paths")]
         set_aside: bool,
-        /// Only these paths and what is beneath them
+        /// Only these paths and what is below them
         paths: Vec<PathBuf>,
     },
     /// Finish commits that were interrupted
@@ -60,13 +60,13 @@ pub struct DiffArgs {
     /// The run: its id, the start of it, or latest [default: the latest of this workspace]
     #[arg(long, value_name = "ID")]
     pub run: Option<RunName>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
     /// Most bytes; a longer diff is cut in the middle [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
     pub max_bytes: Option<usize>,
-    /// Only these paths and what is beneath them
+    /// Only these paths and what is below them
     pub paths: Vec<PathBuf>,
 }
 
@@ -100,6 +100,6 @@ pub struct AcceptArgs {
     /// NAME.theirs-RUN
     #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
     pub merge: bool,
-    /// Only these paths and what is beneath them
+    /// Only these paths and what is below them
     pub paths: Vec<PathBuf>,
 }

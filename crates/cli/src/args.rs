@@ -15,12 +15,12 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "nexus", version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// Command that was given on the command line.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one command in a sandbox
@@ -61,27 +61,27 @@ pub enum Command {
     /// The process that owns a detached sandbox; started by nexus run --detach alone.
     #[command(name = "__supervise", hide = true)]
     Supervise(Box<RunArgs>),
-    /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
+    /// Hostile part that `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
     AttackPart {
-        /// The part.
+        /// Name of the part and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
     /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// Shell whose completions are printed
         shell: clap_complete::Shell,
     },
-    /// Print the manual page of nexus, or write the pages of all commands to a folder
+    /// Print the manual page of nexus, or write the pages of all commands to a directory
     Man {
-        /// Where they go; made when it is missing
+        /// Directory for the pages; made when it is missing
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
 }
 
-/// `nexus run`.
+/// Arguments of `nexus run`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
@@ -95,7 +95,7 @@ pub struct RunArgs {
     /// Use this profile beside the toolchains of your PATH; none: without those; may repeat, later ones add and win
     #[arg(long, value_name = "NAME")]
     pub profile: Vec<String>,
-    /// Folder to work on; it appears inside at its own path [default: the current folder]
+    /// Directory to work on; it appears inside at its own path [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Work on the facility of this name, which is made when it is missing; it appears inside at /workspace
@@ -186,16 +186,16 @@ pub struct RunArgs {
     /// Let processes inside trace each other, for debuggers, strace and LeakSanitizer
     #[arg(long)]
     pub allow_ptrace: bool,
-    /// How strong the wall is
+    /// Strength of the isolation
     #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
     pub sandbox: Sandbox,
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// What it may reach.
+    /// Network rules of the command.
     #[command(flatten)]
     pub net: NetFlags,
-    /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
+    /// Treatment of changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Keep changes of this name back until they are accepted, as with the names that always are; * stands for any
@@ -267,7 +267,7 @@ fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::Unkn
     text.parse()
 }
 
-/// `--sandbox`.
+/// Values of `--sandbox`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Sandbox {
     #[default]
@@ -279,23 +279,23 @@ pub enum Sandbox {
     Host,
 }
 
-/// `--changes`.
+/// Values of `--changes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Changes {
     /// Into the workspace, when the command has ended
     Commit,
-    /// Nowhere
+    /// Dropped when the command has ended
     Discard,
-    /// Parked until somebody accepts
+    /// Parked until they are accepted
     Review,
     /// Asked at the end; the default on a terminal
     Ask,
 }
 
-/// `nexus profile`.
+/// Arguments of `nexus profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// What to do.
+    /// Action on profiles.
     #[command(subcommand)]
     pub action: ProfileAction,
 }
@@ -305,22 +305,22 @@ pub struct ProfileArgs {
 pub enum ProfileAction {
     /// List profiles and where they come from
     List {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
     /// Show what profiles allow together, and which line said so
     Show {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
-        /// Which, in the order in which they count
+        /// Profiles to explain, in the order in which they count
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
     /// Look for mistakes: in these files, or in all profiles
     Check {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
         /// Files to read
@@ -415,7 +415,7 @@ pub enum ImportFrom {
     Codex,
 }
 
-/// `nexus trust`.
+/// Arguments of `nexus trust`.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Only print what the file asks for
@@ -424,13 +424,13 @@ pub struct TrustArgs {
     /// Do not ask
     #[arg(long, conflicts_with = "show")]
     pub yes: bool,
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
 }
 
-/// `nexus untrust`.
+/// Arguments of `nexus untrust`.
 #[derive(Debug, Args)]
 pub struct UntrustArgs {
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! The `nexus` command: the composition root. Only this crate talks to people.
+//! The `nexus` command: the composition root. It has the command line and runs; the other commands are crates of their own,
+//! and all of them build on `nexus-caller`.
 //!
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes
@@ -30,7 +31,7 @@ mod run;
 mod supervisor;
 
 use nexus_caller::{
-    advice, driver, environment, failure, failures, host, notices, policies, recovery, signals, terminal, used_up, utc,
+    advice, driver, environment, failure, failures, host, notices, policies, recovery, signals, terminal, used_up,
 };
 use nexus_runner::change_text;
 use std::ffi::OsString;

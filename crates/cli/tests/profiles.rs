@@ -701,7 +701,7 @@ fn a_direct_run_refuses_what_only_a_layer_can_hold() {
     }
 }
 
-/// The tools of whoever runs the tests, where they are.
+/// The tools of the user who runs the tests, at their places.
 #[test]
 fn the_real_tools_of_this_machine_work_with_their_profiles() {
     let bench = Bench::new(None);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// `nexus doctor`.
+/// Arguments of `nexus doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Attack sandboxes on this machine with the hostile probes of the escape suite and say what held
@@ -14,7 +14,7 @@ pub struct DoctorArgs {
     /// Only this attack, for example A05
     #[arg(long, value_name = "ID", requires = "attack")]
     pub only: Option<String>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -1,13 +1,13 @@
-//! The arguments of `nexus receipt` and `nexus log`.
+//! The arguments of `nexus receipt`, `nexus log` and `nexus net log`.
 
 use clap::{Args, Subcommand};
-use nexus_model::units;
+use nexus_model::{RunId, units};
 use std::path::PathBuf;
 
-/// `nexus receipt`.
+/// Arguments of `nexus receipt`.
 #[derive(Debug, Args)]
 pub struct ReceiptArgs {
-    /// What to do.
+    /// Action on receipts.
     #[command(subcommand)]
     pub action: ReceiptAction,
 }
@@ -54,7 +54,7 @@ pub struct VerifyArgs {
     /// Verify all receipts of this machine, and that none was taken out
     #[arg(long, conflicts_with_all = ["stdout", "stderr", "net_record", "report"])]
     pub chain: bool,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -76,7 +76,7 @@ pub struct ShowArgs {
 /// `nexus receipt keys`.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// What to do.
+    /// Action on keys.
     #[command(subcommand)]
     pub action: KeysAction,
 }
@@ -93,7 +93,7 @@ pub enum KeysAction {
         /// The retired ones too
         #[arg(long, conflicts_with = "links")]
         all: bool,
-        /// What retired keys say about their successors, for --link
+        /// Statements of retired keys about their successors, for --link
         #[arg(long)]
         links: bool,
     },
@@ -104,18 +104,18 @@ pub enum KeysAction {
 pub struct CloseArgs {
     /// The chain, as verify --chain names it
     #[arg(value_name = "CHAIN")]
-    pub chain: nexus_model::RunId,
+    pub chain: RunId,
 }
 
 /// `nexus receipt prune`.
 #[derive(Debug, Args)]
 pub struct PruneArgs {
-    /// How many of the latest to keep
+    /// Number of the latest receipts to keep
     #[arg(long, value_name = "N")]
     pub keep: u64,
 }
 
-/// `nexus log`.
+/// Arguments of `nexus log`.
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// At most so many runs
@@ -127,7 +127,20 @@ pub struct LogArgs {
     /// Only runs that began within this time, for example 30m or 48h
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub since: Option<u64>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `nexus net log`.
+#[derive(Debug, Args)]
+pub struct NetLogArgs {
+    /// Id of the run [default: the latest that used a network]
+    pub run: Option<RunId>,
+    /// Print the lines of the record as they are
+    #[arg(long)]
+    pub json: bool,
+    /// Wait for more until the run has ended
+    #[arg(short, long)]
+    pub follow: bool,
 }

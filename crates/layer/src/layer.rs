@@ -160,7 +160,7 @@ impl Layer {
                 spare::make(&layers, run, mode)?;
             }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
-            // Sets the ctime, which folders made ahead have from then.
+            // Sets the ctime, which directories made ahead have from then.
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
             let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
             let clock = started::measure(workspace, &made, run)?;

@@ -12,7 +12,7 @@ use crate::changes::{Change, Conflict};
 use crate::commit::apply::Apply;
 use crate::commit::beside::unnamed;
 use crate::commit::decided::{is_decided, is_going_back, known, locked};
-use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
+use crate::commit::finish::{Directories, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
     DONE, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, sync_directory, write,
 };
@@ -93,17 +93,17 @@ pub fn recover_with(
 ) -> Result<Recovered, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
-    let folders = Folders { layers: &layers, root: &root, base: workspace, run };
+    let directories = Directories { layers: &layers, root: &root, base: workspace, run };
     if let Some(journal) = known(&root, DONE, run, workspace)? {
         let mut outcome = outcome_of(&root).map_err(io)?;
-        finish_done(&folders, &journal, &mut outcome, faults).map_err(io)?;
+        finish_done(&directories, &journal, &mut outcome, faults).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     if let Some(journal) = known(&root, JOURNAL, run, workspace)? {
         if is_going_back(&root).map_err(io)? {
             return Ok(Recovered::TakenBack(reverse(&root, workspace, &journal, faults).map_err(io)?));
         }
-        let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
+        let outcome = roll_forward(&directories, &journal, faults, true).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     // Copies that were made for a commit which was never decided.
@@ -146,38 +146,39 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
 
 /// Does everything that comes after the commit point.
 pub(crate) fn roll_forward(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     journal: &Journal,
     faults: &Faults,
     again: bool,
 ) -> Result<Outcome, IoFailure> {
-    let upper = open_for_steps(folders.root).doing("open", b"upper")?;
-    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let upper = open_for_steps(directories.root).doing("open", b"upper")?;
+    let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
+    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     faults.check(Step::Apply).doing("apply", b"")?;
     let mut apply = Apply::new(rooms, journal, faults, again);
     apply.run()?;
     faults.check(Step::SyncWorkspace).doing("sync", b"")?;
     apply.sync()?;
     let mut outcome = apply.outcome();
-    outcome.beside = rooms.beside(folders.run, faults).noted()?;
+    outcome.beside = rooms.beside(directories.run, faults).noted()?;
     faults.check(Step::MarkDone).doing("mark done", b"")?;
-    write(folders.root, OUTCOME, &outcome, faults)?;
+    write(directories.root, OUTCOME, &outcome, faults)?;
     faults.action();
-    rustix::fs::renameat(folders.root.fd(), JOURNAL, folders.root.fd(), DONE).doing("rename", JOURNAL.as_bytes())?;
-    sync_directory(folders.root, faults)?;
-    finish(folders, &rooms, journal, &mut outcome, faults)?;
+    rustix::fs::renameat(directories.root.fd(), JOURNAL, directories.root.fd(), DONE)
+        .doing("rename", JOURNAL.as_bytes())?;
+    sync_directory(directories.root, faults)?;
+    finish(directories, &rooms, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
 /// Goes on with a commit of this process that an error stopped.
-pub(crate) fn go_on(folders: &Folders<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
-    if folders.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
-        return roll_forward(folders, journal, faults, true);
+pub(crate) fn go_on(directories: &Directories<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
+    if directories.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
+        return roll_forward(directories, journal, faults, true);
     }
-    let mut outcome = outcome_of(folders.root)?;
-    finish_done(folders, journal, &mut outcome, faults)?;
+    let mut outcome = outcome_of(directories.root)?;
+    finish_done(directories, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
@@ -195,29 +196,29 @@ fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
 
 /// Finishes a commit that is marked done.
 fn finish_done(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let upper = match open_for_steps(folders.root) {
+    let upper = match open_for_steps(directories.root) {
         Ok(upper) => upper,
         // The layer was on its way out already.
         Err(error) if crate::beneath::is_gone(&error) => {
-            outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
+            outcome.left.extend(remove_layer(directories.layers, directories.root, directories.run, faults)?);
             return Ok(());
         }
         Err(error) => return Err(error).doing("open", b"upper"),
     };
-    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
+    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     // What the interrupted try had set aside and not yet written down.
-    for place in found_aside(folders.layers, folders.run).doing("list", b".kept")? {
+    for place in found_aside(directories.layers, directories.run).doing("list", b".kept")? {
         let known = |one: &Leftover| one.at.as_path().starts_with(&place);
         if !outcome.left.iter().any(known) {
             outcome.left.push(Leftover::new(&place, None, "it could not be removed".to_owned()));
         }
     }
-    finish(folders, &rooms, journal, outcome, faults)
+    finish(directories, &rooms, journal, outcome, faults)
 }

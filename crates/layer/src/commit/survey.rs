@@ -1,4 +1,4 @@
-//! What the steps of a plan need, and what is in their way.
+//! Collects the needs of the steps of a plan, and what is in their way.
 
 use crate::beneath::{Doing as _, IoFailure};
 use crate::changes::Conflict;

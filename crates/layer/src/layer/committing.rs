@@ -3,7 +3,7 @@
 use super::{CommitError, CommitState, Committed, Layer};
 use crate::beneath::{Doing as _, Workspace, is_other_mount};
 use crate::changes::ChangeSet;
-use crate::commit::finish::{Folders, remove_layer};
+use crate::commit::finish::{Directories, remove_layer};
 use crate::commit::journal::{NEW, SlotPlace, sync_directory};
 use crate::commit::recover::{Finished, go_on, roll_forward};
 use crate::commit::stage::remove_slots;
@@ -89,14 +89,14 @@ impl Layer {
         let interrupted = |source| CommitError::Interrupted { run: self.run.clone(), source };
         self.faults.check(Step::SyncJournal).doing("sync", b"").map_err(interrupted)?;
         sync_directory(&self.root, &self.faults).map_err(interrupted)?;
-        let folders = Folders { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
-        let outcome = match roll_forward(&folders, &journal, &self.faults, false) {
+        let directories = Directories { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
+        let outcome = match roll_forward(&directories, &journal, &self.faults, false) {
             Ok(outcome) => outcome,
             Err(failure) if is_other_mount(&failure.source) && self.is_half_way().map_err(interrupted)? => {
                 return self.take_back(workspace, rules, &journal, failure);
             }
             // Every step may be repeated, and most errors do not come twice.
-            Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
+            Err(_) => go_on(&directories, &journal, &self.faults).map_err(interrupted)?,
         };
         let Finished { committed, parked, conflicts, unwatched, left, stashes } = Finished::new(journal, outcome);
         let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };

@@ -1,6 +1,6 @@
 //! `nexus net log`: the record of a run's network.
 
-use super::args::NetLogArgs;
+use crate::args::NetLogArgs;
 use crate::failure::{Failure, one_line};
 use crate::failures;
 use crate::terminal::out;

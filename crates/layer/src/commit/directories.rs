@@ -3,7 +3,7 @@
 use crate::beneath::Workspace;
 
 /// The directory of all layers, one of them, and the workspace.
-pub(crate) struct Folders<'a> {
+pub(crate) struct Directories<'a> {
     pub(crate) layers: &'a Workspace,
     pub(crate) root: &'a Workspace,
     pub(crate) base: &'a Workspace,
