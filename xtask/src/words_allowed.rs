@@ -15,16 +15,21 @@ pub struct Counts {
 
 /// In order of directory: riddles, avoided words in doc comments, in messages, in names.
 pub const ALLOWED: &[(&str, Counts)] = &[
-    ("crates/cli", counts(0, 0, 33, 261)),
+    ("crates/caller", counts(0, 0, 8, 13)),
+    ("crates/changes", counts(0, 0, 0, 30)),
+    ("crates/cli", counts(0, 0, 22, 188)),
+    ("crates/doctor", counts(0, 0, 2, 6)),
     ("crates/drivers/namespace", counts(0, 0, 0, 9)),
     ("crates/beneath", counts(0, 0, 0, 6)),
     ("crates/git", counts(0, 0, 0, 3)),
-    ("crates/layer", counts(0, 0, 7, 394)),
+    ("crates/layer", counts(0, 0, 7, 298)),
+    ("crates/history", counts(0, 0, 1, 18)),
     ("crates/jail", counts(0, 0, 2, 5)),
     ("crates/model", counts(0, 0, 0, 4)),
     ("crates/policy", counts(0, 0, 0, 6)),
     ("crates/profiles", counts(0, 0, 0, 6)),
     ("crates/runner", counts(0, 0, 0, 23)),
+    ("crates/sessions", counts(0, 0, 0, 2)),
     ("tests/escape", counts(0, 0, 2, 0)),
     ("xtask", counts(0, 0, 2, 7)),
 ];
