@@ -259,7 +259,7 @@ impl From<SocketError> for Failure {
                 format!("Add --allow-socket {} if the command may connect to it.", path.display())
             }
             SocketError::Pipe { .. } => "Show it with --rw if the command may do that.".to_owned(),
-            SocketError::TooMuch { .. } => {
+            SocketError::TooMuch { .. } | SocketError::TooSpread { .. } => {
                 "Show the directories in it that the command needs, by their names.".to_owned()
             }
             SocketError::Closed { .. } => by_names,

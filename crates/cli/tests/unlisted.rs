@@ -167,15 +167,50 @@ fn a_closed_directory_that_the_set_up_cannot_list_shows_no_socket_later() {
         let shared = data.join("shared");
         fs::create_dir(&shared).unwrap();
         std::os::unix::fs::chown(&shared, Some(user), Some(user + 1)).unwrap();
-        mode(&shared, 0o311);
-        for flag in ["--ro", "--rw"] {
+        for (closed, flag) in
+            [0o311, 0o000, 0o200, 0o444, 0o600, 0o644].into_iter().flat_map(|m| [(m, "--ro"), (m, "--rw")])
+        {
+            mode(&shared, closed);
             let output = bench.run(["run", flag, &from, "--", "true"]);
-            assert_eq!(output.status.code(), Some(125), "{flag}");
             let told = stderr(&output);
-            assert!(told.contains("/shown/shared is closed, yours") && told.contains("chmod u+rwx"), "{flag}: {told}");
+            assert_eq!(output.status.code(), Some(125), "{flag} {closed:o}: {told}");
+            let said = told.contains("/shown/shared is closed, yours") && told.contains("chmod u+rwx");
+            assert!(said, "{flag} {closed:o}: {told}");
         }
         mode(&shared, 0o755);
         assert!(bench.run(["run", "--ro", &from, "--", "true"]).status.success());
+    });
+}
+
+/// As the data of a database or a container: the caller cannot enter it, and its owner alone opens it.
+#[test]
+fn a_directory_of_another_user_keeps_no_run_from_starting() {
+    on_each_bench(|bench| {
+        let Some(user) = bench.user else { return };
+        bench.write("client.py", CLIENT);
+        for closed in [0o700, 0o750, 0o640, 0o600, 0o644, 0o000, 0o711, 0o755] {
+            let data = bench.home.join(format!("data-{closed:o}"));
+            assert!(bench.command("mkdir").arg("-p").arg(data.join("own")).status().unwrap().success());
+            let mut listeners = Vec::new();
+            for parent in ["", "own"] {
+                let other = data.join(parent).join("other");
+                fs::create_dir(&other).unwrap();
+                listeners.push(UnixListener::bind(other.join("s")).unwrap());
+                mode(&other.join("s"), 0o777);
+                std::os::unix::fs::chown(&other, Some(user + 1), Some(user + 1)).unwrap();
+                mode(&other, closed);
+            }
+            let from = format!("{}:/shown", data.display());
+            let script = "for s in other/s own/other/s; do python3 client.py /shown/$s; done";
+            for (flag, own) in [("--rw", 0o755), ("--ro", 0o755), ("--rw", 0o311), ("--ro", 0o000)] {
+                mode(&data.join("own"), own);
+                let output = bench.run(["run", flag, &from, "--shell", script]);
+                let what = format!("{flag} {closed:o} in {own:o}: {}", stderr(&output));
+                assert_eq!(output.status.code(), Some(0), "{what}");
+                assert_eq!(stdout(&output), "Permission denied\nPermission denied\n", "{what}");
+            }
+            mode(&data.join("own"), 0o755);
+        }
     });
 }
 

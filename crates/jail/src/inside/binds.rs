@@ -1,5 +1,6 @@
 //! Opens the binds of a sandbox and mounts them.
 
+use crate::inside::pins;
 use crate::inside::rootfs::Root;
 use crate::inside::workspace::mount_on_itself;
 use crate::mounts::{self, NODEV, NOSUID};
@@ -29,7 +30,8 @@ pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result
 }
 
 /// Mounts the binds. The directories between a bind and what it lies in are pinned where the command may write there: it would
-/// rename one of them, with the bind, and put another in its place, which the host has under the name of what was bound.
+/// rename one of them, with the bind, and put another in its place, which the host has under the name of what was bound. So are
+/// those above what is to be covered.
 pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<(), StepError> {
     request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
@@ -38,6 +40,7 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     pairs.sort_by(|a, b| a.0.target.0.cmp(&b.0.target.0));
     let mut done = vec![(workspace, Access::ReadWrite)];
     let mut pinned = BTreeSet::new();
+    let above_covers = pins::find(request);
     for (bind, mount) in pairs {
         let target = bind.target.as_path();
         let name = show(target);
@@ -61,6 +64,9 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
             root.place_for(below_root(target), places::is_dir(&mount).at(Step::MountBinds, &name)?)
         };
         mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
+        if let Some(directories) = above_covers.get(target) {
+            pins::hold(root, target, directories).at(Step::MountBinds, &name)?;
+        }
         done.push((target, bind.access));
     }
     Ok(())

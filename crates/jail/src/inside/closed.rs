@@ -27,10 +27,10 @@ const MAX_COVERS: usize = 10_000;
 /// Directories in one another that are looked through; each keeps a descriptor open.
 const MAX_DEPTH: usize = 200;
 
-/// A directory that waits to be listed, by its parent.
+/// A directory that waits to be listed, by its parent. Without a name it is that directory itself.
 struct Waiting {
     parent: Rc<OwnedFd>,
-    name: OsString,
+    name: Option<OsString>,
     depth: usize,
 }
 
@@ -58,20 +58,29 @@ pub(super) fn each_within(
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
 ) -> Result<(), ClosedError> {
     let (mut entries, mut covers) = (MAX_ENTRIES, MAX_COVERS);
-    let mut waiting = vec![Waiting { parent: Rc::new(directory.try_clone()?), name: ".".into(), depth: 0 }];
+    let mut waiting = vec![Waiting { parent: Rc::new(directory.try_clone()?), name: None, depth: 0 }];
     while let Some(Waiting { parent, name, depth }) = waiting.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = match rustix::fs::openat(&*parent, name.as_os_str(), flags, Mode::empty()) {
+        let path = name.as_deref().unwrap_or(OsStr::new("."));
+        let opened = match rustix::fs::openat(&*parent, path, flags, Mode::empty()) {
             Ok(opened) => Rc::new(opened),
             // Gone meanwhile: the second search finds it elsewhere.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             Err(Errno::ACCESS | Errno::PERM) => {
-                cover_foreign(&parent, &name, cover)?;
+                cover_foreign(&parent, name.as_deref(), cover)?;
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        for entry in Dir::read_from(&*opened)? {
+        let listed = match Dir::read_from(&*opened) {
+            // It may be listed and not entered.
+            Err(Errno::ACCESS | Errno::PERM) => {
+                cover_foreign(&parent, name.as_deref(), cover)?;
+                continue;
+            }
+            listed => listed?,
+        };
+        for entry in listed {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
@@ -92,7 +101,7 @@ pub(super) fn each_within(
             match kind {
                 FileType::Directory if depth == MAX_DEPTH => return Err(ClosedError::TooMuch),
                 FileType::Directory => {
-                    waiting.push(Waiting { parent: Rc::clone(&opened), name, depth: depth + 1 });
+                    waiting.push(Waiting { parent: Rc::clone(&opened), name: Some(name), depth: depth + 1 });
                 }
                 FileType::Socket | FileType::Fifo if kind == FileType::Socket || with_pipes => {
                     covers = covers.checked_sub(1).ok_or(ClosedError::TooMuch)?;
@@ -112,16 +121,21 @@ pub(super) fn each_within(
 /// Covers a directory of another user that stays closed; refuses one of the caller's own.
 fn cover_foreign(
     parent: &OwnedFd,
-    name: &OsStr,
+    name: Option<&OsStr>,
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
 ) -> Result<(), ClosedError> {
+    let Some(name) = name else {
+        // The caller covers the outermost one. It is open already: to look up a name in it, also ".", takes the right to enter it.
+        return if is_callers_own(parent)? { Err(ClosedError::CallersOwn) } else { Ok(()) };
+    };
     let place = match mounts::place(parent, Path::new(name)) {
         Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => return Ok(()),
         place => place?,
     };
-    if rustix::fs::fstat(&place)?.st_uid == rustix::process::geteuid().as_raw() {
-        return Err(ClosedError::CallersOwn);
-    }
-    // The caller covers the outermost one.
-    if name == "." { Ok(()) } else { Ok(cover(&place)?) }
+    if is_callers_own(&place)? { Err(ClosedError::CallersOwn) } else { Ok(cover(&place)?) }
+}
+
+/// Reports whether an open file belongs to the caller, so that a process of the caller's may open it for others.
+pub(super) fn is_callers_own(file: &OwnedFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstat(file)?.st_uid == rustix::process::geteuid().as_raw())
 }

@@ -8,7 +8,7 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::{Access, Cover};
+use nexus_model::plan::{Access, Bind, Cover};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -31,6 +31,7 @@ pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepE
 
 /// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting. Another file than
 /// the one that was found is refused: a run beside this one may have exchanged the two, and what was found is at another name.
+/// Nor is what is covered renamed inside, and the directories above it are pinned where the command may write.
 pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
     let since = request.plan.second_search.as_ref().map(|search| search.since);
     for Cover { path, id } in &request.plan.covered {
@@ -52,8 +53,9 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
             return Err(second_search::moved(path.as_path()));
         }
         if places::is_dir(&place).map_err(at)? {
-            let within =
-                closed::each_within(&place, is_read_only(request, path.as_path()), &|inner| cover(root, inner));
+            let bind = innermost(request, path.as_path());
+            let is_read_only = bind.is_some_and(|bind| bind.access == Access::ReadOnly);
+            let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
             within.map_err(|error| about_closed(error, path.as_path()))?;
         }
         cover(root, &place).map_err(at)?;
@@ -75,11 +77,10 @@ fn about_closed(error: ClosedError, path: &Path) -> StepError {
     StepError::os(Step::HidePaths, errno, format!("{} {why}", show(path)))
 }
 
-/// Reports whether the innermost bind over a path is read-only.
-fn is_read_only(request: &Request<'_>, path: &Path) -> bool {
+/// Returns the innermost bind over a path.
+pub(super) fn innermost<'a>(request: &'a Request<'_>, path: &Path) -> Option<&'a Bind> {
     let over = request.plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path()));
-    let innermost = over.max_by_key(|bind| bind.target.as_path().components().count());
-    innermost.is_some_and(|bind| bind.access == Access::ReadOnly)
+    over.max_by_key(|bind| bind.target.as_path().components().count())
 }
 
 fn hidden<'a>(request: &'a Request<'_>) -> impl Iterator<Item = PathBuf> + 'a {
@@ -115,7 +116,8 @@ fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
     mounts::place(root.tree(), target)
 }
 
-fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
+/// Covers an open file or directory.
+pub(super) fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
     let (name, _) = COVERS[usize::from(places::is_dir(place)?)];
     let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };

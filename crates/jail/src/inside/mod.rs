@@ -1,8 +1,8 @@
 //! The child's half of a launch: it runs in the new namespaces, until the guest takes over.
 //!
 //! ```text
-//!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, binds, covers, second_search ──▶ quotas
-//!        ──▶ descriptors ──▶ confinement
+//!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, binds (pins)
+//!        ──▶ covers (closed) ──▶ second_search ──▶ quotas ──▶ descriptors ──▶ confinement
 //! ```
 
 mod binds;
@@ -12,6 +12,7 @@ mod covers;
 mod descriptors;
 pub mod etc;
 mod limits;
+mod pins;
 pub mod rootfs;
 mod second_search;
 pub mod setup;

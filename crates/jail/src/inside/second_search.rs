@@ -7,6 +7,7 @@
 //!  pass 2  each is looked at again   ◀┘ are listed ─▶ … until none has changed, or PASSES
 //! ```
 
+use crate::inside::closed::is_callers_own;
 use crate::mounts;
 use crate::places::{below_root, is_dir, show};
 use crate::request::Request;
@@ -147,7 +148,12 @@ impl Tree<'_> {
                 descend(inner);
             }
         };
-        for entry in Dir::read_from(directory).map_err(|error| at(error, path))? {
+        let entries = match Dir::read_from(directory) {
+            // It may be listed and not entered: the command uses no name in it either.
+            Err(Errno::ACCESS) => return refuse_own(directory, path),
+            entries => entries.map_err(|error| at(error, path))?,
+        };
+        for entry in entries {
             let entry = entry.map_err(|error| at(error, path))?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if matches!(name.as_bytes(), b"." | b"..") {
@@ -187,22 +193,21 @@ impl Tree<'_> {
         if error != Errno::ACCESS {
             return Err(at(error, path));
         }
+        let place = match mounts::place(self.root, below_root(path)) {
+            Ok(place) => place,
+            // A directory above it was closed since it was listed, and is looked at by itself in the next pass.
+            Err(error) if is_gone(&error) || is_denied(&error) => return Ok(Opened::Gone),
+            Err(error) => return Err(at(error, path)),
+        };
+        // What was closed at the first search is covered, and a cover can be listed.
+        refuse_own(&place, path)?;
         // The first search had the rights of root, and this process has those of the command. It was covered where its names
         // can be used, unless it came since.
-        if self.by_root || !self.can_be_entered(path) {
+        if self.by_root || !can_be_entered(&place) {
             return Ok(Opened::Closed);
         }
-        match mounts::place(self.root, below_root(path)).and_then(|place| Ok(rustix::fs::fstat(place)?)) {
-            Ok(stat) if is_newer(&stat, self.search.since) => Ok(Opened::Closed),
-            Err(error) if is_gone(&error) => Ok(Opened::Gone),
-            Ok(_) => Err(moved(path)),
-            Err(error) => Err(at(error, path)),
-        }
-    }
-
-    fn can_be_entered(&self, path: &Path) -> bool {
-        let Ok(place) = mounts::place(self.root, below_root(path)) else { return false };
-        rustix::fs::accessat(place, c".", rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+        let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
+        if is_newer(&stat, self.search.since) { Ok(Opened::Closed) } else { Err(moved(path)) }
     }
 
     /// Refuses a socket, or a named pipe of a read-only bind, that was there at the first search.
@@ -216,6 +221,16 @@ impl Tree<'_> {
         let is_known = self.search.allowed.contains(&id(&stat)) || is_newer(&stat, self.search.since);
         if is_reached && !is_known { Err(moved(path)) } else { Ok(()) }
     }
+}
+
+/// Refuses a directory of the caller's own that was closed meanwhile: another run of theirs may open it again, with a socket in it
+/// that it moved there. Time stamps tell nothing of that, because to close it changes them.
+fn refuse_own(directory: &OwnedFd, path: &Path) -> Result<(), StepError> {
+    if is_callers_own(directory).map_err(|error| at(error, path))? { Err(moved(path)) } else { Ok(()) }
+}
+
+fn can_be_entered(directory: &OwnedFd) -> bool {
+    rustix::fs::accessat(directory, c".", rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Returns the identity of an open file.

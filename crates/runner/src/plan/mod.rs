@@ -4,7 +4,7 @@
 //!  site ◀─ workspace
 //!   └─▶ resolve ◀─┬─ mounts, fit: can the workspace carry a layer?
 //!         │       ├─ direct ◀─ protect ◀─ git_host, scan ─▶ watch
-//!         ▼       ├─ binds ◀─ devices, guarded; sockets; hide
+//!         ▼       ├─ binds ◀─ devices, guarded; sockets ◀─ pins; hide
 //!     ResolvedRun └─ environment ◀─ credential
 //! ```
 
@@ -20,6 +20,7 @@ pub mod git_host;
 pub mod guarded;
 pub mod hide;
 pub mod mounts;
+mod pins;
 pub mod protect;
 pub mod resolve;
 pub mod scan;

@@ -9,11 +9,13 @@
 //!  writable bind    a directory that is closed to the   covered: the command may open it, and an earlier run may have
 //!                   caller in any way                   closed it
 //! ```
-//! Another run may move them while this one starts. So each has its identity with it, and the binds are searched again when
-//! they are covered (`nexus_jail`).
+//! In a writable bind the sandbox keeps the directories above them in their place too (`nexus_jail`), so that no command moves a
+//! socket to where another bind, of this run or of another one, shows it without a cover. Another program may move them while
+//! this run starts. So each has its identity with it, and the binds are searched again when they are covered.
 
 use crate::plan::closed;
 use crate::plan::guarded::Guarded;
+use crate::plan::pins::{MAX_PINS, Pins};
 use crate::plan::shown::Shown;
 use nexus_model::ByteText;
 use nexus_model::plan::{Access, Cover, FileId, SecondSearch};
@@ -62,6 +64,17 @@ pub enum SocketError {
     /// The search costs too much.
     #[error("{from} {} holds too much to be searched for sockets, which a command could connect to", path.display())]
     TooMuch {
+        /// The flag or file that shows it.
+        from: Origin,
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// Sockets lie in too many directories.
+    #[error(
+        "{from} {} has sockets or closed directories in more than {MAX_PINS} directories, too many to keep in place",
+        path.display()
+    )]
+    TooSpread {
         /// The flag or file that shows it.
         from: Origin,
         /// The path on the host.
@@ -135,7 +148,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     let mut found = Sockets::default();
     let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), since: now() };
     second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
-    let mut budget = MAX_COST;
+    let (mut budget, mut pins) = (MAX_COST, Pins::with_limit(MAX_PINS));
     for shown in binds.iter().filter(|shown| is_searched(shown)) {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         let (from, path) = (|| shown.from.clone(), || source.to_owned());
@@ -183,6 +196,9 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             if is_seen(binds, shown, relative, &path)
                 && let Some(id) = identify(&source.join(relative), is_kind)
             {
+                if shown.bind.access == Access::ReadWrite && pins.add(target, &path).is_err() {
+                    return Err(SocketError::TooSpread { from: from(), path: source.to_owned() });
+                }
                 found.covered.push(Cover { path: path.into(), id });
             }
         }
