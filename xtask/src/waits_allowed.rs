@@ -82,7 +82,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/caller/src/terminal/hold.rs", &[("io::read(", 1)], "An event of this process, set to O_NONBLOCK."),
     (
         "crates/driver/src/conformance.rs",
-        &[(".hear()", 3), (".wait()", 5)],
+        &[(".recv()", 3), (".wait()", 5)],
         "The suite that drivers are tested with; no product calls it.",
     ),
     (
@@ -295,7 +295,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     (
         "crates/nexusd/src/trial.rs",
-        &[(".hear()", 1), (".wait()", 1)],
+        &[(".recv()", 1), (".wait()", 1)],
         "The trial sandbox, a command of nexus's own, which the launcher kills at its deadline.",
     ),
     (
