@@ -147,7 +147,11 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_exact(", 1)],
         "A future, within the time that its caller gives a question.",
     ),
-    ("crates/egress/src/ingress/http/order.rs", &[(".status()", 1)], "The status of an error, not of a process."),
+    (
+        "crates/egress/src/ingress/http/proxy_request.rs",
+        &[(".status()", 1)],
+        "The status of an error, not of a process.",
+    ),
     (
         "crates/egress/src/upstream/dial.rs",
         &[("TcpStream::connect(", 2)],

@@ -13,12 +13,12 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "nexus", version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// Command that was given on the command line.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one command in a sandbox
@@ -56,21 +56,21 @@ pub enum Command {
     /// Commands about a fleet.
     #[command(flatten)]
     Fleet(crate::fleet::args::FleetCommand),
-    /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
+    /// Hostile part that `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
     AttackPart {
-        /// The part.
+        /// Name of the part and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
     /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// Shell whose completions are printed
         shell: clap_complete::Shell,
     },
-    /// Print the manual page of nexus, or write the pages of all commands to a folder
+    /// Print the manual page of nexus, or write the pages of all commands to a directory
     Man {
-        /// Where they go; made when it is missing
+        /// Directory for the pages; made when it is missing
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
@@ -83,7 +83,7 @@ pub enum SessionCommand {
     Ps(PsArgs),
     /// See what a detached sandbox prints and type into it
     Attach(AttachArgs),
-    /// Run a further command in a detached sandbox
+    /// Run another command in a detached sandbox
     Exec(ExecArgs),
     /// Print what a detached sandbox printed
     Logs(LogsArgs),
@@ -102,7 +102,7 @@ pub enum SessionCommand {
     Supervise(Box<RunArgs>),
 }
 
-/// `nexus run`.
+/// Arguments of `nexus run`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
@@ -116,7 +116,7 @@ pub struct RunArgs {
     /// Use this profile beside the toolchains of your PATH; none: without those; may repeat, later ones add and win
     #[arg(long, value_name = "NAME")]
     pub profile: Vec<String>,
-    /// Folder to work on; it appears inside at its own path [default: the current folder]
+    /// Directory to work on; it appears inside at its own path [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Work on the facility of this name, which is made when it is missing; it appears inside at /workspace
@@ -207,16 +207,16 @@ pub struct RunArgs {
     /// Let processes inside trace each other, for debuggers, strace and LeakSanitizer
     #[arg(long)]
     pub allow_ptrace: bool,
-    /// How strong the wall is
+    /// Strength of the isolation
     #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
     pub sandbox: Sandbox,
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// What it may reach.
+    /// Network rules of the command.
     #[command(flatten)]
     pub net: NetFlags,
-    /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
+    /// Treatment of changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Keep changes of this name back until they are accepted, as with the names that always are; * stands for any
@@ -288,7 +288,7 @@ fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::Unkn
     text.parse()
 }
 
-/// `--sandbox`.
+/// Values of `--sandbox`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Sandbox {
     #[default]
@@ -300,23 +300,23 @@ pub enum Sandbox {
     Host,
 }
 
-/// `--changes`.
+/// Values of `--changes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Changes {
     /// Into the workspace, when the command has ended
     Commit,
-    /// Nowhere
+    /// Dropped when the command has ended
     Discard,
-    /// Parked until somebody accepts
+    /// Parked until they are accepted
     Review,
     /// Asked at the end; the default on a terminal
     Ask,
 }
 
-/// `nexus profile`.
+/// Arguments of `nexus profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// What to do.
+    /// Action on profiles.
     #[command(subcommand)]
     pub action: ProfileAction,
 }
@@ -326,22 +326,22 @@ pub struct ProfileArgs {
 pub enum ProfileAction {
     /// List profiles and where they come from
     List {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
     /// Show what profiles allow together, and which line said so
     Show {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
-        /// Which, in the order in which they count
+        /// Profiles to explain, in the order in which they count
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
     /// Look for mistakes: in these files, or in all profiles
     Check {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
         /// Files to read
@@ -436,7 +436,7 @@ pub enum ImportFrom {
     Codex,
 }
 
-/// `nexus trust`.
+/// Arguments of `nexus trust`.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Only print what the file asks for
@@ -445,18 +445,18 @@ pub struct TrustArgs {
     /// Do not ask
     #[arg(long, conflicts_with = "show")]
     pub yes: bool,
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
 }
 
-/// `nexus untrust`.
+/// Arguments of `nexus untrust`.
 #[derive(Debug, Args)]
 pub struct UntrustArgs {
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
 }
 
-/// `nexus doctor`.
+/// Arguments of `nexus doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Attack sandboxes on this machine with the hostile probes of the escape suite and say what held
@@ -468,15 +468,15 @@ pub struct DoctorArgs {
     /// Only this attack, for example A05
     #[arg(long, value_name = "ID", requires = "attack")]
     pub only: Option<String>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// `nexus changes`.
+/// Arguments of `nexus changes`.
 #[derive(Debug, Args)]
 pub struct ChangesArgs {
-    /// What to do.
+    /// Action on changes.
     #[command(subcommand)]
     pub action: ChangesAction,
 }
@@ -486,7 +486,7 @@ pub struct ChangesArgs {
 pub enum ChangesAction {
     /// List runs with parked changes
     List {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -495,7 +495,7 @@ pub enum ChangesAction {
         /// The run: its id, the start of it, or latest [default: the latest of this workspace]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -511,7 +511,7 @@ pub enum ChangesAction {
         /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
         #[arg(long, conflicts_with = "paths")]
         set_aside: bool,
-        /// Only these paths and what is beneath them
+        /// Only these paths and what is below them
         paths: Vec<PathBuf>,
     },
     /// Finish commits that were interrupted
@@ -528,13 +528,13 @@ pub struct DiffArgs {
     /// The run: its id, the start of it, or latest [default: the latest of this workspace]
     #[arg(long, value_name = "ID")]
     pub run: Option<RunName>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
     /// Most bytes; a longer diff is cut in the middle [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
     pub max_bytes: Option<usize>,
-    /// Only these paths and what is beneath them
+    /// Only these paths and what is below them
     pub paths: Vec<PathBuf>,
 }
 
@@ -568,14 +568,14 @@ pub struct AcceptArgs {
     /// NAME.theirs-RUN
     #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
     pub merge: bool,
-    /// Only these paths and what is beneath them
+    /// Only these paths and what is below them
     pub paths: Vec<PathBuf>,
 }
 
-/// `nexus receipt`.
+/// Arguments of `nexus receipt`.
 #[derive(Debug, Args)]
 pub struct ReceiptArgs {
-    /// What to do.
+    /// Action on receipts.
     #[command(subcommand)]
     pub action: ReceiptAction,
 }
@@ -622,7 +622,7 @@ pub struct VerifyArgs {
     /// Verify all receipts of this machine, and that none was taken out
     #[arg(long, conflicts_with_all = ["stdout", "stderr", "net_record", "report"])]
     pub chain: bool,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -644,7 +644,7 @@ pub struct ShowArgs {
 /// `nexus receipt keys`.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// What to do.
+    /// Action on keys.
     #[command(subcommand)]
     pub action: KeysAction,
 }
@@ -661,7 +661,7 @@ pub enum KeysAction {
         /// The retired ones too
         #[arg(long, conflicts_with = "links")]
         all: bool,
-        /// What retired keys say about their successors, for --link
+        /// Statements of retired keys about their successors, for --link
         #[arg(long)]
         links: bool,
     },
@@ -678,12 +678,12 @@ pub struct CloseArgs {
 /// `nexus receipt prune`.
 #[derive(Debug, Args)]
 pub struct PruneArgs {
-    /// How many of the latest to keep
+    /// Number of the latest receipts to keep
     #[arg(long, value_name = "N")]
     pub keep: u64,
 }
 
-/// `nexus log`.
+/// Arguments of `nexus log`.
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// At most so many runs
@@ -695,7 +695,7 @@ pub struct LogArgs {
     /// Only runs that began within this time, for example 30m or 48h
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub since: Option<u64>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use support::traces::{Lone, lone_benches};
 use support::{is_root, stderr, stdout, wait_until};
 
-/// What each refused run would have done.
+/// Command of each refused run; it leaves a trace where it starts.
 const RUN: [&str; 4] = ["--", "sh", "-c", "echo STARTED; touch ran"];
 
 /// The output is one line with these words, and nothing of a run can be seen.
@@ -265,7 +265,7 @@ fn a_command_that_cannot_be_executed_says_why() {
     }
 }
 
-/// What execve(2) takes: a quarter of the stack's limit, and never more than 6 MiB.
+/// Returns the largest command line of execve(2): a quarter of the stack's limit, and never more than 6 MiB.
 fn largest_command_line() -> usize {
     let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current.unwrap_or(u64::MAX);
     usize::try_from((stack / 4).min(6 << 20)).unwrap()

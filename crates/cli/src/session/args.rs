@@ -5,18 +5,18 @@ use clap::Args;
 use nexus_model::units;
 use std::ffi::OsString;
 
-/// `nexus ps`.
+/// Arguments of `nexus ps`.
 #[derive(Debug, Args)]
 pub struct PsArgs {
     /// Those that have ended, too
     #[arg(short, long)]
     pub all: bool,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// `nexus attach`.
+/// Arguments of `nexus attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The keys ctrl-p,ctrl-q leave a sandbox that has a terminal, and it goes on. Otherwise signals such as that of ctrl-c go to
@@ -29,7 +29,7 @@ pub struct AttachArgs {
     /// Keys that leave it running, with commas between them; none for none
     #[arg(long, value_name = "KEYS", default_value = "ctrl-p,ctrl-q")]
     pub detach_keys: DetachKeys,
-    /// Type nothing
+    /// Send no input to the command
     #[arg(long)]
     pub no_stdin: bool,
     /// Show control sequences on a terminal as they come
@@ -37,7 +37,7 @@ pub struct AttachArgs {
     pub raw: bool,
 }
 
-/// `nexus exec`.
+/// Arguments of `nexus exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A reader of the output that leaves closes that stream for the command, whose end is waited for. The first signal goes to the
@@ -71,7 +71,7 @@ pub struct ExecArgs {
     pub command: Vec<OsString>,
 }
 
-/// `nexus logs`.
+/// Arguments of `nexus logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// Id, name or start of an id
@@ -88,7 +88,7 @@ pub struct LogsArgs {
     pub raw: bool,
 }
 
-/// `nexus stop`.
+/// Arguments of `nexus stop`.
 #[derive(Debug, Args)]
 pub struct StopArgs {
     /// Ids, names or starts of ids
@@ -99,7 +99,7 @@ pub struct StopArgs {
     pub grace: Option<u64>,
 }
 
-/// `nexus rm`.
+/// Arguments of `nexus rm`.
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// Ids, names or starts of ids

@@ -5,13 +5,14 @@ use super::framing::{Body, request_body};
 use super::head::{HeadError, Request};
 use crate::decide::denials;
 use nexus_policy::net::{
-    self, Attempt, Denial, Host, Moment, Policy, Port, Target, Way, check_http_host, check_inner_host, check_method,
+    self, Attempt, Denial, Host, Ingress, MonotonicMs, Policy, Port, Target, check_http_host, check_inner_host,
+    check_method,
 };
 use std::fmt::Write;
 
 /// Request that can be carried out, if it is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ProxyRequest {
     /// A tunnel to this target.
     Connect(Target),
     /// A request to pass on.
@@ -70,46 +71,49 @@ impl Forward {
 }
 
 /// Allowed connection inside of which a request was read: its target is the target of all requests.
-pub(crate) struct Inside<'a> {
+pub(crate) struct TunnelContext<'a> {
     pub(crate) attempt: &'a Attempt,
     /// True if each request must name the target itself.
     pub(crate) must_name: bool,
     pub(crate) policy: &'a Policy,
-    pub(crate) now: Moment,
+    pub(crate) now: MonotonicMs,
 }
 
 /// Request that is answered with an error, after which the connection ends: the end of the request is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: u16,
-    pub(crate) way: Way,
+    pub(crate) way: Ingress,
     pub(crate) denial: Denial,
 }
 
 impl Refused {
     pub(crate) fn head(error: HeadError) -> Self {
-        Self { status: error.status(), way: Way::HttpAbsolute, denial: denials::malformed(error.to_string()) }
+        Self { status: error.status(), way: Ingress::HttpAbsolute, denial: denials::malformed(error.to_string()) }
     }
 
-    fn of(way: Way, denial: Denial) -> Self {
+    fn of(way: Ingress, denial: Denial) -> Self {
         Self { status: denial.http_status(), way, denial }
     }
 }
 
 /// Reads the target and head of `request`, which was sent to the proxy or `inside` of a connection to its target.
-pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Result<Order, Refused> {
+pub(crate) fn proxy_request(
+    request: &Request<'_>,
+    inside: Option<&TunnelContext<'_>>,
+) -> Result<ProxyRequest, Refused> {
     let body = request_body(request).map_err(Refused::head)?;
     let hosts: Vec<&[u8]> = request.fields.iter().filter(|field| field.is("host")).map(|field| field.value).collect();
     if request.method == "CONNECT" && inside.is_none() {
-        let refused = |denial| Refused::of(Way::Connect, denial);
+        let refused = |denial| Refused::of(Ingress::Connect, denial);
         let target = target(request.target, None).map_err(refused)?;
         check_http_host(&target, net::Request::Connect, &hosts).map_err(refused)?;
         if body != Body::None {
             return Err(refused(denials::malformed("a CONNECT request has no body")));
         }
-        return Ok(Order::Connect(target));
+        return Ok(ProxyRequest::Connect(target));
     }
-    let refused = |denial| Refused::of(Way::HttpAbsolute, denial);
+    let refused = |denial| Refused::of(Ingress::HttpAbsolute, denial);
     if request.method.eq_ignore_ascii_case("CONNECT") {
         // A proxy or server behind this one may take it for CONNECT, with another target than the one that was decided.
         return Err(refused(denials::malformed(
@@ -157,7 +161,7 @@ pub(crate) fn order(request: &Request<'_>, inside: Option<&Inside<'_>>) -> Resul
     }
     head.extend_from_slice(b"\r\n");
     let asked = (named != target).then_some(named.host);
-    Ok(Order::Forward(Forward {
+    Ok(ProxyRequest::Forward(Forward {
         asked,
         target,
         head,
@@ -204,7 +208,7 @@ fn placed<'a>(text: &'a str, version: net::Request, hosts: &[&[u8]]) -> Result<P
 /// Reads a request inside of a connection: the connection's target decides, and every name in the request must agree.
 fn placed_inside<'a>(
     request: &Request<'a>,
-    inside: &Inside<'_>,
+    inside: &TunnelContext<'_>,
     version: net::Request,
     hosts: &[&[u8]],
 ) -> Result<Place<'a>, Denial> {
