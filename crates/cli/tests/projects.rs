@@ -25,7 +25,7 @@ use support::{Bench, benches, is_root, stderr, stdout};
 const FETCH: &str = include_str!("projects/fetch.sh");
 /// Runs of each kind that are timed; the shortest counts, since this machine does other work too.
 const TIMED: usize = 5;
-/// What a second run inside may take besides a tenth.
+/// Time by which a second run inside may be longer, besides a tenth.
 const FLOOR: Duration = Duration::from_millis(15);
 
 #[test]
@@ -148,7 +148,7 @@ fn path(bench: &Bench, row: &Row) -> String {
     format!("{}:{system}", place.join("bin").display())
 }
 
-/// Copies what is in a directory, for whoever runs `nexus`.
+/// Copies what is in a directory, for the user who runs `nexus`.
 fn copy(bench: &Bench, from: &Path, to: &Path) {
     let status = Command::new("cp").args(["-a", "--"]).arg(from.join(".")).arg(to).status().unwrap();
     assert!(status.success());

@@ -14,7 +14,7 @@ const PARTS: &[(&str, &str)] = &[
     (".pdbrc*", "interpreters read it when they start"),
     (".bashrc", "shells and sessions read it when they start"),
 ];
-/// What acts on the names that do not count below packages.
+/// Words for the names that do not count below packages.
 const OF_REPOSITORIES: &str = "tools and services act on it";
 
 /// Returns the reason for which a path waits. `why` is the reason of the layer: a sentence, or a pattern of a name. A pattern that the

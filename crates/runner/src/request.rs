@@ -91,7 +91,7 @@ pub struct Tools {
 pub struct ToolHome {
     /// The variable that names it to the tool.
     pub variable: &'static str,
-    /// Its path.
+    /// Absolute path, outside and inside.
     pub path: PathBuf,
 }
 

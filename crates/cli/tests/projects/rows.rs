@@ -1,6 +1,6 @@
 //! The rows of the project table: what is fetched, how it is built, and how its own tests are run.
 
-/// How the number of tests that passed is read from what a runner prints.
+/// Rule by which the number of passed tests is read from the output of a runner.
 #[derive(Clone, Copy)]
 pub enum Count {
     /// The numbers before each such word.
@@ -11,7 +11,7 @@ pub enum Count {
     Lines(&'static str),
 }
 
-/// A project.
+/// One project of the table.
 pub struct Row {
     pub name: &'static str,
     /// A program without which there is nothing to compare.
@@ -173,7 +173,7 @@ pub const ROWS: &[Row] = &[
         name: "zod 4 (vitest)",
         needs: "node",
         fetch: "npm_source zod@4.0.5; npm_tools zod@4.0.5 vitest@3.1.4 typescript@5.8.3",
-        test: "node node_modules/vitest/vitest.mjs run --root project src/v4/classic/tests src/v4/core/tests",
+        test: "cd project && node ../node_modules/vitest/vitest.mjs run src/v4/classic/tests src/v4/core/tests",
         count: Count::Before("passed"),
         at_least: 300,
         ..ROW

@@ -36,7 +36,7 @@ pub enum FoundSource {
 }
 
 /// Directory of a tool that keeps its path of outside: what the tool builds in a workspace holds the paths of what it was built
-/// from, and with other ones a build after a run, or a run after a build, would begin anew.
+/// from, and with other ones a build after a run, or a run after a build, would compile everything again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundHome {
     /// Variable that names the directory to the tool.
