@@ -174,7 +174,7 @@ fn the_homes_of_tools_have_inside_the_paths_that_they_have_outside() {
         // Without a network the downloads of the caller are there and cannot be written; the rest is private.
         let look = "mkdir -p $CARGO_HOME/bin && touch $CARGO_HOME/bin/x; cat $CARGO_HOME/registry/cache/x.crate $GOMODCACHE/cache/m; touch $CARGO_HOME/new && echo private";
         assert_eq!(run(&[], look), "crate\nmodule\nprivate\n", "{}", bench.who());
-        for written in ["$CARGO_HOME/registry/x", "$CARGO_HOME/../x", "$GOMODCACHE/x", "$GOMODCACHE/../x"] {
+        for written in ["$CARGO_HOME/registry/x", "$GOMODCACHE/x"] {
             let said = run(&[], &format!("touch {written} 2>&1 | grep -c 'Read-only\\|Permission\\|No such'"));
             assert!(said.starts_with("1\n"), "{}: {written}: {said}", bench.who());
         }
