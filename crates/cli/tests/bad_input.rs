@@ -169,7 +169,7 @@ fn a_state_directory_that_cannot_be_trusted_is_refused_and_not_made() {
         let file = base.join("plain");
         fs::write(&file, "x").unwrap();
         bench.give(&file);
-        refused(&file, &bench.workspace, "is not a folder");
+        refused(&file, &bench.workspace, "is not a directory");
         // Somebody else's.
         if bench.user.is_some() {
             refused(Path::new("/root/nexus"), &bench.workspace, "cannot be used");
@@ -235,7 +235,7 @@ fn a_working_directory_outside_is_refused() {
             ("out/../..", "is not inside the workspace"),
             ("missing", "No such file"),
             ("dangling", "No such file"),
-            ("file", "is not a folder"),
+            ("file", "is not a directory"),
             ("file/x", "Not a directory"),
         ] {
             refuses(&bench, &words(&["--cwd", cwd]), 125, expected);

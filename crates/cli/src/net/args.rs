@@ -1,7 +1,7 @@
 //! The flags of `nexus run` and `nexus net` about the network.
 
 use clap::{Args, Subcommand, ValueEnum};
-use nexus_model::{RunId, units};
+use nexus_model::units;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ pub enum NetAction {
     #[command(after_help = "Exit codes: 0 allowed; 1 denied, or somebody would be asked; 2 wrong use.")]
     Check(Box<CheckArgs>),
     /// Show what a run tried to reach: every attempt, what was decided and why
-    Log(NetLogArgs),
+    Log(nexus_history::args::NetLogArgs),
     /// Serve these rules as a proxy on loopback, for programs that Nexus does not run
     #[command(after_help = "SIGHUP reads the rules again; SIGTERM ends it.")]
     Proxy(Box<ProxyArgs>),
@@ -118,19 +118,6 @@ pub struct CheckArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// `nexus net log`.
-#[derive(Debug, Args)]
-pub struct NetLogArgs {
-    /// Id of the run [default: the latest that used a network]
-    pub run: Option<RunId>,
-    /// Print the lines of the record as they are
-    #[arg(long)]
-    pub json: bool,
-    /// Wait for more until the run has ended
-    #[arg(short, long)]
-    pub follow: bool,
 }
 
 /// `nexus net proxy`.

@@ -63,7 +63,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let place = Place { host: &host, workspace: &workspace, state: &places.state, guarded: &guarded };
     let binds = binds::read(shows, grants, tools, &place)?;
     let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
-    request::warn(&env.notices);
+    crate::environment::warn(&env.notices);
     let has_network = request.network.is_some();
     let shown: Vec<_> = binds.iter().map(|shown| shown.bind.target.as_path()).collect();
     let homes = Homes::of(&request, inside, &shown);
