@@ -16,6 +16,8 @@ pub mod explain;
 mod flags;
 pub mod policy;
 pub mod policy_command;
+pub mod replay;
+mod replay_fleet;
 pub mod resolution;
 #[cfg(test)]
 pub mod scene;
