@@ -10,15 +10,15 @@
 //! `nexus-policy` decides, `nexus-profiles` reads the files and looks at the host; here both meet the arguments.
 
 mod auto;
-pub mod caller;
 pub mod command;
 pub mod explain;
 mod flags;
 pub mod policy;
 pub mod policy_command;
 pub mod replay;
-mod replay_fleet;
 pub mod resolution;
 #[cfg(test)]
 pub mod scene;
 pub mod trust_command;
+
+pub use nexus_caller::profiles as caller;

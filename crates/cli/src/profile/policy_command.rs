@@ -1,7 +1,7 @@
 //! `nexus policy check|test|explain|apply|replay|command|import|schema`.
 
 use super::caller::caller;
-use super::{replay, replay_fleet};
+use super::replay;
 use crate::args::{ImportFrom, PolicyAction, PolicyArgs};
 use crate::failure::{Failure, one_line};
 use crate::failures;
@@ -39,7 +39,7 @@ pub fn command(args: &PolicyArgs) -> u8 {
                 let after = after.map_err(|error| Failure::from(nexus_profiles::PoliciesError::from(error)))?;
                 let wanted = replay::Wanted { since: *since, number: number.unwrap_or(usize::MAX), as_json: *json };
                 if *fleet {
-                    replay_fleet::of_directives(access, before.effective(), after.effective(), wanted)
+                    replay::of_directives(access, before.effective(), after.effective(), wanted)
                 } else {
                     replay::of_runs(before.effective(), after.effective(), wanted)
                 }

@@ -6,9 +6,10 @@
 //! ```
 
 use crate::failure::{Failure, one_line};
-use crate::receipt::local::local;
-use crate::receipt::show::command_line;
-use crate::receipt::utc::utc;
+use nexus_caller::utc::utc;
+use nexus_fleet::args::ServerArgs;
+use nexus_fleet::past_runs::past_runs;
+use nexus_history::{command_line, local};
 use nexus_model::RunId;
 use nexus_model::plan::Access;
 use nexus_model::spec::SandboxProfile;
@@ -38,22 +39,22 @@ const DIFFERS: u8 = 1;
 const MAX_RECORD: u64 = 256 << 20;
 
 /// One run, or one directive, with what would be decided in another way.
-pub struct Replayed {
+struct Replayed {
     /// Name of the id in JSON.
-    pub kind: &'static str,
+    kind: &'static str,
     /// Id of the run or of the directive.
-    pub id: String,
-    pub started_ms: u64,
-    pub command: String,
-    pub found: Vec<Difference>,
+    id: String,
+    started_ms: u64,
+    command: String,
+    found: Vec<Difference>,
     /// Parts that the record does not have, so that nothing was decided about them.
-    pub missing: Vec<&'static str>,
+    missing: Vec<&'static str>,
 }
 
 /// A run that could not be replayed, and why.
-pub struct Skipped {
-    pub id: String,
-    pub why: String,
+struct Skipped {
+    id: String,
+    why: String,
 }
 
 /// Choice of runs, and the form of the answer.
@@ -115,8 +116,32 @@ pub fn of_runs(before: &Effective, after: &Effective, wanted: Wanted) -> Result<
     Ok(answer(&replayed, &skipped, wanted))
 }
 
+/// Replays the directives of a control plane and returns the answer with its exit code. The documents in force are those of this machine.
+pub fn of_directives(
+    access: &ServerArgs,
+    before: &Effective,
+    after: &Effective,
+    wanted: Wanted,
+) -> Result<(String, u8), Failure> {
+    let (mut replayed, mut skipped) = (Vec::new(), Vec::new());
+    for one in past_runs(access, wanted.from(), wanted.number)? {
+        match one.run {
+            Ok(past) => replayed.push(Replayed {
+                kind: "directive_id",
+                id: one.id,
+                started_ms: one.created_ms,
+                command: one.command,
+                found: differences(before, after, &past),
+                missing: Vec::new(),
+            }),
+            Err(why) => skipped.push(Skipped { id: one.id, why }),
+        }
+    }
+    Ok(answer(&replayed, &skipped, wanted))
+}
+
 /// Returns the answer and its exit code.
-pub fn answer(replayed: &[Replayed], skipped: &[Skipped], wanted: Wanted) -> (String, u8) {
+fn answer(replayed: &[Replayed], skipped: &[Skipped], wanted: Wanted) -> (String, u8) {
     let differs = !skipped.is_empty() || replayed.iter().any(|one| !one.found.is_empty());
     let text = if wanted.as_json { as_document(replayed, skipped) } else { as_text(replayed, skipped) };
     (text, if differs { DIFFERS } else { 0 })
