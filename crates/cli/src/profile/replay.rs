@@ -183,8 +183,14 @@ fn past_run(receipt: &Receipt, places: &StateDir, missing: &mut Vec<&'static str
         // A path that is gone since was most likely a directory: that is the wider question.
         let with_below = std::fs::metadata(path).map_or(true, |found| found.is_dir());
         match PathPattern::of_host(path, with_below) {
-            Some(pattern) => paths.push((pattern, bind.access == Access::ReadWrite)),
+            Some(pattern) => paths.push((pattern, bind.access != Access::ReadOnly)),
             None => missing.push("a path whose name no policy can hold"),
+        }
+    }
+    for socket in &request.allowed_sockets {
+        match PathPattern::of_host(socket.as_path(), false) {
+            Some(pattern) => paths.push((pattern, true)),
+            None => missing.push("a socket whose name no policy can hold"),
         }
     }
     let mode = request.network.as_ref().map(|network| network.mode.as_str());
