@@ -8,8 +8,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/doctor/src/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     (
         "crates/fleet/src/audit.rs",
-        &[("File::open(", 1), ("fs::read_to_string(", 1)],
-        "Files that the user names: an export, and a head.",
+        &[(".read_to_string(", 1), ("File::open(", 2)],
+        "Files that the user names: an export, heads, a key and receipts.",
     ),
     ("crates/fleet/src/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
     (
@@ -47,6 +47,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/history/src/net.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
+    ("crates/cli/src/profile/replay.rs", &[("File::open(", 1)], "Records in the state directory."),
     (
         "crates/history/src/verify.rs",
         &[(".read_to_string(", 1), ("File::open(", 1)],

@@ -209,6 +209,7 @@ fn mothership_types() -> BTreeMap<&'static str, Pass> {
         ("LogChunks", pass::<LogChunks>),
         ("RequestedCapabilities", pass::<RequestedCapabilities>),
         ("Requirements", pass::<Requirements>),
+        ("SignedHead", pass::<nexus_api::audit_head::SignedHead>),
         ("Territory", pass::<Territory>),
         ("TerritoryList", pass::<TerritoryList>),
     ])

@@ -26,6 +26,7 @@ mod facility;
 mod follow;
 mod launcher;
 mod login;
+pub mod past_runs;
 mod renew;
 mod serve;
 mod services;

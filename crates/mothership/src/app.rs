@@ -3,7 +3,7 @@
 use crate::blobs::Blobs;
 use crate::config::Config;
 use crate::decide::Windows;
-use crate::identity::{Authority, TokenKey};
+use crate::identity::{Authority, HeadKey, TokenKey};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -23,6 +23,8 @@ pub struct App {
     pub tokens: TokenKey,
     /// Key of cursors.
     pub cursors: Vec<u8>,
+    /// Key that signs the heads of audit chains.
+    pub heads: Arc<HeadKey>,
     /// Authority of territories.
     pub authority: Authority,
     pub lobby: Lobby,

@@ -34,7 +34,7 @@ mod tls;
 pub use blobs::{BucketKey, BucketSettings};
 pub use clock::Clock;
 pub use config::{Config, TerritoryAuth};
-pub use identity::{ProcessSecret, ProxySecret, Validity, validity};
+pub use identity::{HeadKey, ProcessSecret, ProxySecret, Validity, check_head, head_key, validity};
 pub use listen::Listener;
 pub use nexus_api::tls::TlsError;
 pub use serve::{Running, ServeError, serve};

@@ -6,7 +6,7 @@ use crate::config::{Config, TerritoryAuth};
 use crate::console::with_console;
 use crate::decide::Windows;
 use crate::http::{CONSOLE_HOST, router};
-use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
+use crate::identity::{Authority, AuthorityError, HeadKey, Secret, TokenKey};
 use crate::listen::{Listener, accept};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
@@ -145,11 +145,13 @@ pub async fn serve(
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
     let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
+    let heads = HeadKey::derive(&secrets.token_key).map_err(|error| StoreError::Secret { why: error.to_string() })?;
     let (stop, stopping) = watch::channel(false);
     let is_public = config.public_url.is_some();
     let api_url = config.public_url.clone().unwrap_or_else(|| url_of(&listeners, &addresses));
     let app: Shared = Arc::new(App {
         tokens: TokenKey::new(&secrets.token_key),
+        heads: Arc::new(heads),
         cursors: secrets.token_key,
         lobby: Lobby::default(),
         changes: broadcast::channel(1024).0,

@@ -28,6 +28,8 @@ pub async fn reaper(app: Shared, is_new: bool) {
     let mut before = reading(&app);
     let mut quiet_until = if is_new { before.boot } else { before.boot + app.config.times.ttl_ms };
     let mut is_first = true;
+    let head_every = i64::try_from(app.config.head_every.as_millis()).unwrap_or(i64::MAX);
+    let mut head_at = before.boot.saturating_add(head_every);
     loop {
         tokio::select! {
             () = tokio::time::sleep(app.config.reap_every) => {}
@@ -66,6 +68,11 @@ pub async fn reaper(app: Shared, is_new: bool) {
         if leads {
             // A failure is met again by the next round, and by every reader of the chain.
             drop(app.store.seal_audit().await);
+            if now.boot >= head_at {
+                head_at = now.boot.saturating_add(head_every);
+                let heads = std::sync::Arc::clone(&app.heads);
+                drop(app.store.note_heads(move |head| heads.sign(head, now.wall), now.wall).await);
+            }
         }
         if now.boot < quiet_until || !leads {
             continue;

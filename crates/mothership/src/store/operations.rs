@@ -6,9 +6,9 @@ use super::rows;
 use super::sql::Connection;
 use super::sqlite::Sqlite;
 use super::types::{
-    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes,
-    LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported,
-    SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
+    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, DirectiveLine, EndState, Enrolment, Holding, Lane,
+    LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence,
+    Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
 use nexus_api::Labels;
 use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
@@ -252,6 +252,16 @@ impl Store {
         now: i64,
     ) -> Result<Vec<Directive>, StoreError> {
         self.read(move |tx| rows::directives(tx, account, facility, page, times, now)).await
+    }
+
+    /// Returns what a list for people shows of directives of the account, or of one of its facilities, the latest first.
+    pub async fn directive_lines(
+        &self,
+        account: Account,
+        facility: Option<FacilityId>,
+        page: Page,
+    ) -> Result<Vec<DirectiveLine>, StoreError> {
+        self.read(move |tx| rows::directive_lines(tx, account, facility, page)).await
     }
 
     /// Returns the directives of the account that are not over, the latest first, and how many there are.

@@ -10,8 +10,8 @@ use nexus_model::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 
 pub use super::queries::{
-    AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, IndexEntry, LiveDirectives,
-    LogBlob, NewArtifact, Page, Retention, Snapshot, StoredChunk, Swept,
+    AnnouncedArtifact, Artifact, ArtifactBounds, ChunkBytes, ChunkQuery, Compaction, DirectiveLine, IndexEntry,
+    LiveDirectives, LogBlob, NewArtifact, Page, Retention, Snapshot, StoredChunk, Swept,
 };
 
 /// Secrets and numbers of a store, read when it is opened.

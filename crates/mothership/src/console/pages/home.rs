@@ -4,7 +4,7 @@ use super::parts;
 use crate::console::shell::{Section, page};
 use crate::console::visit::Visit;
 use crate::http::{Answer, Problem};
-use crate::store::types::Page;
+use crate::store::types::{DirectiveLine, Page};
 use axum::http::StatusCode;
 use nexus_api::mothership::TerritoryStatus;
 
@@ -17,9 +17,10 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     let times = app.config.times;
     let territories = app.store.territories(visit.account, None, times, now).await?;
     let live = app.store.live_directives(visit.account, 200, times, now).await?;
-    let latest = app.store.directives(visit.account, None, Page { before: None, limit: 100 }, times, now).await?;
+    let latest = app.store.directive_lines(visit.account, None, Page { before: None, limit: 100 }).await?;
     let ended: Vec<_> = latest.into_iter().filter(|one| one.state.is_terminal()).take(SHOWN).collect();
-    let (queued, running): (Vec<_>, Vec<_>) = live.directives.into_iter().partition(|one| one.started_at.is_none());
+    let lines = live.directives.iter().map(DirectiveLine::from);
+    let (queued, running): (Vec<_>, Vec<_>) = lines.partition(|one| one.started_at.is_none());
     Ok(page(StatusCode::OK, visit.frame("Home", Section::Home), |html| {
         html.raw("<h1>Home</h1>");
         let lost: Vec<_> = territories.iter().filter(|one| one.status == TerritoryStatus::Offline).collect();

@@ -36,4 +36,4 @@ pub use keys::{api_keys, create_api_key, delete_api_key, first_account, key_by_h
 pub use reap::{due, reap, shift_leases};
 pub use report::{cancel, directive_beat, finished, started};
 pub use territory::{presence, set_state, territories, territory_account};
-pub use view::{diff, directive, directives, live_directives, receipt, snapshot};
+pub use view::{diff, directive, directive_lines, directives, live_directives, receipt, snapshot};

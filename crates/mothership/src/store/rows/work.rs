@@ -152,10 +152,15 @@ impl Work {
 
     /// Returns the state that users see.
     pub fn state(&self) -> State {
-        match self.phase {
-            LEASED => State::Leased,
-            RUNNING | SETTLING => State::Running,
-            _ => State::Queued,
-        }
+        state_of(self.phase)
+    }
+}
+
+/// State of a directive in a phase.
+pub fn state_of(phase: i64) -> State {
+    match phase {
+        LEASED => State::Leased,
+        RUNNING | SETTLING => State::Running,
+        _ => State::Queued,
     }
 }
