@@ -2,7 +2,7 @@
 
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use nexus_egress::pure::{answer, question as read};
-use nexus_policy::net::{Attempt, Host, Moment, Policy, Port, Target, Way, check_name};
+use nexus_policy::net::{Attempt, Host, Ingress, MonotonicMs, Policy, Port, Target, check_name};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What fits into any UDP answer (RFC 1035, 4.2.1).
@@ -32,8 +32,8 @@ pub fn question(data: &[u8]) {
 
     let host = question.host.clone().or_else(|_| Host::parse("a.test"));
     if let (Ok(host), Ok(port)) = (host, Port::new(443)) {
-        let attempt = Attempt { target: Target { host, port }, way: Way::Transparent, program: None };
-        if let Err(denial) = check_name(&Policy::default(), &attempt, Moment(0)) {
+        let attempt = Attempt { target: Target { host, port }, way: Ingress::Transparent, program: None };
+        if let Err(denial) = check_name(&Policy::default(), &attempt, MonotonicMs(0)) {
             let Some(given) = answer(&question, Err(&denial)) else { panic!("{question:?} cannot be refused") };
             let message = is_an_answer_to(data, &given);
             assert!(message.answers.is_empty() && message.metadata.response_code == ResponseCode::NXDomain);

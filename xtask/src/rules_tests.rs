@@ -40,11 +40,19 @@ fn the_control_plane_never_uses_a_driver() {
 }
 
 #[test]
-fn only_the_program_that_people_start_carries_the_attacks() {
-    let cli = package("nexus-cli", &[("nexus-escape", EdgeKind::Shipped)]);
+fn only_the_doctor_carries_the_attacks() {
+    let doctor = package("nexus-doctor", &[("nexus-escape", EdgeKind::Shipped)]);
     let driver = package("nexus-driver", &[("nexus-escape", EdgeKind::Shipped)]);
-    assert!(forbidden_edges(&[cli]).is_empty());
+    assert!(forbidden_edges(&[doctor]).is_empty());
     assert_eq!(forbidden_edges(&[driver]), ["driver: depends on escape, which it may not"]);
+}
+
+#[test]
+fn no_crate_of_commands_needs_another() {
+    for (one, other) in [("fleet", "doctor"), ("sessions", "changes"), ("history", "warm"), ("caller", "fleet")] {
+        let forbidden = package(&format!("nexus-{one}"), &[(&format!("nexus-{other}"), EdgeKind::Shipped)]);
+        assert_eq!(forbidden_edges(&[forbidden]), [format!("{one}: depends on {other}, which it may not")]);
+    }
 }
 
 #[test]
@@ -90,4 +98,13 @@ fn a_manifest_with_the_workspace_lints_passes_and_others_fail() {
     assert!(takes_workspace_lints("[package]\nname = \"x\"\n\n[lints]\nworkspace = true\n"));
     assert!(!takes_workspace_lints("[package]\nversion.workspace = true\n"));
     assert!(!takes_workspace_lints("[lints]\n[dependencies]\nworkspace = true\n"));
+}
+
+#[test]
+fn every_circle_of_modules_is_refused() {
+    let circle = |modules: &[&str]| modules.iter().map(|module| (*module).to_owned()).collect::<Vec<_>>();
+    let crates =
+        [("layer".to_owned(), vec![circle(&["a", "b"]), circle(&["c", "d", "e"])]), ("model".to_owned(), Vec::new())];
+    assert_eq!(circles_of_modules(&crates), ["layer: 5 modules stand in circles: a, b; c, d, e"]);
+    assert_eq!(circles_of_modules(&crates[1..]), Vec::<String>::new());
 }

@@ -23,8 +23,10 @@ use crate::workspace::Workspace;
 /// The crates that run on the host beside a sandbox, and the control plane, whose callers are hostile. Of `jail` the launcher's half: it talks to children in which nothing
 /// hostile runs yet, but file systems of the host and frozen control groups can hold those up.
 const HOST_SIDE: &[&str] = &[
+    "crates/doctor/src",
     "crates/driver/src",
     "crates/facility/src",
+    "crates/fleet/src",
     "crates/mothership/src",
     "crates/nexusd/src",
     "crates/jail/src/launcher",
@@ -32,11 +34,16 @@ const HOST_SIDE: &[&str] = &[
     "crates/beneath/src",
     "crates/egress/src",
     "crates/git/src",
+    "crates/history/src",
     "crates/layer/src",
     "crates/profiles/src",
     "crates/receipt/src",
     "crates/runner/src",
+    "crates/sessions/src",
     "crates/terminal/src",
+    "crates/warm/src",
+    "crates/caller/src",
+    "crates/changes/src",
     "crates/cli/src",
 ];
 

@@ -1,11 +1,13 @@
 //! The command line, as pinned in the user guide.
 
-use crate::changes::run_name::RunName;
 use crate::net::args::{NetArgs, NetFlags, RuleArgs};
-use crate::session::args::{AttachArgs, ExecArgs, LogsArgs, PsArgs, RmArgs, StopArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nexus_changes::args::ChangesArgs;
+use nexus_doctor::DoctorArgs;
+use nexus_history::args::{LogArgs, ReceiptArgs};
 use nexus_model::Guarantee;
 use nexus_model::units;
+use nexus_sessions::args::SessionCommand;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -13,12 +15,12 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "nexus", version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// Command that was given on the command line.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one command in a sandbox
@@ -52,57 +54,34 @@ pub enum Command {
     Log(LogArgs),
     /// Commands of the warm launcher.
     #[command(flatten)]
-    Warm(crate::warm::args::WarmCommand),
+    Warm(nexus_warm::args::WarmCommand),
     /// Commands about a fleet.
     #[command(flatten)]
-    Fleet(crate::fleet::args::FleetCommand),
-    /// What `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
+    Fleet(nexus_fleet::args::FleetCommand),
+    /// The process that owns a detached sandbox; started by nexus run --detach alone.
+    #[command(name = "__supervise", hide = true)]
+    Supervise(Box<RunArgs>),
+    /// Hostile part that `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
     AttackPart {
-        /// The part.
+        /// Name of the part and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
     /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// Shell whose completions are printed
         shell: clap_complete::Shell,
     },
-    /// Print the manual page of nexus, or write the pages of all commands to a folder
+    /// Print the manual page of nexus, or write the pages of all commands to a directory
     Man {
-        /// Where they go; made when it is missing
+        /// Directory for the pages; made when it is missing
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
 }
 
-/// The commands about detached sandboxes.
-#[derive(Debug, Subcommand)]
-pub enum SessionCommand {
-    /// List detached sandboxes
-    Ps(PsArgs),
-    /// See what a detached sandbox prints and type into it
-    Attach(AttachArgs),
-    /// Run a further command in a detached sandbox
-    Exec(ExecArgs),
-    /// Print what a detached sandbox printed
-    Logs(LogsArgs),
-    /// End detached sandboxes
-    Stop(StopArgs),
-    /// Wait until a detached sandbox ends, print its exit code and exit with it
-    Wait {
-        /// Id, name or start of an id
-        #[arg(value_name = "ID")]
-        session: String,
-    },
-    /// Remove what is kept of detached sandboxes that have ended
-    Rm(RmArgs),
-    /// The process that owns a detached sandbox; started by nexus run --detach alone.
-    #[command(name = "__supervise", hide = true)]
-    Supervise(Box<RunArgs>),
-}
-
-/// `nexus run`.
+/// Arguments of `nexus run`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
@@ -116,7 +95,7 @@ pub struct RunArgs {
     /// Use this profile beside the toolchains of your PATH; none: without those; may repeat, later ones add and win
     #[arg(long, value_name = "NAME")]
     pub profile: Vec<String>,
-    /// Folder to work on; it appears inside at its own path [default: the current folder]
+    /// Directory to work on; it appears inside at its own path [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Work on the facility of this name, which is made when it is missing; it appears inside at /workspace
@@ -207,16 +186,16 @@ pub struct RunArgs {
     /// Let processes inside trace each other, for debuggers, strace and LeakSanitizer
     #[arg(long)]
     pub allow_ptrace: bool,
-    /// How strong the wall is
+    /// Strength of the isolation
     #[arg(long, value_name = "PROFILE", default_value = "untrusted")]
     pub sandbox: Sandbox,
     /// Refuse to run unless this guarantee can be given; may repeat
     #[arg(long, value_name = "GUARANTEE", value_parser = parse_guarantee)]
     pub require: Vec<Guarantee>,
-    /// What it may reach.
+    /// Network rules of the command.
     #[command(flatten)]
     pub net: NetFlags,
-    /// What to do with changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
+    /// Treatment of changes to the workspace [default: what the profiles say, else ask on a terminal, else commit]
     #[arg(long, value_name = "HOW")]
     pub changes: Option<Changes>,
     /// Keep changes of this name back until they are accepted, as with the names that always are; * stands for any
@@ -288,7 +267,7 @@ fn parse_guarantee(text: &str) -> Result<Guarantee, nexus_model::guarantee::Unkn
     text.parse()
 }
 
-/// `--sandbox`.
+/// Values of `--sandbox`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Sandbox {
     #[default]
@@ -300,23 +279,23 @@ pub enum Sandbox {
     Host,
 }
 
-/// `--changes`.
+/// Values of `--changes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Changes {
     /// Into the workspace, when the command has ended
     Commit,
-    /// Nowhere
+    /// Dropped when the command has ended
     Discard,
-    /// Parked until somebody accepts
+    /// Parked until they are accepted
     Review,
     /// Asked at the end; the default on a terminal
     Ask,
 }
 
-/// `nexus profile`.
+/// Arguments of `nexus profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// What to do.
+    /// Action on profiles.
     #[command(subcommand)]
     pub action: ProfileAction,
 }
@@ -326,22 +305,22 @@ pub struct ProfileArgs {
 pub enum ProfileAction {
     /// List profiles and where they come from
     List {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
     /// Show what profiles allow together, and which line said so
     Show {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
-        /// Which, in the order in which they count
+        /// Profiles to explain, in the order in which they count
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
     /// Look for mistakes: in these files, or in all profiles
     Check {
-        /// Print JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
         /// Files to read
@@ -436,7 +415,7 @@ pub enum ImportFrom {
     Codex,
 }
 
-/// `nexus trust`.
+/// Arguments of `nexus trust`.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Only print what the file asks for
@@ -445,257 +424,13 @@ pub struct TrustArgs {
     /// Do not ask
     #[arg(long, conflicts_with = "show")]
     pub yes: bool,
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
 }
 
-/// `nexus untrust`.
+/// Arguments of `nexus untrust`.
 #[derive(Debug, Args)]
 pub struct UntrustArgs {
-    /// The workspace [default: the current folder]
+    /// The workspace [default: the current directory]
     pub workspace: Option<PathBuf>,
-}
-
-/// `nexus doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// Attack sandboxes on this machine with the hostile probes of the escape suite and say what held
-    #[arg(long)]
-    pub attack: bool,
-    /// Print the commands that fix what was found, and run none of them
-    #[arg(long, conflicts_with_all = ["attack", "json"])]
-    pub commands: bool,
-    /// Only this attack, for example A05
-    #[arg(long, value_name = "ID", requires = "attack")]
-    pub only: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `nexus changes`.
-#[derive(Debug, Args)]
-pub struct ChangesArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: ChangesAction,
-}
-
-/// The commands of `nexus changes`.
-#[derive(Debug, Subcommand)]
-pub enum ChangesAction {
-    /// List runs with parked changes
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show the parked changes of a run
-    Show {
-        /// The run: its id, the start of it, or latest [default: the latest of this workspace]
-        #[arg(long, value_name = "ID")]
-        run: Option<RunName>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show them as one diff that `git apply` accepts
-    Diff(DiffArgs),
-    /// Bring changes to the workspace
-    Accept(AcceptArgs),
-    /// Throw changes away: of these paths, or all of a run
-    Reject {
-        /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
-        #[arg(long, value_name = "ID")]
-        run: Option<RunName>,
-        /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
-        #[arg(long, conflicts_with = "paths")]
-        set_aside: bool,
-        /// Only these paths and what is beneath them
-        paths: Vec<PathBuf>,
-    },
-    /// Finish commits that were interrupted
-    Recover {
-        /// The run: its id, the start of it, or latest [default: all]
-        #[arg(long, value_name = "ID")]
-        run: Option<RunName>,
-    },
-}
-
-/// `nexus changes diff`.
-#[derive(Debug, Args)]
-pub struct DiffArgs {
-    /// The run: its id, the start of it, or latest [default: the latest of this workspace]
-    #[arg(long, value_name = "ID")]
-    pub run: Option<RunName>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Most bytes; a longer diff is cut in the middle [default: 1M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
-    pub max_bytes: Option<usize>,
-    /// Only these paths and what is beneath them
-    pub paths: Vec<PathBuf>,
-}
-
-fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
-    let size = units::parse_size(text)?;
-    usize::try_from(size).map_err(|_| units::ParseUnitError::Size { text: text.to_owned() })
-}
-
-/// `nexus changes accept`.
-#[derive(Debug, Args)]
-pub struct AcceptArgs {
-    /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
-    #[arg(long, value_name = "ID")]
-    pub run: Option<RunName>,
-    /// Everything that is protected too (a protected name is when it is named itself)
-    #[arg(long)]
-    pub protected: bool,
-    /// Ask for each hunk
-    #[arg(short, long)]
-    pub patch: bool,
-    /// Leave what is in conflict waiting, and accept the rest
-    #[arg(long, conflicts_with = "patch")]
-    pub rest: bool,
-    /// Keep your version where both changed: reject what is in conflict, and accept the rest
-    #[arg(long, conflicts_with_all = ["patch", "rest"])]
-    pub ours: bool,
-    /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
-    #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
-    pub theirs: bool,
-    /// Merge files that both changed, where git knows what they were; both versions stay beside as NAME.yours-RUN and
-    /// NAME.theirs-RUN
-    #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
-    pub merge: bool,
-    /// Only these paths and what is beneath them
-    pub paths: Vec<PathBuf>,
-}
-
-/// `nexus receipt`.
-#[derive(Debug, Args)]
-pub struct ReceiptArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: ReceiptAction,
-}
-
-/// The commands of `nexus receipt`.
-#[derive(Debug, Subcommand)]
-pub enum ReceiptAction {
-    /// Say whether a receipt is genuine, or why not: exit 0, 1, or 2 for wrong use
-    Verify(VerifyArgs),
-    /// Show what a genuine receipt says
-    Show(ShowArgs),
-    /// The keys that sign receipts
-    Keys(KeysArgs),
-    /// Record that a chain of receipts ended by a break; verify --chain goes on to name it
-    Close(CloseArgs),
-    /// Remove old receipts now; 10000 are kept anyway
-    Prune(PruneArgs),
-}
-
-/// `nexus receipt verify`.
-#[derive(Debug, Args)]
-pub struct VerifyArgs {
-    /// A file, or the id of a run of this machine
-    #[arg(value_name = "FILE|RUN", required_unless_present = "chain", conflicts_with = "chain")]
-    pub receipt: Option<PathBuf>,
-    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
-    #[arg(long, value_name = "FILE")]
-    pub key: Vec<PathBuf>,
-    /// Trust also the keys that these statements of trusted keys lead to; may repeat
-    #[arg(long, value_name = "FILE")]
-    pub link: Vec<PathBuf>,
-    /// Compare this file with what the command wrote to stdout
-    #[arg(long, value_name = "FILE")]
-    pub stdout: Option<PathBuf>,
-    /// Compare this file with what the command wrote to stderr
-    #[arg(long, value_name = "FILE")]
-    pub stderr: Option<PathBuf>,
-    /// Compare this file with the record of the run's network (`net/RUN.jsonl` in the state directory)
-    #[arg(long, value_name = "FILE")]
-    pub net_record: Option<PathBuf>,
-    /// Compare the document that `nexus run --json` printed
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// Verify all receipts of this machine, and that none was taken out
-    #[arg(long, conflicts_with_all = ["stdout", "stderr", "net_record", "report"])]
-    pub chain: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `nexus receipt show`.
-#[derive(Debug, Args)]
-pub struct ShowArgs {
-    /// A file, or the id of a run of this machine
-    #[arg(value_name = "FILE|RUN")]
-    pub receipt: PathBuf,
-    /// Trust the public keys in this file and no others; may repeat [default: the keys of this machine]
-    #[arg(long, value_name = "FILE")]
-    pub key: Vec<PathBuf>,
-    /// Print the signed document itself
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `nexus receipt keys`.
-#[derive(Debug, Args)]
-pub struct KeysArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: KeysAction,
-}
-
-/// The commands of `nexus receipt keys`.
-#[derive(Debug, Subcommand)]
-pub enum KeysAction {
-    /// List them: which one signs, which ones are retired
-    List,
-    /// Make a new key; the old one signs it and still verifies its own receipts
-    Rotate,
-    /// Print the public key that signs, for --key on another machine
-    Export {
-        /// The retired ones too
-        #[arg(long, conflicts_with = "links")]
-        all: bool,
-        /// What retired keys say about their successors, for --link
-        #[arg(long)]
-        links: bool,
-    },
-}
-
-/// `nexus receipt close`.
-#[derive(Debug, Args)]
-pub struct CloseArgs {
-    /// The chain, as verify --chain names it
-    #[arg(value_name = "CHAIN")]
-    pub chain: nexus_model::RunId,
-}
-
-/// `nexus receipt prune`.
-#[derive(Debug, Args)]
-pub struct PruneArgs {
-    /// How many of the latest to keep
-    #[arg(long, value_name = "N")]
-    pub keep: u64,
-}
-
-/// `nexus log`.
-#[derive(Debug, Args)]
-pub struct LogArgs {
-    /// At most so many runs
-    #[arg(short, long, value_name = "N", default_value_t = 20)]
-    pub number: usize,
-    /// Only runs that did not end with exit code 0
-    #[arg(long)]
-    pub failed: bool,
-    /// Only runs that began within this time, for example 30m or 48h
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
-    pub since: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }

@@ -1,4 +1,5 @@
-//! The `nexus` command: the composition root. Only this crate talks to people.
+//! The `nexus` command: the composition root. It has the command line and runs; the other commands are crates of their own,
+//! and all of them build on `nexus-caller`.
 //!
 //! ```text
 //!  args ─▶ run:     places, workspace, plan ─▶ recover what crashed ─▶ record ─▶ layer ─▶ driver ─▶ pump ─▶ changes
@@ -16,35 +17,22 @@
 
 #![forbid(unsafe_code)]
 
-mod advice;
 mod approvals;
 mod args;
 mod bind_text;
-mod changes;
 mod completions;
 mod diagnostics;
-mod doctor;
-mod driver;
-mod failure;
-mod failures;
-mod fleet;
 mod frequent;
-mod host;
-mod log;
 mod manual;
 mod net;
-mod notices;
 mod profile;
-mod receipt;
-mod recovery;
 mod request;
 mod run;
-mod session;
-mod signals;
-mod terminal;
-mod used_up;
-mod warm;
+mod supervisor;
 
+use nexus_caller::{
+    advice, driver, environment, failure, failures, host, notices, policies, recovery, signals, terminal, used_up,
+};
 use nexus_runner::change_text;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -63,7 +51,7 @@ fn main() -> ExitCode {
         return ExitCode::from(failures::print_failure(&failure, false));
     }
     let code = match parsed.command {
-        args::Command::Run(run) if run.detach => session::supervisor::detach(&run),
+        args::Command::Run(run) if run.detach => supervisor::detach(&run),
         args::Command::Run(run) => run::command(&run),
         args::Command::Explain(run) => profile::explain::command(&run),
         args::Command::Profile(profile) => profile::command::command(&profile),
@@ -72,15 +60,16 @@ fn main() -> ExitCode {
         args::Command::Trust(trust) => profile::trust_command::trust(&trust),
         args::Command::Untrust(untrust) => profile::trust_command::untrust(&untrust),
         args::Command::Shell(run) => run::shell(*run),
-        args::Command::Session(command) => session::command(command),
-        args::Command::Doctor(doctor) => doctor::command(&doctor),
-        args::Command::Changes(changes) => changes::command(&changes),
-        args::Command::Receipt(receipt) => receipt::command(&receipt),
-        args::Command::AttackPart { words } => doctor::attack::part(&words),
+        args::Command::Session(command) => nexus_sessions::command(command),
+        args::Command::Supervise(args) => supervisor::supervise(*args),
+        args::Command::Doctor(doctor) => nexus_doctor::command(&doctor),
+        args::Command::Changes(changes) => nexus_changes::command(&changes),
+        args::Command::Receipt(receipt) => nexus_history::receipts::command(&receipt),
+        args::Command::AttackPart { words } => nexus_doctor::attack::part(&words),
         args::Command::Net(net) => net::command::command(&net),
-        args::Command::Log(log) => log::command(&log),
-        args::Command::Warm(command) => warm::command(&command),
-        args::Command::Fleet(command) => fleet::command(&command),
+        args::Command::Log(log) => nexus_history::log::command(&log),
+        args::Command::Warm(command) => nexus_warm::command(&command),
+        args::Command::Fleet(command) => nexus_fleet::command(&command),
         args::Command::Man { folder } => manual::command(folder.as_deref()),
         args::Command::Completions { shell } => completions::command(shell),
     };

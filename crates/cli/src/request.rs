@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::bind_text::split;
+use crate::environment::{no_name, only_warns, secret_name};
 use crate::failure::Failure;
 use crate::profile::resolution::Resolution;
 use crate::run::ask;
@@ -12,18 +13,14 @@ use nexus_model::limits::DEFAULT_GRACE_MS;
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, Origin, Sourced};
 use nexus_profiles::{Found, FoundSource as Source};
-use nexus_runner::plan::environment::{PassedCredential, passed_credential};
 use nexus_runner::request::{
     BindRequest, ChangeMode, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
 };
 use nexus_runner::state::project_cache;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The variable of the caller that makes a credential a warning instead of a refusal, for one version.
-const SETTING: &str = "NEXUS_ENV_SECRET";
 
 /// Puts the request of a command line together.
 pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure> {
@@ -116,58 +113,6 @@ fn variables(env: &[OsString], secret: &[OsString]) -> Result<Vec<VariableReques
     Ok(all)
 }
 
-/// Refuses a value of `--env` without a name.
-pub fn no_name(flag: &OsStr) -> Failure {
-    let message = format!("--env {} has no name", flag.display());
-    let hint = "write --env NAME=VALUE, or --env NAME to pass the caller's value on";
-    Failure::usage("env", message, hint)
-}
-
-/// Reads the name that `--env-secret` gives.
-pub fn secret_name(flag: &OsStr) -> Result<ByteText, Failure> {
-    let bytes = flag.as_bytes();
-    if bytes.is_empty() || bytes.contains(&b'=') {
-        // The name alone: a value may not stand in a message.
-        let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();
-        let message = format!("--env-secret {} is not the name of a variable", OsStr::from_bytes(name).display());
-        return Err(Failure::usage("env", message, "Write --env-secret NAME; the value is the caller's."));
-    }
-    Ok(ByteText(bytes.to_vec()))
-}
-
-/// Reports that the caller asked for warnings instead of refusals.
-fn only_warns() -> bool {
-    std::env::var_os(SETTING).is_some_and(|setting| setting == "warn")
-}
-
-/// Refuses a variable that `--env` would pass on and that looks like a credential, or warns of it.
-pub fn check_passed(name: &ByteText, value: &ByteText) -> Result<(), Failure> {
-    match passed_credential(name, value, &Origin::Flag("--env".to_owned())) {
-        None => Ok(()),
-        Some(found) if only_warns() => {
-            warn(&[found]);
-            Ok(())
-        }
-        Some(found) => Err(found.into()),
-    }
-}
-
-/// Warns of variables that are passed on although they look like credentials.
-pub fn warn(passed: &[PassedCredential]) {
-    for one in passed {
-        let name = one.name.as_os_str().display();
-        crate::notices::tell(&format!("{one}. A later version refuses this: write --env-secret {name}."));
-    }
-}
-
-/// Returns the advice about a credential that would be passed on.
-pub fn advice(passed: &PassedCredential) -> String {
-    let name = passed.name.as_os_str().display();
-    format!(
-        "Write --env-secret {name} if the command may have it, or leave it out; with {SETTING}=warn this version only warns."
-    )
-}
-
 /// The variables that point tools to the cache of the workspace, its part, and whether only a run with a network needs it: without
 /// one, downloads of the caller are shown.
 const CACHES: &[(&str, &str, bool)] = &[
@@ -214,6 +159,7 @@ pub fn changes(grants: &Grants, args: &RunArgs) -> ChangeMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn a_bind_has_a_source_and_perhaps_a_target() {

@@ -143,7 +143,7 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
     }
 }
 
-/// Where some rule is for one program it is known who asks, and the answer is for that program.
+/// A rule for one program makes the asking program known, and the answer is for that program.
 #[test]
 fn an_answer_about_one_program_opens_nothing_for_another() {
     for bench in benches() {

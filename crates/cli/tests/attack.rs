@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::{Bench, benches, processes_with, stderr, stdout, wait_until};
 
-/// What the attack of this process left on the host: everything that it makes bears its number.
+/// Lists the remains of this process's attack on the host: everything that it makes bears its number.
 fn left_behind(pid: u32) -> Vec<String> {
     let token = format!("nxe{pid}");
     let names = ["/tmp", "/var/tmp", "/dev/shm"].into_iter().flat_map(|folder| {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use support::traces::{Lone, lone_benches};
 use support::{is_root, stderr, stdout, wait_until};
 
-/// What each refused run would have done.
+/// Command of each refused run; it leaves a trace where it starts.
 const RUN: [&str; 4] = ["--", "sh", "-c", "echo STARTED; touch ran"];
 
 /// The output is one line with these words, and nothing of a run can be seen.
@@ -169,7 +169,7 @@ fn a_state_directory_that_cannot_be_trusted_is_refused_and_not_made() {
         let file = base.join("plain");
         fs::write(&file, "x").unwrap();
         bench.give(&file);
-        refused(&file, &bench.workspace, "is not a folder");
+        refused(&file, &bench.workspace, "is not a directory");
         // Somebody else's.
         if bench.user.is_some() {
             refused(Path::new("/root/nexus"), &bench.workspace, "cannot be used");
@@ -235,7 +235,7 @@ fn a_working_directory_outside_is_refused() {
             ("out/../..", "is not inside the workspace"),
             ("missing", "No such file"),
             ("dangling", "No such file"),
-            ("file", "is not a folder"),
+            ("file", "is not a directory"),
             ("file/x", "Not a directory"),
         ] {
             refuses(&bench, &words(&["--cwd", cwd]), 125, expected);
@@ -265,7 +265,7 @@ fn a_command_that_cannot_be_executed_says_why() {
     }
 }
 
-/// What execve(2) takes: a quarter of the stack's limit, and never more than 6 MiB.
+/// Returns the largest command line of execve(2): a quarter of the stack's limit, and never more than 6 MiB.
 fn largest_command_line() -> usize {
     let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current.unwrap_or(u64::MAX);
     usize::try_from((stack / 4).min(6 << 20)).unwrap()

@@ -1,4 +1,4 @@
-//! What binds refuse, and the sockets in what they show, with the real program.
+//! Refused binds, and sockets in directories that binds show, with the real program.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -1,4 +1,4 @@
-//! What a cold run asks of the kernel: counts, which depend on no clock and no load, so that a slow path cannot come back
+//! System calls of a cold run: counts, which depend on no clock and no load, so that a slow path cannot come back
 //! unseen. Only the process that was started is counted here; its children have a test of their own.
 //!
 //! How often a process waits depends on when others get a processor, so calls that wait are counted apart and bounded

@@ -1,4 +1,4 @@
-//! What is decided about waiting changes is what was named, and nothing else.
+//! A decision about waiting changes takes the named ones, and nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -1,4 +1,4 @@
-//! Something else stands in place of a file of the state directory: it is named, waits for nobody, stops no run elsewhere,
+//! Something else stands in place of a file of the state directory: it is named, is waited for by no command, stops no run elsewhere,
 //! deletes nothing, and `reject` still removes the layer.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -13,10 +13,10 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 use support::{Bench, benches, report, stderr, stdout, wait_until};
 
-/// A command that takes longer waits for something that nobody holds.
+/// A command that takes longer waits for something that no process holds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What may stand in place of a file.
+/// Things that may stand in place of a file.
 const THINGS: [&str; 7] = ["directory", "fifo", "link", "dangling", "sparse", "cut", "nonsense"];
 
 /// Puts something in place of a file.
@@ -127,7 +127,7 @@ fn what_stands_in_place_of_a_record_stops_no_run() {
     }
 }
 
-/// What may have become of the bytes of a file.
+/// Returns damaged forms of the bytes of a file.
 fn damaged(text: &[u8]) -> Vec<Vec<u8>> {
     let stride = 1 + text.len() / 25;
     let cut = (0..text.len()).step_by(stride).map(|at| text[..at].to_vec());

@@ -35,7 +35,7 @@ fn new_version() -> Version {
     new
 }
 
-/// Whether this is a mix of the old version and the new one.
+/// Reports whether this is a mix of the old version and the new one.
 fn is_mixed(found: &Version) -> bool {
     let count =
         |text: &str| NAMES.iter().filter(|name| found.get(Path::new(name)).is_some_and(|it| it == text)).count();

@@ -1,4 +1,4 @@
-//! Who waits for whom: commits for commits, a start for a commit, and nobody for a stranger.
+//! Locks: commits wait for commits, a start waits for a commit, and no command waits for a stranger.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -47,7 +47,7 @@ fn a_file_that_is_only_read_is_committed_and_named() {
     }
 }
 
-/// A lease on a file of somebody else needs a capability that an ordinary user has not.
+/// A lease on a file of another user needs a capability that an ordinary user has not.
 #[test]
 fn a_replaced_file_that_nobody_could_watch_is_said() {
     if !needs_root() {

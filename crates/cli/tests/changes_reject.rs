@@ -1,4 +1,4 @@
-//! What `nexus changes reject` does to a commit that was killed half-way, and beside another command: no version of a file is
+//! `nexus changes reject` of a commit that was killed half-way, and beside another command: no version of a file is
 //! lost, whatever state the reject meets.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -18,7 +18,7 @@ const SCRIPT: &str = "for f in a b c z; do echo run $f > $f.new; mv $f.new $f; d
 
 type Version = BTreeMap<PathBuf, String>;
 
-/// The files beneath a directory that can be read as text.
+/// The files below a directory that can be read as text.
 fn files_of(directory: &Path) -> Version {
     let mut found = Version::new();
     let mut stack = vec![directory.to_owned()];

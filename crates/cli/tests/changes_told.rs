@@ -1,4 +1,4 @@
-//! What a command of `nexus changes` moved beside a path is named, whenever a command is killed: by it or by the next one.
+//! A command of `nexus changes` names each version that it moved beside a path; where it is killed, the next one does.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -143,7 +143,7 @@ fn a_killed_reject_or_the_next_command_names_what_is_beside() {
     });
 }
 
-/// Kills a command at each call of a kind until it ends by itself, each time on a new run. `check` gets the run, what both
+/// Kills a command at each call of a kind until it ends without a kill, each time on a new run. `check` gets the run, what both
 /// commands said, and whether the first was killed.
 fn each_kill(
     bench: &Bench,

@@ -276,7 +276,7 @@ fn an_allowed_name_that_leads_to_a_private_address_is_refused_unless_that_is_all
     }
 }
 
-/// One family is enough, and a wildcard reaches what is beneath it.
+/// One family is enough, and a wildcard reaches the names below it.
 #[test]
 fn names_of_one_address_family_and_names_under_a_wildcard_work() {
     for bench in benches() {

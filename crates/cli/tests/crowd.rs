@@ -13,12 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{Bench, stderr, stdout};
 
-/// How many, unless `NEXUS_CROWD` says so. 300 is more than the keys of a user (200) and more than its inotify instances
+/// Number of sandboxes, unless `NEXUS_CROWD` gives another. 300 is more than the keys of a user (200) and more than its inotify instances
 /// (128).
 const USUAL: usize = 12;
 const AT_ONCE: usize = 4;
 
-/// Held by a test for as long as it runs: the kernel finds a keyring by its name whoever made it, so the decoy of one test
+/// Held by a test for as long as it runs: the kernel finds a keyring by its name and not by its maker, so the decoy of one test
 /// would change which keyring the sandboxes of the other have.
 static NAMED_KEYRINGS: Mutex<()> = Mutex::new(());
 
@@ -102,7 +102,7 @@ print('%08x' % ring, end='', flush=True)
 time.sleep(1000)
 ";
 
-/// Whether a sandbox of this bench has a keyring that a process of `owner` made before.
+/// Reports whether a sandbox of this bench has a keyring that a process of `owner` made before.
 fn joins(bench: &Bench, owner: u32, arguments: &[&str]) -> bool {
     let mut decoy = bench.command_as_root("/usr/bin/python3");
     decoy.args(["-c", DECOY]).args(arguments).uid(owner).gid(owner);

@@ -94,7 +94,7 @@ fn a_device_of_a_kind_that_holds_more_is_refused() {
             ("/dev/net/tun", "600", "the command could not read and write it"),
             ("/dev/net/none", "666", "No such file or directory"),
             ("/dev/null", "666", "every sandbox has"),
-            ("/dev/net", "666", "it is no device"),
+            ("/dev/net", "666", "it is not a device"),
         ] {
             let output = with_tun(&bench, mode, &["run", "--device", path, "--", "echo", "STARTED"]);
             assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(125), ""), "{} {path}", bench.who());

@@ -29,7 +29,7 @@ fn populate(bench: &Bench) {
     }
 }
 
-/// What each row does, and how it would act on the host: see the review of git's ways to run programs.
+/// Rows: an act of a command, and its way to act on the host; see the review of git's ways to run programs.
 const ROWS: &[(&str, &str)] = &[
     ("the shared directory of git", "echo ../evil > .git/commondir"),
     ("settings of one working tree", "echo x > .git/config.worktree"),

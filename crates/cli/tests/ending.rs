@@ -1,4 +1,4 @@
-//! How a run ends that somebody wants to end: by its time limit, by requests, and not by signals that the caller ignores.
+//! Ends of a run: by its time limit, by requests, and not by signals that the caller ignores.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -207,7 +207,7 @@ fn a_number_that_is_no_signal_ends_no_sandbox() {
     }
 }
 
-/// A terminal whose reader stops, and `nexus` on it. Returns the master, which nobody reads.
+/// A terminal whose reader stops, and `nexus` on it. Returns the master, which no process reads.
 fn on_a_terminal_that_stands_still(bench: &Bench, arguments: &[&str]) -> (std::process::Child, std::fs::File) {
     use rustix::fs::OFlags;
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -173,7 +173,7 @@ fn a_caller_without_core_files_runs_commands() {
     }
 }
 
-/// Walls that are left out, and checks of the proof that must see it.
+/// Parts of the confinement that are left out, and checks of the proof that must see it.
 const UNPROVED: &[(&str, &[&str])] = &[
     ("read_only_root", &["root_flags"]),
     ("read_only_root,landlock_files", &["write_root", "root_flags"]),
@@ -191,7 +191,7 @@ const UNPROVED: &[(&str, &[&str])] = &[
     ("cgroup_namespace", &["namespace_cgroup"]),
 ];
 
-/// The maps of a user's sandbox are written by itself, and the kernel refuses more.
+/// A user's sandbox writes its own maps, and the kernel refuses more.
 const UNPROVED_OF_ROOT: (&str, &[&str]) = ("id_map", &["uid_map"]);
 
 /// Names of the checks in the message about a proof that failed.
@@ -226,7 +226,7 @@ fn a_proof_that_fails_ends_the_launch() {
     }
 }
 
-/// Where the workspace and the changes have to be after a step of the commit failed.
+/// Place of the workspace's files and of the changes after a step of the commit failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Before the start: nothing ran, nothing is kept.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Bench, benches};
 
-/// What one page lets the reader type, and what the page says about it.
+/// Commands that one page lets the reader type, and the output that the page shows for them.
 #[derive(Debug, PartialEq)]
 struct Example {
     script: String,
@@ -64,7 +64,7 @@ fn add_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Run ids become `ID`, hashes and ids of keys `HASH`, free ports `PORT`, the bench's folders those of a reader.
+/// Run ids become `ID`, hashes and ids of keys `HASH`, free ports `PORT`, the bench's directories those of a reader.
 fn normalised(text: &str, bench: &Bench, home: &Path) -> String {
     let text = text.replace(bench.workspace.to_str().unwrap(), "/home/you/app");
     let text = text.replace(home.to_str().unwrap(), "/home/you");
@@ -89,7 +89,7 @@ fn normalised(text: &str, bench: &Bench, home: &Path) -> String {
     out
 }
 
-/// Where a page's commands find their tools.
+/// Places where a page's commands find their tools.
 struct Tools {
     path: String,
     home: PathBuf,
@@ -101,7 +101,7 @@ impl Tools {
         Self { path: "/usr/local/bin:/usr/bin:/bin".to_owned(), home: bench.home.clone() }
     }
 
-    /// Those of whoever runs the tests.
+    /// Takes those of the user who runs the tests.
     fn of_the_caller() -> Self {
         Self { path: std::env::var("PATH").unwrap(), home: std::env::home_dir().unwrap() }
     }
@@ -138,7 +138,7 @@ fn replay(bench: &Bench, tools: &Tools, page: &str) {
     }
 }
 
-/// Pages that need the system's tools alone, tried as everybody; each starts in an empty folder.
+/// Pages that need the system's tools alone, tried as everybody; each starts in an empty directory.
 const ORDINARY: &[&str] = &[
     "README.md",
     "profiles.md",

@@ -172,7 +172,7 @@ fn what_is_held_of_a_layer_in_memory_is_not_written_either() {
     }
 }
 
-/// Whoever can write the state directory is the user, or root; a mistake of theirs is found all the same.
+/// The user and root alone can write the state directory; a mistake of theirs is found all the same.
 #[test]
 fn what_changed_since_the_review_is_shown_again_first() {
     for bench in benches() {

@@ -1,5 +1,5 @@
 //! Nothing that a command does holds up the end of its run: hostile programs on every stream, a terminal, forwarded
-//! connections, the way to the network, further commands, stop signals and crashes. Each run is ended by its time limit, by
+//! connections, the way to the network, execs, stop signals and crashes. Each run is ended by its time limit, by
 //! SIGTERM, by `nexus stop`, by `--memory` and by `--disk`, in the foreground and detached, as root and as an ordinary user.
 //!
 //! A plain run of the test plays each hostile state with each end; `NEXUS_SOAK_HOLD=1` plays every combination.
@@ -19,14 +19,14 @@ use support::{Bench, benches, skip, stdout};
 const PROGRAM: &str = include_str!("hostile/hold.py");
 const LIMIT: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(1);
-/// What an end may take beyond both.
+/// Time that an end may take beyond both.
 const MORE: Duration = Duration::from_secs(1);
 /// Far more than that: a run that lives so long is held up for ever.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Runs at one time: each of them may keep a processor busy.
 const AT_ONCE: usize = 6;
 
-/// What the host's side does meanwhile.
+/// Acts of the host's side meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Host {
     /// Reads what is printed.
@@ -35,7 +35,7 @@ enum Host {
     Types,
     /// And has connections that pour and never read.
     Connects,
-    /// And starts further commands with long arguments.
+    /// And starts execs with long arguments.
     Executes,
     /// And starts execs that print without an end, and reads none of it.
     Ignores,
@@ -43,14 +43,14 @@ enum Host {
     Serves,
 }
 
-/// What ends the run.
+/// Causes that end the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The time limit.
     Limit,
     /// SIGTERM to `nexus`, in the foreground.
     Signal,
-    /// `nexus stop`, after a further command was answered.
+    /// `nexus stop`, after an exec was answered.
     Stop,
     /// `--memory`: a process inside takes more.
     Memory,
@@ -81,7 +81,7 @@ enum Place {
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
-    /// What `hold.py` does.
+    /// Act of `hold.py`, by its name there.
     way: &'static str,
     flags: &'static [&'static str],
     host: Host,
@@ -115,7 +115,7 @@ const CASES: &[Case] = &[
     case("storm", &["--tty"], Host::Executes),
 ];
 
-/// One run.
+/// One run of the table, ready to be played.
 #[derive(Clone)]
 struct Job {
     bench: Arc<Bench>,
@@ -139,12 +139,12 @@ impl Job {
     }
 }
 
-/// Whether `--memory` can be had by whoever runs this bench.
+/// Reports whether the user of this bench can have `--memory`.
 fn has_memory_limits(bench: &Bench) -> bool {
     stdout(&bench.run(["doctor"])).contains("  yes  limits.memory")
 }
 
-/// Whether a plain run of the test plays this: for each state the time limit at both places, and each other end once.
+/// Reports whether a plain run of the test plays this: for each state the time limit at both places, and each other end once.
 fn is_usual(number: usize, identity: usize, case: &Case, place: Place, end: End) -> bool {
     let (even, is_detached) = ((number + identity).is_multiple_of(2), place == Place::Detached);
     let only_detached = case.host == Host::Executes;

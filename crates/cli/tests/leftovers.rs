@@ -1,4 +1,4 @@
-//! What runs leave behind: nothing, however many there were and however they ended.
+//! Remains of runs: there are none, however many there were and however they ended.
 //!
 //! The tests of this file take turns: one of them counts the descriptors of this process.
 
@@ -188,7 +188,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Below 1.
+    /// Returns the next number, from 0 to below 1.
     fn next(&mut self) -> f64 {
         // splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -291,7 +291,7 @@ fn ends(bench: &Lone, what: &str) -> bool {
     waits
 }
 
-/// How often to kill: a bounded number here, more in a soak.
+/// Number of kills: a bounded number here, more in a soak.
 fn tries(usual: u32) -> u32 {
     std::env::var("NEXUS_SOAK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -95,7 +95,7 @@ fn manual_pages_that_cannot_be_written_are_a_failure_that_says_where() {
     }
 }
 
-/// What bash offers after these words.
+/// Returns the words that bash offers after these.
 fn bash_offers(bench: &Bench, script: &Path, words: &[&str]) -> Vec<String> {
     let ask = "set -eu; . \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"
         COMP_POINT=${#COMP_LINE}; COMPREPLY=(); last=${COMP_WORDS[COMP_CWORD]}; before=${COMP_WORDS[COMP_CWORD-1]}

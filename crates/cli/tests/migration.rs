@@ -100,7 +100,7 @@ impl Old {
         layer.file_name().unwrap().to_str().unwrap().to_owned()
     }
 
-    /// Whether the run is in the list of what waits.
+    /// Reports whether the run is in the list of waiting ones.
     fn waits(&self, run: &str) -> bool {
         self.must("rest", &["changes", "list", "--json"]).contains(run)
     }

@@ -1,5 +1,5 @@
 //! The network of a run, with real clients and a real server: what is allowed works by every way, what is not is
-//! refused at once and told with the flag that would allow it.
+//! refused at once and reported with the flag that would allow it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -65,7 +65,7 @@ fn an_allowed_destination_is_reached_by_every_client_and_another_is_refused_at_o
     }
 }
 
-/// Vectors I07 and I15: who is sent elsewhere asks anew, and what is inside is reached beside the egress.
+/// Vectors I07 and I15: a client that is sent elsewhere asks again, and what is inside is reached beside the egress.
 #[test]
 fn a_redirect_is_judged_as_its_own_request_and_loopback_stays_inside() {
     let server = Server::start();

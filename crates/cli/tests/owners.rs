@@ -47,7 +47,7 @@ fn root_gets_a_layer_in_a_workspace_of_another_user() {
     }
 }
 
-/// What the owner of the workspace could do outside, and no more: it counts what the modes say.
+/// A run may do as much as the owner of the workspace could do outside: the modes count.
 #[test]
 fn files_of_other_owners_obey_their_modes_in_a_layer_of_root() {
     if !needs_root() {
@@ -81,7 +81,7 @@ fn files_of_other_owners_obey_their_modes_in_a_layer_of_root() {
     }
 }
 
-/// A group that the ordinary user is a member of, and one of somebody else.
+/// A group that the ordinary user is a member of, and one of another user.
 const SHARED: u32 = 34567;
 const FOREIGN: u32 = 45678;
 

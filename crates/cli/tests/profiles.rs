@@ -289,7 +289,7 @@ fn mistakes_in_profiles_are_refused_with_file_line_and_column() {
             (
                 "f",
                 "net: {allow: [\"https://example.com/\"]}\n",
-                "f.yaml:1:15: \"https://example.com/\" is no rule: a rule is a host name, not a URL or a path",
+                "f.yaml:1:15: \"https://example.com/\" is not a rule: a rule is a host name, not a URL or a path",
             ),
         ] {
             profile(&bench, name, text);
@@ -701,7 +701,7 @@ fn a_direct_run_refuses_what_only_a_layer_can_hold() {
     }
 }
 
-/// The tools of whoever runs the tests, where they are.
+/// The tools of the user who runs the tests, at their places.
 #[test]
 fn the_real_tools_of_this_machine_work_with_their_profiles() {
     let bench = Bench::new(None);

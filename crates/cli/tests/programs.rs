@@ -1,4 +1,4 @@
-//! Rules for one program, with real programs: who may go out goes by every way, and who may not is told for whom the
+//! Rules for one program, with real programs: an allowed program goes out by every way, and another one learns for which program the
 //! rule is. What a process calls itself counts for nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]

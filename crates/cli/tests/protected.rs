@@ -127,7 +127,7 @@ fn the_directory_that_core_hooks_path_names_is_held_back() {
     }
 }
 
-/// A file that wants somebody to be asked gets a review where nobody can be.
+/// A file that wants a person to be asked gets a review where there is none.
 #[test]
 fn a_profile_that_wants_a_question_parks_without_a_terminal() {
     for bench in benches() {

@@ -1,4 +1,4 @@
-//! What the kernel counts for a user over all its processes: a sandbox gets a part of it, and the rest stays for the host.
+//! Quotas that the kernel counts for a user over all its processes: a sandbox gets a part of it, and the rest stays for the host.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -42,7 +42,7 @@ fn let_go(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Whether a process of this user outside of any sandbox gets one more, as a script of Python says.
+/// Reports whether a process of this user outside of any sandbox gets one more, as a script of Python says.
 fn host_gets(bench: &Bench, script: &str) -> bool {
     let script = format!("import ctypes, sys; libc = ctypes.CDLL(None); sys.exit(0 if {script} else 1)");
     bench.command("/usr/bin/python3").args(["-c", &script]).status().unwrap().success()

@@ -1,7 +1,7 @@
 //! Real tools in the sandbox: the same exit codes, output and files as outside (see `support::twin`).
 //!
 //! A script of `tests/real_tools/` runs inside and outside, as root and as an ordinary user. Each of its steps names
-//! the exit code that is expected, so that two equal failures are no success.
+//! the exit code that is expected, so that two equal failures do not count as a success.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -24,7 +24,7 @@ fn script(steps: &str) -> String {
     format!("{STEPS}{GIT_ENV}{steps}exit $bad\n")
 }
 
-/// Copies a folder of `tests/real_tools/` into the workspace.
+/// Copies a directory of `tests/real_tools/` into the workspace.
 fn project(bench: &Bench, name: &str) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_tools").join(name);
     let mut folders = vec![from.clone()];
@@ -40,7 +40,7 @@ fn project(bench: &Bench, name: &str) {
     }
 }
 
-/// What git prints on the host, for a folder that a run left.
+/// Returns git's output on the host, for a directory that a run left.
 fn git(bench: &Bench, folder: &Path, arguments: &[&str]) -> String {
     let output =
         bench.command("git").current_dir(folder).args(["-c", "safe.directory=*"]).args(arguments).output().unwrap();
@@ -178,7 +178,7 @@ fn node_works_with_threads_children_files_and_loopback() {
     }
 }
 
-/// Where the toolchain of these tests lies.
+/// Returns the directory of these tests' toolchain.
 fn sysroot() -> PathBuf {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output();
     let output = output.unwrap_or_else(|error| panic!("these tests need a rustc on PATH that they may run: {error}"));

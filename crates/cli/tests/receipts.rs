@@ -24,7 +24,7 @@ fn verify(bench: &Bench, arguments: &[&str]) -> Output {
     bench.run([&["receipt", "verify"], arguments].concat())
 }
 
-/// What `nexus receipt verify --json` says: the exit code and the reason.
+/// Returns the answer of `nexus receipt verify --json`: the exit code and the reason.
 fn reason(bench: &Bench, arguments: &[&str]) -> (i32, String) {
     let output = verify(bench, &[&["--json"], arguments].concat());
     let document: Value = serde_json::from_slice(&output.stdout)
@@ -33,7 +33,7 @@ fn reason(bench: &Bench, arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), reason)
 }
 
-/// A file that whoever runs `nexus` can read.
+/// Writes a file that the user of `nexus` can read.
 fn file(bench: &Bench, name: &str, content: &[u8]) -> String {
     let path = bench.base.path().join(name);
     fs::write(&path, content).unwrap();

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use support::{Bench, benches, stderr, stdout};
 
-/// Makes a directory below `base`, owned by whoever runs `nexus`.
+/// Makes a directory below `base`, owned by the user of `nexus`.
 fn directory(bench: &Bench, base: &Path, name: &str) -> PathBuf {
     let path = base.join(name);
     assert!(bench.command("mkdir").arg("-p").arg(&path).current_dir("/").status().unwrap().success());

@@ -20,7 +20,7 @@ use support::{Bench, benches, is_root, stderr, stdout};
 struct Suite {
     /// Name and version, as the client writes them.
     package: &'static str,
-    /// The folder that it unpacks to.
+    /// The directory that it unpacks to.
     folder: &'static str,
     /// The line of shell that runs its tests.
     run: &'static str,
@@ -66,7 +66,7 @@ const PYTHON: &[Suite] = &[
         at_least: 80,
     },
 ];
-/// What these suites import.
+/// Packages that these suites import.
 const PYTHON_TOOLS: &[&str] = &["pytest==8.3.5", "freezegun==1.5.1", "pretend==1.0.9", "pyyaml==6.0.2"];
 
 const NODE: &[Suite] = &[
@@ -109,7 +109,7 @@ fn fetch(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) {
     );
 }
 
-/// Everything in a folder, for whoever runs `nexus`.
+/// Copies everything in a directory, for the user of `nexus`.
 fn copy_all(bench: &Bench, from: &Path) {
     let copied = Command::new("cp").args(["-r", "--"]).arg(from.join(".")).arg(&bench.workspace).status().unwrap();
     assert!(copied.success());
@@ -120,7 +120,7 @@ fn copy_all(bench: &Bench, from: &Path) {
     }
 }
 
-/// A new folder that everybody may read.
+/// Makes a directory that everybody may read.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::Builder::new().prefix("nexus-suite-").tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -219,7 +219,7 @@ fn rust_crates_with_vendored_dependencies_pass_their_own_tests_inside_as_outside
     }
 }
 
-/// A toolchain that whoever runs `nexus` can read and finds by PATH. Root's own lies in root's home; hard links make a
+/// A toolchain that the user of `nexus` can read and finds by PATH. Root's own lies in root's home; hard links make a
 /// copy for nothing.
 fn toolchain(bench: &Bench) -> PathBuf {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! What a run does to the workspace's own directory.
+//! Changes of a run to the workspace's own directory.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use support::net::{Named, Server};
 use support::{Bench, benches, report, stderr, stdout};
 
-/// What must show nowhere: as it is written in the setting, and as it is sent.
+/// Password that must show nowhere: as it is written in the setting, and as it is sent.
 const PASSWORD: &str = "hunter%402";
 const SENT: &str = "Basic bmV4dXM6aHVudGVyQDI=";
 const SECRETS: &[&str] = &["hunter", "bmV4dXM6"];
 /// A refusal by a proxy that is away or says no comes sooner than any time limit ends.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// What the proxy does with a CONNECT.
+/// Answers of the proxy to a CONNECT.
 #[derive(Clone, Copy)]
 enum Does {
     /// Connects to this port of loopback, whatever the name.

@@ -81,7 +81,7 @@ fn run_with(driver: &dyn Driver, plan: &Plan, handle: &Handle, kill: bool) -> Re
     let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
     let mut session = Session::start(&sandbox, plan, Stdio::Pipes([null.as_fd(); 3])).map_err(text)?;
     loop {
-        match session.hear().map_err(text)? {
+        match session.recv().map_err(text)? {
             Event::Started(_) if kill => session.signal_all(9).map_err(text)?,
             Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
             other @ (Event::Listeners(_)
@@ -134,7 +134,7 @@ fn two_further(sandbox: &Sandbox, plan: &Plan, fixture: &Fixture<'_>) -> Result<
         session.exec(exec, &command, stdio).map_err(text)?;
         let mut started = false;
         loop {
-            match session.hear().map_err(text)? {
+            match session.recv().map_err(text)? {
                 Event::Up | Event::Layer(_) | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
                 Event::Command { exec: seen, event: CommandEvent::Started(_) } if seen == exec => started = true,
                 Event::Command { exec: seen, event: CommandEvent::Ended(ended) } if seen == exec && started => {
@@ -168,7 +168,7 @@ fn inventory_names(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), Str
     let sandbox = driver.start(&plan, &handle).map_err(text)?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(text)?;
     let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3])).map_err(text)?;
-    while !matches!(session.hear().map_err(text)?, Event::Started(_)) {}
+    while !matches!(session.recv().map_err(text)?, Event::Started(_)) {}
     let found = inventory(driver)?.iter().any(|found| found.is_of(plan.run_id));
     driver.destroy(&handle).map_err(text)?;
     sandbox.process.kill().map_err(text)?;

@@ -6,7 +6,7 @@
 //!  exec ──▶ (Terminal)? ─▶ Command(Started | NotStarted) ─▶ Command(Ended)        each exec
 //!  forward ─▶ Forwarded | ForwardFailed
 //! ```
-//! Nothing here waits for the guest but [`Session::hear`]: what it does not take waits in `outbox`.
+//! Nothing here waits for the guest but [`Session::recv`]: what it does not take waits in `outbox`.
 //!
 //! Any other order, or a number that was not asked for, ends the session as [`NotStarted::Protocol`]: the guest is
 //! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
@@ -251,7 +251,7 @@ impl Session {
     }
 
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
-    pub fn hear(&mut self) -> Result<Event, ChannelError> {
+    pub fn recv(&mut self) -> Result<Event, ChannelError> {
         loop {
             if let Some(event) = self.hear_ready()? {
                 return Ok(event);
@@ -354,7 +354,7 @@ impl Session {
     }
 }
 
-/// Readable when there is something to [`Session::hear`].
+/// Readable when there is something to [`Session::recv`].
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()

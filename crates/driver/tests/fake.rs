@@ -34,7 +34,7 @@ fn first_failure(script: Script) -> NotStarted {
     let null = std::fs::File::open("/dev/null").unwrap();
     let mut session = Session::start(&sandbox, &plan, Stdio::Pipes([null.as_fd(); 3])).unwrap();
     loop {
-        match session.hear() {
+        match session.recv() {
             Ok(Event::NotStarted(reason)) => return reason,
             Ok(Event::Ended(_)) => panic!("it ran"),
             Ok(_) => {}

@@ -50,12 +50,12 @@ type Said = (GuestFrame, Vec<OwnedFd>);
 fn last(terminal: bool, said: Vec<Said>) -> Event {
     let (mut session, guest) = session(terminal);
     guest.send(&GuestFrame::Hello { version: VERSION }, &[]).unwrap();
-    assert!(matches!(session.hear().unwrap(), Event::Up));
+    assert!(matches!(session.recv().unwrap(), Event::Up));
     let mut event = None;
     for (frame, descriptors) in said {
         assert!(!matches!(event, Some(Event::NotStarted(_))), "refused too early: {event:?}");
         guest.send(&frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
-        event = Some(session.hear().unwrap());
+        event = Some(session.recv().unwrap());
     }
     event.unwrap()
 }
@@ -153,8 +153,8 @@ fn the_end_of_a_time_limit_is_reported_once_where_there_is_one() {
     for _ in 0..2 {
         say(&guest, &GuestFrame::OutOfTime, &[]);
     }
-    assert!(matches!(session.hear().unwrap(), Event::OutOfTime));
-    assert!(matches!(session.hear().unwrap(), Event::NotStarted(NotStarted::Protocol(_))));
+    assert!(matches!(session.recv().unwrap(), Event::OutOfTime));
+    assert!(matches!(session.recv().unwrap(), Event::NotStarted(NotStarted::Protocol(_))));
 }
 
 /// A `/proc` of a mount of its own, where this process may make one.
@@ -193,22 +193,22 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
     for (frame, descriptors) in [(GuestFrame::Listeners, listeners()), (GuestFrame::Layer, null())] {
         let (mut session, guest) = session(false);
         say(&guest, &frame, &descriptors);
-        refused(session.hear().unwrap());
+        refused(session.recv().unwrap());
     }
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &GuestFrame::Listeners, &listeners());
-    assert!(matches!(session.hear().unwrap(), Event::Listeners(_)));
+    assert!(matches!(session.recv().unwrap(), Event::Listeners(_)));
     say(&guest, &GuestFrame::Layer, &null());
-    assert!(matches!(session.hear().unwrap(), Event::Layer(_)));
+    assert!(matches!(session.recv().unwrap(), Event::Layer(_)));
     say(&guest, &up, &[]);
-    assert!(matches!(session.hear().unwrap(), Event::Up));
+    assert!(matches!(session.recv().unwrap(), Event::Up));
     say(&guest, &GuestFrame::Listeners, &listeners());
-    refused(session.hear().unwrap());
+    refused(session.recv().unwrap());
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &GuestFrame::Listeners, &listeners());
-    session.hear().unwrap();
+    session.recv().unwrap();
     say(&guest, &GuestFrame::Listeners, &listeners());
-    refused(session.hear().unwrap());
+    refused(session.recv().unwrap());
     // Where the host is to know the processes, it takes a /proc for them and nothing else, least of all its own.
     let by_program = || {
         let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
@@ -219,11 +219,11 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
         let (mut session, guest) = session_of(false, &by_program());
         let first = OwnedFd::from(File::open(first).unwrap());
         say(&guest, &GuestFrame::Listeners, &std::iter::once(first).chain(listeners()).collect::<Vec<_>>());
-        refused(session.hear().unwrap());
+        refused(session.recv().unwrap());
     }
     let (mut session, guest) = session_of(false, &by_program());
     say(&guest, &GuestFrame::Listeners, &listeners());
-    refused(session.hear().unwrap());
+    refused(session.recv().unwrap());
     // A /proc of another mount, and a socket that asks about sockets.
     let netlink = |protocol| {
         let kind = rustix::net::SocketType::DGRAM;
@@ -238,13 +238,13 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
         let (mut session, guest) = session_of(false, &by_program());
         let all: Vec<OwnedFd> = [proc, sockets].into_iter().chain(listeners()).collect();
         say(&guest, &GuestFrame::Listeners, &all);
-        let heard = session.hear().unwrap();
+        let heard = session.recv().unwrap();
         assert_eq!(matches!(&heard, Event::Listeners(all) if all.processes.is_some()), taken, "{heard:?}");
     }
     // A network whose listeners nobody has would be one that nothing watches.
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &up, &[]);
-    refused(session.hear().unwrap());
+    refused(session.recv().unwrap());
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn nothing_is_believed_before_the_greeting() {
     for (frame, descriptors) in [started(LEADER), started(2), ended(LEADER), shown(LEADER, ptmx())] {
         let (mut session, guest) = session(true);
         guest.send(&frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
-        let event = session.hear().unwrap();
+        let event = session.recv().unwrap();
         assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{event:?}");
     }
 }
@@ -272,19 +272,19 @@ fn a_socket_for_names_comes_once_and_only_without_an_egress() {
     let refused = |event: Event| assert!(matches!(event, Event::NotStarted(NotStarted::Protocol(_))), "{event:?}");
     let (mut first, guest) = session(false);
     say(&guest, &GuestFrame::Names, &datagram());
-    assert!(matches!(first.hear().unwrap(), Event::Names(_)));
+    assert!(matches!(first.recv().unwrap(), Event::Names(_)));
     say(&guest, &GuestFrame::Names, &datagram());
-    refused(first.hear().unwrap());
+    refused(first.recv().unwrap());
     let stream = || vec![OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap())];
     let file = || vec![OwnedFd::from(File::open("/dev/null").unwrap())];
     for other in [stream(), file(), Vec::new()] {
         let (mut session, guest) = session(false);
         say(&guest, &GuestFrame::Names, &other);
-        refused(session.hear().unwrap());
+        refused(session.recv().unwrap());
     }
     let mut draft = PlanDraft::direct(Path::new("/srv/w"), ["wait"], Path::new("/nowhere"));
     draft.network = Network::Egress;
     let (mut with_egress, guest) = session_of(false, &Plan::new(draft).unwrap());
     say(&guest, &GuestFrame::Names, &datagram());
-    refused(with_egress.hear().unwrap());
+    refused(with_egress.recv().unwrap());
 }

@@ -129,8 +129,8 @@ async fn open(port: u16, proxy: Option<SocketAddr>) -> TcpStream {
     let mut stream = TcpStream::connect(proxy.unwrap_or(target)).await.unwrap();
     stream.set_nodelay(true).unwrap();
     if proxy.is_some() {
-        let order = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
-        stream.write_all(order.as_bytes()).await.unwrap();
+        let proxy_order = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+        stream.write_all(proxy_order.as_bytes()).await.unwrap();
         let mut head = Vec::new();
         let mut some = [0; 512];
         while !head.ends_with(b"\r\n\r\n") {
@@ -158,14 +158,14 @@ async fn measured(port: u16, proxy: Option<SocketAddr>, keep: bool) -> (f64, Vec
             tokio::spawn(async move {
                 let (mut kept, mut times) = (None::<TcpStream>, Vec::new());
                 while start.elapsed() < time {
-                    let begun = Instant::now();
+                    let started = Instant::now();
                     let mut stream = match kept.take() {
                         Some(stream) => stream,
                         None => open(port, proxy).await,
                     };
                     ask(&mut stream).await;
                     kept = keep.then_some(stream);
-                    times.push(begun.elapsed());
+                    times.push(started.elapsed());
                 }
                 times
             })

@@ -54,7 +54,7 @@ fn speed(relay: Option<Relay>) -> f64 {
             (writer, reader)
         }
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let sender = thread::spawn(move || {
         let block = vec![7; BLOCK];
         (0..TOTAL / BLOCK).for_each(|_| writer.write_all(&block).unwrap());
@@ -66,7 +66,7 @@ fn speed(relay: Option<Relay>) -> f64 {
     sender.join().unwrap();
     #[allow(clippy::cast_precision_loss, reason = "2^30 fits")]
     let bytes = TOTAL as f64;
-    bytes / begun.elapsed().as_secs_f64()
+    bytes / started.elapsed().as_secs_f64()
 }
 
 fn pair() -> (TcpStream, TcpStream) {

@@ -1,6 +1,6 @@
 //! The monotonic clock for decisions of policies.
 
-use nexus_policy::net::Moment;
+use nexus_policy::net::MonotonicMs;
 use std::time::{Duration, Instant};
 
 /// Clock that counts milliseconds from its start. The builder of a policy with an end shares this clock with the
@@ -15,12 +15,12 @@ impl Clock {
     }
 
     /// Returns the present time.
-    pub fn now(&self) -> Moment {
-        Moment(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
+    pub fn now(&self) -> MonotonicMs {
+        MonotonicMs(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Returns the time left until `moment`; zero if it has passed.
-    pub fn until(&self, moment: Moment) -> Duration {
+    pub fn until(&self, moment: MonotonicMs) -> Duration {
         Duration::from_millis(moment.0.saturating_sub(self.now().0))
     }
 }

@@ -17,12 +17,12 @@ use crate::decide::own::kernel::KernelRoutes;
 use crate::decide::own::watch::watch;
 use crate::decide::registry::ReloadError;
 use crate::decide::state::{Parts, Shared};
-use crate::ingress::accept::{Door, accept};
+use crate::ingress::accept::{ListenerKind, accept};
 use crate::ingress::dns::serve as dns;
 use crate::limits::Limits;
 use crate::memory::bounds::Heads;
 use crate::seams::OwnAddresses;
-use crate::upstream::dial::{Dialer, SPARE_SOCKETS};
+use crate::upstream::dial::{Dialer, RESERVED_SOCKETS};
 use nexus_policy::net::Policy;
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
 /// Number of descriptors that are left to the rest of the process.
-const SPARE_DESCRIPTORS: u64 = 64;
+const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Number of sockets of one look-up: two families, each asked of two name servers at once, up to three times while the
 /// first question waits.
@@ -117,7 +117,7 @@ impl Egress {
             heads: Arc::clone(&heads),
             connect_time: limits.connect_time,
             stagger: limits.connect_stagger,
-            spare: Arc::new(Semaphore::new(SPARE_SOCKETS)),
+            reserve: Arc::new(Semaphore::new(RESERVED_SOCKETS)),
             upstream: config.upstream_proxy,
             resolver: Arc::clone(&config.resolver),
         };
@@ -221,7 +221,7 @@ impl Drop for Egress {
 /// and the number of look-ups, beside the sockets that are tried.
 fn affordable(limit: u64) -> Result<(usize, usize), StartError> {
     let look_ups = (limit / LOOK_UPS_PART).clamp(4, 1024);
-    let kept = SPARE_DESCRIPTORS + SPARE_SOCKETS as u64 + look_ups * SOCKETS_OF_A_LOOK_UP;
+    let kept = RESERVED_DESCRIPTORS + RESERVED_SOCKETS as u64 + look_ups * SOCKETS_OF_A_LOOK_UP;
     match limit.saturating_sub(kept) / 2 {
         0..16 => Err(StartError::Descriptors { limit }),
         clients => {
@@ -233,14 +233,14 @@ fn affordable(limit: u64) -> Result<(usize, usize), StartError> {
 fn serve(runtime: &Runtime, shared: &Arc<Shared>, listeners: Listeners) -> Result<(), StartError> {
     let inside = runtime.enter();
     let doors = [
-        ("HTTP", listeners.http, Door::Http),
-        ("SOCKS", listeners.socks, Door::Socks),
-        ("transparent IPv4", listeners.transparent_v4, Door::TransparentV4),
-        ("transparent IPv6", listeners.transparent_v6, Door::TransparentV6),
-        ("DNS TCP", listeners.dns_tcp, Door::Dns),
+        ("HTTP", listeners.http, ListenerKind::Http),
+        ("SOCKS", listeners.socks, ListenerKind::Socks),
+        ("transparent IPv4", listeners.transparent_v4, ListenerKind::TransparentV4),
+        ("transparent IPv6", listeners.transparent_v6, ListenerKind::TransparentV6),
+        ("DNS TCP", listeners.dns_tcp, ListenerKind::Dns),
     ];
     let host_ports = listeners.host_ports.into_iter();
-    let host_ports = host_ports.map(|(port, listener)| ("host port", Some(listener), Door::HostPort(port)));
+    let host_ports = host_ports.map(|(port, listener)| ("host port", Some(listener), ListenerKind::HostPort(port)));
     for (what, listener, door) in doors.into_iter().chain(host_ports) {
         let Some(listener) = listener else { continue };
         let wrong = |source| StartError::Listener { what, source };
@@ -270,8 +270,8 @@ mod tests {
         for limit in [300, 1024, 4096, 65_536, 1 << 20] {
             let (clients, look_ups) = affordable(limit).unwrap();
             assert!(look_ups >= 4 && clients >= 16, "{limit}: {clients} {look_ups}");
-            let taken = 2 * clients as u64 + SOCKETS_OF_A_LOOK_UP * look_ups as u64 + SPARE_SOCKETS as u64;
-            assert!(taken + SPARE_DESCRIPTORS <= limit, "{limit}: {clients} {look_ups}");
+            let taken = 2 * clients as u64 + SOCKETS_OF_A_LOOK_UP * look_ups as u64 + RESERVED_SOCKETS as u64;
+            assert!(taken + RESERVED_DESCRIPTORS <= limit, "{limit}: {clients} {look_ups}");
         }
         affordable(256).unwrap_err();
     }

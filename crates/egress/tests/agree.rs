@@ -5,7 +5,7 @@ mod support;
 
 use hickory_proto::rr::Name;
 use nexus_egress::{Event, EventKind, Limits};
-use nexus_policy::net::vectors::{AGREE, Agree, Ask, Says};
+use nexus_policy::net::vectors::{AGREE, Agree, HttpQuestion, Says};
 use nexus_policy::net::{DenyCode, Host};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -52,14 +52,14 @@ fn host(case: &Agree) -> Host {
     Host::parse(case.host).unwrap()
 }
 
-fn text(ask: &Ask, target: &str) -> String {
+fn text(ask: &HttpQuestion, target: &str) -> String {
     let hosts = ask.hosts.iter().map(|host| format!("Host: {host}\r\n")).collect::<Vec<_>>().concat();
     let upgrade = if ask.upgrade { "Connection: Upgrade\r\nUpgrade: websocket\r\n" } else { "" };
     format!("{} {target} HTTP/1.1\r\n{hosts}{upgrade}\r\n", ask.method)
 }
 
 /// Sends each request and reads its answer; returns the code of the last one.
-fn asked(stream: &mut TcpStream, asks: &[Ask], target: impl Fn(&Ask) -> String) -> String {
+fn asked(stream: &mut TcpStream, asks: &[HttpQuestion], target: impl Fn(&HttpQuestion) -> String) -> String {
     for (at, ask) in asks.iter().enumerate() {
         // A denied redirection is a reset.
         if stream.write_all(text(ask, &target(ask)).as_bytes()).is_err() {
@@ -121,7 +121,7 @@ fn decisive(event: &Event) -> bool {
 
 /// Compares the result, the server's record and the audit with the table. Where no answer carries a code, the audit has
 /// it.
-fn judge(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code: DenyCode) {
+fn evaluate(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code: DenyCode) {
     let what = format!("{way}: {case:?}");
     let mut codes = vec![code.as_str().to_owned()];
     if code != DenyCode::Ok {
@@ -130,8 +130,8 @@ fn judge(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code: D
     }
     assert!(codes.iter().any(|code| code == got), "{got} instead of one of {codes:?} by {what}");
     let events = world.events.take();
-    let told: Vec<DenyCode> = events.iter().filter(|event| decisive(event)).map(|event| event.code).collect();
-    assert_eq!(told, Vec::from_iter((code != DenyCode::Ok).then_some(code)), "{what}: {events:?}");
+    let reported: Vec<DenyCode> = events.iter().filter(|event| decisive(event)).map(|event| event.code).collect();
+    assert_eq!(reported, Vec::from_iter((code != DenyCode::Ok).then_some(code)), "{what}: {events:?}");
     let saw = std::mem::take(&mut *seen.lock().unwrap());
     let all = if let Says::Http(asks) = case.says { asks.len() } else { 1 };
     let passed = if code == DenyCode::Ok { all } else { all - 1 };
@@ -149,7 +149,7 @@ fn what_is_said_by_connect_agrees_like_the_table() {
     for case in AGREE {
         let world = world(case);
         let got = enter::by_connect(&world, &case.authority()).map_or_else(|code| code, |to| said(to, case.says));
-        judge(&world, &seen, case, "CONNECT", &got, case.expect);
+        evaluate(&world, &seen, case, "CONNECT", &got, case.expect);
     }
 }
 
@@ -163,13 +163,13 @@ fn what_is_said_by_socks_agrees_like_the_table() {
     for case in AGREE {
         let first = world(case);
         let got = enter::by_socks(&first, 3, case.host.as_bytes(), case.port);
-        judge(&first, &seen, case, "a SOCKS name", &got.map_or_else(|c| c, |to| said(to, case.says)), case.expect);
+        evaluate(&first, &seen, case, "a SOCKS name", &got.map_or_else(|c| c, |to| said(to, case.says)), case.expect);
         if let Host::Address(IpAddr::V4(address)) = host(case) {
             literals += 1;
             let world = world(case);
             let got = enter::by_socks(&world, 1, &address.octets(), case.port);
             let got = got.map_or_else(|code| code, |to| said(to, case.says));
-            judge(&world, &seen, case, "a SOCKS address", &got, case.expect);
+            evaluate(&world, &seen, case, "a SOCKS address", &got, case.expect);
         }
     }
     assert!(literals > 5, "{literals}");
@@ -196,7 +196,7 @@ fn what_is_said_on_a_redirected_connection_agrees_like_the_table() {
         world.events.take();
         let got = enter::by_transparent(&world, SocketAddr::new(address, case.port));
         let got = got.map_or_else(|code| code, |to| said(to, case.says));
-        judge(&world, &seen, case, "a redirected connection", &got, case.expect);
+        evaluate(&world, &seen, case, "a redirected connection", &got, case.expect);
     }
 }
 
@@ -211,14 +211,14 @@ fn absolute_requests_agree_like_the_table() {
         let (Says::Http(asks), Some(code)) = (case.says, case.absolute) else { continue };
         let world = world(case);
         let authority = case.authority();
-        let target = |ask: &Ask| match ask.target {
+        let target = |ask: &HttpQuestion| match ask.target {
             path if path.starts_with('/') => format!("http://{authority}{path}"),
             whole => whole.into(),
         };
         // What disagrees with itself on the first request stays so on the later ones, which are then not sent.
         let asks = if code == case.expect { asks } else { &asks[asks.len() - 1..] };
         let got = asked(&mut connect(world.http), asks, target);
-        judge(&world, &seen, &Agree { says: Says::Http(asks), ..*case }, "absolute HTTP", &got, code);
+        evaluate(&world, &seen, &Agree { says: Says::Http(asks), ..*case }, "absolute HTTP", &got, code);
         tried += 1;
     }
     assert!(tried > 30, "{tried}");

@@ -179,7 +179,7 @@ fn a_name_that_cannot_be_looked_up_closes_what_may_be_it() {
     client.read_exact(&mut vec![0; bytes.len()]).unwrap();
     replays(&world);
     // A name without an address has no server.
-    resolver.mend("bad.test");
+    resolver.repair("bad.test");
     eventually("the next look-up", || tunnel(world.http, &format!("{GOOD}:{port}")).is_ok());
 }
 

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::process::{open_descriptors, raise_descriptors, resident_kib};
-use support::{PATIENCE, World, eventually, field, host_port, input, read_head, status, try_connect};
+use support::{TIMEOUT, World, eventually, field, host_port, input, read_head, status, try_connect};
 
 const NAME: &str = "each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_serves_at_once";
 
@@ -26,7 +26,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const HEAP: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum ListenerKind {
     Http,
     Socks,
     Transparent,
@@ -34,9 +34,10 @@ enum Door {
     HostPort,
 }
 
-const DOORS: [Door; 5] = [Door::Http, Door::Socks, Door::Transparent, Door::Dns, Door::HostPort];
+const DOORS: [ListenerKind; 5] =
+    [ListenerKind::Http, ListenerKind::Socks, ListenerKind::Transparent, ListenerKind::Dns, ListenerKind::HostPort];
 
-impl Door {
+impl ListenerKind {
     fn of(self, world: &World) -> SocketAddr {
         match self {
             Self::Http => world.http,
@@ -57,10 +58,10 @@ enum Refused {
 }
 
 /// Opens a connection and reads the first byte of its answer, or returns the kind of the refusal.
-fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> {
+fn enter(door: ListenerKind, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> {
     let mut stream = try_connect(at).map_err(|error| ended(&error))?;
     match door {
-        Door::Http => {
+        ListenerKind::Http => {
             stream
                 .write_all(format!("CONNECT idle.test:{server} HTTP/1.1\r\n\r\n").as_bytes())
                 .map_err(|error| ended(&error))?;
@@ -72,7 +73,7 @@ fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> 
                 _ => panic!("{head}"),
             }
         }
-        Door::Socks => {
+        ListenerKind::Socks => {
             let mut request = b"\x05\x01\x00\x05\x01\x00\x03\x09idle.test".to_vec();
             request.extend_from_slice(&server.to_be_bytes());
             stream.write_all(&request).map_err(|error| ended(&error))?;
@@ -80,8 +81,8 @@ fn enter(door: Door, at: SocketAddr, server: u16) -> Result<TcpStream, Refused> 
             stream.read_exact(&mut reply).map_err(|error| ended(&error))?;
             assert_eq!(reply[..4], [5, 0, 5, 0]);
         }
-        Door::Transparent | Door::HostPort => {}
-        Door::Dns => {
+        ListenerKind::Transparent | ListenerKind::HostPort => {}
+        ListenerKind::Dns => {
             // A question for the address of idle.test, with its length.
             let question = b"\0\x1b\0\x07\x01\0\0\x01\0\0\0\0\0\0\x04idle\x04test\0\0\x01\0\x01";
             stream.write_all(question).map_err(|error| ended(&error))?;
@@ -120,7 +121,7 @@ fn greeting_server(port: u16) {
 }
 
 /// Holds connections in the other process, which waits for a line after each message.
-fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
+fn hold(door: ListenerKind, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
     let say = |words: String| {
         println!("\nsays {words}");
         std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -129,15 +130,15 @@ fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
     say("serving".into());
     let mut held: Vec<TcpStream> = (0..bound).map(|_| enter(door, at, server).unwrap()).collect();
     say("full".into());
-    let (mut told, mut slowest) = (0, Duration::ZERO);
+    let (mut reported, mut slowest) = (0, Duration::ZERO);
     for _ in 0..beyond {
-        let begun = Instant::now();
+        let started = Instant::now();
         let refused = enter(door, at, server).unwrap_err();
-        told += usize::from(refused == Refused::Told);
-        slowest = slowest.max(begun.elapsed());
+        reported += usize::from(refused == Refused::Told);
+        slowest = slowest.max(started.elapsed());
         assert!(slowest < AT_ONCE, "{door:?}: {slowest:?}");
     }
-    say(format!("{told} {}", slowest.as_millis()));
+    say(format!("{reported} {}", slowest.as_millis()));
     let heap: Vec<TcpStream> = (0..HEAP).filter_map(|_| try_connect(at).ok()).collect();
     say("heap".into());
     drop(heap);
@@ -147,19 +148,19 @@ fn hold(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) {
         // An answer over DNS has more than its first byte.
         let mut rest = [0; 512];
         if stream.read(&mut rest).is_ok_and(|count| count > 0) {
-            assert_eq!(door, Door::Dns);
+            assert_eq!(door, ListenerKind::Dns);
         }
         assert_eq!(stream.read(&mut rest).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
     drop(held.pop());
-    let begun = Instant::now();
+    let started = Instant::now();
     let again = loop {
         if let Ok(stream) = enter(door, at, server) {
             break stream;
         }
-        assert!(begun.elapsed() < AT_ONCE, "the place that was given back is not to be had");
+        assert!(started.elapsed() < AT_ONCE, "the place that was given back is not to be had");
     };
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert_eq!(enter(door, at, server).map(drop).map_err(drop), Err(()), "there was one place");
     say(format!("again {}", took.as_millis()));
     drop((held, again));
@@ -173,7 +174,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(door: Door, at: SocketAddr, server: u16, bound: usize, beyond: usize) -> Self {
+    fn start(door: ListenerKind, at: SocketAddr, server: u16, bound: usize, beyond: usize) -> Self {
         let place = DOORS.iter().position(|other| *other == door).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
@@ -229,7 +230,7 @@ fn each_connection_beyond_the_bound_is_refused_at_once_and_a_place_given_back_se
     }
 }
 
-fn beyond_the_bound(door: Door, bound: usize, beyond: usize) {
+fn beyond_the_bound(door: ListenerKind, bound: usize, beyond: usize) {
     let audit = tempfile::tempfile().unwrap();
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let mut rules = input(&["+idle.test:1-65535", "+127.0.0.1:1-65535"]);
@@ -257,12 +258,12 @@ fn beyond_the_bound(door: Door, bound: usize, beyond: usize) {
     holder.go_on();
 
     let said = holder.says();
-    let (told, slowest) = said.split_once(' ').unwrap();
+    let (reported, slowest) = said.split_once(' ').unwrap();
     println!(
-        "{door:?}: {bound} held, {each} B each; {beyond} refused, {told} of them told; the slowest in {slowest} ms"
+        "{door:?}: {bound} held, {each} B each; {beyond} refused, {reported} of them told; the slowest in {slowest} ms"
     );
-    let expected = if door == Door::Http { beyond } else { 0 };
-    assert_eq!(told.parse::<usize>().unwrap(), expected, "{door:?}");
+    let expected = if door == ListenerKind::Http { beyond } else { 0 };
+    assert_eq!(reported.parse::<usize>().unwrap(), expected, "{door:?}");
     holder.go_on();
 
     assert_eq!(holder.says(), "heap");
@@ -283,8 +284,8 @@ fn beyond_the_bound(door: Door, bound: usize, beyond: usize) {
     assert!(said.starts_with("again "), "{said}");
     holder.end();
     eventually("the end of all", || open_descriptors() <= files + 16);
-    let begun = Instant::now();
-    while enter(Door::Dns, world.dns_tcp, server).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "every place was given back, and none is to be had");
+    let started = Instant::now();
+    while enter(ListenerKind::Dns, world.dns_tcp, server).is_err() {
+        assert!(started.elapsed() < TIMEOUT, "every place was given back, and none is to be had");
     }
 }

@@ -24,7 +24,7 @@ fn query(name: &str, kind: RecordType) -> Message {
 /// Sends bytes and a good question after them, so that a missing answer is noticed without waiting.
 fn raw(world: &World, bytes: &[u8]) -> Option<Message> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(support::TIMEOUT)).unwrap();
     socket.send_to(bytes, world.dns_udp).unwrap();
     let mut last = query("allowed.test.", RecordType::A);
     last.metadata.id = 1;

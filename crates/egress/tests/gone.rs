@@ -17,7 +17,7 @@ use tokio::sync::watch;
 /// Starts a server that reads a head, then nothing, and never answers. It reports the head, and then the end of the
 /// connection.
 fn hanging() -> (SocketAddr, Receiver<()>) {
-    let (send, told) = channel();
+    let (send, reported) = channel();
     let at = server("127.0.0.1:0", move |mut stream: TcpStream| {
         read_head(&mut stream);
         send.send(()).unwrap();
@@ -29,7 +29,7 @@ fn hanging() -> (SocketAddr, Receiver<()>) {
         });
         send.send(()).unwrap();
     });
-    (at, told)
+    (at, reported)
 }
 
 fn world(at: SocketAddr, limits: Limits) -> World {
@@ -46,7 +46,7 @@ fn reset(client: TcpStream) {
 
 #[test]
 fn an_exchange_ends_when_its_client_has_gone() {
-    let (at, told) = hanging();
+    let (at, reported) = hanging();
     let half_closed = Limits { half_closed: Duration::from_millis(50), ..Limits::default() };
     // What the client sends, in bytes, and how it ends. More than the kernel takes for a server that reads nothing.
     for (body, limits, end) in
@@ -57,12 +57,12 @@ fn an_exchange_ends_when_its_client_has_gone() {
         client.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
         let host = format!("web.test:{}", at.port());
         write!(client, "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: {body}\r\n\r\n").unwrap();
-        told.recv_timeout(support::PATIENCE).unwrap();
+        reported.recv_timeout(support::TIMEOUT).unwrap();
         // Ends by the time-out of the write where nobody reads it.
         client.write_all(&vec![b'x'; body]).ok();
         assert_eq!(world.egress().summary().open, 1);
         end(client);
-        told.recv_timeout(support::PATIENCE).unwrap_or_else(|error| panic!("{body} bytes: {error}"));
+        reported.recv_timeout(support::TIMEOUT).unwrap_or_else(|error| panic!("{body} bytes: {error}"));
         eventually("the end of the connection in the books", || world.egress().summary().open == 0);
     }
 }

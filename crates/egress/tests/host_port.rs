@@ -4,7 +4,7 @@
 mod support;
 
 use nexus_egress::EventKind;
-use nexus_policy::net::{DenyCode, PolicyInput, Way};
+use nexus_policy::net::{DenyCode, Ingress, PolicyInput};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ fn silent_port() -> (OwnedFd, u16) {
     (socket, bound.port())
 }
 
-fn ways(world: &World) -> Vec<(EventKind, Option<Way>, DenyCode)> {
+fn ways(world: &World) -> Vec<(EventKind, Option<Ingress>, DenyCode)> {
     let events = world.events.all();
     events
         .into_iter()
@@ -54,7 +54,7 @@ fn bytes_pass_both_ways_and_a_half_closed_end_is_kept() {
     assert_eq!(got[..8], sent.len().to_be_bytes());
     assert_eq!(got[8..], sent);
     eventually("the end is recorded", || ways(&world).len() == 2);
-    let way = Some(Way::HostPort);
+    let way = Some(Ingress::HostPort);
     assert_eq!(ways(&world), [(EventKind::Allow, way, DenyCode::Ok), (EventKind::Close, way, DenyCode::Ok)]);
     assert_eq!(world.egress().summary().allowed[0].host, "127.0.0.1");
 }
@@ -86,7 +86,7 @@ fn a_policy_without_the_port_cuts_its_connections() {
     let mut later = connect(world.host_ports[0].1);
     assert_eq!(read_all(&mut later), None);
     eventually("the denial is recorded", || {
-        ways(&world).contains(&(EventKind::Deny, Some(Way::HostPort), DenyCode::NotInAllowlist))
+        ways(&world).contains(&(EventKind::Deny, Some(Ingress::HostPort), DenyCode::NotInAllowlist))
     });
 }
 

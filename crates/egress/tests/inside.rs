@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::{
-    PATIENCE, World, connect, echo, enter, eventually, field, input, outside_of_netns, policy, read_all, read_head,
+    TIMEOUT, World, connect, echo, enter, eventually, field, input, outside_of_netns, policy, read_all, read_head,
     response, server, status, tunnel,
 };
 
@@ -234,8 +234,8 @@ fn a_server_that_speaks_first_is_heard_where_the_setting_allows_it() {
         echo(stream);
     });
     // Long before the time for a request is over.
-    let strict = world_in(2 * PATIENCE, |input| input);
-    let lax = world_in(2 * PATIENCE, |input| PolicyInput { missing_sni: Some(MissingSni::Allow), ..input });
+    let strict = world_in(2 * TIMEOUT, |input| input);
+    let lax = world_in(2 * TIMEOUT, |input| PolicyInput { missing_sni: Some(MissingSni::Allow), ..input });
     let mut client = to_web(&lax);
     let mut said = [0; 8];
     client.read_exact(&mut said).unwrap();

@@ -73,7 +73,7 @@ fn a_kept_server_connection_is_cut_by_a_reload_too() {
     assert!(read_head(&mut client).starts_with("HTTP/1.1 204"));
     eventually("one open connection", || world.egress().summary().open == 1);
     assert_eq!(world.egress().reload(policy(PolicyInput { generation: 2, ..input(&[]) })), Ok(1));
-    assert!(seen.recv_timeout(support::PATIENCE).unwrap(), "a reset");
+    assert!(seen.recv_timeout(support::TIMEOUT).unwrap(), "a reset");
     write!(client, "GET http://{one}/ HTTP/1.1\r\nHost: {one}\r\n\r\n").unwrap();
     assert!(read_head(&mut client).starts_with("HTTP/1.1 403"));
 }
@@ -352,7 +352,7 @@ fn a_name_server_that_fails_is_told_by_every_way_and_nothing_is_dialled() {
         if fails {
             world.resolver.fail("a.test", "no name server answers");
         } else {
-            world.resolver.mend("a.test");
+            world.resolver.repair("a.test");
             world.resolver.set("a.test", &[target.ip()]);
         }
         let connect = enter::by_connect(&world, &format!("a.test:{port}"));
@@ -366,9 +366,9 @@ fn a_name_server_that_fails_is_told_by_every_way_and_nothing_is_dialled() {
         let of = |kind| world.events.all().iter().filter(|event| event.event == kind).count();
         assert_eq!((of(EventKind::Deny), of(EventKind::Allow)), (3, if fails { 0 } else { 3 }));
     }
-    let told = world.events.all().into_iter().find(|event| event.event == EventKind::Deny).unwrap();
-    assert_eq!(told.code.as_str(), "NAME_NOT_RESOLVED");
-    assert!(told.explanation.unwrap().contains("no name server answers"));
+    let reported = world.events.all().into_iter().find(|event| event.event == EventKind::Deny).unwrap();
+    assert_eq!(reported.code.as_str(), "NAME_NOT_RESOLVED");
+    assert!(reported.explanation.unwrap().contains("no name server answers"));
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn unread_downloads_hold_little_memory_of_the_kernel() {
     let world = World::of(PolicyInput { mode: Some(NetMode::Unrestricted), ..input(&["+127.0.0.1:1-65535"]) });
     let target = format!("{}:{}", Ipv4Addr::LOCALHOST, upstream.port());
     let clients: Vec<TcpStream> = (0..TUNNELS).map(|_| tunnel(world.http, &target).unwrap()).collect();
-    let mut all: Vec<usize> = clients.iter().map(|_| sent.recv_timeout(support::PATIENCE).unwrap()).collect();
+    let mut all: Vec<usize> = clients.iter().map(|_| sent.recv_timeout(support::TIMEOUT).unwrap()).collect();
     all.sort_unstable();
     println!("{all:?}");
     // The kernel tunes the buffers of 16. Of each other one the two sockets of the egress and both ends hold something.
@@ -202,7 +202,7 @@ fn unread_downloads_hold_little_memory_of_the_kernel() {
 fn a_client_that_is_refused_without_end_is_slowed_down() {
     const REQUESTS: u64 = 400;
     let world = World::of(input(&["a.test"]));
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut client = connect(world.http);
     let mut writer = client.try_clone().unwrap();
     let write = std::thread::spawn(move || {
@@ -214,11 +214,11 @@ fn a_client_that_is_refused_without_end_is_slowed_down() {
         let (code, ..) = support::response(&mut client);
         assert_eq!(code, 403);
         // Who is refused by mistake hears it at once.
-        assert!(at > 100 || begun.elapsed() < Duration::from_secs(5), "{at}: {:?}", begun.elapsed());
+        assert!(at > 100 || started.elapsed() < Duration::from_secs(5), "{at}: {:?}", started.elapsed());
     }
     write.join().unwrap();
     // 256 at once, 100 a second from then on.
-    assert!(begun.elapsed() > Duration::from_millis(1300), "{:?}", begun.elapsed());
+    assert!(started.elapsed() > Duration::from_millis(1300), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -195,12 +195,12 @@ fn look_ups_of_names_beneath_a_wildcard_are_paced() {
     const NAMES: usize = 400;
     let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
     let world = world(&gate, port, &["*.x.test", "exact.test"]);
-    let begun = Instant::now();
+    let started = Instant::now();
     for number in 0..NAMES {
         tunnel(world.http, &format!("n{number}.x.test:{port}")).unwrap();
     }
     // 256 at once, 100 a second from then on.
-    assert!(begun.elapsed() > Duration::from_millis(1300), "{:?}", begun.elapsed());
+    assert!(started.elapsed() > Duration::from_millis(1300), "{:?}", started.elapsed());
     let asked = gate.asked();
     tunnel(world.http, &format!("exact.test:{port}")).unwrap();
     assert_eq!(gate.asked(), asked + 1);

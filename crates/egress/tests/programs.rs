@@ -54,11 +54,11 @@ impl Programs for Told {
 }
 
 fn world(rules: &[&str]) -> (World, Arc<Told>) {
-    let told = Arc::new(Told::default());
-    let programs = Arc::clone(&told);
+    let reported = Arc::new(Told::default());
+    let programs = Arc::clone(&reported);
     let world = World::with(input(rules), |config| config.programs = programs);
     world.resolver.set("*", &["127.0.0.1".parse().unwrap()]);
-    (world, told)
+    (world, reported)
 }
 
 fn web() -> SocketAddr {
@@ -81,15 +81,15 @@ fn get(stream: &mut TcpStream, host: &str, port: u16) -> u16 {
 fn only_what_a_rule_for_one_program_names_is_looked_up() {
     let target = server("127.0.0.1:0", echo);
     let port = target.port();
-    let (world, told) = world(&[&format!("+a.test:{port}"), &format!("+b.test:{port}@/bin/x")]);
+    let (world, reported) = world(&[&format!("+a.test:{port}"), &format!("+b.test:{port}@/bin/x")]);
     tunnel(world.http, &format!("a.test:{port}")).unwrap();
     tunnel(world.http, &format!("c.test:{port}")).unwrap_err();
     tunnel(world.http, &format!("127.0.0.1:{port}")).unwrap_err();
-    assert_eq!(told.take(), []);
+    assert_eq!(reported.take(), []);
     // The other port as well: what is offered for it depends on who asks.
     for wrong in [port, 1] {
         tunnel(world.http, &format!("b.test:{wrong}")).unwrap_err();
-        assert_eq!(told.take().len(), 1);
+        assert_eq!(reported.take().len(), 1);
     }
 }
 
@@ -97,27 +97,27 @@ fn only_what_a_rule_for_one_program_names_is_looked_up() {
 fn every_way_asks_with_the_clients_own_two_ends() {
     let target = web();
     let port = target.port();
-    let (world, told) = world(&[&format!("+a.test:{port}@/bin/x")]);
-    told.is("/bin/x");
+    let (world, reported) = world(&[&format!("+a.test:{port}@/bin/x")]);
+    reported.is("/bin/x");
     let mut kept = connect(world.http);
     assert_eq!(get(&mut kept, "a.test", port), 200);
     let http = Connection { local: kept.local_addr().unwrap(), remote: world.http };
-    assert_eq!(told.take(), [http]);
+    assert_eq!(reported.take(), [http]);
     assert_eq!(get(&mut kept, "a.test", port), 200);
-    assert_eq!(told.take(), [], "once for a connection");
+    assert_eq!(reported.take(), [], "once for a connection");
 
     let stream = tunnel(world.http, &format!("a.test:{port}")).unwrap();
-    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.http }]);
+    assert_eq!(reported.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.http }]);
     let stream = enter::by_socks(&world, 3, b"a.test", port).unwrap();
-    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.socks }]);
+    assert_eq!(reported.take(), [Connection { local: stream.local_addr().unwrap(), remote: world.socks }]);
 
     // A redirected client knows nothing of the egress: its other end is where it was going.
     let meant = SocketAddr::new(enter::by_dns(&world, &Name::from_ascii("a.test.").unwrap()).unwrap(), port);
-    assert_eq!(told.take(), [], "a question for a name has no program");
+    assert_eq!(reported.take(), [], "a question for a name has no program");
     let mut stream = enter::by_transparent(&world, meant).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     assert_eq!(response(&mut stream).0, 200);
-    assert_eq!(told.take(), [Connection { local: stream.local_addr().unwrap(), remote: meant }]);
+    assert_eq!(reported.take(), [Connection { local: stream.local_addr().unwrap(), remote: meant }]);
 
     let allowed: Vec<_> = world.events.take().into_iter().filter(|event| event.event == EventKind::Allow).collect();
     assert_eq!(allowed.len(), 4);
@@ -128,14 +128,14 @@ fn every_way_asks_with_the_clients_own_two_ends() {
 fn another_program_nobody_and_a_panic_are_all_refused() {
     let target = server("127.0.0.1:0", echo);
     let authority = format!("a.test:{}", target.port());
-    let (world, told) = world(&[&format!("+{authority}@/bin/x")]);
+    let (world, reported) = world(&[&format!("+{authority}@/bin/x")]);
     let body = || String::from_utf8(tunnel(world.http, &authority).unwrap_err().2).unwrap();
     assert!(body().contains("it is not known which program this is"), "{}", body());
-    told.is("/bin/y");
+    reported.is("/bin/y");
     assert!(body().contains("this is /bin/y"), "{}", body());
-    told.is("/bin/x");
+    reported.is("/bin/x");
     tunnel(world.http, &authority).unwrap();
-    told.panics.store(true, Ordering::SeqCst);
+    reported.panics.store(true, Ordering::SeqCst);
     assert!(body().contains("it is not known"), "{}", body());
 }
 
@@ -143,9 +143,9 @@ fn another_program_nobody_and_a_panic_are_all_refused() {
 fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
     let target = server("127.0.0.1:0", echo);
     let port = target.port();
-    let (world, told) = world(&[&format!("+a.test:{port}@/bin/x"), &format!("+b.test:{port}")]);
-    told.is("/bin/x");
-    told.slow.store(true, Ordering::SeqCst);
+    let (world, reported) = world(&[&format!("+a.test:{port}@/bin/x"), &format!("+b.test:{port}")]);
+    reported.is("/bin/x");
+    reported.slow.store(true, Ordering::SeqCst);
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..20)
             .map(|_| {
@@ -156,7 +156,7 @@ fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
                 })
             })
             .collect();
-        support::eventually("the first look-up", || !told.asked.lock().unwrap().is_empty());
+        support::eventually("the first look-up", || !reported.asked.lock().unwrap().is_empty());
         let began = Instant::now();
         tunnel(world.http, &format!("b.test:{port}")).unwrap();
         assert!(began.elapsed() < Duration::from_secs(2), "it waited for look-ups: {:?}", began.elapsed());
@@ -164,23 +164,23 @@ fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
         let codes: Vec<u16> = asked.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(codes.contains(&200) && codes.contains(&403), "{codes:?}");
     });
-    assert!(told.take().len() < 20);
-    assert!(!told.overlapped.load(Ordering::SeqCst), "two were looked up at a time");
+    assert!(reported.take().len() < 20);
+    assert!(!reported.overlapped.load(Ordering::SeqCst), "two were looked up at a time");
 }
 
 #[test]
 fn a_look_up_that_hangs_is_given_up_and_keeps_no_end_waiting() {
     let target = server("127.0.0.1:0", echo);
     let authority = format!("a.test:{}", target.port());
-    let (mut world, told) = world(&[&format!("+{authority}@/bin/x")]);
-    told.is("/bin/x");
-    told.hangs.store(true, Ordering::SeqCst);
+    let (mut world, reported) = world(&[&format!("+{authority}@/bin/x")]);
+    reported.is("/bin/x");
+    reported.hangs.store(true, Ordering::SeqCst);
     tunnel(world.http, &authority).unwrap_err();
     let mut waiting = connect(world.http);
     write!(waiting, "CONNECT {authority} HTTP/1.1\r\n\r\n").unwrap();
-    support::eventually("the next look-up", || told.asked.lock().unwrap().len() == 2);
+    support::eventually("the next look-up", || reported.asked.lock().unwrap().len() == 2);
     let began = Instant::now();
     world.egress.take().unwrap().stop().unwrap();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    told.hangs.store(false, Ordering::SeqCst);
+    reported.hangs.store(false, Ordering::SeqCst);
 }

@@ -134,9 +134,12 @@ fn an_answer_of_the_upstream_proxy_never_shows_its_login() {
     let proxy = repeating_proxy();
     for method in ["GET", "TRACE"] {
         let request = format!("{method} http://one.test/ HTTP/1.1\r\nHost: one.test\r\nMax-Forwards: 0\r\n\r\n");
-        let (status, told) = told_by_proxy(&format!("http://u:p@{proxy}"), &request);
-        assert_eq!(status, 502, "{method}: {told}");
-        assert!(!told.contains("dTpw") && !told.to_lowercase().contains("proxy-authorization"), "{method}: {told}");
+        let (status, reported) = told_by_proxy(&format!("http://u:p@{proxy}"), &request);
+        assert_eq!(status, 502, "{method}: {reported}");
+        assert!(
+            !reported.contains("dTpw") && !reported.to_lowercase().contains("proxy-authorization"),
+            "{method}: {reported}"
+        );
     }
 }
 
@@ -144,15 +147,18 @@ fn an_answer_of_the_upstream_proxy_never_shows_its_login() {
 fn a_request_to_a_proxy_cannot_be_answered_with_itself() {
     let url = format!("http://{}", repeating_proxy());
     let fields = "Host: one.test\r\nMAX-Forwards: 0\r\nX: y\r\n\r\n";
-    let (status, told) = told_by_proxy(&url, &format!("OPTIONS http://one.test/ HTTP/1.1\r\n{fields}"));
-    assert_eq!(status, 503, "{told}");
-    assert!(told.contains("OPTIONS http://one.test/ HTTP/1.1\r\n") && told.contains("\r\nX: y\r\n\r\n"), "{told}");
-    assert!(!told.to_lowercase().contains("max-forwards"), "{told}");
+    let (status, reported) = told_by_proxy(&url, &format!("OPTIONS http://one.test/ HTTP/1.1\r\n{fields}"));
+    assert_eq!(status, 503, "{reported}");
+    assert!(
+        reported.contains("OPTIONS http://one.test/ HTTP/1.1\r\n") && reported.contains("\r\nX: y\r\n\r\n"),
+        "{reported}"
+    );
+    assert!(!reported.to_lowercase().contains("max-forwards"), "{reported}");
     // Some proxies read a method in any case.
     for method in ["TRACE", "Trace", "tRACE"] {
-        let (status, told) = told_by_proxy(&url, &format!("{method} http://one.test/ HTTP/1.1\r\n{fields}"));
-        assert_eq!(status, 400, "{told}");
-        assert!(told.contains("TRACE is not passed on to an upstream proxy"), "{told}");
+        let (status, reported) = told_by_proxy(&url, &format!("{method} http://one.test/ HTTP/1.1\r\n{fields}"));
+        assert_eq!(status, 400, "{reported}");
+        assert!(reported.contains("TRACE is not passed on to an upstream proxy"), "{reported}");
     }
 }
 
@@ -161,9 +167,10 @@ fn connect_in_another_case_is_not_passed_on() {
     let url = format!("http://{}", repeating_proxy());
     for method in ["connect", "Connect", "cONNECT"] {
         for target in ["http://one.test/", "one.test:80"] {
-            let (status, told) = told_by_proxy(&url, &format!("{method} {target} HTTP/1.1\r\nHost: one.test\r\n\r\n"));
-            assert_eq!(status, 400, "{told}");
-            assert!(told.contains("CONNECT is written in capitals"), "{told}");
+            let (status, reported) =
+                told_by_proxy(&url, &format!("{method} {target} HTTP/1.1\r\nHost: one.test\r\n\r\n"));
+            assert_eq!(status, 400, "{reported}");
+            assert!(reported.contains("CONNECT is written in capitals"), "{reported}");
         }
     }
 }
@@ -234,12 +241,12 @@ fn labelled(names: &[&str], look_ups: usize) -> (World, Arc<AtomicUsize>, Arc<La
 #[test]
 fn one_silent_name_shortens_no_wait_for_another() {
     let (world, asked, _) = labelled(&["silent.test:6000", "*.x.test:6000"], 8);
-    let begun = Instant::now();
+    let started = Instant::now();
     // A name that the user wrote goes on, since behind such a proxy there may be no name server. It is waited for once.
     for _ in 0..4 {
         assert!(tunnel(world.http, "silent.test:6000").is_ok());
     }
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!(took >= LIMIT && took < LIMIT * 2, "{took:?}: one full wait, and three short ones");
     // One that the program inside chose does not, and another name is waited for as before.
     for name in ["silent.x.test", "slow.x.test"] {

@@ -6,7 +6,7 @@ mod support;
 use hickory_proto::rr::Name;
 use nexus_egress::{Answer, Approver, Asked, AuditError, Event, EventKind, Sink};
 use nexus_policy::net::{
-    AnyRule, Attempt, Budget, Denial, Methods, Moment, Origin, PolicyInput, Replay, ReplayError, Replayed, Source,
+    AnyRule, Attempt, Budget, Denial, Methods, MonotonicMs, Origin, PolicyInput, Replay, ReplayError, Replayed, Source,
     parse_allow, parse_range,
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn record() -> Vec<Value> {
     let allow = format!("+web.test:{port}");
     let rules = PolicyInput {
         ask: true,
-        expires: Some(Moment(3_600_000)),
+        expires: Some(MonotonicMs(3_600_000)),
         budget: Budget { connections: Some(100), ..Budget::default() },
         trusted_ranges: vec![parse_range("127.0.0.0/8").unwrap()],
         ..input(&[&allow, &format!("+127.0.0.1:{port}"), "public.test", "-no.test"])

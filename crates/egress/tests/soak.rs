@@ -61,8 +61,8 @@ fn idle_tunnels_and_slow_clients_keep_nobody_waiting() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let told = said.by_ref().find(|line| line.starts_with("holding"));
-    assert_eq!(told.unwrap(), format!("holding {tunnels} and {}", tunnels / 10));
+    let reported = said.by_ref().find(|line| line.starts_with("holding"));
+    assert_eq!(reported.unwrap(), format!("holding {tunnels} and {}", tunnels / 10));
     eventually("all tunnels in the books", || world.egress().summary().open >= tunnels);
     let mut times: Vec<Duration> = (0..50).map(|_| round_trip(&world, &authority)).collect();
     times.sort_unstable();
@@ -94,9 +94,9 @@ fn holding_server() -> SocketAddr {
 }
 
 fn round_trip(world: &World, authority: &str) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut client = tunnel(world.http, authority).unwrap();
     client.write_all(b"ping").unwrap();
     client.read_exact(&mut [0; 4]).unwrap();
-    begun.elapsed()
+    started.elapsed()
 }

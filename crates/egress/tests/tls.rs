@@ -129,7 +129,7 @@ fn a_second_hello_must_name_the_same_host() {
         return;
     }
     let records = retrying(retry);
-    let next = || records.recv_timeout(support::PATIENCE).unwrap();
+    let next = || records.recv_timeout(support::TIMEOUT).unwrap();
     let rest = || std::iter::from_fn(|| Some(next()).filter(|record| !record.is_empty())).collect::<Vec<_>>();
     let world = world(MissingSni::Refuse);
     let redirected = |bytes: &[u8]| {
@@ -208,7 +208,7 @@ fn a_real_client_may_be_asked_for_a_second_hello() {
         client.write_tls(&mut stream).unwrap();
     }
     for wanted in [22, 20, 22] {
-        let record = records.recv_timeout(support::PATIENCE).unwrap();
+        let record = records.recv_timeout(support::TIMEOUT).unwrap();
         assert_eq!(record[0], wanted);
         let seen = nexus_egress::pure::read_hello(&record);
         assert_eq!(seen, if wanted == 22 { Seen::Sni(b"web.test".to_vec()) } else { Seen::NotTls });
@@ -228,7 +228,7 @@ fn an_encrypted_record_is_not_taken_for_a_hello() {
     let rest = [&b"\x14\x03\x03\x00\x01\x01"[..], b"\x16\x03\x03\x00\x08\x01\x00\x01\x00abcd"];
     let _client = sent(&world, "web.test:443", &[&first[..], rest[0], rest[1]].concat());
     for wanted in [&first[..], rest[0], rest[1]] {
-        assert_eq!(records.recv_timeout(support::PATIENCE).unwrap(), wanted);
+        assert_eq!(records.recv_timeout(support::TIMEOUT).unwrap(), wanted);
     }
 }
 

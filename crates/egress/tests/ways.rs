@@ -8,7 +8,7 @@ use hickory_proto::rr::Name;
 use nexus_egress::{EventKind, SYNTHETIC_V4};
 use nexus_policy::net::vectors::{CASES, Case, Expect};
 use nexus_policy::net::{
-    DISCOVERY_NAME, DenyCode, Host, MissingSni, Moment, PolicyInput, Port, Replay, Replayed, check_dns,
+    DISCOVERY_NAME, DenyCode, Host, MissingSni, MonotonicMs, PolicyInput, Port, Replay, Replayed, check_dns,
 };
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -109,14 +109,14 @@ fn by_transparent(world: &World, to: SocketAddr) -> Got {
 }
 
 /// Compares the result, the record and the questions to the resolver with the table.
-fn judge(world: &World, case: &Case, way: &str, got: &Got, told: impl Fn(DenyCode) -> String) {
+fn evaluate(world: &World, case: &Case, way: &str, got: &Got, reported: impl Fn(DenyCode) -> String) {
     let what = format!("{} by {way}: {:?} with {:?}", case.id, case.authority(), case.answers);
     let mut asked = world.take_asked();
     // The question about NAT64 comes once for each network, whatever is asked for.
     asked.retain(|name| name != DISCOVERY_NAME);
     match (expected(case), got) {
         (Ok(addrs), Got::Reached(reached)) => assert!(addrs.contains(reached), "{what}: reached {reached}"),
-        (Err(code), Got::Refused(refused)) => assert_eq!(*refused, told(code), "{what}"),
+        (Err(code), Got::Refused(refused)) => assert_eq!(*refused, reported(code), "{what}"),
         (expected, got) => panic!("{what}: expected {expected:?}, got {got:?}"),
     }
     let events = world.events.take();
@@ -151,7 +151,7 @@ fn connect_decides_like_the_table() {
     for case in CASES.iter().filter(|case| case.host.is_ascii() && !is_of_the_stub(case)) {
         let world = world(case);
         let got = by_connect(&world, case);
-        judge(&world, case, "CONNECT", &got, |code| code.as_str().into());
+        evaluate(&world, case, "CONNECT", &got, |code| code.as_str().into());
     }
 }
 
@@ -165,7 +165,7 @@ fn absolute_http_decides_like_the_table() {
     for case in CASES.iter().filter(|case| case.host.is_ascii() && !case.host.contains('/')) {
         let world = world(case);
         let got = by_absolute(&world, case);
-        judge(&world, case, "absolute HTTP", &got, |code| code.as_str().into());
+        evaluate(&world, case, "absolute HTTP", &got, |code| code.as_str().into());
     }
 }
 
@@ -185,7 +185,7 @@ fn socks_names_decide_like_the_table() {
         let bare = case.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = bare.filter(|bare| bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())).unwrap_or(case.host);
         let got = by_socks(&world, 3, host.as_bytes(), port);
-        judge(&world, case, "a SOCKS name", &got, |code| code.socks_reply().to_string());
+        evaluate(&world, case, "a SOCKS name", &got, |code| code.socks_reply().to_string());
     }
 }
 
@@ -204,7 +204,7 @@ fn socks_literals_decide_like_the_table() {
             IpAddr::V4(address) => by_socks(&world, 1, &address.octets(), port.number()),
             IpAddr::V6(address) => by_socks(&world, 4, &address.octets(), port.number()),
         };
-        judge(&world, case, "a SOCKS address", &got, |code| code.socks_reply().to_string());
+        evaluate(&world, case, "a SOCKS address", &got, |code| code.socks_reply().to_string());
         tried += 1;
     }
     assert!(tried > 50, "{tried}");
@@ -224,7 +224,7 @@ fn redirected_literals_decide_like_the_table() {
         }
         let world = world(case);
         let got = by_transparent(&world, SocketAddr::new(address, port.number()));
-        judge(&world, case, "a redirected address", &got, |_| "reset".into());
+        evaluate(&world, case, "a redirected address", &got, |_| "reset".into());
     }
 }
 
@@ -251,15 +251,15 @@ fn redirected_names_and_dns_decide_like_the_table() {
                 assert!(matches!(address, IpAddr::V4(v4) if v4.octets()[..2] == SYNTHETIC_V4.0.octets()[..2]));
                 assert_eq!(event.code, DenyCode::Ok);
                 let got = by_transparent(&world, SocketAddr::new(address, port.number()));
-                judge(&world, case, "a redirected name", &got, |_| "reset".into());
+                evaluate(&world, case, "a redirected name", &got, |_| "reset".into());
             }
             // Allowed on another port, or denied on this one only: the name is answered, the connection is not.
             (Expect::DenyUnasked(DenyCode::PortNotAllowed | DenyCode::NotInAllowlist), Ok(address)) => {
                 let policy = case.rules.policy().unwrap();
-                let somewhere = check_dns(&policy, &Host::parse(case.host).unwrap(), Moment::default());
+                let somewhere = check_dns(&policy, &Host::parse(case.host).unwrap(), MonotonicMs::default());
                 assert!(somewhere.is_ok(), "{case:?}: no port of it could be reached, and it was answered");
                 let got = by_transparent(&world, SocketAddr::new(address, port.number()));
-                judge(&world, case, "a redirected name", &got, |_| "reset".into());
+                evaluate(&world, case, "a redirected name", &got, |_| "reset".into());
             }
             (Expect::DenyUnasked(_), Err(code)) => {
                 assert_eq!(code, ResponseCode::NXDomain, "{case:?}");

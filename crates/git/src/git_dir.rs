@@ -27,7 +27,7 @@ pub const AUTOSTASH: &str = "a stash that git applies at the next commit";
 /// Reason for which what an unfinished `git rebase` and the like left is held back. That it goes away is fine.
 const REBASE: &str = "an interrupted git rebase";
 const PICK: &str = "an interrupted git cherry-pick or revert";
-const RERERE: &str = "resolutions that git repeats by itself";
+const RERERE: &str = "resolutions that git repeats on its own";
 
 /// Reports whether what is held back for this reason may go away with its directory: git only has less to resume.
 pub fn may_go(why: &str) -> bool {

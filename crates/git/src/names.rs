@@ -260,15 +260,15 @@ impl Names {
         };
         let first_byte = name.first();
         let listed = is.then(|| Standard::listed(name)).into_iter().flatten().map(Candidate::Standard);
-        let begun = is.then(|| Standard::begun(name)).into_iter().flatten().map(Candidate::Standard);
+        let starting = is.then(|| Standard::starting(name)).into_iter().flatten().map(Candidate::Standard);
         let starred = is.then(Standard::starred).into_iter().flatten().map(Candidate::Standard);
         // A set without own patterns does not hash the name.
         let own_listed = (!self.by_first.is_empty()).then(|| self.by_first.get(name)).flatten();
-        let own_begun =
+        let own_starting =
             (!self.by_byte.is_empty()).then(|| first_byte.and_then(|byte| self.by_byte.get(byte))).flatten();
         let listed = listed.chain(own(own_listed));
-        let begun = begun.chain(own(own_begun));
-        listed.chain(begun).chain(starred).chain(own(Some(&self.by_star)))
+        let starting = starting.chain(own(own_starting));
+        listed.chain(starting).chain(starred).chain(own(Some(&self.by_star)))
     }
 }
 

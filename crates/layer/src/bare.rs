@@ -1,29 +1,23 @@
 //! Git directories without the name `.git`: a bare repository is one by its entries, so its hooks and configuration are
 //! treated as those of `.git`.
 //!
-//! git takes a directory for a repository that has `HEAD`, and `objects` and `refs` or a `commondir`. The entries may
-//! come in several runs, and a part of a layer may stay behind: an entry counts that the workspace or the layer has.
+//! What makes a directory a repository is in `git_dirs`. The entries may come in several runs, and a part of a layer may
+//! stay behind: an entry counts that the workspace or the layer has.
 
 use crate::bare_links;
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
+use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
 use crate::branches::ByPath;
 use crate::facts::{GitDirectory, Made, Version, judge as judge_content};
 use crate::fold::fold;
-use crate::link_ends::{TO_BARE, is_no_way};
+use crate::git_dirs::{HEAD, class, has, has_entries, is_maker, is_repository, is_there};
+use crate::link_ends::TO_BARE;
 use crate::meta::EntryType;
-use crate::nested::has;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use nexus_git::git_dir::git_class;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
-
-/// Name of the file by which git recognizes a repository, together with the rest of [`MAKERS`].
-const HEAD: &[u8] = b"HEAD";
-/// Names of the entries that make a directory a repository: [`HEAD`] and some of the others.
-const MAKERS: &[&[u8]] = &[HEAD, b"objects", b"refs", b"commondir"];
 
 /// Files of a git directory that are held back by what they say.
 const HELD_BY_CONTENT: &[&[u8]] = &[b"config", b"config.worktree", b"commondir", b"packed-refs"];
@@ -171,10 +165,6 @@ impl Place {
     }
 }
 
-fn is_repository(has: &impl Fn(&[u8]) -> Result<bool, IoFailure>) -> Result<bool, IoFailure> {
-    Ok(has(HEAD)? && (has(b"commondir")? || (has(b"objects")? && has(b"refs")?)))
-}
-
 /// Tells whether a directory of the layer is a git directory before it, and whether it is one with it. What the layer
 /// takes away may stay after all. `in_layer` are its entries in the layer by their folded names.
 pub(crate) fn before_and_after(
@@ -187,17 +177,6 @@ pub(crate) fn before_and_after(
     Ok((is_repository(&in_base)?, is_repository(&will_be)?))
 }
 
-/// Reports whether a directory with entries of these names is a repository.
-pub(crate) fn is_one_by(names: &[Vec<u8>]) -> bool {
-    let has = |name: &[u8]| names.iter().any(|one| one == name);
-    has(HEAD) && (has(b"commondir") || (has(b"objects") && has(b"refs")))
-}
-
-/// Reports whether a folded name is one that makes a directory a repository.
-pub(crate) fn is_maker(name: &[u8]) -> bool {
-    MAKERS.iter().any(|maker| fold(maker) == name)
-}
-
 /// Reports whether a file has further names, by which it could be written.
 fn has_names(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     let found = tree.stat(path).doing("look at", path)?;
@@ -206,10 +185,6 @@ fn has_names(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
 
 fn is_link(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
     Ok(tree.stat(path).doing("look at", path)?.is_some_and(|meta| meta.kind == EntryType::Symlink))
-}
-
-fn is_there(tree: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
-    Ok(tree.stat(path).doing("look at", path)?.is_some())
 }
 
 /// Reports whether the workspace has hooks in `repository` that would be held back if they came now.
@@ -230,34 +205,6 @@ fn has_hooks(walk: &Walk<'_>, repository: &[u8]) -> Result<bool, IoFailure> {
     Ok(false)
 }
 
-/// Reports whether the workspace has something in a directory, or something else in its place.
-fn has_entries(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
-    match base.stat(path).doing("look at", path)?.map(|meta| meta.kind) {
-        None => Ok(false),
-        Some(EntryType::Directory) => {
-            let dir = match base.readable_dir(path) {
-                // What this user cannot see may be anything.
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied || is_other_mount(&error) => {
-                    return Ok(true);
-                }
-                other => other.doing("open", path)?,
-            };
-            Ok(!names(dir.as_fd()).doing("list", path)?.is_empty())
-        }
-        Some(_) => Ok(true),
-    }
-}
-
-/// Reports whether a git directory of the workspace has remotes in the form that git used before they were settings.
-pub(crate) fn has_old_remotes(base: &Workspace, git_dir: &[u8]) -> Result<bool, IoFailure> {
-    for name in [&b"remotes"[..], b"branches"] {
-        if has_entries(base, &join(git_dir, name))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 /// Reports whether a file that the workspace has already would be held back if it came now.
 fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFailure> {
     let path = join(repository, name);
@@ -268,14 +215,6 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     let content = walk.version(walk.base, &path, &class)?;
     let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(Made::ALONE));
     Ok(verdict != Verdict::Commit)
-}
-
-/// Returns the class of a path as if `repository` were named `.git`.
-pub(crate) fn class(path: &[u8], repository: &[u8]) -> Class {
-    let rest = path.strip_prefix(repository).unwrap_or(path);
-    let inside: Vec<Cow<'_, [u8]>> =
-        rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold).collect();
-    git_class(&inside)
 }
 
 /// Returns the verdict for an entry as a part of a repository. `is_new`: the repository is one only with this layer.
@@ -308,64 +247,5 @@ fn verdict(
             let is_new = is_new || lower_path(&tree.nodes[node.parent]).is_none();
             walk.judge_by(&class, (tree, by_path), at, is_new).map(Some)
         }
-    }
-}
-
-/// Reports whether a directory of the workspace is a git directory by its entries, as far as this user can see them.
-pub(crate) fn is_one(base: &Workspace, directory: &[u8]) -> Result<bool, IoFailure> {
-    let is_closed = |error: &IoFailure| error.source.kind() == std::io::ErrorKind::PermissionDenied;
-    match is_repository(&|name| is_there(base, &join(directory, name))) {
-        Err(error) if is_closed(&error) => Ok(false),
-        other => other,
-    }
-}
-
-/// Reports whether the `link` that ends at a path of the workspace leads to a bare repository or into one. `known`
-/// remembers for each directory whether it is a repository.
-pub(crate) fn is_entered(
-    base: &Workspace,
-    link: &[u8],
-    end: &[u8],
-    known: &mut HashMap<Vec<u8>, bool>,
-) -> Result<bool, IoFailure> {
-    let mut at = end;
-    loop {
-        let is_one = match known.get(at) {
-            Some(is_one) => *is_one,
-            None => match is_one(base, at) {
-                // The path is what a link says, and may lead nowhere.
-                Err(error) if is_no_way(&error.source) => false,
-                other => other?,
-            },
-        };
-        known.insert(at.to_vec(), is_one);
-        if is_one && enters(link, end, at) {
-            return Ok(true);
-        }
-        if at.is_empty() {
-            return Ok(false);
-        }
-        at = split(at).0;
-    }
-}
-
-/// Reports whether a link that ends in a repository may lead on to something protected there. From inside of the
-/// repository it does so only by its own end.
-pub(crate) fn enters(link: &[u8], end: &[u8], repository: &[u8]) -> bool {
-    let is_inside = repository.is_empty() || is_beneath(link, repository);
-    !is_inside || !matches!(class(end, repository), Class::NoLink | Class::Plain | Class::GitRoot)
-}
-
-/// Reports whether a path of the workspace is a hook, a setting or the like of a bare repository there.
-pub(crate) fn holds(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {
-    let mut repository = split(path).0;
-    loop {
-        if class(path, repository).is_protected() && is_repository(&|name| is_there(base, &join(repository, name)))? {
-            return Ok(true);
-        }
-        if repository.is_empty() {
-            return Ok(false);
-        }
-        repository = split(repository).0;
     }
 }

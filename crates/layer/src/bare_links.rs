@@ -3,9 +3,9 @@
 //! A link into a git directory waits when it comes. One that came before leads to a plain place, until a run makes a
 //! repository there: then a program of the host that writes through the link would write a hook or a setting.
 
-use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::link_ends::{Ends, LayerLinks, link};
 use crate::link_steps::{Links, Way};
 use crate::meta::{EntryType, stat_if_there};
@@ -86,7 +86,7 @@ fn repository_of(link: &[u8], end: &[u8], new: &HashMap<&[u8], usize>) -> Option
     let mut at = end;
     loop {
         if let Some(node) = new.get(at) {
-            return bare::enters(link, end, at).then_some(*node);
+            return git_dirs::enters(link, end, at).then_some(*node);
         }
         if at.is_empty() {
             return None;

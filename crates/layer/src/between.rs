@@ -6,10 +6,11 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::fold::fold;
+use crate::git_dirs::has;
 use crate::link_ends::{Ends, LayerLinks, is_no_way, link};
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, stat_if_there};
-use crate::nested::{has, is_in_one};
+use crate::nested::is_in_one;
 use crate::other_repositories::OtherRepositories;
 use crate::tree::{LayerTree, Node, Role, Verdict};
 use crate::walk::Walk;

@@ -86,7 +86,7 @@ impl Walk<'_> {
         let has_upstream =
             |remote: &[u8], branch: &[u8]| !self.rules.pushes_to_upstream && branches.tracks(remote, branch);
         let has_old_remotes = match lower_path(&tree.nodes[one.parent]) {
-            Some(base) if *class == Class::GitConfig && !is_new => crate::bare::has_old_remotes(self.base, base)?,
+            Some(base) if *class == Class::GitConfig && !is_new => crate::git_dirs::has_old_remotes(self.base, base)?,
             Some(_) | None => false,
         };
         let directory = if is_new {

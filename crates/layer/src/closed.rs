@@ -3,13 +3,13 @@
 //! A later commit looks up what git's configuration and hooks name in the workspace (`leads`). In a closed directory it
 //! would see nothing, and a helper of a hook could change unasked.
 
+use crate::access::is_closed;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
-use crate::tree::{Found, LayerTree, Lower, Node, Role, Verdict};
+use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
-use std::io;
 use std::os::fd::AsFd as _;
 
 /// The owner's bits that reading a directory takes.
@@ -23,30 +23,6 @@ const HOLDS: &str = "closes a directory with something protected in it to its ow
 /// Reason for an entry that waits because it lies in a directory which this user cannot enter.
 pub(crate) const UNSEEN: &str =
     "in a directory that is closed to its owner: accept the directory first, or open it with chmod u+rwx";
-
-/// Reports whether a directory or file is closed to this user.
-pub(crate) fn is_closed(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::PermissionDenied
-}
-
-/// Reports whether this user may not enter a directory of the workspace, so that nothing in it can be looked at.
-pub(crate) fn is_shut(base: &Workspace, found: &Found) -> Result<bool, IoFailure> {
-    const BY_OWNER: u32 = 0o100;
-    let user = rustix::process::geteuid();
-    if user.is_root() || (found.meta.uid == user.as_raw() && found.meta.mode & BY_OWNER != 0) {
-        return Ok(false);
-    }
-    let dir = match base.dir(&found.at.0) {
-        Ok(dir) => dir,
-        Err(error) if is_gone(&error) || is_other_mount(&error) => return Ok(false),
-        Err(error) => return Err(error).doing("open", &found.at.0),
-    };
-    match stat_if_there(dir.as_fd(), b".") {
-        Err(error) if is_closed(&error) => Ok(true),
-        Err(error) => Err(error).doing("look at", &found.at.0),
-        Ok(_) => Ok(false),
-    }
-}
 
 /// Parks the directories that a layer closes and that must wait for a decision.
 pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
@@ -82,13 +58,13 @@ fn holds_protected(walk: &Walk<'_>, top: &[u8]) -> Result<bool, IoFailure> {
     let mut around = top;
     while !around.is_empty() {
         around = split(around).0;
-        if crate::bare::is_one(walk.base, around)? {
+        if crate::git_dirs::is_one(walk.base, around)? {
             return Ok(true);
         }
     }
     let (mut stack, mut left) = (vec![top.to_vec()], MOST);
     while let Some(at) = stack.pop() {
-        if crate::bare::is_one(walk.base, &at)? {
+        if crate::git_dirs::is_one(walk.base, &at)? {
             return Ok(true);
         }
         let Some(found) = list(walk.base, &at)? else { continue };

@@ -27,7 +27,7 @@ mod reading;
 use self::encoded::{SAMPLE, is_encoded};
 use self::gone::Gone;
 use self::pieces::{Finder, Piece, Pieces, Taker};
-use self::reading::{Content, Reading};
+use self::reading::{Content, Reading, common};
 use crate::beneath::Workspace;
 use crate::commit::ops::Op;
 use crate::meta::EntryType;
@@ -151,12 +151,4 @@ fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<
 /// Counts the pieces that a content does not have.
 fn missing(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<usize> {
     Ok(pieces.len() - common(reading, pieces, content)?.len())
-}
-
-/// Returns the pieces that a content has, in order.
-fn common(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<Vec<Piece>> {
-    let pieces = Pieces::new(pieces);
-    let mut found = Finder::by_line(&pieces);
-    reading.each(content, content.all(), |block| found.add(block))?;
-    Ok(found.end())
 }

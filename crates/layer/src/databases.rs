@@ -21,14 +21,10 @@ use crate::meta::{EntryType, Meta, stat_if_there};
 use crate::sqlite_files::is_database;
 use crate::tied::{LOGS, is_log, may_be_database};
 use crate::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
-use crate::verdict::is_nothing;
+use crate::verdict::{IN_HALVES, is_nothing};
 use crate::walk::{LastDir, Walk};
 use nexus_model::ByteText;
 use std::collections::HashMap;
-
-/// The reason why a database waits whose log was not accepted with it, or the other way round.
-pub(crate) const IN_HALVES: &str =
-    "is one database with the file -wal or -journal beside it, which was not accepted: accept both, or reject both";
 
 /// Says why a database waits of which only a part may have been saved.
 const OF_PART: &str = "only a part of the run's changes was saved, perhaps without what became of the file -wal or -journal beside this database";

@@ -25,11 +25,11 @@ mod objects;
 
 use self::needs::{Named, Wrong};
 use self::objects::{Objects, Trees};
-use crate::bare;
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::facts::Version;
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::halves::comes;
 use crate::meta::EntryType;
 use crate::nested::{by_path, has_objects};
@@ -271,7 +271,7 @@ impl Reading<'_> {
 
     fn is_repository(&self, directory: usize) -> Result<bool, IoFailure> {
         let Some(base) = lower_path(&self.tree.nodes[directory]) else { return Ok(false) };
-        Ok(bare::is_one(self.walk.base, base)? && has_objects(self.walk.base, base)?)
+        Ok(git_dirs::is_one(self.walk.base, base)? && has_objects(self.walk.base, base)?)
     }
 
     /// Returns what is wrong with a file, and notes the objects that it names.

@@ -9,9 +9,9 @@
 //! same object in another form (`git repack -f`), so that it is left out, too. New objects come. The same goes for a shared index
 //! (`sharedindex.SUM`): the index that names it may stay or wait, and git removes what no index names.
 
-use crate::bare;
 use crate::beneath::IoFailure;
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::meta::EntryType;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::Walk;
@@ -81,7 +81,7 @@ fn is_object(walk: &Walk<'_>, path: &[u8], known: &mut HashMap<Vec<u8>, bool>) -
         }
         let is_one = match known.get(git_dir) {
             Some(is_one) => *is_one,
-            None => bare::is_one(walk.base, git_dir)?,
+            None => git_dirs::is_one(walk.base, git_dir)?,
         };
         known.insert(git_dir.to_vec(), is_one);
         if is_one {

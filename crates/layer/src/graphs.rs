@@ -4,9 +4,9 @@
 //! `git diff`. It is a cache, without which git works, and which `git gc` makes again. So the workspace keeps its own, without asking
 //! for an accept. The same goes for a multi-pack index, by which git finds an object in a pack: it says what an id stands for.
 
-use crate::bare;
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::meta::EntryType;
 use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
@@ -41,7 +41,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -
         let top = above(tree, at, depth);
         let is_of_git = inside_git(&one.path.0).is_some()
             || bare.contains(&top)
-            || lower_path(&tree.nodes[top]).map_or(Ok(false), |base| bare::is_one(walk.base, base))?;
+            || lower_path(&tree.nodes[top]).map_or(Ok(false), |base| git_dirs::is_one(walk.base, base))?;
         if is_of_git {
             found.push((at, verdict));
         }

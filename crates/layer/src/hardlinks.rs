@@ -10,10 +10,10 @@
 //!
 //! Such names part: each name in the layer becomes a file of its own, and the names outside the layer keep the old one.
 
-use crate::bare;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, join, names, split};
+use crate::git_dirs;
+use crate::git_dirs::has;
 use crate::meta::{EntryType, FileId, stat, stat_if_there};
-use crate::nested::has;
 use crate::tie::Tie;
 use crate::tree::{Found, Group, LayerTree};
 use crate::walk::{Walk, WalkError};
@@ -60,7 +60,7 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
         };
         let mut is_protected = group.members.iter().any(judged);
         for name in &names {
-            is_protected |= walk.rules.class(name).is_protected() || bare::holds(walk.base, name)?;
+            is_protected |= walk.rules.class(name).is_protected() || git_dirs::holds(walk.base, name)?;
         }
         let of_git = repositories.holds(tree, group, &names)?;
         let is_protected = is_protected || of_git == OfGit::Parts;

@@ -43,7 +43,7 @@ impl Walk<'_> {
             let Some(found) = self.lower_dir(&place)? else { continue };
             let dir = match self.base.readable_dir(&place) {
                 // What it replaces cannot be listed, and it stays new.
-                Err(error) if is_other_mount(&error) || crate::closed::is_closed(&error) => continue,
+                Err(error) if is_other_mount(&error) || crate::access::is_closed(&error) => continue,
                 other => other.doing("open", &place)?,
             };
             let arrival = self.arrival(nodes, at, &found, false);

@@ -11,9 +11,9 @@
 //!  below a git directory                        held, but for objects
 //! ```
 
-use crate::bare;
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::meta::EntryType;
 use crate::tree::{Found, LayerTree, Lower, Node, Role};
 use crate::walk::{Walk, lower_path, origin_inode};
@@ -68,7 +68,7 @@ fn is_git_directory(walk: &Walk<'_>, node: &Node, is_new: bool) -> Result<bool, 
         return Ok(true);
     }
     match &node.rare.lower {
-        Lower::Merged(_) => lower_path(node).map_or(Ok(false), |base| bare::is_one(walk.base, base)),
+        Lower::Merged(_) => lower_path(node).map_or(Ok(false), |base| git_dirs::is_one(walk.base, base)),
         Lower::None | Lower::Moved(_) | Lower::Missing => Ok(false),
     }
 }

@@ -8,47 +8,34 @@
 //! The directory is locked (flock) while a process holds a [`Layer`], so that a recovery does not take a running one.
 
 mod base_notes;
+mod committing;
 pub(crate) mod index_notes;
-mod locked;
+mod parking;
 mod reading;
 mod taken_back;
 
-pub(crate) use self::locked::Locked;
 use crate::bases::BaseSurvey;
-use crate::beneath::{Doing as _, FolderId, IoFailure, Workspace, chmod, is_other_mount};
+use crate::beneath::{Doing as _, FolderId, IoFailure, Workspace, chmod};
 use crate::changes::{Change, ChangeSet, Conflict};
-use crate::commit::decide::Needs;
-use crate::commit::finish::{Folders, remove_layer};
-use crate::commit::journal::{
-    DONE, JOURNAL, NEW, PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write,
-};
+use crate::commit::journal::{DONE, JOURNAL, PARKED, Parked, VERSION, read};
 use crate::commit::leftover::Leftover;
-use crate::commit::recover::{Finished, go_on, roll_forward};
-use crate::commit::stage::remove_slots;
-use crate::commit::steps::IN_MEMORY;
-use crate::faults::{Comparison, Faults, Step};
+use crate::commit::returned::with_stamps_of_a_way_back;
+use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::index_at_start::IndexAtStart;
-use crate::layer::index_notes::write_notes;
-use crate::meta::{EntryType, FsTime, stat};
+use crate::locked::{Locked, is_run_id};
+use crate::meta::{FsTime, stat};
 use crate::opened::close_again;
-use crate::origin::with_stamps_of_a_way_back;
-use crate::plan::{CommitPlan, park_all, plan, report};
-use crate::protected::Rules;
 use crate::recorded::Recorded;
-use crate::report::Report;
 use crate::spare::{self, Spares};
 use crate::started::{self, Clocks, Started};
 use crate::stash::Stash;
-use crate::sync::sync_tree;
 use crate::top::Top;
-use crate::tree::{LayerTree, Own, Role};
+use crate::tree::Own;
 use crate::upper::{open_upper, reopen_upper};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::io::Errno;
-use serde::Serialize;
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -136,13 +123,6 @@ pub struct Layer {
     pub(crate) faults: Faults,
 }
 
-/// Reports whether a text is a run id: letters, digits, `-` and `_`, usable as the name of a directory and in a
-/// temporary name.
-pub(crate) fn is_run_id(run: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !run.is_empty() && run.len() <= 64 && run.bytes().all(fits)
-}
-
 impl Layer {
     /// Names the workspace for the journal.
     pub fn set_home(&mut self, path: ByteText, id: FolderId) {
@@ -180,7 +160,7 @@ impl Layer {
                 spare::make(&layers, run, mode)?;
             }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
-            // Sets the ctime, which folders made ahead have from then.
+            // Sets the ctime, which directories made ahead have from then.
             chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
             let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
             let clock = started::measure(workspace, &made, run)?;
@@ -298,7 +278,7 @@ impl Layer {
         &self.path
     }
 
-    /// Returns the directories of the layer that the workspace has too, for [`Rules::for_workspace`].
+    /// Returns the directories of the layer that the workspace has too, for [`Rules::for_workspace`](crate::protected::Rules::for_workspace).
     pub fn touched(&self, workspace: &Workspace) -> Result<Vec<Vec<u8>>, IoFailure> {
         let upper = match &self.upper_fd {
             None => open_upper(&self.root).doing("open", b"upper")?,
@@ -340,192 +320,9 @@ impl Layer {
         &self.run
     }
 
-    /// Lists the changes of the layer against the workspace. Changes nothing.
-    pub fn changes(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ReadLayerError> {
-        let Some(tree) = self.read(workspace, rules)? else { return Ok(ChangeSet::default()) };
-        Ok(ChangeSet { changes: report(&tree, rules) })
-    }
-
-    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere and what the
-    /// file system will not move. Changes nothing.
-    pub fn conflicts(&self, workspace: &Workspace, rules: &Rules) -> Result<Vec<Conflict>, ReadLayerError> {
-        let Some(tree) = self.read(workspace, rules)? else { return Ok(Vec::new()) };
-        Ok(plan(&tree, rules).conflicts)
-    }
-
-    /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
-    ///
-    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the
-    /// layer is as before and may be parked.
-    pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
-        let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        self.make_own().map_err(prepare)?;
-        // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
-        self.sync_upper().map_err(prepare)?;
-        let Some(mut tree) = self.read_folder(workspace, rules)? else {
-            let left = remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
-            return Ok(Committed { left: left.into_iter().collect(), ..Committed::nothing() });
-        };
-        self.check_whole(&tree)?;
-        self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
-        let mut plan = plan(&tree, rules);
-        self.note_copies(workspace, &tree, &mut plan).map_err(prepare)?;
-        let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(prepare)?;
-        let asks_for_writers = self.faults.compares(Comparison::OpenElsewhere);
-        let needs = self.survey(workspace, &mut tree, (rules, &plan), asks_for_writers).map_err(prepare)?;
-        if needs.in_the_way.is_empty() {
-            let done = self.carry_out(workspace, tree, rules, plan, &needs)?;
-            return Ok(done.naming(stashes));
-        }
-        let nothing = park_all(&tree, needs.in_the_way);
-        self.carry_out(workspace, tree, rules, nothing, &Needs::default())
-    }
-
-    /// Refuses a damaged layer. A parked layer whose files have other sizes than when it was parked was damaged, by a
-    /// power cut for instance.
-    pub(crate) fn check_whole(&self, tree: &LayerTree) -> Result<(), CommitError> {
-        for node in tree.nodes.iter().filter(|node| node.role == Role::Entry && node.meta.kind == EntryType::File) {
-            if self.recorded.size(&node.path.0).is_some_and(|size| size != node.meta.size) {
-                return Err(CommitError::Damaged { run: self.run.clone(), path: node.path.text() });
-            }
-        }
-        self.check_unaltered(tree)
-    }
-
-    /// Commits what was planned.
-    pub(crate) fn carry_out(
-        &self,
-        workspace: &Workspace,
-        tree: LayerTree,
-        rules: &Rules,
-        plan: CommitPlan,
-        needs: &Needs,
-    ) -> Result<Committed, CommitError> {
-        let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
-        if needs.steps == 0 {
-            let CommitPlan { committed, parked, conflicts, .. } = plan;
-            let changes = ChangeSet { changes: committed.lines(&tree, rules).collect() };
-            let mut result = Committed { changes, conflicts, ..Committed::nothing() };
-            if parked.len() == 0 {
-                result.left.extend(remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?);
-            } else {
-                result.state = CommitState::Parked;
-                result.parked = self.write_parked(workspace, tree, rules, &parked).map_err(prepare)?;
-            }
-            return Ok(result);
-        }
-        let slots = if tree.same_mount { SlotPlace::Layer } else { SlotPlace::Workspace };
-        let journal = match self.decide(workspace, tree, rules, plan, needs) {
-            Ok(journal) => journal,
-            Err(source) => {
-                // Nothing was decided. What was staged goes, if it can; the next try clears it otherwise.
-                remove_slots(&self.root, workspace, &self.run, slots, &self.faults).ok();
-                crate::beneath::unlink_if_there(self.root.fd(), NEW.as_bytes()).ok();
-                return Err(prepare(source));
-            }
-        };
-        let interrupted = |source| CommitError::Interrupted { run: self.run.clone(), source };
-        self.faults.check(Step::SyncJournal).doing("sync", b"").map_err(interrupted)?;
-        sync_directory(&self.root, &self.faults).map_err(interrupted)?;
-        let folders = Folders { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
-        let outcome = match roll_forward(&folders, &journal, &self.faults, false) {
-            Ok(outcome) => outcome,
-            Err(failure) if is_other_mount(&failure.source) && self.is_half_way().map_err(interrupted)? => {
-                return self.take_back(workspace, rules, &journal, failure);
-            }
-            // Every step may be repeated, and most errors do not come twice.
-            Err(_) => go_on(&folders, &journal, &self.faults).map_err(interrupted)?,
-        };
-        let Finished { committed, parked, conflicts, unwatched, left, stashes } = Finished::new(journal, outcome);
-        let state = if committed.is_empty() { CommitState::Parked } else { CommitState::Committed };
-        let changes = ChangeSet { changes: committed };
-        Ok(Committed { state, changes, parked, conflicts, unwatched, left, stashes })
-    }
-
-    /// Keeps the layer for a review and says what is in it.
-    pub fn park(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ParkError> {
-        let io = |source| ParkError::Io { run: self.run.clone(), source };
-        self.make_own().map_err(io)?;
-        // Copies of an earlier try to commit.
-        remove_slots(&self.root, workspace, &self.run, SlotPlace::Workspace, &self.faults).map_err(io)?;
-        self.sync_upper().map_err(io)?;
-        let changes = match self.read_folder(workspace, rules)? {
-            Some(tree) => {
-                let everything = Report::everything(&tree);
-                self.write_parked(workspace, tree, rules, &everything)
-            }
-            None => self.park_as(Vec::<Change>::new()).map(|()| Vec::new()),
-        };
-        Ok(ChangeSet { changes: changes.map_err(io)? })
-    }
-
-    /// Removes the layer and everything in it. Returns what could not be removed.
-    pub fn discard(self) -> Result<Option<Leftover>, DiscardError> {
-        remove_layer(&self.layers, &self.root, &self.run, &self.faults)
-            .map_err(|source| DiscardError { run: self.run.clone(), source })
-    }
-
-    /// Syncs the upper directory: a decision on the layer must be able to rely on its bytes after a power cut.
-    fn sync_upper(&self) -> Result<(), IoFailure> {
-        self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
-        let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
-        sync_tree(&upper, &self.faults)?;
-        self.mark_whole()?;
-        sync_directory(&self.root, &self.faults)
-    }
-
     /// Reports that the layer lacks copies of git objects which its refs need; `None` where it has them all.
     #[must_use]
     pub fn missing_copies(&self) -> Option<String> {
         crate::commit::uncopied::in_words(&self.root)
-    }
-
-    /// Parks the layer with these changes, and returns them.
-    fn write_parked(
-        &self,
-        workspace: &Workspace,
-        tree: LayerTree,
-        rules: &Rules,
-        report: &Report,
-    ) -> Result<Vec<Change>, IoFailure> {
-        write_notes(&self.root, &tree, &self.faults)?;
-        self.write_bases(workspace, &tree)?;
-        self.park_as(report.written(&tree, rules))?;
-        if report.len() <= IN_MEMORY {
-            return Ok(report.lines(&tree, rules).collect());
-        }
-        // Not both in memory.
-        drop(tree);
-        let parked = read::<Parked>(&self.root, PARKED)?;
-        parked
-            .map(|parked| parked.changes.changes)
-            .ok_or_else(|| io::Error::other("it is gone"))
-            .doing("read", PARKED.as_bytes())
-    }
-
-    fn park_as(&self, changes: impl Serialize) -> Result<(), IoFailure> {
-        self.faults.check(Step::Park).doing("park", b"")?;
-        let parked = Parked {
-            version: VERSION,
-            mode: self.mode,
-            started: self.started,
-            clock: self.clock.clone(),
-            top: self.top.clone(),
-            ours: self.ours.clone(),
-            changes: ParkedChanges { changes },
-            unreached: true,
-        };
-        write(&self.root, PARKED, &parked, &self.faults)?;
-        sync_directory(&self.root, &self.faults)?;
-        // The layer's own name, which was made with the run.
-        sync_directory(&self.layers, &self.faults)
-    }
-
-    /// Brings the layer to its directory, where no other user can reach it.
-    fn make_own(&self) -> Result<(), IoFailure> {
-        match &self.upper_fd {
-            None => self.part_folder(),
-            Some(upper) => self.copy_from_memory(upper),
-        }
     }
 }

@@ -5,10 +5,11 @@
 
 use crate::bare_links::existing;
 use crate::beneath::{IoFailure, Workspace, is_beneath, split};
+use crate::git_dirs::has;
 use crate::link_ends::{Ends, LayerLinks, link};
 use crate::link_steps::{Links, Way};
 use crate::meta::EntryType;
-use crate::nested::{by_path, has, is_git, is_in_one};
+use crate::nested::{by_path, is_git, is_in_one};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, Verdict};
 use crate::walk::{Walk, lower_path};

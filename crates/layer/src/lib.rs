@@ -16,7 +16,7 @@
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`] (the rules of a commit), [`tree`] (what was read), [`plan`], `renames` and
 //!   `rest` (what a commit would do), [`changes`] (the report).
-//! * I/O: [`after`] (the files as a run left them), `walk`, `compare`, `scan`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`,
+//! * I/O: [`after`] (the files as a run left them), `walk`, `compare`, `access`, `scan`, `git_dirs`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`,
 //!   `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //! * `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
 //!   directory descriptor.
@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod after;
 mod altered;
 mod arrival;
@@ -52,6 +53,7 @@ mod facts;
 pub mod faults;
 mod further_trees;
 mod git_damage;
+mod git_dirs;
 mod git_index;
 mod git_lock;
 mod git_objects;
@@ -72,6 +74,7 @@ mod led_to;
 mod link_ends;
 mod link_in_place;
 mod link_steps;
+mod locked;
 pub mod marks;
 mod memory;
 mod merge;
@@ -106,6 +109,7 @@ pub mod spare;
 mod sqlite_files;
 pub mod started;
 mod stash;
+pub(crate) mod state;
 pub mod state_file;
 mod sync;
 mod tie;

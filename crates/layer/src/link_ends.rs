@@ -4,9 +4,9 @@
 //! A link is followed as the kernel will follow it: through the links of the layer and of the workspace, `..` from
 //! where they lead.
 
-use crate::bare;
 pub(crate) use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
+use crate::git_dirs;
 use crate::link_steps::{Links, MAX_PATH, Steps, TOO_LONG, Target, Way, is_too_long};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
@@ -212,8 +212,11 @@ impl<'a> Ends<'a> {
         let way = self.follow(path, text, links, &mut |inside, _| {
             if let Some(inside) = inside {
                 let known = &mut self.bare.borrow_mut();
-                found =
-                    if self.can_ask(inside, known) { bare::is_entered(base, path, inside, known) } else { Ok(true) };
+                found = if self.can_ask(inside, known) {
+                    git_dirs::is_entered(base, path, inside, known)
+                } else {
+                    Ok(true)
+                };
             }
         })?;
         Ok(found? || way == Way::TooLong)

@@ -9,14 +9,13 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::commit::journal::sync_directory;
-use crate::commit::recover::open_index;
 use crate::copy::Stage;
 use crate::copy_trees::rescue_trees;
 use crate::faults::Step;
 use crate::layer::Layer;
 use crate::marks::LayerMode;
 use crate::meta::stat;
-use crate::upper::{open_upper, reopen_upper};
+use crate::upper::{open_index, open_upper, reopen_upper};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -12,6 +12,7 @@ use crate::bare;
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
+use crate::git_dirs::{self, has};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict};
@@ -121,7 +122,7 @@ enum Comes {
 fn makers(tree: &LayerTree) -> HashMap<usize, Vec<usize>> {
     let mut found: HashMap<usize, Vec<usize>> = HashMap::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.role == Role::Entry) {
-        if bare::is_maker(&name_of(node)) {
+        if git_dirs::is_maker(&name_of(node)) {
             found.entry(node.parent).or_default().push(at);
         }
     }
@@ -188,7 +189,7 @@ fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
     }
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
-        let part = || node.role == Role::Entry && bare::is_maker(&name_of(node));
+        let part = || node.role == Role::Entry && git_dirs::is_maker(&name_of(node));
         let made = finished.get(&node.parent).filter(|_| part());
         if let Some(why) = made.or_else(|| around(tree, at, &whole)).filter(|_| !waits(node)) {
             tree.nodes[at].rare.verdict = Some(Verdict::Park(why.clone()));
@@ -293,16 +294,6 @@ impl<'a> Around<'a> {
         found = found || is_in_one(base.path())?;
         self.known.insert(at, found);
         Ok(found)
-    }
-}
-
-/// Tells whether a directory of the workspace has an entry, as far as this user can see it.
-pub(crate) fn has(base: &Workspace, directory: &[u8], name: &[u8]) -> Result<bool, IoFailure> {
-    let path = join(directory, name);
-    match base.stat(&path) {
-        Ok(found) => Ok(found.is_some()),
-        Err(error) if is_no_way(&error) => Ok(false),
-        Err(error) => Err(error).doing("look at", &path),
     }
 }
 

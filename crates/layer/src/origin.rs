@@ -1,17 +1,18 @@
 //! Opens the layer of a run that ended before anything was decided about it.
 
-use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, is_gone};
-use crate::commit::journal::{DONE, JOURNAL, OURS, PARKED, VERSION, read};
+use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone};
+use crate::commit::journal::{DONE, JOURNAL, PARKED, VERSION};
+use crate::commit::returned::with_stamps_of_a_way_back;
 use crate::errors::OpenLayerError;
 use crate::faults::Faults;
-use crate::layer::{Layer, Locked, is_run_id};
+use crate::layer::Layer;
+use crate::locked::{Locked, is_run_id};
 use crate::marks::LayerMode;
 use crate::meta::FsTime;
 use crate::opened::close_again;
 use crate::started::Started;
 use crate::top::{Top, TopAttrs};
-use crate::tree::Own;
-use crate::upper::open_upper;
+use crate::upper::is_bare;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -112,22 +113,5 @@ impl Layer {
         };
         let now = TopAttrs::read(self.mode, upper.as_fd()).doing("look at", b"upper")?;
         Ok(top.is_changed(self.mode, &now))
-    }
-}
-
-/// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the
-/// later one counts.
-pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) -> Result<Vec<Own>, IoFailure> {
-    ours.extend(read::<Vec<Own>>(root, OURS)?.into_iter().flatten());
-    ours.sort_by_key(|own| own.ctime);
-    Ok(Own::sorted(ours))
-}
-
-/// Reports whether the upper directory is empty or was never made.
-pub(crate) fn is_bare(root: &Workspace) -> Result<bool, IoFailure> {
-    match open_upper(root) {
-        Ok(upper) => is_empty(upper.as_fd()).doing("list", b"upper"),
-        Err(error) if is_gone(&error) => Ok(true),
-        Err(error) => Err(error).doing("open", b"upper"),
     }
 }

@@ -8,8 +8,8 @@
 
 use crate::commit::ops::Op;
 use crate::meta::{EntryType, FsTime};
-use crate::plan::State;
 use crate::sources::{Taken, goes, is_edit_of_its_file, is_unnamed, key, takes_away};
+use crate::state::State;
 use crate::tree::{LayerTree, Node, Verdict};
 use crate::unmarked::Unmarked;
 use nexus_model::ByteText;

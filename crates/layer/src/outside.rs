@@ -12,7 +12,7 @@
 use crate::changes::Outside;
 use crate::marks::{LayerMode, Origin};
 use crate::meta::{EntryType, Meta};
-use crate::plan::{State, is_whole_object};
+use crate::state::{State, is_whole_object};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath};
 use nexus_model::ByteText;
 use std::collections::HashSet;

@@ -8,7 +8,7 @@ use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, join, split};
 use crate::fold::fold;
 use crate::further_trees::{MOST, list, outside, shown};
-use crate::nested::has;
+use crate::git_dirs::has;
 use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
 use crate::with_index::{branch, is_only_packed, line};

@@ -10,7 +10,6 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::commit::journal::{read, sync_directory, write};
-use crate::commit::recover::open_index;
 use crate::copy::STAGED;
 use crate::copy_trees::copy_trees;
 use crate::layer::Layer;
@@ -18,6 +17,7 @@ use crate::meta::FileId;
 use crate::opened::{self, Opened};
 use crate::remove::remove_tree;
 use crate::sync::sync_tree;
+use crate::upper::open_index;
 use rustix::fs::{Mode, RenameFlags};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;

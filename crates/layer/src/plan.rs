@@ -7,7 +7,6 @@
 use crate::beneath::is_beneath;
 use crate::changes::{Change, Conflict, Outside};
 use crate::commit::ops::Op;
-use crate::hardlinks;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::orphans;
@@ -15,14 +14,16 @@ use crate::outside;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
 use crate::rest;
+use crate::state::is_whole_object;
 use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use crate::verdict::{hold, is_nothing};
 use crate::walk::origin_inode;
 use crate::yours::Yours;
-use nexus_git::objects::is_shaped;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub(crate) use crate::state::{State, is_new_dir, writes_shared};
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +64,6 @@ pub(crate) struct CommitPlan {
     /// The entries that the commit leaves behind in another form than in the layer, and the directories that it works
     /// in while their own change stays parked; a later accept must not take them for changes from outside.
     pub(crate) rewritten: Vec<ByteText>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Nothing,
-    Commit,
-    Park,
 }
 
 /// The report of a layer: everything that differs, with the reasons to hold entries back.
@@ -135,14 +129,6 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
 
 pub(crate) fn park_all(tree: &LayerTree, conflicts: Vec<Conflict>) -> CommitPlan {
     CommitPlan { parked: Report::everything(tree), conflicts, ..CommitPlan::default() }
-}
-
-/// A directory with nothing of the workspace in it, or one from another place.
-pub(crate) fn is_new_dir(tree: &LayerTree, at: usize) -> bool {
-    let node = &tree.nodes[at];
-    node.role == Role::Entry
-        && node.meta.kind == EntryType::Directory
-        && matches!(node.rare.lower, Lower::None | Lower::Moved(_) | Lower::Missing)
 }
 
 fn states(tree: &LayerTree, rules: &Rules) -> Vec<State> {
@@ -299,29 +285,12 @@ fn conflicts(tree: &LayerTree, states: &[State], kept: &[Yours]) -> Vec<Conflict
     found.into_iter().map(|(path, outside)| Conflict::new(path, outside)).collect()
 }
 
-/// Reports whether an entry is an object of git, or a file of a pack, that the workspace no longer has. Its name says its content,
-/// whatever it was copied from.
-pub(crate) fn is_whole_object(node: &Node) -> bool {
-    node.covers.is_none() && is_shaped(&node.path.0)
-}
-
 /// Reports whether a name is taken away by which a later commit knows the file of a group that waits without any name in
 /// the layer.
 fn loses_its_name(tree: &LayerTree, states: &[State], group: &Group) -> bool {
     let Some(anchor) = &group.anchor else { return false };
     let takes = |node: &Node| node.covers.as_ref().is_some_and(|found| is_beneath(&anchor.at.0, &found.at.0));
     tree.nodes.iter().zip(states).skip(1).any(|(node, state)| *state == State::Commit && takes(node))
-}
-
-/// Reports whether a group becomes the new version of a file with several names. When one of its names is held back it
-/// does not: the file may be a protected one, and a link made in an earlier run must not be a way to write it.
-pub(crate) fn writes_shared(tree: &LayerTree, states: &[State], group: &Group) -> bool {
-    let own = |at: &usize| group.anchor.as_ref().map(|anchor| anchor.meta.id) == tree.covered_id(*at);
-    group.anchor.is_some()
-        && !group.waits
-        && hardlinks::may_stay_one(group)
-        && group.members.iter().all(|at| states[*at] == State::Commit || (states[*at] == State::Nothing && own(at)))
-        && (!group.same || group.members.iter().any(|at| states[*at] == State::Commit))
 }
 
 fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {

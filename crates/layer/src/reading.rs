@@ -78,7 +78,7 @@ impl Walk<'_> {
                 upper: self.upper,
                 base: self.base,
                 rules: self.rules,
-                is_bare: &|path| crate::bare::is_one(self.base, path),
+                is_bare: &|path| crate::git_dirs::is_one(self.base, path),
                 id_lengths: nexus_git::index::lengths::lengths_by,
                 comes: crate::halves::comes,
             },

@@ -13,12 +13,13 @@
 //! Everything in such a directory waits, and no accept brings a part of it: an old branch with a new index, or a branch
 //! without its objects, is of no use.
 
-use crate::bare;
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::facts::Version;
+use crate::git_dirs;
+use crate::git_dirs::has;
 use crate::meta::EntryType;
-use crate::nested::{GOES, by_path, has, has_objects, is_git};
+use crate::nested::{GOES, by_path, has_objects, is_git};
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use crate::walk::{Walk, lower_path};
@@ -91,7 +92,7 @@ fn candidates(walk: &Walk<'_>, tree: &LayerTree) -> Result<HashMap<usize, Vec<u8
                 continue;
             }
             let Some(base) = lower_path(&tree.nodes[directory]) else { continue };
-            if bare::is_one(walk.base, base)? && has_objects(walk.base, base)? {
+            if git_dirs::is_one(walk.base, base)? && has_objects(walk.base, base)? {
                 found.insert(directory, base.to_vec());
             }
         }

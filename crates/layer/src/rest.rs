@@ -5,9 +5,9 @@ use crate::arrival::Arrival;
 use crate::beneath::{is_beneath, split};
 use crate::marks::LayerMode;
 use crate::meta::EntryType;
-use crate::plan::{State, is_new_dir, writes_shared};
 use crate::renames::Moves;
 use crate::scan::LISTED;
+use crate::state::{State, is_new_dir, writes_shared};
 use crate::tree::{Group, LayerTree, Lower, Verdict};
 use nexus_model::ByteText;
 

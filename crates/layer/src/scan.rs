@@ -2,13 +2,13 @@
 //! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
 //! touched.
 
-use crate::bare;
+use crate::access::is_closed;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
 use crate::between::{BETWEEN, leads_between};
-use crate::closed::is_closed;
 use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::further_trees;
+use crate::git_dirs;
 use crate::link_ends::Ends;
 use crate::link_steps::{Links, TOO_LONG, Way};
 use crate::meta::{EntryType, FsTime, stat_if_there};
@@ -105,7 +105,7 @@ impl Scanner<'_> {
                 other => other.doing("open", &at)?,
             };
             let all = names(dir.as_fd()).doing("list", &at)?;
-            if fold(split(&at).1).as_ref() != b".git" && bare::is_one_by(&all) {
+            if fold(split(&at).1).as_ref() != b".git" && git_dirs::is_one_by(&all) {
                 around = Rc::new(around.iter().cloned().chain([at.clone()]).collect());
                 if at != place && result.protected.is_none() {
                     // A link may lead to where it will be.
@@ -174,7 +174,7 @@ impl Scanner<'_> {
             return Ok(Some(why.to_owned()));
         }
         for repository in around {
-            if let Some(why) = self.reason(entry, &bare::class(path, repository), path, None)? {
+            if let Some(why) = self.reason(entry, &git_dirs::class(path, repository), path, None)? {
                 return Ok(Some(why));
             }
         }
@@ -231,7 +231,7 @@ impl Scanner<'_> {
         let (mut found, mut at) = (Vec::new(), path);
         while !at.is_empty() {
             at = split(at).0;
-            if fold(split(at).1).as_ref() != b".git" && bare::is_one(self.base, at)? {
+            if fold(split(at).1).as_ref() != b".git" && git_dirs::is_one(self.base, at)? {
                 found.push(at.to_vec());
             }
         }

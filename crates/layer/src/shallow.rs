@@ -19,16 +19,12 @@ use crate::halves::{NEEDS_OBJECTS, comes, refuse};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Node, Role, Verdict, lower_path};
+use crate::verdict::NEEDS_SHALLOW;
 use crate::walk::Walk;
 use nexus_git::git_dir::{PACKED, SHALLOW};
 use nexus_git::index::lengths::lengths_by as id_lengths;
 use nexus_git::packs::history::{History, Reach};
 use std::collections::HashSet;
-
-/// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for
-/// damaged.
-pub(crate) const NEEDS_SHALLOW: &str =
-    "needs the file shallow of its git directory, which waits or was rejected: accept that file first";
 
 /// Says that `shallow` waits since commits that it named have parents which are not there.
 const NO_PARENTS: &str = "takes away where git's history ends, while commits before that are not there";

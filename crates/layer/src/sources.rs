@@ -7,12 +7,14 @@ use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;
 use crate::marks::Origin;
 use crate::meta::{EntryType, FsTime, Meta};
-use crate::plan::State;
-use crate::tree::{Found, LayerTree, Lower, Node, Role};
+use crate::state::State;
+use crate::tree::{Found, LayerTree, Node, Role};
 use crate::unmarked::Unmarked;
 use crate::walk::origin_inode;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
+
+pub(crate) use crate::state::goes;
 
 /// The number of sources that one step names. With more of them it waits for every step that takes something away.
 const MANY: usize = 64;
@@ -62,11 +64,6 @@ impl<'a> Taken<'a> {
         }
         None
     }
-}
-
-/// Reports whether committing `node` removes or replaces an entry of the workspace.
-pub(crate) fn goes(node: &Node) -> bool {
-    node.covers.is_some() && !node.claimed && !matches!(node.rare.lower, Lower::Merged(_))
 }
 
 /// Reports whether an entry is a copy of a file that its mark does not name, and not an edit of the file that it

@@ -114,7 +114,7 @@ impl Spares {
     /// Takes the directories of a layer away whose upper directory is empty. Returns `false` when they have to be
     /// removed where they are.
     pub(crate) fn put(&self, layers: &Workspace, layer: &Workspace, run: &str) -> io::Result<bool> {
-        // Overlay's own folders may hold content, too: a file with several names that was copied and then deleted.
+        // Overlay's own directories may hold content, too: a file with several names that was copied and then deleted.
         if !is_bare(layer, b"work/index", &[])? || !is_bare(layer, b"work/work", &[b"incompat"])? {
             return Ok(false);
         }

@@ -349,7 +349,7 @@ impl LayerTree {
         is_fresh(self.started, &self.ours, &found.at, &found.meta)
     }
 
-    /// Reports whether what a node covers came to its place after the layer was made, by itself or with a directory.
+    /// Reports whether what a node covers came to its place after the layer was made, alone or with a directory.
     #[must_use]
     pub(crate) fn is_new_outside(&self, node: &Node, covered: &Found) -> bool {
         let came = self.nodes[node.parent].rare.arrival.is_possible();

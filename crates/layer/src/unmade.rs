@@ -3,9 +3,9 @@
 //! Without `HEAD`, `objects` or `refs` a directory is not a repository, neither for git nor for the rules of the next
 //! run: its hooks, and what these start, could change unasked until the user repairs it. The whole directory may go.
 
-use crate::bare;
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
+use crate::git_dirs;
 use crate::tree::{LayerTree, Lower, Role, SharedPath, Verdict};
 use crate::walk::{Walk, lower_path};
 use std::collections::{HashMap, HashSet};
@@ -20,14 +20,16 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         let node = &tree.nodes[at];
         let Some(old) = &node.covers else { continue };
         let goes = node.role != Role::Entry || node.meta.kind != old.meta.kind;
-        if !goes || !bare::is_maker(&fold(split(&node.path.0).1)) || matches!(node.rare.verdict, Some(Verdict::Park(_)))
+        if !goes
+            || !git_dirs::is_maker(&fold(split(&node.path.0).1))
+            || matches!(node.rare.verdict, Some(Verdict::Park(_)))
         {
             continue;
         }
         let was_one = match (known.get(&node.parent), lower_path(&tree.nodes[node.parent])) {
             (Some(was_one), _) => *was_one,
             (None, None) => false,
-            (None, Some(base)) => bare::is_one(walk.base, base)?,
+            (None, Some(base)) => git_dirs::is_one(walk.base, base)?,
         };
         known.insert(node.parent, was_one);
         if was_one && node.claimed {

@@ -6,8 +6,7 @@
 
 use crate::marks::Origin;
 use crate::meta::EntryType;
-use crate::plan::State;
-use crate::sources::goes;
+use crate::state::{State, goes};
 use crate::tree::{LayerTree, Node, Role, Thing};
 use std::collections::HashMap;
 

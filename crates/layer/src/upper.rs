@@ -4,7 +4,7 @@
 //! directory is Nexus's own: one that its owner cannot list or enter gets these two bits before anything is read, and
 //! the change set then shows the mode with them. A run cannot take the workspace from its owner.
 
-use crate::beneath::{Workspace, chmod, open_dir};
+use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty, is_gone, open_dir};
 use crate::meta::stat;
 use crate::opened::ForcedNotes;
 use rustix::fs::OFlags;
@@ -33,6 +33,24 @@ pub(crate) fn reopen_upper(upper: &OwnedFd) -> io::Result<OwnedFd> {
         widen(upper.as_fd())?;
     }
     open_dir(upper.as_fd(), b"", OFlags::RDONLY)
+}
+
+/// Reports whether the upper directory is empty or was never made.
+pub(crate) fn is_bare(root: &Workspace) -> Result<bool, IoFailure> {
+    match open_upper(root) {
+        Ok(upper) => is_empty(upper.as_fd()).doing("list", b"upper"),
+        Err(error) if is_gone(&error) => Ok(true),
+        Err(error) => Err(error).doing("open", b"upper"),
+    }
+}
+
+/// Opens overlay's index, which exists in root's layers once a file with several names was copied up.
+pub(crate) fn open_index(root: &Workspace) -> Result<Option<Workspace>, IoFailure> {
+    match root.readable_dir(b"work/index") {
+        Ok(dir) => Ok(Some(Workspace::from_fd(dir))),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error).doing("open", b"work/index"),
+    }
 }
 
 /// Reports whether the mode of a file binds this process.

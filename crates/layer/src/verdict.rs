@@ -1,10 +1,8 @@
 //! Decides on single entries of a layer: does one change anything, how is it reported, does it need an accept. Pure.
 
 use crate::changes::{Change, ChangeKind};
-use crate::databases::IN_HALVES;
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
-use crate::shallow::NEEDS_SHALLOW;
 use crate::tree::{LayerTree, Lower, Node, Role, Verdict};
 use nexus_git::objects as git_objects;
 use nexus_model::ByteText;
@@ -24,6 +22,15 @@ pub(crate) fn stripped(class: &Class) -> &'static str {
 const OWN_REPOSITORY: &str = "a directory in the place of the file that names the git directory: reject it unless this is to be a repository of its own";
 /// The reason why a directory waits that comes in the place of another file of git's.
 const NO_FILE: &str = "a directory in the place of a file of git: reject it, git cannot use it";
+
+/// The reason why a database waits whose log was not accepted with it, or the other way round.
+pub(crate) const IN_HALVES: &str =
+    "is one database with the file -wal or -journal beside it, which was not accepted: accept both, or reject both";
+
+/// Says that a ref waits for the file `shallow`, without which no accept brings it: git would take the repository for
+/// damaged.
+pub(crate) const NEEDS_SHALLOW: &str =
+    "needs the file shallow of its git directory, which waits or was rejected: accept that file first";
 
 /// The reason why an entry stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq)]

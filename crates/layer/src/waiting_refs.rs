@@ -16,12 +16,12 @@
 pub(crate) mod kept;
 
 use crate::autostash;
-use crate::bare;
 use crate::beneath::{IoFailure, Workspace, join, names, split};
 use crate::commit::journal::{read, write};
 use crate::commit::ops::Op;
 use crate::facts::Version;
 use crate::faults::Faults;
+use crate::git_dirs;
 use crate::meta::{EntryType, stat_if_there};
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State, writes_shared};
@@ -124,7 +124,7 @@ impl Reading<'_> {
     fn place_of<'p>(&self, path: &'p [u8]) -> Option<Place<'p>> {
         let place = place(path).filter(|place| !place.is_fetched)?;
         // What cannot be looked at may be a repository.
-        let is_git_dir = place.is_certain || bare::is_one(self.base, place.git_dir).unwrap_or(true);
+        let is_git_dir = place.is_certain || git_dirs::is_one(self.base, place.git_dir).unwrap_or(true);
         is_git_dir.then_some(place)
     }
 

@@ -11,6 +11,7 @@
 //! 4. `shared`: names that share a file. `scan`: whole directories. Then each rule about content in turn, in the order of
 //!    `read_with`: git's files first (`facts`), then what depends on several entries.
 
+use crate::access::is_shut;
 use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
 };
@@ -261,7 +262,7 @@ impl Walk<'_> {
             return Ok(true);
         }
         match &directory.rare.lower {
-            Lower::Merged(found) | Lower::Moved(found) => Ok(crate::closed::is_shut(self.base, found)?),
+            Lower::Merged(found) | Lower::Moved(found) => Ok(is_shut(self.base, found)?),
             Lower::None | Lower::Missing => Ok(false),
         }
     }

@@ -107,7 +107,7 @@ pub(crate) fn branch(base: &Workspace, git_dir: &[u8]) -> Result<Option<Vec<u8>>
 }
 
 pub(crate) fn is_only_packed(base: &Workspace, common: &[u8], branch: &[u8]) -> Result<bool, IoFailure> {
-    Ok(!crate::nested::has(base, split(&join(common, branch)).0, split(branch).1)?)
+    Ok(!crate::git_dirs::has(base, split(&join(common, branch)).0, split(branch).1)?)
 }
 
 /// Tells whether a `packed-refs` of the layer says something else of a branch than that of the workspace.

@@ -1,4 +1,4 @@
-//! What a user or another process sets on a directory during a commit, or before its recovery, stays.
+//! Attributes that a user or another process sets on a directory during a commit, or before its recovery, stay.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

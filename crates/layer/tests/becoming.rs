@@ -197,7 +197,7 @@ fn a_new_submodule_says_only_where_its_own_working_tree_is() {
     assert_eq!(parked_beside(&base, &run, &[".git/modules/sub"]), [".git/modules/sub/config", "evil/.git"]);
 }
 
-/// A directory that is no repository any more keeps neither its hooks nor what they start from a run.
+/// A directory that is not a repository any more keeps neither its hooks nor what they start from a run.
 #[test]
 fn what_makes_a_repository_does_not_go_alone() {
     for at in [".git", "d", ".git/modules/sub"] {
@@ -225,7 +225,7 @@ fn clone_of(git_dir: &str, more: &[Op]) -> Vec<Op> {
     [vec![dir("d")], repository(git_dir, CLONE)[1..].to_vec(), more.to_vec()].concat()
 }
 
-/// What comes back in a later run would be a new repository, with another remote.
+/// A repository that comes back in a later run would be a new repository, with another remote.
 #[test]
 fn a_repository_with_remotes_does_not_go_or_move_as_a_whole() {
     for git_dir in ["d/.git", "d/srv", "d/.git/modules/sub", "d/a/b/.git"] {
@@ -360,7 +360,7 @@ fn link(text: &str, path: &str) -> Op {
     Op::Symlink(text.into(), path.into())
 }
 
-/// What makes a bare repository at `at`, as one run does it.
+/// Steps of one run that make a bare repository at `at`.
 fn server(at: &str) -> Vec<Op> {
     repository(at, "[core]\nbare = true\n")
 }

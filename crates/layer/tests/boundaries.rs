@@ -1,4 +1,4 @@
-//! What a workspace or a layer holds that is not its own: a mount of another file system, a device node, attributes that
+//! Foreign things in a workspace or a layer: a mount of another file system, a device node, attributes that
 //! a reader in another user namespace does not see.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
@@ -106,7 +106,7 @@ fn child_reads_in_a_user_namespace() {
 }
 
 /// Overlay's marks of a layer of root are `trusted.*` attributes, which only root of the machine sees. Without them a
-/// directory that the run made anew looks like one that it filled.
+/// directory that the run made again looks like one that it filled.
 #[test]
 fn a_reader_that_sees_no_marks_decides_nothing() {
     let base = [Op::Mkdir(b("d")), write("d/hidden", "old")];

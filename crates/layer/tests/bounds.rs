@@ -1,4 +1,4 @@
-//! What a hostile run can make large without a cost holds no command up: both versions of each file stay, and are judged
+//! Files that a hostile run makes large without a cost hold no command up: both versions of each stay, and are evaluated
 //! without being read whole.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]

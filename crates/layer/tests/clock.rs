@@ -108,7 +108,7 @@ fn wait_for_seconds(probe: &Path, second: i64) {
     }
 }
 
-/// Whether the start and the edit had the same stamp; then the edit must be a conflict.
+/// Reports whether the start and the edit had the same stamp; then the edit must be a conflict.
 fn edited_meanwhile(dir: &Path, ws: &Path, file: &Path, run: &str) -> bool {
     fs::write(file, "old").unwrap();
     let workspace = Workspace::open(ws).unwrap();

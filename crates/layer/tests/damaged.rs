@@ -36,7 +36,7 @@ fn scene() -> (Scene, Layer) {
     (scene, layer)
 }
 
-/// What may have become of a file: cut off, turned bits, another version, something that is no file of ours.
+/// Damaged forms of a file: cut off, turned bits, another version, something that is not a file of ours.
 fn damaged(text: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<(String, Vec<u8>)> = Vec::new();
     let stride = |count: usize| 1 + text.len() / count;
@@ -74,7 +74,7 @@ fn damaged(text: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Something that is no file.
+/// Things that are not regular files.
 const THINGS: [&str; 5] = ["directory", "fifo", "link", "dangling", "sparse"];
 
 fn put(scene: &Scene, path: &Path, thing: &str) {

@@ -40,7 +40,7 @@ fn text_of(diff: &Diff) -> String {
     String::from_utf8_lossy(&all_of(diff)).into_owned()
 }
 
-/// Runs `git apply` in a plain folder, with nobody's configuration.
+/// Runs `git apply` in a plain directory, without any configuration.
 fn git_apply(folder: &Path, patch: &[u8], flags: &[&str]) -> Output {
     let name = folder.with_extension("patch");
     std::fs::write(&name, patch).unwrap();
@@ -57,7 +57,7 @@ fn copy(scene: &Scene, from: &str, to: &str) -> PathBuf {
     target
 }
 
-/// What git knows about a tree: files and links, content, and whether the owner may execute.
+/// A tree as git records it: files and links, content, and whether the owner may execute.
 fn as_git_sees(root: &Path) -> BTreeMap<Vec<u8>, (char, bool, Vec<u8>)> {
     let all = snapshot(root, false).into_iter().filter(|(_, entry)| matches!(entry.0, 'f' | 'l'));
     all.map(|(path, entry)| (path, (entry.0, entry.1 & 0o100 != 0, entry.2))).collect()
@@ -636,7 +636,7 @@ fn git_makes_the_new_text_of_the_old_one() {
         .unwrap();
 }
 
-/// F02, F05: a link is shown as a link, and what is no file is not opened.
+/// F02, F05: a link is shown as a link, and a thing that is not a file is not opened.
 #[test]
 fn fifos_and_links_in_place_of_files_are_named_and_never_read() {
     let scene = Scene::new(LayerMode::Root, &[file("fifo", "1\n"), file("link", "1\n")]);

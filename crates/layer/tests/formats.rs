@@ -87,7 +87,7 @@ fn an_index_is_read_as_its_configuration_says_for_certain() {
     }
 }
 
-/// It could be opened by a later run, or by its owner, and nobody would look at it again.
+/// It could be opened by a later run, or by its owner, and no command would look at it again.
 #[test]
 fn an_index_that_is_closed_to_its_owner_waits() {
     let scene = Scene::new(LayerMode::User, &git_directory());

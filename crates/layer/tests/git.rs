@@ -1,4 +1,4 @@
-//! What git on the host acts on, and what git itself writes in a run: with the real git.
+//! Files that git on the host acts on, and files that git itself writes in a run: with the real git.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -254,7 +254,7 @@ fn what_leads_a_push_or_a_fetch_elsewhere_waits() {
     assert_eq!(parked(&commit_by(&scene, &layer, &Rules::default())), [".git/config"]);
 }
 
-/// What git writes for a branch that begins at one of a remote, and what looks like it.
+/// Settings of git for a branch that begins at one of a remote, and settings that look like them.
 #[test]
 fn an_upstream_of_the_remote_commits_where_no_push_goes_by_it() {
     let work: [&[&[&str]]; 4] = [
@@ -482,7 +482,7 @@ fn packed_refs_come_without_replaced_objects() {
     assert_ne!(git(&scene.ws(), &["log", "--format=%H"]), log);
 }
 
-/// Version control acts on these by itself, or shows another history by them.
+/// Version control acts on these on its own, or shows another history by them.
 #[test]
 fn configuration_of_other_version_control_waits() {
     let names = [

@@ -15,7 +15,7 @@ use repository::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A clone with a branch `other` that conflicts with `main`, and an edit that nobody committed.
+/// A clone with a branch `other` that conflicts with `main`, and an edit that is not committed.
 fn edited_scene() -> Scene {
     let scene = scene_with_work();
     let ws = scene.ws();
@@ -108,7 +108,7 @@ fn what_a_further_working_tree_needs_does_not_go_unasked() {
     }
 }
 
-/// The twins: nobody needs what goes away.
+/// The twins: nothing needs the objects that go away.
 #[test]
 fn a_further_working_tree_that_is_gone_is_pruned() {
     let scene = cloned_scene();
@@ -627,7 +627,7 @@ fn the_branch_of_a_working_tree_outside_waits() {
     }
 }
 
-/// The twin: what git does to all working trees and branches by itself changes nothing of it.
+/// The twin: git's own work on all working trees and branches changes nothing of it.
 #[test]
 fn ordinary_work_beside_a_working_tree_outside_is_quiet() {
     let (scene, _) = with_trees_outside();

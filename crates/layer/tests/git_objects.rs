@@ -69,7 +69,7 @@ fn objects_that_a_run_overwrites_stay_as_they_are() {
     }
 }
 
-/// The same objects in another form are no loss, and packs of the same name are nothing to ask about.
+/// The same objects in another form do not count as lost, and packs of the same name are nothing to ask about.
 #[test]
 fn packs_of_the_same_name_come_and_stay_without_a_word() {
     let scene = cloned_scene();
@@ -128,7 +128,7 @@ fn repository_at(at: &str) -> Vec<Op> {
     directories.iter().map(|name| dir(&place(name))).chain(files).chain(more).chain([object]).collect()
 }
 
-/// What waits after these operations, and what is in a file then.
+/// Returns the waiting changes after these operations, and the text of a file then.
 fn after(run: &[Op], file: &str) -> (Vec<String>, Option<String>) {
     let base = [repository_at(".git"), vec![dir("plain")], repository_at("plain/b"), vec![dir("d"), write("d/x", "x")]];
     let scene = Scene::one_of_many(LayerMode::Root, &base.concat());

@@ -39,7 +39,7 @@ fn scene() -> Scene {
     Scene::new(LayerMode::Root, &base)
 }
 
-/// What the run wrote, and the descriptors that stay open.
+/// Writes the files of a run, and returns the descriptors that stay open.
 fn written(layer: &Layer) -> Vec<File> {
     let upper = layer.upper();
     std::fs::create_dir_all(upper.join("new/deep")).unwrap();
@@ -163,7 +163,7 @@ fn operations() -> Vec<Op> {
     ]
 }
 
-/// A layer after its run, which nobody can be asked about.
+/// A layer after its run, about which no person can be asked.
 fn left_behind(mode: LayerMode) -> Scene {
     let scene = Scene::new(mode, &base());
     // An ordinary user's overlay parts the names of a file that is written.

@@ -2,7 +2,7 @@
 //!
 //! The tests name the vectors of the threat list that they hold: F02 a link to a file of the host, F03 a dangling link
 //! as the target of a write, F04 a hard link to a file outside, F05 a fifo, socket or directory as a file, F09 the
-//! removal of a tree with links to folders of the host, F10 a move by copy and removal while paths are swapped.
+//! removal of a tree with links to directories of the host, F10 a move by copy and removal while paths are swapped.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -120,7 +120,7 @@ fn accept_a_part(scene: &Scene, by_lines: bool) {
     }
 }
 
-/// A parked layer with a change of each kind in the folder `p/d`.
+/// A parked layer with a change of each kind in the directory `p/d`.
 fn swapped_scene() -> Scene {
     let base = [
         Op::Mkdir(b("p")),
@@ -142,7 +142,7 @@ fn swapped_scene() -> Scene {
     scene
 }
 
-/// F02, F10: the folder, one above it or the file itself, of the workspace or of the layer, while a part is accepted.
+/// F02, F10: the directory, one above it or the file itself, of the workspace or of the layer, while a part is accepted.
 #[test]
 fn what_is_swapped_for_a_link_never_leads_the_accept_of_a_part_outside() {
     let outside = canary();
@@ -265,7 +265,7 @@ fn a_hard_link_to_a_file_outside_is_replaced_and_never_written_through() {
     assert_eq!(std::fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
-/// F09.
+/// F09: see the list of vectors above.
 #[test]
 fn a_layer_directory_swapped_for_a_link_never_leads_a_removal_outside() {
     let outside = canary();
@@ -326,7 +326,7 @@ fn deep(root: &Path, name: &str, levels: usize) {
     rustix::fs::openat(dir.as_fd(), "end", OFlags::WRONLY | OFlags::CREATE, Mode::from_raw_mode(0o644)).unwrap();
 }
 
-/// How deep the chain of `name` is that [`deep`] made, when its file is there.
+/// Returns the depth of the chain of `name` that [`deep`] made, when its file is there.
 fn depth(root: &Path, name: &str) -> usize {
     let mut dir = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let mut levels = 0;
@@ -467,7 +467,7 @@ fn a_copying_commit_follows_no_swapped_path_and_removes_nothing_outside() {
     assert!(done > 0, "no commit came to its end");
 }
 
-/// F09.
+/// F09: see the list of vectors above.
 #[test]
 fn discarding_copes_with_overlays_own_locked_folder_and_with_links() {
     let outside = canary();

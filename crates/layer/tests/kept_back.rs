@@ -1,4 +1,4 @@
-//! What a commit holds in its staging directory when another process is in its way: none of it is destroyed.
+//! A commit whose way another process blocks destroys nothing that is in its staging directory.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

@@ -1,4 +1,4 @@
-//! What a program of the host would start later: helpers of hooks that the user's own configuration has for every repository.
+//! Programs that the host would start later: helpers of hooks that the user's own configuration has for every repository.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

@@ -1,4 +1,4 @@
-//! What cannot be removed after a commit: it stays, it is named, and it holds nothing up.
+//! Entries that cannot be removed after a commit stay, are named, and hold nothing up.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

@@ -119,7 +119,7 @@ fn all_stored() -> impl Iterator<Item = String> {
     (0..STORED).flat_map(|number| stored(number).into_iter().map(|(_, text)| text))
 }
 
-/// Files that nobody but the hostile process destroys: the run renames them, or the directories that they are in.
+/// Files that the hostile process alone destroys: the run renames them, or the directories that they are in.
 const OF_THE_USER: [(&str, &str); 6] = [
     ("ren/kept", "T801;"),
     ("home/f", "T802;"),

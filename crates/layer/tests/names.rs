@@ -333,7 +333,7 @@ fn a_repository_with_hooks_does_not_leave_git_s_directory_unasked() {
     assert!(!scene.ws().join("tool").exists() && scene.ws().join(".git/srv").exists());
 }
 
-/// What makes a repository of a directory may go away in the layer and stay in the workspace.
+/// The files that make a directory a repository may go away in the layer and stay in the workspace.
 #[test]
 fn a_repository_that_the_layer_takes_apart_is_still_one() {
     let frame = [dir("r"), file("r/HEAD", "ref: refs/heads/main\n"), dir("r/objects"), dir("r/refs")];

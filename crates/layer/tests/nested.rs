@@ -19,7 +19,7 @@ fn leased(path: &Path) -> Workspace {
     Workspace::open(path).unwrap().with_leases(nexus_jail::lease::read_lease)
 }
 
-/// The texts of all files beneath a directory.
+/// The texts of all files below a directory.
 fn texts(root: &Path) -> Vec<String> {
     let (mut found, mut stack) = (Vec::new(), vec![root.to_owned()]);
     while let Some(path) = stack.pop() {

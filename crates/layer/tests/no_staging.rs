@@ -87,7 +87,7 @@ fn what_was_in_a_removed_staging_directory_is_named() {
     assert!(places > 8, "only {places} places");
 }
 
-/// The way back itself removes the staging directory, which is no loss.
+/// The way back itself removes the staging directory, and nothing is lost by that.
 #[test]
 fn a_way_back_that_is_killed_at_its_end_names_no_loss() {
     for nth in 1.. {

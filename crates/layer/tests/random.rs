@@ -29,7 +29,7 @@ fn child_decides() {
     std::fs::write(scene.join("outcome"), serde_json::to_vec(&outcome).unwrap()).unwrap();
 }
 
-/// What a reviewer says to a parked layer.
+/// Decision of a reviewer about a parked layer.
 #[derive(Debug, Serialize, Deserialize)]
 enum Decision {
     Discard,
@@ -37,7 +37,7 @@ enum Decision {
     Accept(Option<Vec<ByteText>>),
 }
 
-/// What came of it.
+/// Result of the decision.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Outcome {
     committed: Vec<Change>,
@@ -209,7 +209,7 @@ fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
     path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// What is committed was chosen, lies in what was chosen, or is the way to it.
+/// Asserts that each committed change was chosen, lies below a chosen one, or is the way to it.
 fn only_what_was_chosen(chosen: &[ByteText], committed: &[Change]) {
     for change in committed {
         let path = &change.path.0;
@@ -241,7 +241,7 @@ fn only_what_was_told(before: &BTreeMap<Vec<u8>, Entry>, after: &BTreeMap<Vec<u8
     }
 }
 
-/// How a reviewer ends a run other than by taking all of it.
+/// Ways in which a reviewer ends a run other than by taking all of it.
 #[derive(Debug, Clone)]
 enum End {
     Discard,

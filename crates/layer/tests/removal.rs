@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the process writes, and where it looks for it.
+/// Text that the process writes and looks for afterwards.
 const TEXT: &str = "typed by a person";
 
 /// A way to save a file. Returns whether it was saved: a leased file takes no writer.

@@ -25,7 +25,7 @@ fn at_call(scene: &Scene, nth: u64, act: impl FnOnce() + Send + 'static) -> Faul
     }))
 }
 
-/// What the run does with files of the user, and the directory that the user moves away meanwhile.
+/// Operations of the run on files of the user, and the directory that the user moves away meanwhile.
 fn stories() -> Vec<(&'static str, Vec<Op>, &'static str)> {
     vec![
         ("a rename", vec![rename("f", "d/f")], "d"),
@@ -260,7 +260,7 @@ fn an_edited_file_is_no_only_copy_where_only_edits_were_accepted() {
     }
 }
 
-/// What was edited arrives later, so that nothing is left to keep.
+/// The edited file arrives later, so that nothing is left to keep.
 #[test]
 fn an_edited_file_that_arrived_later_is_no_only_copy() {
     let scene = scene(LayerMode::User);

@@ -58,7 +58,7 @@ impl Drop for Immutable {
     }
 }
 
-/// What waits is the rename and what the run wrote, and both arrive.
+/// The rename and the files of the run wait, and both arrive.
 fn accepts(scene: &Scene) -> Committed {
     let layer = Layer::open(&scene.path("layers"), "run").unwrap();
     let result = layer.commit(&leased(scene), &Rules::default()).unwrap();
@@ -137,7 +137,7 @@ fn a_recovery_brings_a_renamed_directory_home() {
     }
 }
 
-/// Where neither the new nor the old place takes the directory, the commit is not finished.
+/// A commit is not finished where neither the new nor the old place takes the directory.
 #[test]
 fn a_renamed_directory_that_no_place_takes_waits_for_a_recovery() {
     let (scene, mut layer) = renamed();

@@ -1,4 +1,4 @@
-//! What a commit lets through, what it holds back, and when it refuses: through real overlays of root.
+//! Rules of a commit: changes that it lets through, holds back and refuses, through real overlays of root.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -531,7 +531,7 @@ fn a_file_changed_between_two_accepts_is_a_conflict() {
     assert_eq!(read(&scene, "b").as_deref(), Some("outside"));
 }
 
-/// F02.
+/// F02: a link to a file of the host.
 #[test]
 fn a_link_in_the_workspace_is_replaced_and_never_followed() {
     let outside = tempfile::tempdir().unwrap();

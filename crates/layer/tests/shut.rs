@@ -125,7 +125,7 @@ fn a_closed_directory_that_did_not_leave_is_closed_after_a_way_back() {
     }
 }
 
-/// The run opens a directory, works in it and closes it again, so that its mode is no change that could be accepted first.
+/// The run opens a directory, works in it and closes it again, so that its mode is not a change that could be accepted first.
 #[test]
 fn what_a_run_did_in_a_closed_directory_is_accepted_once_it_is_open() {
     let (old, open) = (Op::Write(b("closed/x"), "old".into()), Op::Chmod(b("closed"), 0o700));

@@ -1,4 +1,4 @@
-//! Folders made ahead, and layers without changes put away: faster, and nothing of one run reaches the next.
+//! Directories made ahead, and layers without changes put away: faster, and nothing of one run reaches the next.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -53,7 +53,7 @@ fn mode() -> LayerMode {
     if rustix::process::geteuid().is_root() { LayerMode::Root } else { LayerMode::User }
 }
 
-/// The name of the folders made ahead.
+/// The name of the directories made ahead.
 fn ready() -> &'static str {
     if mode() == LayerMode::Root { "ready-root" } else { "ready-user" }
 }

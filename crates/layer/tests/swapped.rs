@@ -236,7 +236,7 @@ fn an_accept_of_one_edit_of_several_keeps_no_layer() {
     }
 }
 
-/// The parts of `a` that are not accepted are no copy of the version that the accepted one replaced.
+/// The parts of `a` that are not accepted do not count as a copy of the version that the accepted one replaced.
 #[test]
 fn a_part_of_an_edit_alone_keeps_no_layer() {
     let line = |at: u32| format!("line {at} of the file\n");
@@ -336,7 +336,7 @@ fn an_edit_that_is_kept_back_alone_keeps_no_layer() {
     }
 }
 
-/// What nothing is known of counts as a copy, and what was appended to a large file is soon compared.
+/// An entry of which nothing is known counts as a copy, and a tail that was appended to a large file is soon compared.
 #[test]
 fn a_file_that_is_too_large_to_compare_keeps_the_layer() {
     for (what, run, is_kept) in [

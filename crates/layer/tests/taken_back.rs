@@ -62,7 +62,7 @@ fn shell(scene: &Scene, script: &str) {
     assert!(Command::new("sh").args(["-ec", script]).current_dir(scene.ws()).status().unwrap().success(), "{script}");
 }
 
-/// What a person does in the directory, and the file that then has their work.
+/// Acts of a person in the directory, and the file that then has their work.
 const EDITS: [(&str, &str); 9] = [
     ("echo mine >> src/main.c", "src/main.c"),
     ("echo mine >> src/low", "src/low"),
@@ -75,7 +75,7 @@ const EDITS: [(&str, &str); 9] = [
     ("mkdir src/in/deep; echo mine > src/in/deep/f", "src/in/deep/f"),
 ];
 
-/// What happens to the directory afterwards and sets its time of change.
+/// Later acts on the directory that set its time of change.
 const LATER: [&str; 4] = ["true", "chmod 750 src", "mv src away; mv away src", "chmod -R g+w src"];
 
 #[test]
@@ -149,7 +149,7 @@ fn a_file_that_lost_its_old_name_since_is_not_removed() {
     assert!(found.into_iter().any(|text| text == "old"), "{conflicts:?}");
 }
 
-/// What lies beneath a directory, by path.
+/// Everything below a directory, by path.
 fn all(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
     let mut found = BTreeMap::new();
     let mut stack = vec![root.to_owned()];
@@ -162,7 +162,7 @@ fn all(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
     found
 }
 
-/// What a caller knew of a layer when it decided to remove it may be over.
+/// The state in which a caller decided to remove a layer may be over.
 #[test]
 fn a_layer_with_a_decided_commit_is_never_removed() {
     let scene = with_a_directory(LayerMode::Root, true, true);
@@ -215,7 +215,7 @@ fn a_layer_that_is_set_aside_has_everything_and_is_nobodys() {
     assert_eq!(second.layer, kept.join("run-2"));
 }
 
-/// Whether a file beneath a directory has this text.
+/// Reports whether a file below a directory has this text.
 fn has(root: &Path, text: &str) -> bool {
     all(root).values().flatten().any(|found| found.contains(text))
 }
@@ -280,7 +280,7 @@ fn an_edit_before_a_reject_that_dies_stays_at_the_next() {
     }
 }
 
-/// What came out edited finds its place free or taken.
+/// A file that came out edited finds its place free or taken.
 #[test]
 fn an_edited_version_stays_when_its_place_is_free_again() {
     let scene = Scene::new(LayerMode::Root, &[write("z", "old z")]);
@@ -346,7 +346,7 @@ fn a_setting_aside_that_is_killed_is_ended_by_the_next() {
     }
 }
 
-/// Moving an entry away and back sets its time of change, which is no change of another process.
+/// Moving an entry away and back sets its time of change, and that does not count as a change of another process.
 #[test]
 fn what_waits_after_an_interrupted_way_back_is_accepted() {
     let run = [write("1", "new 1"), Op::Remove(b("2")), write("3", "new 3"), Op::Mkdir(b("n")), write("n/x", "new x")];

@@ -1,4 +1,4 @@
-//! What a run does to the workspace's own directory is a change like others, with the path `.`.
+//! An act of a run on the workspace's own directory is a change like others, with the path `.`.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 

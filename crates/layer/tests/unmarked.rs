@@ -23,7 +23,7 @@ enum Lower {
     Disk,
     /// A FUSE file system with file handles.
     Handles,
-    /// One without.
+    /// A file system without handles.
     NoHandles,
 }
 
@@ -266,7 +266,7 @@ fn an_archive_may_hold_what_went_away() {
     }
 }
 
-/// What cannot be a copy of what went away keeps no layer.
+/// A file that cannot be a copy of the one that went away keeps no layer.
 #[test]
 fn what_cannot_be_a_copy_of_what_went_keeps_no_layer() {
     let file = write("f", "text of f");

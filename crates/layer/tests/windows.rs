@@ -1,4 +1,4 @@
-//! What another process does in each window of a commit, one at a time: both versions stay, and the path is named.
+//! Acts of another process in each window of a commit, one at a time: both versions stay, and the path is named.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -275,7 +275,7 @@ fn a_file_that_a_process_writes_to_is_not_replaced() {
     }
 }
 
-/// What a process wrote to a replaced file meanwhile is put beside it when the commit is done.
+/// A text that a process wrote to a replaced file meanwhile is put beside it when the commit is done.
 #[test]
 fn a_version_put_beside_before_a_crash_is_named_later() {
     let (scene, mut layer) = three(LayerMode::Root);
@@ -307,7 +307,7 @@ fn a_version_put_beside_before_a_crash_is_named_later() {
     assert!(!scene.path("layers/run").exists());
 }
 
-/// Whoever has to read an entry that is closed to its owner opens it up first, and may be killed before it is closed.
+/// A command that has to read an entry that is closed to its owner opens it up first, and may be killed before it is closed.
 #[test]
 fn a_mode_that_was_opened_up_never_arrives() {
     let scene = Scene::new(LayerMode::Root, &[write("a", "old a"), write("b", "old b"), write("c", "old c")]);
@@ -412,7 +412,7 @@ fn a_parked_file_that_lost_its_content_is_not_accepted() {
     assert_eq!([read(&scene, "a"), read(&scene, "b"), read(&scene, "c")], ["old a", "old b", "old c"]);
 }
 
-/// What a person does after an interrupted commit of [`crossing`] to the file in the deleted directory.
+/// Acts of a person on the file in the deleted directory after an interrupted commit of [`crossing`].
 const CROSSING_EDITS: [fn(&Path); 3] = [
     |file| fs::write(file, "mine, and longer").unwrap(),
     |file| {

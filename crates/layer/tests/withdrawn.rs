@@ -57,7 +57,7 @@ fn taken_back(scene: &Scene) -> Vec<Conflict> {
     roll_back(&scene.path("layers"), "run", &leased(scene)).unwrap()
 }
 
-/// What lies beneath a directory, by path.
+/// Everything below a directory, by path.
 fn all(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
     let mut found = BTreeMap::new();
     let mut stack = vec![root.to_owned()];

@@ -92,7 +92,7 @@ fn trial(driver: &dyn LeaseDriver, directory: &Path) -> Result<(), String> {
         let mut session = Session::start(&sandbox, &plan, stdio).map_err(|error| text(&error))?;
         let end = loop {
             // The launcher kills the sandbox when its time is over, which ends this wait.
-            match session.hear() {
+            match session.recv() {
                 Ok(Event::Ended(ended)) if ended.status == ExitStatus::Code(0) => break Ok(()),
                 Ok(Event::Ended(ended)) => break Err(format!("the trial command ended with {:?}", ended.status)),
                 Ok(Event::NotStarted(reason)) => break Err(reason.to_string()),

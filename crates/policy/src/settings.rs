@@ -272,7 +272,7 @@ impl Reader<'_> {
             None => Ok(()),
             Some(bad) => {
                 let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
-                let message = format!("{:?} is no whole path: write for example /home/you/.aws", bad.value);
+                let message = format!("{:?} is not a whole path: write for example /home/you/.aws", bad.value);
                 Err(DocumentError { place, message })
             }
         }
@@ -296,7 +296,7 @@ impl Reader<'_> {
                 let ranges = self.texts(node)?;
                 if let Some(bad) = ranges.iter().find(|range| !is_range(&range.value)) {
                     let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
-                    let message = format!("{:?} is no range: write for example 10.0.0.0/8", bad.value);
+                    let message = format!("{:?} is not a range: write for example 10.0.0.0/8", bad.value);
                     return Err(DocumentError { place, message });
                 }
                 to.egress.trusted_ranges = ranges;
@@ -306,7 +306,7 @@ impl Reader<'_> {
                 if let Some(bad) = entries.iter().find(|entry| Bypass::parse(&entry.value).is_err()) {
                     let place = if let Origin::File { place, .. } = bad.from { place } else { Place::default() };
                     let message = format!(
-                        "{:?} is no entry: write NAME, .NAME, ADDRESS/BITS or *, with :PORT or without",
+                        "{:?} is not an entry: write NAME, .NAME, ADDRESS/BITS or *, with :PORT or without",
                         bad.value
                     );
                     return Err(DocumentError { place, message });

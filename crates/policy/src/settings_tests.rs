@@ -33,7 +33,7 @@ fn a_mistake_is_named_with_its_place() {
         ("[sandbox]\nuid_base = 0\n", "2:12", "from 65536"),
         ("[sandbox]\nuid_base = -1\n", "2:12", "from 65536"),
         ("[sandbox]\nauto = \"off\"\n", "2:8", "auto must be"),
-        ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is no range"),
+        ("[egress]\ntrusted_ranges = [\"10.0.0.0/33\"]\n", "2:19", "is not a range"),
         ("[egress]\nmax_mode = \"some\"\n", "2:12", "max_mode must be"),
         ("[egress]\ndeny = [\"a.test\", \"https://b.test/\"]\n", "2:19", "not a URL"),
         ("[egress]\nmissing_sni = true\n", "2:15", "text or a number"),
@@ -41,8 +41,8 @@ fn a_mistake_is_named_with_its_place() {
         ("[changes]\nprotect = \"a\"\n", "2:11", "a list of texts"),
         ("[changes]\nprotct = []\n", "2:1", "did you mean changes.protect?"),
         ("limits = 1\n", "1:10", "write [limits]"),
-        ("[binds]\nallow = [\"~/.aws\"]\n", "2:10", "is no whole path"),
-        ("[binds]\nallow = [\"/\"]\n", "2:10", "is no whole path"),
+        ("[binds]\nallow = [\"~/.aws\"]\n", "2:10", "is not a whole path"),
+        ("[binds]\nallow = [\"/\"]\n", "2:10", "is not a whole path"),
         ("[binds]\nalow = []\n", "2:1", "did you mean binds.allow?"),
         // Read and not obeyed, they would mislead.
         ("[audit]\nfile = \"x\"\n", "1:2", ""),
@@ -104,5 +104,5 @@ fn a_user_names_a_proxy_only_where_the_operator_names_none() {
         assert!(error.message.contains("belongs to the operator"), "{error}");
     }
     let error = parse("[egress]\nupstream_bypass = [\"http://a.test\"]\n", "own").unwrap_err();
-    assert!(error.message.contains("is no entry"), "{error}");
+    assert!(error.message.contains("is not an entry"), "{error}");
 }

@@ -4,15 +4,15 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{AGREE, DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
-    Attempt, DenyCode, Hello, Host, MissingSni, Moment, Narrower, Next, Permit, Policy, Request, Source, Target, Way,
-    check_addrs, check_dns, check_http_host, check_name, check_not_http, check_second_sni, check_sni, parse_allow,
-    recheck,
+    Attempt, DenyCode, Hello, Host, Ingress, MissingSni, MonotonicMs, Next, Permit, Policy, PolicyBound, Request,
+    Source, Target, check_addrs, check_dns, check_http_host, check_name, check_not_http, check_second_sni, check_sni,
+    parse_allow, recheck,
 };
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 
 fn permit(policy: &Policy, target: &str) -> Permit {
-    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
+    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None };
     match check_name(policy, &attempt, NOW).unwrap() {
         Next::Dial(permit) => permit,
         Next::Resolve(query) => {
@@ -151,7 +151,7 @@ fn a_narrower_policy_without_the_word_demands_tls_again() {
     let policy = Policy::build(input).unwrap();
     let under = |text: &str| {
         let allow = vec![parse_allow(text, Source::flag("x")).unwrap()];
-        let by = Narrower { mode: Some(NetMode::Allowlist), allow, ..Narrower::default() };
+        let by = PolicyBound { mode: Some(NetMode::Allowlist), allow, ..PolicyBound::default() };
         sni_code(&policy.narrow(&by), "a.test:443", Hello::NotTls)
     };
     assert_eq!(under("a.test:443"), DenyCode::SniMismatch);
@@ -224,14 +224,14 @@ fn dns_answers_only_what_some_port_could_reach() {
 #[test]
 fn a_policy_ends_and_a_later_one_cuts_what_it_does_not_allow() {
     let mut input = DEFAULT.input().unwrap();
-    input.expires = Some(Moment(10));
+    input.expires = Some(MonotonicMs(10));
     let policy = Policy::build(input).unwrap();
     let permit = permit(&policy, "example.test:443");
-    assert_eq!(permit.expires(), Some(Moment(10)));
-    recheck(&policy, &permit, Moment(9)).unwrap();
-    assert_eq!(recheck(&policy, &permit, Moment(10)).unwrap_err().code, DenyCode::PolicyExpired);
+    assert_eq!(permit.expires(), Some(MonotonicMs(10)));
+    recheck(&policy, &permit, MonotonicMs(9)).unwrap();
+    assert_eq!(recheck(&policy, &permit, MonotonicMs(10)).unwrap_err().code, DenyCode::PolicyExpired);
     let attempt = permit.attempt().clone();
-    assert_eq!(check_name(&policy, &attempt, Moment(10)).unwrap_err().code, DenyCode::PolicyExpired);
+    assert_eq!(check_name(&policy, &attempt, MonotonicMs(10)).unwrap_err().code, DenyCode::PolicyExpired);
     for denies in [&["example.test"][..], &["11.22.33.0/24"]] {
         let later = Rules { deny: denies, ..DEFAULT }.policy().unwrap();
         assert_eq!(recheck(&later, &permit, NOW).unwrap_err().code, DenyCode::NotInAllowlist);
@@ -242,7 +242,7 @@ fn a_policy_ends_and_a_later_one_cuts_what_it_does_not_allow() {
 #[test]
 fn a_policy_that_changed_between_the_two_checks_decides_anew() {
     let policy = DEFAULT.policy().unwrap();
-    let attempt = Attempt { target: Target::parse("example.test:443").unwrap(), way: Way::Socks5, program: None };
+    let attempt = Attempt { target: Target::parse("example.test:443").unwrap(), way: Ingress::Socks5, program: None };
     let Next::Resolve(query) = check_name(&policy, &attempt, NOW).unwrap() else { panic!("a name is resolved") };
     let later = Rules { deny: &["example.test"], ..DEFAULT }.policy().unwrap();
     let addrs = ["11.22.33.44".parse().unwrap()];
@@ -290,7 +290,7 @@ fn the_egress_itself_is_no_destination_whatever_the_rules_say() {
 #[test]
 fn what_is_said_on_a_connection_agrees_as_the_table_says() {
     for case in AGREE {
-        for way in [Way::Connect, Way::Socks5, Way::Transparent] {
+        for way in [Ingress::Connect, Ingress::Socks5, Ingress::Transparent] {
             assert_eq!(case.decide(way).unwrap(), case.expect, "{case:?} by {way:?}");
         }
     }

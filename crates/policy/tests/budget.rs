@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 //! Budgets: the last unit that fits passes, the next one does not, and nothing wraps round.
 
-use nexus_policy::net::{Budget, Charge, DenyCode, Spent};
+use nexus_policy::net::{Budget, Charge, DenyCode, Usage};
 
 #[test]
 fn the_last_unit_passes_and_the_next_one_is_refused() {
@@ -12,7 +12,7 @@ fn the_last_unit_passes_and_the_next_one_is_refused() {
         bytes_down: Some(5),
         ..Budget::default()
     };
-    let mut spent = Spent::default();
+    let mut spent = Usage::default();
     for charge in
         [Charge::Connection, Charge::Connection, Charge::Request, Charge::Up(4), Charge::Up(6), Charge::Down(5)]
     {
@@ -29,7 +29,7 @@ fn the_last_unit_passes_and_the_next_one_is_refused() {
 #[test]
 fn connections_at_one_time_come_back_and_connections_ever_do_not() {
     let budget = Budget { connections: Some(3), open_connections: Some(1), ..Budget::default() };
-    let mut spent = budget.charge(Spent::default(), Charge::Connection).unwrap();
+    let mut spent = budget.charge(Usage::default(), Charge::Connection).unwrap();
     budget.charge(spent, Charge::Connection).unwrap_err();
     for _ in 0..2 {
         spent = budget.charge(spent, Charge::Closed).unwrap();
@@ -45,11 +45,11 @@ fn connections_at_one_time_come_back_and_connections_ever_do_not() {
 #[test]
 fn both_directions_share_a_total_and_counters_do_not_wrap() {
     let budget = Budget { bytes_total: Some(10), ..Budget::default() };
-    let spent = budget.charge(Spent::default(), Charge::Up(7)).unwrap();
+    let spent = budget.charge(Usage::default(), Charge::Up(7)).unwrap();
     assert_eq!((budget.room_up(spent), budget.room_down(spent)), (3, 3));
     budget.charge(spent, Charge::Down(4)).unwrap_err();
     assert_eq!(budget.charge(spent, Charge::Down(3)).unwrap().total(), 10);
-    let full = Spent { bytes_up: u64::MAX, ..Spent::default() };
+    let full = Usage { bytes_up: u64::MAX, ..Usage::default() };
     Budget::default().charge(full, Charge::Up(1)).unwrap_err();
 }
 

@@ -4,18 +4,19 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{DEFAULT, PUBLIC, Rules};
 use nexus_policy::net::{
-    AnyRule, Attempt, DenyCode, Hello, MissingSni, Moment, Narrower, Next, Origin, Permit, Policy, PolicyError, Source,
-    Target, Way, check_addrs, check_name, check_sni, explain, parse_allow, parse_allow_private, parse_deny,
+    AnyRule, Attempt, DenyCode, Hello, Ingress, MissingSni, MonotonicMs, Next, Origin, Permit, Policy, PolicyBound,
+    PolicyError, Source, Target, check_addrs, check_name, check_sni, explain, parse_allow, parse_allow_private,
+    parse_deny,
 };
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 
 fn code(policy: &Policy, target: &str, address: &str) -> DenyCode {
     explain(policy, &Target::parse(target).unwrap(), &[address.parse().unwrap()], NOW).code
 }
 
 fn permit(policy: &Policy, target: &str) -> Permit {
-    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
+    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None };
     match check_name(policy, &attempt, NOW).unwrap() {
         Next::Dial(permit) => permit,
         Next::Resolve(query) => {
@@ -35,7 +36,7 @@ fn a_narrower_list_closes_addresses_and_an_open_one_does_not() {
     let open = Rules { mode: NetMode::Unrestricted, allow: &[], ..DEFAULT }.policy().unwrap();
     for (policy, address) in [(&private, "10.0.0.5"), (&open, "11.22.33.44")] {
         let target = format!("{address}:443");
-        let under = |mode| policy.narrow(&Narrower { mode, ..Narrower::default() });
+        let under = |mode| policy.narrow(&PolicyBound { mode, ..PolicyBound::default() });
         assert_eq!(code(policy, &target, address), DenyCode::Ok);
         assert_eq!(code(&under(None), &target, address), DenyCode::Ok);
         assert_eq!(code(&under(Some(NetMode::Unrestricted)), &target, address), DenyCode::Ok);
@@ -50,7 +51,7 @@ fn a_narrower_policy_denies_addresses_behind_allowed_names() {
     let AnyRule::Address(denied) = parse_deny("11.22.33.0/24", Source::flag("denied")).unwrap() else {
         panic!("an address rule");
     };
-    let narrow = policy.narrow(&Narrower { deny_addresses: vec![denied], ..Narrower::default() });
+    let narrow = policy.narrow(&PolicyBound { deny_addresses: vec![denied], ..PolicyBound::default() });
     assert_eq!(code(&policy, "example.test:443", "11.22.33.44"), DenyCode::Ok);
     assert_eq!(code(&narrow, "example.test:443", "11.22.33.44"), DenyCode::NotInAllowlist);
     assert_eq!(code(&narrow, "example.test:443", "11.22.34.44"), DenyCode::Ok);
@@ -68,7 +69,7 @@ fn a_narrower_policy_makes_a_missing_tls_name_only_stricter() {
             (&strict, None, DenyCode::SniMismatch),
             (&strict, Some(MissingSni::Allow), DenyCode::SniMismatch),
         ] {
-            let narrow = policy.narrow(&Narrower { missing_sni: by, ..Narrower::default() });
+            let narrow = policy.narrow(&PolicyBound { missing_sni: by, ..PolicyBound::default() });
             assert_eq!(sni_code(&narrow, "example.test:443", hello), wanted, "{by:?} {hello:?}");
         }
     }

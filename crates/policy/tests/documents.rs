@@ -3,12 +3,12 @@
 
 use nexus_model::capability::{NetCapability, NetMode, NetPreset};
 use nexus_policy::net::{
-    ApprovalReason, DocumentError, Groups, MissingSni, Moment, NetDocument, Origin, Policy, PolicyError, PolicyInput,
-    Source, Target, approval_reasons, builtin_groups, explain, from_capability, parse_allow, parse_allow_private,
-    read_groups,
+    ApprovalReason, DocumentError, Groups, MissingSni, MonotonicMs, NetDocument, Origin, Policy, PolicyError,
+    PolicyInput, Source, Target, approval_reasons, builtin_groups, explain, from_capability, parse_allow,
+    parse_allow_private, read_groups,
 };
 
-const NOW: Moment = Moment(1000);
+const NOW: MonotonicMs = MonotonicMs(1000);
 
 fn read(json: &str) -> Result<NetDocument, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
@@ -35,7 +35,7 @@ fn a_document_gives_what_it_says() {
         "missing_sni": "allow", "tests": {"match": ["a.test", "y.b.test:8443", "10.9.1.1:443"],
         "not_match": ["x.b.test", "a.test:80", "b.test", "c.test:8080"]}}"#;
     let input = load(text, Origin::User).unwrap();
-    assert_eq!((input.budget.connections, input.expires), (Some(5), Some(Moment(61_000))));
+    assert_eq!((input.budget.connections, input.expires), (Some(5), Some(MonotonicMs(61_000))));
     assert_eq!(input.missing_sni, Some(MissingSni::Allow));
     let policy = Policy::build(input).unwrap();
     for (target, address, wanted) in [
@@ -130,7 +130,7 @@ fn a_document_whose_own_test_fails_is_refused() {
     for (tests, part) in [
         (r#"{"match": ["b.test"]}"#, "\"b.test\" should be allowed, but no rule allows b.test:443"),
         (r#"{"not_match": ["a.test:443"]}"#, "\"a.test:443\" should be denied"),
-        (r#"{"match": ["a.test:0"]}"#, "no destination"),
+        (r#"{"match": ["a.test:0"]}"#, "not a destination"),
     ] {
         let error = load(&format!(r#"{{"allow": ["a.test"], "tests": {tests}}}"#), Origin::User).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
@@ -183,20 +183,20 @@ fn a_workspace_or_directive_only_narrows_and_never_opens_private_destinations() 
 
 #[test]
 fn a_narrower_policy_closes_private_places_ends_earlier_and_cannot_be_asked_away() {
-    let mut input = PolicyInput { ask: true, expires: Some(Moment(9000)), ..PolicyInput::default() };
+    let mut input = PolicyInput { ask: true, expires: Some(MonotonicMs(9000)), ..PolicyInput::default() };
     input.allow_any(parse_allow_private("db.test:5432", Source::flag("db")).unwrap());
     let policy = Policy::build(input).unwrap();
     assert_eq!(code(&policy, "new.test:443", "12.0.0.1"), "APPROVAL_REQUIRED");
     assert_eq!(code(&policy, "10.0.0.1:443", "10.0.0.1"), "PRIVATE_DESTINATION");
-    let by = nexus_policy::net::Narrower {
+    let by = nexus_policy::net::PolicyBound {
         mode: Some(NetMode::Allowlist),
         allow: vec![parse_allow("db.test:5432", Source::flag("db")).unwrap()],
         refuse_private: true,
-        expires: Some(Moment(5000)),
+        expires: Some(MonotonicMs(5000)),
         ..Default::default()
     };
     let narrow = policy.narrow(&by);
-    assert_eq!(narrow.expires(), Some(Moment(5000)));
+    assert_eq!(narrow.expires(), Some(MonotonicMs(5000)));
     assert_eq!(code(&narrow, "db.test:5432", "10.0.0.1"), "PRIVATE_DESTINATION");
     assert_eq!(code(&narrow, "new.test:443", "12.0.0.1"), "NOT_IN_ALLOWLIST");
     let rule = parse_allow("new.test", Source { origin: Origin::Approval, ..Source::flag("new.test") }).unwrap();
@@ -253,7 +253,7 @@ fn a_directives_request_is_read_as_the_contract_says() {
     let request = |json: &str| from_capability(&serde_json::from_str::<NetCapability>(json).unwrap(), NOW);
     let by =
         request(r#"{"mode": "allowlist", "allow": ["*.a.test:443"], "ttl_seconds": 2, "x_ext": {"x_y": 1}}"#).unwrap();
-    assert_eq!((by.mode, by.expires, by.allow.len()), (Some(NetMode::Allowlist), Some(Moment(3000)), 1));
+    assert_eq!((by.mode, by.expires, by.allow.len()), (Some(NetMode::Allowlist), Some(MonotonicMs(3000)), 1));
     request(r#"{"mode": "none"}"#).unwrap();
     for bad in [
         r#"{"mode": "allowlist"}"#,

@@ -4,15 +4,15 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{DEFAULT, Rules};
 use nexus_policy::net::{
-    Attempt, DenyCode, Groups, Host, Methods, Moment, Narrower, NetDocument, Next, Origin, Permit, Policy, PolicyInput,
-    Target, Way, check_addrs, check_dns, check_method, check_name, recheck,
+    Attempt, DenyCode, Groups, Host, Ingress, Methods, MonotonicMs, NetDocument, Next, Origin, Permit, Policy,
+    PolicyBound, PolicyInput, Target, check_addrs, check_dns, check_method, check_name, recheck,
 };
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 const ANY: Rules = Rules { allow: &["example.test:80,443,8080"], ..DEFAULT };
 const READ: Rules = Rules { methods: Methods::ReadOnly, ..ANY };
 
-fn decide(policy: &Policy, target: &str, way: Way) -> Result<Permit, DenyCode> {
+fn decide(policy: &Policy, target: &str, way: Ingress) -> Result<Permit, DenyCode> {
     let attempt = Attempt { target: Target::parse(target).unwrap(), way, program: None };
     match check_name(policy, &attempt, NOW).map_err(|denial| denial.code)? {
         Next::Dial(permit) => Ok(permit),
@@ -30,11 +30,11 @@ fn post(policy: &Policy) -> DenyCode {
 #[test]
 fn what_cannot_be_seen_is_refused_before_a_resolution() {
     let (any, read) = (ANY.policy().unwrap(), READ.policy().unwrap());
-    for way in [Way::Connect, Way::Socks5, Way::Transparent, Way::HttpAbsolute] {
+    for way in [Ingress::Connect, Ingress::Socks5, Ingress::Transparent, Ingress::HttpAbsolute] {
         for port in [80, 443, 8080] {
             let target = format!("example.test:{port}");
             decide(&any, &target, way).unwrap();
-            let seen = way == Way::HttpAbsolute || port == 80;
+            let seen = way == Ingress::HttpAbsolute || port == 80;
             let attempt = Attempt { target: Target::parse(&target).unwrap(), way, program: None };
             let said = check_name(&read, &attempt, NOW).map(|_| ()).map_err(|denial| denial.code);
             assert_eq!(said, if seen { Ok(()) } else { Err(DenyCode::MethodNotAllowed) }, "{way:?} {target}");
@@ -44,20 +44,20 @@ fn what_cannot_be_seen_is_refused_before_a_resolution() {
     let mut input = READ.input().unwrap();
     input.allow[0].tls = Some(true);
     let tls = Policy::build(input).unwrap();
-    assert_eq!(decide(&tls, "example.test:80", Way::Connect).unwrap_err(), DenyCode::MethodNotAllowed);
-    assert_eq!(decide(&read, "other.test:443", Way::Connect).unwrap_err(), DenyCode::NotInAllowlist);
+    assert_eq!(decide(&tls, "example.test:80", Ingress::Connect).unwrap_err(), DenyCode::MethodNotAllowed);
+    assert_eq!(decide(&read, "other.test:443", Ingress::Connect).unwrap_err(), DenyCode::NotInAllowlist);
 }
 
 #[test]
 fn nobody_is_asked_about_what_no_answer_could_open() {
     let policy = Policy::build(PolicyInput { ask: true, ..READ.input().unwrap() }).unwrap();
-    assert_eq!(decide(&policy, "other.test:443", Way::Connect).unwrap_err(), DenyCode::MethodNotAllowed);
-    assert_eq!(decide(&policy, "other.test:80", Way::Connect).unwrap_err(), DenyCode::ApprovalRequired);
+    assert_eq!(decide(&policy, "other.test:443", Ingress::Connect).unwrap_err(), DenyCode::MethodNotAllowed);
+    assert_eq!(decide(&policy, "other.test:80", Ingress::Connect).unwrap_err(), DenyCode::ApprovalRequired);
 }
 
 #[test]
 fn the_stricter_of_two_holds_and_nothing_takes_it_back() {
-    let narrower = |methods| Narrower { methods, ..Narrower::default() };
+    let narrower = |methods| PolicyBound { methods, ..PolicyBound::default() };
     let (any, read) = (ANY.policy().unwrap(), READ.policy().unwrap());
     assert_eq!(post(&any), DenyCode::Ok);
     assert_eq!(post(&any.narrow(&narrower(Methods::ReadOnly))), DenyCode::MethodNotAllowed);
@@ -74,7 +74,7 @@ fn the_stricter_of_two_holds_and_nothing_takes_it_back() {
 fn a_connection_is_cut_when_its_methods_matter_and_cannot_be_seen() {
     let (any, read) = (ANY.policy().unwrap(), READ.policy().unwrap());
     let code = |target| {
-        let permit = decide(&any, target, Way::Socks5).unwrap();
+        let permit = decide(&any, target, Ingress::Socks5).unwrap();
         recheck(&read, &permit, NOW).map_or_else(|denial| denial.code, |()| DenyCode::Ok)
     };
     assert_eq!(code("example.test:443"), DenyCode::MethodNotAllowed);

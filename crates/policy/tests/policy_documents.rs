@@ -7,7 +7,7 @@ use nexus_policy::command::Commands;
 use nexus_policy::document::{
     Act, Answer, Effective, Level, LoadedPolicy, PolicySet, Question, SetError, parse, run_cases, schema,
 };
-use nexus_policy::net::{Attempt, Moment, Policy, PolicyInput, Target, Way, check_name};
+use nexus_policy::net::{Attempt, Ingress, MonotonicMs, Policy, PolicyInput, Target, check_name};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -268,10 +268,15 @@ fn the_decision_about_a_connection_and_the_answer_to_a_question_agree() {
         let narrow = effective.narrow(open.clone());
         for host in ["a.test:443", "b.test:443", "x.c.test:443", "y.c.test:443", "z.d.c.test:443", "q.test:443"] {
             let asked = ask(&effective, &format!("net {host}"));
-            let attempt = Attempt { target: Target::parse(host).unwrap(), way: Way::Connect, program: None };
+            let attempt = Attempt { target: Target::parse(host).unwrap(), way: Ingress::Connect, program: None };
             // A limit of methods demands that requests can be seen; that is no matter of the destination.
             if effective.methods().is_none_or(|methods| methods.value.word() == "any") {
-                assert_eq!(check_name(&narrow, &attempt, Moment(0)).is_ok(), asked, "{host} {:?}", effective.rows());
+                assert_eq!(
+                    check_name(&narrow, &attempt, MonotonicMs(0)).is_ok(),
+                    asked,
+                    "{host} {:?}",
+                    effective.rows()
+                );
                 seen[usize::from(asked)] += 1;
             }
         }

@@ -3,12 +3,12 @@
 
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{
-    AnyRule, Attempt, Cause, Decision, Host, Moment, Narrower, Next, Policy, PolicyInput, Program, RuleFault, Source,
-    Target, Way, check_addrs, check_dns, check_name, explain_attempt, may_be_asked, parse_allow, parse_allow_private,
-    parse_deny, recheck,
+    AnyRule, Attempt, Cause, Decision, Host, Ingress, MonotonicMs, Next, Policy, PolicyBound, PolicyInput, Program,
+    RuleFault, Source, Target, check_addrs, check_dns, check_name, explain_attempt, may_be_asked, parse_allow,
+    parse_allow_private, parse_deny, recheck,
 };
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 
 fn policy(allow: &[&str], deny: &[&str]) -> Policy {
     let allow = allow.iter().map(|text| parse_allow(text, Source::flag(*text)).unwrap()).collect();
@@ -21,7 +21,7 @@ fn policy(allow: &[&str], deny: &[&str]) -> Policy {
 
 fn attempt(target: &str, program: Option<&str>) -> Attempt {
     let program = program.map(|path| Program::parse(path).unwrap());
-    Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program }
+    Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program }
 }
 
 fn allowed(policy: &Policy, target: &str, program: Option<&str>) -> bool {
@@ -161,8 +161,9 @@ fn a_policy_knows_whether_programs_matter() {
     assert!(!policy(&["a.test"], &["b.test"]).names_programs());
     assert!(policy(&["a.test@/bin/x"], &[]).names_programs());
     assert!(policy(&["a.test"], &["a.test@/bin/x"]).names_programs());
-    let by = Narrower { allow: vec![parse_allow("a.test@/bin/x", Source::flag("x")).unwrap()], ..Narrower::default() };
-    let by = Narrower { mode: Some(NetMode::Allowlist), ..by };
+    let by =
+        PolicyBound { allow: vec![parse_allow("a.test@/bin/x", Source::flag("x")).unwrap()], ..PolicyBound::default() };
+    let by = PolicyBound { mode: Some(NetMode::Allowlist), ..by };
     let narrow = policy(&["a.test"], &[]).narrow(&by);
     assert!(narrow.names_programs() && minds(&narrow, "a.test"));
 }

@@ -6,8 +6,9 @@ mod naive;
 use naive::{Naive, Only};
 use nexus_model::capability::NetMode;
 use nexus_policy::net::{
-    AnyRule, Attempt, Decision, DenyCode, Explanation, Moment, Narrower, Policy, PolicyInput, Program, Rule, Source,
-    Target, Way, explain, explain_attempt, fuzz, parse_allow, parse_allow_private, parse_deny, parse_range, vectors,
+    AnyRule, Attempt, Decision, DenyCode, Explanation, Ingress, MonotonicMs, Policy, PolicyBound, PolicyInput, Program,
+    Rule, Source, Target, explain, explain_attempt, fuzz, parse_allow, parse_allow_private, parse_deny, parse_range,
+    vectors,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -213,7 +214,7 @@ fn asked(policy: &Policy, ask: &Ask) -> Explanation {
     let target = Target::parse(&format!("{host}:{}", ask.port)).unwrap();
     let answers: Vec<IpAddr> = ask.answers.iter().map(|text| text.parse().unwrap()).collect();
     let program = ask.program.map(|path| Program::parse(path).unwrap());
-    explain_attempt(policy, &Attempt { target, way: Way::Connect, program }, &answers, Moment(0))
+    explain_attempt(policy, &Attempt { target, way: Ingress::Connect, program }, &answers, MonotonicMs(0))
 }
 
 fn allowed(policy: &Policy, ask: &Ask) -> bool {
@@ -295,19 +296,19 @@ proptest! {
     fn narrowing_only_narrows(naive in some_policy(), by in some_policy(), asks in vec(some_ask(), 1..20), none in prop::bool::weighted(0.1), public_only in any::<bool>()) {
         let before = Policy::build(input(&naive)).unwrap();
         let ceiling = input(&by);
-        let narrower = Narrower {
+        let narrower = PolicyBound {
             mode: if none { Some(NetMode::None) } else { ceiling.mode },
             allow: ceiling.allow,
             deny: ceiling.deny,
             deny_addresses: ceiling.deny_addresses,
             refuse_private: public_only,
-            ..Narrower::default()
+            ..PolicyBound::default()
         };
         let after = before.narrow(&narrower);
         for ask in &asks {
             prop_assert!(!allowed(&after, ask) || allowed(&before, ask), "{:?}", ask);
             // And a second ceiling does not lift the first.
-            let twice = after.narrow(&Narrower { mode: Some(NetMode::Unrestricted), ..Narrower::default() });
+            let twice = after.narrow(&PolicyBound { mode: Some(NetMode::Unrestricted), ..PolicyBound::default() });
             prop_assert_eq!(allowed(&twice, ask), allowed(&after, ask));
         }
     }
@@ -318,13 +319,13 @@ proptest! {
     ) {
         let ceiling = input(&by);
         let itself = Policy::build(ceiling.clone()).unwrap();
-        let narrower = Narrower {
+        let narrower = PolicyBound {
             mode: ceiling.mode,
             allow: ceiling.allow,
             deny: ceiling.deny,
             deny_addresses: ceiling.deny_addresses,
             refuse_private: public_only,
-            ..Narrower::default()
+            ..PolicyBound::default()
         };
         let after = Policy::build(input(&naive)).unwrap().narrow(&narrower);
         for ask in &asks {
@@ -341,7 +342,7 @@ proptest! {
     #[test]
     fn a_ceiling_keeps_what_both_allow(naive in some_policy(), asks in vec(some_ask(), 1..20)) {
         let before = Policy::build(input(&naive)).unwrap();
-        let same = Narrower { mode: Some(before.mode()), allow: input(&naive).allow, ..Narrower::default() };
+        let same = PolicyBound { mode: Some(before.mode()), allow: input(&naive).allow, ..PolicyBound::default() };
         let after = before.narrow(&same);
         for ask in asks.iter().filter(|ask| ask.host.parse::<IpAddr>().is_err()) {
             prop_assert_eq!(allowed(&after, ask), allowed(&before, ask), "{:?}", ask);
@@ -353,7 +354,7 @@ proptest! {
         let policies = [Policy::default(), Policy::build(PolicyInput { mode: Some(NetMode::Allowlist), ..PolicyInput::default() }).unwrap()];
         if let Ok(target) = Target::parse(&format!("{host}:443")) {
             for policy in policies {
-                let found = explain(&policy, &target, &[answer.parse().unwrap()], Moment(0));
+                let found = explain(&policy, &target, &[answer.parse().unwrap()], MonotonicMs(0));
                 prop_assert_eq!(found.decision, Decision::Deny);
             }
         }

@@ -4,7 +4,7 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::net::vectors::{ADDRESS_RULE, CASES, Case, DEFAULT, Expect, NO_RULE, Rules};
 use nexus_policy::net::{
-    DenyCode, Host, HostPort, Moment, Policy, PolicyInput, Port, Route, Source, Target, explain, parse_allow,
+    DenyCode, Host, HostPort, MonotonicMs, Policy, PolicyInput, Port, Route, Source, Target, explain, parse_allow,
     parse_allow_private, parse_deny, parse_host_port,
 };
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ fn every_denial_says_why_and_a_flag_that_is_offered_does_help() {
             for flag in &followed {
                 follow(&mut input, flag);
             }
-            let told_now = explain(&Policy::build(input).unwrap(), &target, &case.addresses().unwrap(), Moment(0));
+            let told_now = explain(&Policy::build(input).unwrap(), &target, &case.addresses().unwrap(), MonotonicMs(0));
             if told_now.code == DenyCode::Ok {
                 break;
             }
@@ -161,11 +161,11 @@ fn an_admitted_form_leads_no_further_than_what_it_carries() {
         ("2a00:aaaa::200:5efe:10.0.0.1", DenyCode::PrivateDestination),
         ("2a00:aaaa::5efe:10.0.0.1", DenyCode::PrivateDestination),
     ] {
-        let found = explain(&policy, &target, &[address.parse().unwrap()], Moment(0));
+        let found = explain(&policy, &target, &[address.parse().unwrap()], MonotonicMs(0));
         assert_eq!(found.code, wanted, "{address}: {}", found.explanation);
     }
     // Without that the form itself is closed.
     let plain = DEFAULT.policy().unwrap();
-    let found = explain(&plain, &target, &["2a00:aaaa::200:5efe:11.22.33.44".parse().unwrap()], Moment(0));
+    let found = explain(&plain, &target, &["2a00:aaaa::200:5efe:11.22.33.44".parse().unwrap()], MonotonicMs(0));
     assert_eq!(found.code, DenyCode::PrivateDestination);
 }

@@ -68,7 +68,7 @@ pub fn read_owned(host: &Host, path: &Path, workspace: Option<&Path>) -> Result<
     let parent = std::fs::metadata(directory).map_err(|error| ReadOwnedError::unreadable(directory, &error))?;
     let meta = file.metadata().map_err(unreadable)?;
     if !meta.is_file() {
-        return Err(ReadOwnedError::unreadable(path, &"it is no file"));
+        return Err(ReadOwnedError::unreadable(path, &"it is not a file"));
     }
     for (what, meta) in [(directory, &parent), (real.as_path(), &meta)] {
         if !is_owner(host, meta.uid()) || meta.mode() & 0o022 != 0 {
@@ -102,7 +102,7 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let error = read_owned(&host(), &path, None).unwrap_err();
-        assert!(error.to_string().contains("it is no file"), "{error}");
+        assert!(error.to_string().contains("it is not a file"), "{error}");
     }
 
     #[test]

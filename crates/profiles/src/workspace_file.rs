@@ -59,7 +59,7 @@ pub enum TextError {
     #[error("it is a symbolic link")]
     Link,
     /// The file is a directory, a FIFO or a device.
-    #[error("it is no plain file")]
+    #[error("it is not a plain file")]
     NotPlain,
     /// The file exceeds the size limit.
     #[error("it has more than {MAX_BYTES} bytes")]

@@ -100,8 +100,8 @@ pub fn check_chain(rings: &[Ring], end: Option<ChainEnd>, closed: &[ChainEnd]) -
 fn one(chain: RunId, receipts: &BTreeMap<u64, Vec<&Ring>>, end: Option<ChainEnd>, report: &mut ChainReport) {
     let last = receipts.last_key_value();
     // The latest word about what was pruned.
-    let told = last.iter().flat_map(|(_, here)| here.iter()).map(|ring| ring.place.floor);
-    let mut wanted = told.chain(end.map(|end| end.floor)).max().unwrap_or(0);
+    let recorded = last.iter().flat_map(|(_, here)| here.iter()).map(|ring| ring.place.floor);
+    let mut wanted = recorded.chain(end.map(|end| end.floor)).max().unwrap_or(0);
     for (seq, here) in receipts {
         // Below the floor anything may be gone or still there.
         if *seq > wanted {
@@ -204,9 +204,9 @@ mod tests {
         let (old, _) = chain(3);
         let (new, end) = chain(2);
         let all = [old.clone(), new].concat();
-        let told = [ChainProblem::NotContinued { chain: old[0].place.chain }];
-        assert_eq!(check_chain(&all, Some(end), &[]).problems, told);
-        assert_eq!(check_chain(&all, None, &[]).problems, told);
+        let recorded = [ChainProblem::NotContinued { chain: old[0].place.chain }];
+        assert_eq!(check_chain(&all, Some(end), &[]).problems, recorded);
+        assert_eq!(check_chain(&all, None, &[]).problems, recorded);
     }
 
     #[test]

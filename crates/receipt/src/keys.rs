@@ -28,7 +28,7 @@ const PUBLIC_DER: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyTextError {
     /// The text is not a private key as Nexus writes it.
-    #[error("it is no Ed25519 private key (PKCS#8 in PEM)")]
+    #[error("it is not an Ed25519 private key (PKCS#8 in PEM)")]
     Private,
     /// The text is not a public key.
     #[error("it holds no Ed25519 public key (-----BEGIN PUBLIC KEY-----)")]

@@ -37,7 +37,7 @@ const MODES: &[(u16, bool)] = &[
 ];
 
 /// Largest number of repetitions of a character that one sequence may ask for.
-const MOST_REPEATS: u16 = 9999;
+const MAX_REPEATS: u16 = 9999;
 
 /// Reports whether a control character of C0 passes.
 pub fn c0(mode: Mode, byte: u8) -> bool {
@@ -85,7 +85,7 @@ pub fn control(mode: Mode, params: &Params, intermediates: &[u8], last: char, le
         ([] | [b'?'], 'J' | 'K') if first <= 2 && count == 1 => {}
         // T with more parameters is a kind of mouse tracking that makes the terminal wait.
         ([], 'X' | '@' | 'L' | 'M' | 'P' | 'S' | 'T') if count == 1 => {}
-        ([], 'b') if count == 1 && first <= MOST_REPEATS => {}
+        ([], 'b') if count == 1 && first <= MAX_REPEATS => {}
         ([], 'r') if count <= 2 => left.region = true,
         // Without parameters: save and restore the cursor.
         ([], 's' | 'u') if count == 1 && first == 0 => {}

@@ -41,19 +41,6 @@ pub fn command(args: &ApprovalsArgs) -> u8 {
     }
 }
 
-impl From<ApprovalError> for Failure {
-    fn from(error: ApprovalError) -> Self {
-        let hint = match &error {
-            ApprovalError::Unknown { .. } => "nexus approvals ls lists them",
-            ApprovalError::Refused(_) => "nexus approvals show has its state",
-            ApprovalError::TooMany => "Deny those that are not needed.",
-            ApprovalError::Busy => "Try it again.",
-            _ => "Look at the directory approvals in the state directory.",
-        };
-        Self::refused(error.code(), error.to_string(), hint)
-    }
-}
-
 fn places() -> Result<StateDir, Failure> {
     Ok(crate::host::state_dir()?.ensure(&crate::host::here())?)
 }

@@ -1,41 +1,41 @@
 //! The flags of `nexus run` and `nexus net` about the network.
 
 use clap::{Args, Subcommand, ValueEnum};
-use nexus_model::{RunId, units};
+use nexus_model::units;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// `--net`.
+/// Values of `--net`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Net {
     /// The sandbox's own loopback
     None,
-    /// Named destinations
+    /// Only destinations that rules name
     Allowlist,
     /// Any public destination
     Unrestricted,
 }
 
-/// `--net-methods`.
+/// Values of `--net-methods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum NetMethods {
-    /// Every method
+    /// Every method of HTTP
     Any,
-    /// GET, HEAD and OPTIONS, over plain HTTP alone: nobody sees the methods inside TLS
+    /// GET, HEAD and OPTIONS, over plain HTTP alone: the methods inside TLS are not seen
     ReadOnly,
 }
 
-/// What may be reached.
+/// Flags for the network of a command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NetFlags {
     /// Network of the command [default: what the profiles say, else none]
     #[arg(long = "net", value_name = "MODE")]
     pub mode: Option<Net>,
-    /// Let it reach this host; port 443 unless given; *.NAME is every name beneath NAME; :443/tcp does without TLS; with
+    /// Let it reach this host; port 443 unless given; *.NAME is every name below NAME; :443/tcp does without TLS; with
     /// @/PATH only this program may; may repeat
     #[arg(long, value_name = "HOST[:PORT[/tcp]][@/PATH]")]
     pub allow: Vec<String>,
-    /// Never let it reach this, whoever allows it; every port unless given; with --net unrestricted the addresses of a
+    /// Never let it reach this, also where another rule allows it; every port unless given; with --net unrestricted the addresses of a
     /// denied host too; with @/PATH this program may not; may repeat
     #[arg(long, value_name = "HOST|CIDR[:PORT][@/PATH]")]
     pub deny: Vec<String>,
@@ -54,7 +54,7 @@ pub struct NetFlags {
     /// Ask on the terminal about what no rule allows
     #[arg(long)]
     pub ask: bool,
-    /// How long a question waits for its answer; then it is no [default: 60s]
+    /// Time that a question waits for its answer; then it counts as refused [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms, requires = "ask")]
     pub ask_timeout: Option<u64>,
     /// Most bytes over the network, both directions together, for example 100M
@@ -65,10 +65,10 @@ pub struct NetFlags {
     pub max_connections: Option<u64>,
 }
 
-/// `nexus net`.
+/// Arguments of `nexus net`.
 #[derive(Debug, Args)]
 pub struct NetArgs {
-    /// What to do.
+    /// Action on the network.
     #[command(subcommand)]
     pub action: NetAction,
 }
@@ -80,7 +80,7 @@ pub enum NetAction {
     #[command(after_help = "Exit codes: 0 allowed; 1 denied, or somebody would be asked; 2 wrong use.")]
     Check(Box<CheckArgs>),
     /// Show what a run tried to reach: every attempt, what was decided and why
-    Log(NetLogArgs),
+    Log(nexus_history::args::NetLogArgs),
     /// Serve these rules as a proxy on loopback, for programs that Nexus does not run
     #[command(after_help = "SIGHUP reads the rules again; SIGTERM ends it.")]
     Proxy(Box<ProxyArgs>),
@@ -92,10 +92,10 @@ pub struct RuleArgs {
     /// Use this profile; may repeat, later ones add and win
     #[arg(long, value_name = "NAME")]
     pub profile: Vec<String>,
-    /// The workspace, whose nexus.yaml counts [default: the current folder]
+    /// The workspace, whose nexus.yaml counts [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
-    /// The rules.
+    /// Network rules of the flags.
     #[command(flatten)]
     pub net: NetFlags,
 }
@@ -103,10 +103,10 @@ pub struct RuleArgs {
 /// `nexus net check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// What to reach
+    /// Destination to decide about
     #[arg(value_name = "HOST:PORT")]
     pub target: String,
-    /// The rules.
+    /// Rules that decide.
     #[command(flatten)]
     pub rules: RuleArgs,
     /// Decide as if this program connected [default: one that is not known]
@@ -115,34 +115,21 @@ pub struct CheckArgs {
     /// Decide as if the name had this address; may repeat [default: ask the resolver that the egress asks]
     #[arg(long, value_name = "ADDR")]
     pub resolve: Vec<IpAddr>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// `nexus net log`.
-#[derive(Debug, Args)]
-pub struct NetLogArgs {
-    /// Which run [default: the latest that used a network]
-    pub run: Option<RunId>,
-    /// Print the lines of the record as they are
-    #[arg(long)]
-    pub json: bool,
-    /// Wait for more until the run has ended
-    #[arg(short, long)]
-    pub follow: bool,
 }
 
 /// `nexus net proxy`.
 #[derive(Debug, Args)]
 pub struct ProxyArgs {
-    /// Where to serve HTTP; port 0 takes a free one
+    /// Address to serve HTTP on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// Where to serve SOCKS5 too
+    /// Address to serve SOCKS5 on, too
     #[arg(long, value_name = "ADDR:PORT")]
     pub socks: Option<SocketAddr>,
-    /// The rules.
+    /// Rules that decide.
     #[command(flatten)]
     pub rules: RuleArgs,
 }

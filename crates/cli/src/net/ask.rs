@@ -15,12 +15,12 @@
 use super::saved;
 use crate::failure::Failure;
 use crate::terminal::{Hold, Taken};
+use crate::used_up::raise_descriptors;
 use nexus_egress::{Answer, Approver, Asked, Egress};
 use nexus_policy::net::{AnyRule, Attempt, Denial, Program};
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::net::rules;
 use nexus_runner::net::service::{CallerSide, Questions as AskedBeside, QuestionsPanicked};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -203,16 +203,6 @@ pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> 
         let message = format!("the questions of --ask cannot be prepared: {error}");
         Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
     })
-}
-
-/// Raises the limit of descriptors, since every tunnel needs two. The sandbox exists already, so that its commands
-/// keep the caller's limit.
-pub fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        // If it cannot be raised, the egress counts what there is and serves as many.
-        Ok(()) | Err(_) => {}
-    }
 }
 
 /// Answer to a question, or the reason why there is none.

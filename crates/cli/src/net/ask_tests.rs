@@ -1,5 +1,5 @@
 use super::*;
-use nexus_policy::net::{Target, Way};
+use nexus_policy::net::{Ingress, Target};
 use rustix::pty::OpenptFlags;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -111,7 +111,7 @@ fn the_quiet_time_of_a_question_keeps_no_end_waiting() {
 fn an_answer_is_for_the_program_that_asked_where_it_is_known() {
     let asked = |program: Option<&str>| {
         let program = program.map(|path| Program::parse(path).unwrap());
-        wish(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Way::Connect, program })
+        wish(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Ingress::Connect, program })
     };
     assert_eq!(told(&asked(None)), "the command wants to reach a.test:443");
     let curl = asked(Some("/usr/bin/curl"));

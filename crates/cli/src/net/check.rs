@@ -9,8 +9,8 @@ use crate::profile::resolution::Resolution;
 use crate::terminal::out;
 use nexus_egress::{Clock, KernelRoutes, Limits, Resolver, System, behind_now, nat64_now, own_among};
 use nexus_policy::net::{
-    Attempt, Decision, Denial, Explanation, Host, Moment, Name, Next, Policy, Program, Target, Way, check_name,
-    explain_attempt,
+    Attempt, Decision, Denial, Explanation, Host, Ingress, MonotonicMs, Name, Next, Policy, Program, Target,
+    check_name, explain_attempt,
 };
 use nexus_policy::profile::NetGrants;
 use nexus_runner::net::network::RunNetwork;
@@ -22,10 +22,10 @@ use std::time::Duration;
 /// Decides and prints; 0 is allowed, 1 is not.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let target = Target::parse(&args.target).map_err(|error| {
-        let message = format!("{:?} is no destination: {error}", args.target);
+        let message = format!("{:?} is not a destination: {error}", args.target);
         Failure::usage("target", message, "write HOST:PORT, for example example.com:443")
     })?;
-    let attempt = Attempt { target, way: Way::Connect, program: program(args)? };
+    let attempt = Attempt { target, way: Ingress::Connect, program: program(args)? };
     let (network, grants) = resolved(&args.rules)?;
     refuse_loopback_rules(&grants)?;
     let policy = network.map_or_else(Policy::default, |network| network.policy);
@@ -83,7 +83,7 @@ fn behind_nat64(
     policy: &Policy,
     attempt: &Attempt,
     resolved: &[IpAddr],
-    now: Moment,
+    now: MonotonicMs,
 ) -> Result<Result<Policy, Denial>, Failure> {
     let (to, is_written) = match (check_name(policy, attempt, now), &attempt.target.host) {
         (Ok(Next::Resolve(query)), _) => (resolved.to_vec(), query.is_exact()),
@@ -95,7 +95,12 @@ fn behind_nat64(
 
 /// Adds to the policy what is known of denied names behind the addresses, as for a connection. Looks each denied name
 /// up, and only where that could decide.
-fn behind_denied_names(policy: Policy, attempt: &Attempt, resolved: &[IpAddr], now: Moment) -> Result<Policy, Failure> {
+fn behind_denied_names(
+    policy: Policy,
+    attempt: &Attempt,
+    resolved: &[IpAddr],
+    now: MonotonicMs,
+) -> Result<Policy, Failure> {
     if policy.followed().next().is_none() || check_name(&policy, attempt, now).is_err() {
         return Ok(policy);
     }
@@ -136,7 +141,7 @@ pub fn resolved(rules: &RuleArgs) -> Result<(Option<RunNetwork>, NetGrants), Fai
 }
 
 /// Asks the resolver of the egress, and only for a name that the rules let through: a question tells others its name.
-fn look_up(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Result<Vec<IpAddr>, String>, Failure> {
+fn look_up(policy: &Policy, attempt: &Attempt, now: MonotonicMs) -> Result<Result<Vec<IpAddr>, String>, Failure> {
     let Ok(Next::Resolve(query)) = check_name(policy, attempt, now) else { return Ok(Ok(Vec::new())) };
     let runtime = runtime()?;
     // As long as a run waits.

@@ -15,7 +15,6 @@ pub mod command;
 pub mod ended;
 pub mod host_port;
 mod listening;
-mod log;
 pub mod network;
 mod proxy;
 pub mod saved;

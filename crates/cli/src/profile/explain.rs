@@ -62,7 +62,7 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let place = Place { host: &host, workspace: &workspace, state: &places.state, guarded: &guarded };
     let binds = binds::read(shows, grants, tools, &place)?;
     let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
-    request::warn(&env.notices);
+    crate::environment::warn(&env.notices);
     let has_network = request.network.is_some();
     let caches = if resolve::has_cache(&request) { project_cache::targets(has_network).collect() } else { Vec::new() };
     let all = Explained {

@@ -10,7 +10,6 @@
 //! `nexus-policy` decides, `nexus-profiles` reads the files and looks at the host; here both meet the arguments.
 
 mod auto;
-pub mod caller;
 pub mod command;
 pub mod explain;
 mod flags;
@@ -20,3 +19,5 @@ pub mod resolution;
 #[cfg(test)]
 pub mod scene;
 pub mod trust_command;
+
+pub use nexus_caller::profiles as caller;

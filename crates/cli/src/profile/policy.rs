@@ -9,28 +9,15 @@
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
-use nexus_policy::command::Commands;
-use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question, Verdict};
+use crate::policies::{CODE, HINT, allowed, secret};
+use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question};
 use nexus_policy::profile::{ChangesMode, Grants, NetMode, Origin, Sourced};
 use nexus_profiles::{Found, FoundSource, Host};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The code of a run that a policy document refuses.
-const CODE: &str = "policy";
-const HINT: &str = "nexus policy explain shows what may be asked for; ask for less, or ask the owner of the policy";
-
 /// Directories of the host that every run shows.
 const OF_SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-
-/// Refuses what `asks` for where a document forbids it.
-fn allowed(verdict: &Verdict, asks: &str) -> Result<(), Failure> {
-    match verdict.forbidden.first() {
-        None => Ok(()),
-        Some(why) => Err(Failure::refused(CODE, format!("{asks}, and a policy forbids it: {why}"), HINT)),
-    }
-}
 
 /// Applies the documents to the grants of a run.
 pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Host) -> Result<(), Failure> {
@@ -45,23 +32,6 @@ pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &
     changes(policies, grants, args)?;
     destinations(policies, grants, args)?;
     paths(policies, grants, args, caller)
-}
-
-/// Refuses a secret that no document lists.
-pub fn secret(policies: &Effective, name: &OsStr) -> Result<(), Failure> {
-    let shown = name.to_string_lossy().into_owned();
-    allowed(&policies.ask(&Question::Secret(shown.clone())), &format!("--env-secret {shown} passes a secret"))
-}
-
-/// Refuses a command in a sandbox that runs already: no approval is for one.
-pub fn no_further_command(policies: &Effective, words: &[String]) -> Result<(), Failure> {
-    match policies.exec_answer(&Commands::of_words(words)).filter(|answer| answer.value != Answer::Skip) {
-        None => Ok(()),
-        Some(answer) => {
-            let message = format!("A policy says {} about this command ({})", answer.value.word(), answer.from);
-            Err(Failure::refused(CODE, message, "Start it with nexus run, which asks for an approval."))
-        }
-    }
 }
 
 /// Keeps changes from coming into the workspace without a person, or at all.

@@ -1,10 +1,10 @@
 //! `--changes ask`: the decision at the end of a run, on a terminal.
 
 use crate::change_text;
-use crate::changes::diff::of_layer;
 use crate::failure::one_line;
 use crate::net::ask::QUIET;
 use crate::signals::Signals;
+use nexus_changes::diff::of_layer;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::settle::frontend::Question;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

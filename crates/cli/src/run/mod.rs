@@ -7,17 +7,14 @@
 //! ```
 //! `frontend` has the parts of settling that need a person or a signal.
 
-mod advice;
 pub mod ask;
 mod direct;
 pub mod facility;
 mod feeder;
 mod foreground;
 mod frontend;
-pub mod go_on;
 mod hints;
 pub mod input;
-pub mod launcher;
 mod open_files;
 pub mod order;
 mod perhaps;
@@ -186,12 +183,15 @@ fn reported<C: Attendant>(
     let uid_base = *uid_base;
     let local = driver::with_uid_base(uid_base);
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
-    let driver =
-        if args.detach { WarmDriver::cold(local) } else { launcher::driver_of(local, uid_base, &run.site.places) };
+    let driver = if args.detach {
+        WarmDriver::cold(local)
+    } else {
+        nexus_warm::launcher::driver_of(local, uid_base, &run.site.places)
+    };
     let here = run.plan.workspace.source.as_path();
     let remains = OfNamespace(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
-    let issuer = crate::receipt::advice::open_issuer(&run.site.places)?;
+    let issuer = crate::advice::receipts::open_issuer(&run.site.places)?;
     let side = crate::net::ask::side(run.network.as_ref(), order.hold.as_ref())?;
     let frontend = Terminal { signals, driver: driver.local() };
     let around = Surroundings {

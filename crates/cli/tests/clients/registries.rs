@@ -17,7 +17,7 @@ const CERTIFICATES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_
 /// Settings that stand in files of the home directory.
 const FILES: &[&str] = &[".pip/pip.conf", ".config/pip/pip.conf", ".npmrc", ".cargo/config.toml"];
 
-/// What `cargo xtask registries` wrote, or an empty file.
+/// Returns the file that `cargo xtask registries` wrote, or an empty file.
 fn operator(bench: &Bench) -> PathBuf {
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("operator/config.toml");
     let own = bench.base.path().join("operator.toml");

@@ -15,7 +15,7 @@ pub type Ended = Result<(Option<i32>, Duration), String>;
 /// Between `up` and what ends the run from outside: the command is in its hostile state by then, most of the time.
 const SETTLES: Duration = Duration::from_millis(200);
 
-/// A port of the host that nobody has now.
+/// A port of the host that no process has now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -133,7 +133,7 @@ fn quiet(mut command: Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// A further command gets its answer, whatever the first one does.
+/// An exec gets its answer, whatever the first one does.
 fn is_answered(job: &Job, id: &str) -> Result<(), String> {
     let mut child = quiet(job.bench.nexus(["exec", id, "--", "/bin/sh", "-c", "exit 7"]));
     match end_of(&mut child, Instant::now())? {

@@ -1,4 +1,4 @@
-//! What the tests of the command share: a place of its own for each test, and `nexus` as root and as an ordinary user.
+//! Parts that the tests of the command share: a place of its own for each test, and `nexus` as root and as an ordinary user.
 //!
 //! A machine's root plays both; an ordinary user plays only itself.
 
@@ -30,27 +30,27 @@ pub fn user() -> u32 {
     free_user::ordinary_user().unwrap()
 }
 
-/// One test's own folders, and who runs `nexus` there.
+/// One test's own directories, and the user of `nexus` there.
 pub struct Bench {
-    /// Holds everything.
+    /// The directory that holds all others.
     pub base: tempfile::TempDir,
     /// The uid that runs `nexus`, when it is not the test's own.
     pub user: Option<u32>,
     /// A workspace that this user owns.
     pub workspace: PathBuf,
-    /// `NEXUS_STATE_DIR`.
+    /// Value of `NEXUS_STATE_DIR`.
     pub state: PathBuf,
-    /// HOME.
+    /// Value of `HOME` for `nexus`.
     pub home: PathBuf,
     program: PathBuf,
 }
 
-/// Whether the tests run as root.
+/// Reports whether the tests run as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this process is root's. Otherwise says that the test tries nothing.
+/// Reports whether this process is root's. Otherwise it says that the test tries nothing.
 pub fn needs_root() -> bool {
     if !is_root() {
         skip::skipped("only root can try it");
@@ -83,7 +83,7 @@ pub fn on_each_bench(test: impl Fn(Bench) + Sync) {
 }
 
 impl Bench {
-    /// Makes the folders.
+    /// Makes the directories of a test.
     pub fn new(user: Option<u32>) -> Self {
         // Not /tmp: that is private inside, and a workspace below it would hide part of what is tested.
         let base = tempfile::Builder::new().prefix("nexus-test-").tempdir_in("/var/tmp").unwrap();
@@ -106,7 +106,7 @@ impl Bench {
         Self { base, user, workspace, state, home, program }
     }
 
-    /// Who this bench is, for messages.
+    /// Names the user of this bench, for messages.
     pub fn who(&self) -> &'static str {
         match (self.user, is_root()) {
             (Some(_), _) => "user",
@@ -115,7 +115,7 @@ impl Bench {
         }
     }
 
-    /// Writes a file of the workspace, owned by whoever runs `nexus`.
+    /// Writes a file of the workspace, owned by the user of `nexus`.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.workspace.join(name);
         let mut missing = Vec::new();
@@ -154,7 +154,7 @@ impl Bench {
         path
     }
 
-    /// Gives a path to whoever runs `nexus`.
+    /// Gives a path to the user of `nexus`.
     pub fn give(&self, path: &Path) {
         if let Some(uid) = self.user {
             std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
@@ -175,7 +175,7 @@ impl Bench {
         command
     }
 
-    /// As [`Self::command`], as whoever runs the test: for a program that takes another identity by itself.
+    /// As [`Self::command`], as the user of the test: for a program that takes another identity on its own.
     pub fn command_as_root(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -209,7 +209,7 @@ impl Bench {
         (document, output.status.code().unwrap())
     }
 
-    /// What is in the state directory besides its own folders: nothing, after a run without parked changes.
+    /// Lists the entries of the state directory besides its own directories: none, after a run without parked changes.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         // A slow machine needs more than the second that a command waits for a removal.
         if self.state.join("layers/going").exists() {
@@ -223,7 +223,7 @@ impl Bench {
     }
 }
 
-/// What a command printed with `--json`.
+/// Reads the output of a command with `--json`.
 pub fn report(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", stdout(output), stderr(output)))

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Answers every HTTP request with `hello`, and `/endless` with bytes until nobody reads them.
+/// Answers every HTTP request with `hello`, and `/endless` with bytes until the client stops reading.
 pub struct Server {
-    /// On 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub port: u16,
     accepted: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
@@ -93,7 +93,7 @@ pub struct Named {
     etc: Option<PathBuf>,
 }
 
-/// What the namespace is prepared with before the command. The arguments are the two files, the uid, the command.
+/// Script that prepares the namespace before the command. Its arguments are the two files, the uid, the command.
 const PREPARE: &str = "mount --bind \"$1\" /etc/hosts && mount --bind \"$2\" /etc/resolv.conf && eval \"$3\" && \
                        uid=$4 && shift 4 && exec setpriv --reuid \"$uid\" --regid \"$uid\" --clear-groups \
                        --inh-caps=-all --ambient-caps=-all \"$@\"";
@@ -125,7 +125,7 @@ impl Named {
         self.prepared(bench, ":", arguments)
     }
 
-    /// The same after a further command of the shell.
+    /// The same after another command of the shell.
     pub fn prepared<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
         &self,
         bench: &Bench,

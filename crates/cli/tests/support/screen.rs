@@ -1,4 +1,4 @@
-//! A terminal that a test made, with somebody at its keys: the caller's terminal of `nexus`.
+//! A terminal that a test made, with the test at its keys: the caller's terminal of `nexus`.
 
 use super::{Bench, wait_until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long anything may take here.
+/// Longest time that anything may take here.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Written by the test itself after the end of the program.
@@ -72,12 +72,12 @@ impl Screen {
         Self { master, slave, before, shown, closing, reader: Some(reader), child }
     }
 
-    /// Types.
+    /// Types these keys.
     pub fn send(&self, keys: &str) {
         (&self.master).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Types until nobody takes any more.
+    /// Types until the terminal takes no more.
     pub fn send_until_full(&self, keys: &str) {
         let flags = rustix::fs::fcntl_getfl(&self.master).unwrap();
         rustix::fs::fcntl_setfl(&self.master, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -99,7 +99,7 @@ impl Screen {
         self.master = File::open("/dev/null").unwrap();
     }
 
-    /// Another size.
+    /// Gives the terminal another size.
     pub fn resize(&self, rows: u16, cols: u16) {
         tcsetwinsize(&self.master, size(rows, cols)).unwrap();
     }
@@ -158,7 +158,7 @@ impl Screen {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Whether the program has put the terminal into raw mode.
+    /// Reports whether the program has put the terminal into raw mode.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(rustix::termios::LocalModes::ICANON)
     }
@@ -171,7 +171,7 @@ impl Screen {
         assert_eq!(all(&now), all(&self.before), "{what}");
     }
 
-    /// What waits to be read by whoever uses this terminal next.
+    /// Returns the input that waits for the next reader of this terminal.
     pub fn left_to_read(&self) -> Vec<u8> {
         let mut raw = self.before.clone();
         raw.make_raw();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-/// How long anything may take.
+/// Longest time that anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Bench {
@@ -46,7 +46,7 @@ impl Bench {
         self.run(["exec", which, "--", "sh", "-c", script])
     }
 
-    /// The folder in which everything about it lies.
+    /// The directory in which everything about it lies.
     pub fn session_folder(&self, id: &str) -> PathBuf {
         self.state.join("sessions").join(id)
     }

@@ -1,7 +1,7 @@
-//! What runs could leave on the host, looked for from outside: processes, mounts, control groups, files.
+//! Traces that runs could leave on the host, looked for from outside: processes, mounts, control groups, files.
 //!
 //! Other tests use this machine at the same time, so a bench that looks for traces has ids of its own: a host uid that
-//! nobody else has, for the ordinary user as for the sandboxes that root starts.
+//! no other process has, for the ordinary user as for the sandboxes that root starts.
 
 use super::{Bench, is_root, wait_until};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// First host id of sandboxes that root starts.
 const UID_BASE: u32 = 1_000_000_000;
-/// How long a dying process or a closing mount may take.
+/// Longest time that a dying process or a closing mount may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -35,7 +35,7 @@ impl Deref for Lone {
     }
 }
 
-/// What was there before.
+/// Things that were there before.
 pub struct Before {
     mounts: BTreeSet<String>,
     groups: BTreeSet<PathBuf>,
@@ -81,7 +81,7 @@ impl Lone {
         self.nexus(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// The host ids of what runs here; the caller's own does not count, when it is no uid of our own.
+    /// The host ids of what runs here; the caller's own does not count, when it is not a uid of our own.
     fn ids(&self) -> Vec<u32> {
         match (self.user, is_root()) {
             (Some(uid), _) => vec![uid],
@@ -111,7 +111,7 @@ impl Lone {
         .collect()
     }
 
-    /// What is there now.
+    /// Looks at the present state.
     pub fn before(&self) -> Before {
         Before { mounts: mounts(), groups: groups(), files: files(self.base.path()) }
     }
@@ -190,7 +190,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Everything below a folder but the parts of a state directory, which come with the first run.
+/// Everything below a directory but the parts of a state directory, which come with the first run.
 fn files(base: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![base.to_owned()];

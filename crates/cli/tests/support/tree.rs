@@ -1,22 +1,22 @@
-//! Two folders that should be equal, and where they are not.
+//! Two directories that should be equal, and where they are not.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How closely a path is compared.
+/// Closeness with which a path is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Type, mode, number of names, content, target of a link.
     All,
     /// All but the content: it holds inode numbers, dates or random names.
     NotContent,
-    /// Not at all, nor what is beneath: its name is made up anew each time.
+    /// Not at all, nor anything below it: its name is another one each time.
     Skip,
 }
 
-/// What stands at a path; the mode has the type in it.
+/// Entry at a path; the mode has the type in it.
 #[derive(PartialEq, Eq, Debug)]
 struct Node {
     mode: u32,
@@ -27,7 +27,7 @@ struct Node {
     link: Option<PathBuf>,
 }
 
-/// What differs between two folders, in words; empty when they are equal.
+/// Names the differences between two directories, in words; empty when they are equal.
 pub fn differences(left: &Path, right: &Path, check: impl Fn(&str) -> Check) -> Vec<String> {
     let (mut ours, mut theirs) = (BTreeMap::new(), BTreeMap::new());
     collect(left, "", &check, &mut ours);

@@ -1,4 +1,4 @@
-//! The same scripts twice, on equal folders at the same path: by `nexus run`, and without it.
+//! The same scripts twice, on equal directories at the same path: by `nexus run`, and without it.
 //!
 //! The run outside has what the sandbox promises and nothing that hides a difference: an ordinary uid (as in the
 //! sandbox, where no uid is root), a network of loopback alone, the sandbox's environment, an empty HOME and /tmp.
@@ -11,29 +11,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// HOME inside.
+/// Value of `HOME` inside.
 const HOME: &str = "/home/nexus";
 
-/// What the scripts may use besides the workspace.
+/// Things that the scripts may use besides the workspace.
 #[derive(Default)]
 pub struct Extra {
     /// Further flags of `nexus run`; what they set in the environment is set outside too.
     pub flags: Vec<String>,
-    /// What the caller of `nexus` has in its environment besides.
+    /// Further variables of the caller of `nexus`.
     pub caller: Vec<(String, String)>,
 }
 
-/// Both folders after their scripts.
+/// Both directories after their scripts.
 pub struct Twins {
-    /// What the runs inside left, committed.
+    /// Directory that the runs inside left, committed.
     pub inside: PathBuf,
-    /// What the runs outside left.
+    /// Directory that the runs outside left.
     pub outside: PathBuf,
     /// Output of the runs inside, one for each script.
     pub outputs: Vec<Output>,
 }
 
-/// Makes the folder with `fixture`, runs the scripts in it, one `nexus run` for each, and the same outside. Fails when
+/// Makes the directory with `fixture`, runs the scripts in it, one `nexus run` for each, and the same outside. Fails when
 /// a script's exit code is not 0, or when an exit code or the normalised output differs.
 pub fn twice(bench: &Bench, fixture: impl Fn(&Bench), extra: &Extra, scripts: &[String]) -> Twins {
     let caller = || extra.caller.iter().map(|(name, value)| (name, value));
@@ -65,7 +65,7 @@ pub fn twice(bench: &Bench, fixture: impl Fn(&Bench), extra: &Extra, scripts: &[
 }
 
 impl Twins {
-    /// Fails when the two folders differ.
+    /// Fails when the two directories differ.
     pub fn same_trees(&self, who: &str, check: impl Fn(&str) -> Check) {
         let found = differences(&self.inside, &self.outside, check);
         assert!(found.is_empty(), "{who}: {} differences:\n{}", found.len(), found[..found.len().min(40)].join("\n"));

@@ -284,7 +284,7 @@ impl Bench {
         let null = self.null.as_fd();
         let mut session = Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null, null, null]))?;
         loop {
-            match session.hear()? {
+            match session.recv()? {
                 Event::Ended(_) => break,
                 Event::NotStarted(reason) => return Err(reason.into()),
                 _ => {}
@@ -309,7 +309,7 @@ impl Live {
         let (plan, sandbox) = bench.start(&bench.fresh, &["/bin/sleep".to_owned(), "1000".to_owned()])?;
         let null = bench.null.as_fd();
         let mut session = Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null, null, null]))?;
-        while !matches!(session.hear()?, Event::Started(_)) {}
+        while !matches!(session.recv()?, Event::Started(_)) {}
         let command = bench.command.iter().map(|word| word.as_str().into()).collect();
         Ok(Self { sandbox, session, plan, command, null: bench.null.try_clone()?, last: LEADER })
     }
@@ -322,7 +322,7 @@ impl Live {
         let null = self.null.as_fd();
         self.session.exec(self.last, &command, nexus_driver::Stdio::Pipes([null, null, null]))?;
         loop {
-            match self.session.hear()? {
+            match self.session.recv()? {
                 Event::Command { event: CommandEvent::Started(_), .. } => {}
                 Event::Command { event: CommandEvent::Ended(Ended { status: ExitStatus::Code(0), .. }), .. } => {
                     return Ok(());

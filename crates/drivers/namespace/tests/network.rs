@@ -93,7 +93,7 @@ fn every_way_out_ends_at_a_listener(workspace: &Path) -> Result<(), String> {
     let mut session = Session::start(&sandbox, &plan, stdio).unwrap();
     let mut server = None;
     loop {
-        match session.hear().unwrap() {
+        match session.recv().unwrap() {
             Event::Listeners(listeners) => server = Some(thread::spawn(move || serve(listeners))),
             Event::Up | Event::Names(_) | Event::Started(_) | Event::OutOfTime => {}
             Event::Ended(ended) if ended.status == ExitStatus::Code(0) => break,

@@ -2,7 +2,7 @@
 
 use nexus_model::Digest;
 use nexus_policy::net::{
-    AnyRule, Attempt, Behind, Check, Denial, DenyCode, Moment, Permit, Route, RuleRef, Target, Way,
+    AnyRule, Attempt, Behind, Check, Denial, DenyCode, Ingress, MonotonicMs, Permit, Route, RuleRef, Target,
 };
 use serde::Serialize;
 use std::net::IpAddr;
@@ -44,7 +44,7 @@ pub struct Event {
     /// Id of the attempt; its later lines have the same.
     pub id: u64,
     /// Way by which the attempt came in; `null` for DNS.
-    pub way: Option<Way>,
+    pub way: Option<Ingress>,
     /// Program that connected, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
@@ -80,7 +80,7 @@ pub struct Event {
     pub check: Option<Check>,
     /// Time of the decision, by the policy's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Moment>,
+    pub at: Option<MonotonicMs>,
     /// Addresses to which a name resolved that was then denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Vec<IpAddr>>,

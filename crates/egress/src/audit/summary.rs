@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Maximum number of destinations that are kept apart; a sandbox that tries a million names must not fill the host's
 /// memory.
-const MOST: usize = 1000;
+const MAX: usize = 1000;
 
 /// Destination that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,7 +96,7 @@ impl Tally {
 
     fn allowed_entry(&mut self, attempt: &Attempt) -> Option<&mut Allowed> {
         let key = (attempt.target.host.to_string(), attempt.target.port.number());
-        if self.allowed.len() >= MOST && !self.allowed.contains_key(&key) {
+        if self.allowed.len() >= MAX && !self.allowed.contains_key(&key) {
             self.truncated = true;
             return None;
         }
@@ -107,7 +107,7 @@ impl Tally {
     pub(crate) fn deny(&mut self, host: String, port: u16, denial: &Denial) {
         self.denied_count += 1;
         let key = (host, port, denial.code);
-        if self.denied.len() >= MOST && !self.denied.contains_key(&key) {
+        if self.denied.len() >= MAX && !self.denied.contains_key(&key) {
             self.truncated = true;
             return;
         }
@@ -127,7 +127,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn told(&self, audit_lost: u64, open: usize) -> Summary {
+    pub(crate) fn reported(&self, audit_lost: u64, open: usize) -> Summary {
         Summary {
             allowed: self.allowed.values().cloned().collect(),
             denied: self.denied.values().cloned().collect(),
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn several_reasons_of_one_destination_are_told_as_several() {
         let mut tally = Tally::default();
-        let explained = |tally: &Tally| tally.told(0, 0).denied[0].explanation.clone();
+        let explained = |tally: &Tally| tally.reported(0, 0).denied[0].explanation.clone();
         for _ in 0..2 {
             tally.deny("a.test".to_owned(), 80, &malformed("both lengths"));
             assert_eq!(explained(&tally), "both lengths");
@@ -159,6 +159,6 @@ mod tests {
             tally.deny("a.test".to_owned(), 80, &malformed(reason));
             assert_eq!(explained(&tally), "both lengths, and other reasons (nexus net log has each)");
         }
-        assert_eq!(tally.told(0, 0).denied[0].count, 5);
+        assert_eq!(tally.reported(0, 0).denied[0].count, 5);
     }
 }

@@ -3,7 +3,7 @@
 //! A closed connection and one whose client only has nothing more to send look alike (both are a FIN), until something
 //! is sent or the kernel of the client forgets the connection: then a reset comes.
 
-use nexus_policy::net::Way as Ingress;
+use nexus_policy::net::Ingress;
 use rustix::net::{RecvFlags, recv, sockopt};
 use std::io;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::audit::event::{AuditError, Event, EventKind};
 use crate::audit::record::Audit;
 use crate::decide::denials;
 use nexus_model::Digest;
-use nexus_policy::net::{AnyRule, Behind, Check, Denial, Host, MOST_BYTES, Moment, Policy};
+use nexus_policy::net::{AnyRule, Behind, Check, Denial, Host, MAX_BYTES, MonotonicMs, Policy};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -16,12 +16,12 @@ pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
     /// True if some rule is for one program; stored, since each connection asks for it.
     names_programs: bool,
-    told: Mutex<Option<Digest>>,
+    reported: Mutex<Option<Digest>>,
 }
 
 impl InForce {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self { names_programs: policy.names_programs(), policy, told: Mutex::new(None) }
+        Self { names_programs: policy.names_programs(), policy, reported: Mutex::new(None) }
     }
 
     /// Reports whether the decision about `host` depends on the program that connects.
@@ -31,21 +31,21 @@ impl InForce {
 
     /// Returns the hash of the policy, after the record has the policy itself. A run without attempts records no
     /// policy.
-    fn told(&self, audit: &Audit) -> Result<Digest, AuditError> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = *told {
+    fn reported(&self, audit: &Audit) -> Result<Digest, AuditError> {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = *reported {
             return Ok(digest);
         }
         let no_json = || AuditError::Other("the policy makes no JSON".into());
         let (digest, value) = self.policy.recorded().ok_or_else(no_json)?;
-        let fits = value.to_string().len() <= MOST_BYTES;
+        let fits = value.to_string().len() <= MAX_BYTES;
         audit.must(&Event {
             policy: Some(digest),
             in_force: fits.then_some(value),
             explanation: Some(format!("policy {} is {digest}", self.policy.generation())),
             ..Event::new(EventKind::Policy, 0)
         })?;
-        *told = Some(digest);
+        *reported = Some(digest);
         Ok(digest)
     }
 }
@@ -60,9 +60,9 @@ impl Deref for InForce {
 
 /// Policy and inputs of one decision.
 #[derive(Debug, Clone)]
-pub(crate) struct Grounds {
+pub(crate) struct DecisionContext {
     pub(crate) policy: Arc<InForce>,
-    pub(crate) at: Moment,
+    pub(crate) at: MonotonicMs,
     /// Question to the policy; `None` if the line will not hold all of its inputs.
     pub(crate) check: Option<Check>,
     pub(crate) resolved: Option<Vec<IpAddr>>,
@@ -73,9 +73,9 @@ pub(crate) struct Grounds {
     pub(crate) behind: Vec<Behind>,
 }
 
-impl Grounds {
+impl DecisionContext {
     /// Creates the context of a decision that depends on more than the policy.
-    pub(crate) fn of(policy: Arc<InForce>, at: Moment) -> Self {
+    pub(crate) fn of(policy: Arc<InForce>, at: MonotonicMs) -> Self {
         Self { policy, at, check: None, resolved: None, once: None, own: Vec::new(), behind: Vec::new() }
     }
 
@@ -98,7 +98,7 @@ impl Grounds {
     fn on(&self, event: &Event, audit: &Audit) -> Result<Event, AuditError> {
         let allowed = event.event == EventKind::Allow;
         Ok(Event {
-            policy: Some(self.policy.told(audit)?),
+            policy: Some(self.policy.reported(audit)?),
             check: self.check,
             at: Some(self.at),
             resolved: self.resolved.clone().filter(|_| !allowed),

@@ -15,7 +15,7 @@
 use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::Charged;
 use crate::decide::denials;
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::look_up_pool::Found;
 use crate::decide::state::Shared;
 use crate::seams::{ResolveError, Resolved};
@@ -35,12 +35,12 @@ impl Shared {
         attempt: &Attempt,
         id: u64,
         query: &NameQuery,
-        grounds: &Grounds,
+        grounds: &DecisionContext,
     ) -> Result<Charged, Denial> {
         let charged = Charged::take(self)?;
         if !query.is_exact() {
             self.charge(Charge::Up(query.name().as_str().len() as u64))?;
-            let grounds = Grounds { check: None, ..grounds.clone() };
+            let grounds = DecisionContext { check: None, ..grounds.clone() };
             let recorded = grounds.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
             recorded.map_err(|error| denials::internal(error.to_string()))?;
         }
@@ -85,7 +85,7 @@ impl Shared {
         let most = self.limits.resolve_time.min(LOOK_UP);
         let limit = self.silence.limit(query.name(), most);
         let found = self.look_up(query, limit).await;
-        self.silence.heard(query.name(), !matches!(found, Err(ResolveError::Silent { .. })), limit, most);
+        self.silence.received(query.name(), !matches!(found, Err(ResolveError::Silent { .. })), limit, most);
         unknown_here(found, query.is_exact())
     }
 }

@@ -15,13 +15,13 @@ use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::{Charged, Permitted};
 use crate::decide::denials;
 use crate::decide::gone::{self, Waiting};
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::look_ups::unknown_here;
 use crate::decide::own::own_among;
-use crate::decide::programs::caller::Caller;
+use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::registry::{Entry, Learned};
 use crate::decide::state::Shared;
-use crate::decide::ticket::Ticket;
+use crate::decide::ticket::ConnectionGuard;
 use crate::seams::{Answer, ResolveError};
 use crate::upstream::dial::{DialError, Dialed};
 use nexus_policy::net::{
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
 
 /// Allowed connection that was made.
 pub(crate) struct Opened {
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: ConnectionGuard,
     pub(crate) dialed: Dialed,
 }
 
@@ -62,18 +62,18 @@ struct Decided {
     /// Charge of a look-up, if one was paid for.
     charged: Option<Charged>,
     ttl_s: Option<u32>,
-    grounds: Grounds,
+    grounds: DecisionContext,
 }
 
 /// Denial with its inputs for the record.
-type Refused = (Denial, Grounds);
+type Refused = (Denial, DecisionContext);
 
 impl Shared {
     /// Leads an attempt to a connection, as long as the client waits for it.
     pub(crate) async fn open(
         self: &Arc<Self>,
         attempt: Attempt,
-        caller: &Caller,
+        caller: &ConnectionOwner,
         waiting: Waiting<'_>,
         speech: Speech,
     ) -> Result<Opened, Refusal> {
@@ -88,7 +88,7 @@ impl Shared {
     async fn open_for(
         self: &Arc<Self>,
         attempt: Attempt,
-        caller: &Caller,
+        caller: &ConnectionOwner,
         client: &TcpStream,
         speech: Speech,
     ) -> Result<Opened, Refusal> {
@@ -110,7 +110,7 @@ impl Shared {
         client: &TcpStream,
         speech: Speech,
         id: u64,
-    ) -> Result<Ticket, Refused> {
+    ) -> Result<ConnectionGuard, Refused> {
         let changes = self.host_changes.load(Ordering::Acquire);
         let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, client, id).await?;
         let other = |denial| (denial, self.grounds());
@@ -132,13 +132,13 @@ impl Shared {
                 }
                 self.tally().allow(attempt);
                 charged.pass_on();
-                Ok(Ticket::new(Arc::clone(self), entry, id))
+                Ok(ConnectionGuard::new(Arc::clone(self), entry, id))
             }
             Err(denial) => Err(other(denial)),
         }
     }
 
-    async fn dialled(&self, ticket: Ticket) -> Result<Opened, Refusal> {
+    async fn dialled(&self, ticket: ConnectionGuard) -> Result<Opened, Refusal> {
         let outcome = tokio::select! {
             biased;
             why = ticket.entry.until_cut() => return Err(Refusal::Denied(why)),
@@ -185,7 +185,7 @@ impl Shared {
         id: u64,
         once: Option<AnyRule>,
     ) -> Result<Decided, Refused> {
-        let mut grounds = Grounds { once, ..self.grounds().asked(Check::Connect) };
+        let mut grounds = DecisionContext { once, ..self.grounds().asked(Check::Connect) };
         let asked = match self.ask_policy(attempt, id, &mut grounds).await {
             Ok(permitted) => self.not_back_here(permitted, id, &mut grounds).await,
             refused @ Err(_) => refused,
@@ -194,7 +194,7 @@ impl Shared {
             Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
             // Such a denial is not the policy's.
             Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
-                Err((denial, Grounds { check: None, ..grounds }))
+                Err((denial, DecisionContext { check: None, ..grounds }))
             }
             Err(denial) => Err((denial, grounds)),
         }
@@ -205,7 +205,7 @@ impl Shared {
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
-        grounds: &mut Grounds,
+        grounds: &mut DecisionContext,
     ) -> Result<Permitted, Denial> {
         let query = match check_name(&*grounds.effective()?, attempt, grounds.at)? {
             Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),

@@ -15,7 +15,7 @@
 
 use crate::decide::charge::{Charged, Permitted};
 use crate::decide::denials;
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::own::own_among;
 use crate::decide::registry::ends;
 use crate::decide::state::Shared;
@@ -34,7 +34,7 @@ impl Shared {
         self: &Arc<Self>,
         attempt: &Attempt,
         permit: Permit,
-        grounds: &mut Grounds,
+        grounds: &mut DecisionContext,
     ) -> Result<Permit, Denial> {
         if let Host::Address(address) = attempt.target.host {
             // A rule for an address is the user's own choice.
@@ -60,14 +60,14 @@ impl Shared {
         self: &Arc<Self>,
         permitted: Permitted,
         id: u64,
-        grounds: &mut Grounds,
+        grounds: &mut DecisionContext,
     ) -> Result<Permitted, Denial> {
         let (permit, mut charged, ttl_s) = permitted;
         let Some(proxy) = self.dialer.upstream.as_ref().map(|proxy| &proxy.target) else {
             return Ok((permit, charged, ttl_s));
         };
         // The record does not hold the inputs of these decisions.
-        let of_its_own = Grounds { check: None, resolved: None, ..grounds.clone() };
+        let of_its_own = DecisionContext { check: None, resolved: None, ..grounds.clone() };
         if let Err(denial) = self.apart_from(proxy, &permit, &mut charged, id, grounds).await {
             *grounds = of_its_own;
             return Err(denial);
@@ -81,7 +81,7 @@ impl Shared {
         permit: &Permit,
         charged: &mut Option<Charged>,
         id: u64,
-        grounds: &Grounds,
+        grounds: &DecisionContext,
     ) -> Result<(), Denial> {
         let target = permit.target();
         if proxy == target {

@@ -2,32 +2,32 @@
 
 use crate::audit::event::{Event, EventKind};
 use crate::decide::denials;
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::registry::{Entry, Learned};
 use crate::decide::state::Shared;
-use crate::decide::ticket::Ticket;
+use crate::decide::ticket::ConnectionGuard;
 use nexus_policy::net::{Check, Denial, Host};
 use std::sync::atomic::Ordering;
 
 impl Shared {
     /// Decides about a further request on an existing connection, and records a denial. `asked` is another host that
     /// the request names.
-    pub(crate) fn again(&self, ticket: &Ticket, asked: Option<&Host>) -> Result<(), Denial> {
+    pub(crate) fn again(&self, ticket: &ConnectionGuard, asked: Option<&Host>) -> Result<(), Denial> {
         let attempt = ticket.permit().attempt();
         if let Some(why) = ticket.entry.why() {
             self.denied(self.next_id(), attempt, &why);
             return Err(why);
         }
-        let grounds = self.grounds().asked(Check::Keep);
+        let grounds = self.grounds().asked(Check::Continue);
         let learned = ticket.entry.learn(&grounds.policy, &*self.own, &self.followed);
         let Learned { own, behind } = ticket.entry.learned();
-        let grounds = Grounds { once: ticket.entry.once.clone(), own, behind, ..grounds };
+        let grounds = DecisionContext { once: ticket.entry.once.clone(), own, behind, ..grounds };
         let event = |kind, id| Event::of(kind, id, attempt).permitted(ticket.permit(), None);
         if let Err(denial) = learned {
             self.denied(self.next_id(), attempt, &denial);
             return Err(denial);
         }
-        if let Err(denial) = ticket.entry.judge(&grounds.policy, grounds.at) {
+        if let Err(denial) = ticket.entry.evaluate(&grounds.policy, grounds.at) {
             self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
             return Err(denial);
         }
@@ -51,7 +51,7 @@ impl Shared {
     pub(crate) fn ask_again(&self, entry: &Entry) {
         let policy = self.registry.policy();
         let decided =
-            entry.learn(&policy, &*self.own, &self.followed).and_then(|()| entry.judge(&policy, self.clock.now()));
+            entry.learn(&policy, &*self.own, &self.followed).and_then(|()| entry.evaluate(&policy, self.clock.now()));
         if let Err(why) = decided {
             entry.cut(why);
         }

@@ -8,7 +8,7 @@ use crate::decide::grounds::InForce;
 use crate::decide::own::own_among;
 use crate::seams::OwnAddresses;
 use nexus_policy::net::{
-    AnyRule, Behind, Denial, Host, Ipv6Net, Moment as MonotonicMs, Permit, Policy, Route, check_method, recheck,
+    AnyRule, Behind, Denial, Host, Ipv6Net, MonotonicMs, Permit, Policy, Route, check_method, recheck,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -72,7 +72,7 @@ impl Entry {
     }
 
     /// Checks that `policy` still allows the connection.
-    pub(crate) fn judge(&self, policy: &Policy, now: MonotonicMs) -> Result<(), Denial> {
+    pub(crate) fn evaluate(&self, policy: &Policy, now: MonotonicMs) -> Result<(), Denial> {
         if self.opaque.load(Ordering::Acquire) {
             check_method(policy, self.permit.target(), "", true)?;
         }
@@ -174,7 +174,7 @@ impl Registry {
         // A permit for one connection has a number of its own, which a policy that came meanwhile may have too.
         let has_learned = !inner.policy.nat64().is_empty();
         if has_learned || entry.once.is_some() || inner.policy.generation() != entry.permit.generation() {
-            entry.judge(&inner.policy, now)?;
+            entry.evaluate(&inner.policy, now)?;
         }
         inner.open.insert(id, entry);
         Ok(())
@@ -222,7 +222,7 @@ impl Inner {
         self.policy = Arc::new(InForce::new(policy));
         let mut cut = 0;
         for entry in self.open.values() {
-            if let Err(why) = entry.judge(&self.policy, now) {
+            if let Err(why) = entry.evaluate(&self.policy, now) {
                 entry.cut(why);
                 cut += 1;
             }

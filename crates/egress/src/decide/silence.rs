@@ -29,7 +29,7 @@ impl Silence {
     }
 
     /// Records whether an answer came within `limit`, which is at most `most`.
-    pub(crate) fn heard(&self, name: &Name, answered: bool, limit: Duration, most: Duration) {
+    pub(crate) fn received(&self, name: &Name, answered: bool, limit: Duration, most: Duration) {
         let mut since = self.since();
         if answered {
             since.remove(name);
@@ -57,13 +57,13 @@ mod tests {
     fn each_silent_name_shortens_its_own_wait_alone() {
         let (silence, most) = (Silence::default(), Duration::from_secs(3));
         assert_eq!(silence.limit(&name("gone.test"), most), most);
-        silence.heard(&name("gone.test"), false, most, most);
+        silence.received(&name("gone.test"), false, most, most);
         assert_eq!(silence.limit(&name("gone.test"), most), most / SHORT);
         assert_eq!(silence.limit(&name("slow.test"), most), most);
-        silence.heard(&name("gone.test"), true, most / SHORT, most);
+        silence.received(&name("gone.test"), true, most / SHORT, most);
         assert_eq!(silence.limit(&name("gone.test"), most), most);
         for number in 0..MAX_SILENT * 2 {
-            silence.heard(&name(&format!("n{number}.test")), false, most, most);
+            silence.received(&name(&format!("n{number}.test")), false, most, most);
             assert!(silence.since().len() <= MAX_SILENT);
         }
         assert_eq!(silence.limit(&name("n0.test"), most), most, "the oldest one is forgotten");

@@ -5,7 +5,7 @@ use crate::audit::record::Audit;
 use crate::audit::summary::{Summary, Tally};
 use crate::clock::Clock;
 use crate::decide::behind::Followed;
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::look_up_pool::LookUpPool;
 use crate::decide::nat64::Nat64;
 use crate::decide::pace::Pace;
@@ -17,7 +17,7 @@ use crate::memory::bounds::{Heads, set_buffers};
 use crate::memory::buffers::Buffers;
 use crate::seams::{Approver, Destinations, OwnAddresses, Programs, Resolver};
 use crate::upstream::dial::Dialer;
-use nexus_policy::net::{Attempt, Charge, Denial, Policy, Spent};
+use nexus_policy::net::{Attempt, Charge, Denial, Policy, Usage};
 use rustix::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) host_changes: AtomicU64,
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) dialer: Dialer,
-    spent: Mutex<Spent>,
+    used: Mutex<Usage>,
     tally: Mutex<Tally>,
     ids: AtomicU64,
 }
@@ -98,7 +98,7 @@ impl Shared {
             host_changes: AtomicU64::new(0),
             resolver: parts.resolver,
             dialer: parts.dialer,
-            spent: Mutex::new(Spent::default()),
+            used: Mutex::new(Usage::default()),
             tally: Mutex::new(Tally::default()),
             ids: AtomicU64::new(1),
         }
@@ -119,7 +119,7 @@ impl Shared {
 
     pub(crate) fn summary(&self) -> Summary {
         let open = self.registry.open();
-        self.tally().told(self.audit.lost(), open)
+        self.tally().reported(self.audit.lost(), open)
     }
 
     pub(crate) fn has_upstream(&self) -> bool {
@@ -129,20 +129,20 @@ impl Shared {
     /// Takes from the budget, or refuses and leaves it as it was.
     pub(crate) fn charge(&self, charge: Charge) -> Result<(), Denial> {
         let policy = self.registry.policy();
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        *spent = policy.budget().charge(*spent, charge)?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = policy.budget().charge(*used, charge)?;
         Ok(())
     }
 
     /// Gives back the charge of a connection that ended.
     pub(crate) fn give_back(&self) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.open_connections = spent.open_connections.saturating_sub(1);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.open_connections = used.open_connections.saturating_sub(1);
     }
 
     /// Returns the context for a decision by more than the policy in force now.
-    pub(crate) fn grounds(&self) -> Grounds {
-        Grounds::of(self.registry.policy(), self.clock.now())
+    pub(crate) fn grounds(&self) -> DecisionContext {
+        DecisionContext::of(self.registry.policy(), self.clock.now())
     }
 
     /// Records a denial. A failing audit changes nothing, since the attempt is refused in any case.
@@ -150,13 +150,13 @@ impl Shared {
         self.denied_on(&self.grounds(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
     }
 
-    pub(crate) fn denied_on(&self, grounds: &Grounds, event: Event, attempt: &Attempt, denial: &Denial) {
+    pub(crate) fn denied_on(&self, grounds: &DecisionContext, event: Event, attempt: &Attempt, denial: &Denial) {
         self.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), denial);
         grounds.note(&event.denied(denial), &self.audit);
     }
 
     /// Records a request that names no readable destination.
-    pub(crate) fn unreadable(&self, way: nexus_policy::net::Way, denial: &Denial) {
+    pub(crate) fn unreadable(&self, way: nexus_policy::net::Ingress, denial: &Denial) {
         self.tally().deny(String::new(), 0, denial);
         let event = Event::new(EventKind::Deny, self.next_id()).denied(denial);
         self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);

@@ -23,7 +23,7 @@ pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 
 /// Number of addresses in the IPv4 range; the first and last are left out.
 const RANGE: u32 = 1 << 17;
 /// Maximum number of names that are kept at one time.
-const MOST: usize = 16 * 1024;
+const MAX: usize = 16 * 1024;
 
 #[derive(Debug)]
 struct Slot {
@@ -61,7 +61,7 @@ impl Synthetic {
             self.touch(number);
             return of_number(number);
         }
-        if self.by_name.len() >= MOST {
+        if self.by_name.len() >= MAX {
             self.forget_oldest();
         }
         let mut number = self.last;

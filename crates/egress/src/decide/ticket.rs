@@ -5,7 +5,7 @@ use crate::decide::grounds::InForce;
 use crate::decide::registry::Entry;
 use crate::decide::state::Shared;
 use crate::upstream::dial::{DialError, Received};
-use nexus_policy::net::{Charge, Denial, DenyCode, Host, Moment, Permit};
+use nexus_policy::net::{Charge, Denial, DenyCode, Host, MonotonicMs, Permit};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -25,11 +25,11 @@ pub(crate) enum Flow {
 
 /// Account of a connection, held by the task that serves it. Its drop always writes the last line and gives the charge
 /// back.
-pub(crate) struct Ticket {
+pub(crate) struct ConnectionGuard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<Entry>,
     pub(crate) id: u64,
-    begun: Moment,
+    started: MonotonicMs,
     up: AtomicU64,
     down: AtomicU64,
     last: AtomicU64,
@@ -42,17 +42,17 @@ pub(crate) struct Ticket {
     pub(crate) received: Received,
 }
 
-impl Ticket {
+impl ConnectionGuard {
     pub(crate) fn new(shared: Arc<Shared>, entry: Arc<Entry>, id: u64) -> Self {
-        let begun = shared.clock.now();
+        let started = shared.clock.now();
         Self {
             shared,
             entry,
             id,
-            begun,
+            started,
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
-            last: AtomicU64::new(begun.0),
+            last: AtomicU64::new(started.0),
             half_closed: AtomicBool::new(false),
             dialed: OnceLock::new(),
             asked: Mutex::default(),
@@ -134,7 +134,7 @@ impl Ticket {
                     .err()
                     .or_else(|| Some(crate::decide::denials::malformed("the time of the network policy is over")));
             }
-            let silent = Moment(self.last.load(Ordering::Relaxed)).plus_ms(idle);
+            let silent = MonotonicMs(self.last.load(Ordering::Relaxed)).plus_ms(idle);
             if now >= silent {
                 let whole = !self.half_closed.load(Ordering::Relaxed);
                 return whole.then(|| {
@@ -151,7 +151,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         // The question to the proxy may have been broken off. At worst the bytes exceed the budget, and the connection
         // ends in any case.
@@ -179,7 +179,7 @@ impl Drop for Ticket {
             dialed: self.dialed.get().copied(),
             bytes_up: Some(up),
             bytes_down: Some(down),
-            duration_ms: Some(shared.clock.now().0.saturating_sub(self.begun.0)),
+            duration_ms: Some(shared.clock.now().0.saturating_sub(self.started.0)),
             ..event
         };
         match &cut {

@@ -11,7 +11,7 @@ use crate::ingress::http::{reply, serve as http};
 use crate::ingress::socks::serve as socks;
 use crate::ingress::{transparent, tunnel};
 use crate::seams::Connection;
-use nexus_policy::net::Way as Ingress;
+use nexus_policy::net::Ingress;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Interval at which [`keep_beat`] wakes the runtime; shorter than any time-out of a connection.
 const BEAT: Duration = Duration::from_secs(1);
 /// Number of clients beyond the bound that get an answer at one time; all others get only a reset.
-const TOLD: usize = 64;
+const REPORTED: usize = 64;
 
 /// Protocol of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum ListenerKind {
     Http,
     Socks,
     TransparentV4,
@@ -38,8 +38,8 @@ pub(crate) enum Door {
 }
 
 /// Accepts connections for ever on `listener`, which is bound to `at`.
-pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: SocketAddr, door: Door) {
-    let told = Arc::new(AtomicUsize::new(0));
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: SocketAddr, door: ListenerKind) {
+    let reported = Arc::new(AtomicUsize::new(0));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match Place::take(&shared) {
@@ -49,7 +49,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, at: Socke
                     let connection = Connection { local: peer, remote: at };
                     tokio::spawn(serve(Arc::clone(&shared), stream, connection, door, place));
                 }
-                None => turn_away(&shared, stream, door, &told),
+                None => turn_away(&shared, stream, door, &reported),
             },
             Err(error) => {
                 // A client may have aborted the connection; without descriptors, waiting frees some.
@@ -100,37 +100,37 @@ impl Drop for Place {
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, door: Door, place: Place) {
+async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection, door: ListenerKind, place: Place) {
     match door {
-        Door::Http => http::serve(shared, stream, connection).await,
-        Door::Socks => socks::serve(shared, stream, connection).await,
-        Door::TransparentV4 => transparent::serve(shared, stream, connection.local, false).await,
-        Door::TransparentV6 => transparent::serve(shared, stream, connection.local, true).await,
-        Door::Dns => dns::serve_tcp(shared, stream).await,
-        Door::HostPort(port) => host_port::serve(shared, stream, connection, port).await,
+        ListenerKind::Http => http::serve(shared, stream, connection).await,
+        ListenerKind::Socks => socks::serve(shared, stream, connection).await,
+        ListenerKind::TransparentV4 => transparent::serve(shared, stream, connection.local, false).await,
+        ListenerKind::TransparentV6 => transparent::serve(shared, stream, connection.local, true).await,
+        ListenerKind::Dns => dns::serve_tcp(shared, stream).await,
+        ListenerKind::HostPort(port) => host_port::serve(shared, stream, connection, port).await,
     }
     drop(place);
 }
 
 /// Refuses a client because there are too many connections.
-fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: Door, told: &Arc<AtomicUsize>) {
+fn turn_away(shared: &Arc<Shared>, mut stream: TcpStream, door: ListenerKind, reported: &Arc<AtomicUsize>) {
     let denial = denials::too_many(format!("the sandbox has {} connections already", shared.limits.clients));
     let way = match door {
-        Door::Http => Ingress::Connect,
-        Door::Socks => Ingress::Socks5,
-        Door::TransparentV4 | Door::TransparentV6 | Door::Dns => Ingress::Transparent,
-        Door::HostPort(_) => Ingress::HostPort,
+        ListenerKind::Http => Ingress::Connect,
+        ListenerKind::Socks => Ingress::Socks5,
+        ListenerKind::TransparentV4 | ListenerKind::TransparentV6 | ListenerKind::Dns => Ingress::Transparent,
+        ListenerKind::HostPort(_) => Ingress::HostPort,
     };
     shared.unreadable(way, &denial);
-    if door != Door::Http || told.fetch_add(1, Ordering::AcqRel) >= TOLD {
-        if door == Door::Http {
-            told.fetch_sub(1, Ordering::AcqRel);
+    if door != ListenerKind::Http || reported.fetch_add(1, Ordering::AcqRel) >= REPORTED {
+        if door == ListenerKind::Http {
+            reported.fetch_sub(1, Ordering::AcqRel);
         }
         return tunnel::reset(&stream);
     }
-    let told = Arc::clone(told);
+    let reported = Arc::clone(reported);
     tokio::spawn(async move {
         reply::last(&mut stream, &reply::denied(&denial, true, false)).await;
-        told.fetch_sub(1, Ordering::AcqRel);
+        reported.fetch_sub(1, Ordering::AcqRel);
     });
 }

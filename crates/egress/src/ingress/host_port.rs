@@ -8,13 +8,13 @@
 
 use crate::decide::gone::Waiting;
 use crate::decide::open::Speech;
-use crate::decide::programs::caller::Caller;
+use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::http::serve::carried;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
 use crate::seams::Connection;
-use nexus_policy::net::{Attempt, Denial, Target, Way};
+use nexus_policy::net::{Attempt, Denial, Ingress, Target};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -24,13 +24,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Co
     let target = match Target::of_socket((Ipv4Addr::LOCALHOST, port).into()) {
         Ok(target) => target,
         Err(why) => {
-            shared.unreadable(Way::HostPort, &Denial::unreadable(&why));
+            shared.unreadable(Ingress::HostPort, &Denial::unreadable(&why));
             return tunnel::reset(&stream);
         }
     };
     let waiting = Waiting { client: &stream, has_sent: false };
-    let attempt = Attempt { target, way: Way::HostPort, program: None };
-    let caller = Caller::of(Some(connection));
+    let attempt = Attempt { target, way: Ingress::HostPort, program: None };
+    let caller = ConnectionOwner::of(Some(connection));
     match shared.open(attempt, &caller, waiting, Speech::Unknown).await {
         Ok(opened) => carried(stream, InBuf::default(), opened).await,
         Err(refusal) => {

@@ -7,14 +7,14 @@
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
 use crate::decide::open::Speech;
-use crate::decide::programs::caller::Caller;
+use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::http::serve::carried;
 use crate::ingress::meant::meant;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
 use crate::seams::{Connection, Destinations};
-use nexus_policy::net::{Attempt, Denial, Target, Way};
+use nexus_policy::net::{Attempt, Denial, Ingress, Target};
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -41,13 +41,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     let (target, remote) = match target(&shared, &stream, v6) {
         Ok(found) => found,
         Err(denial) => {
-            shared.unreadable(Way::Transparent, &denial);
+            shared.unreadable(Ingress::Transparent, &denial);
             return tunnel::reset(&stream);
         }
     };
-    let caller = Caller::of(Some(Connection { local: peer, remote }));
+    let caller = ConnectionOwner::of(Some(Connection { local: peer, remote }));
     let waiting = Waiting { client: &stream, has_sent: false };
-    let attempt = Attempt { target, way: Way::Transparent, program: None };
+    let attempt = Attempt { target, way: Ingress::Transparent, program: None };
     if let Ok(opened) = shared.open(attempt, &caller, waiting, Speech::Unknown).await {
         carried(stream, InBuf::default(), opened).await;
     } else {

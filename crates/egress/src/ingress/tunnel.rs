@@ -11,7 +11,7 @@
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
 use crate::decide::gone;
-use crate::decide::ticket::{Flow, Ticket};
+use crate::decide::ticket::{ConnectionGuard, Flow};
 use crate::ingress::stop::Stop;
 use crate::ingress::tls::handshake::{self, Answer};
 use crate::memory::buffers::SMALL;
@@ -36,13 +36,13 @@ pub(crate) struct Ends<'a> {
 
 /// Runs a tunnel to its end; `http::carry` keeps other connections away. `inspect` checks the ClientHello if the permit
 /// expects one.
-pub(crate) async fn run(ends: Ends<'_>, ticket: &Ticket, inspect: bool) {
+pub(crate) async fn run(ends: Ends<'_>, ticket: &ConnectionGuard, inspect: bool) {
     let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
     // The mark comes before the policy: either a reload sees the mark, or this function sees the new policy.
     ticket.entry.close_eyes();
     let policy = ticket.policy();
     if policy.generation() != ticket.permit().generation()
-        && let Err(why) = ticket.entry.judge(&policy, ticket.shared.clock.now())
+        && let Err(why) = ticket.entry.evaluate(&policy, ticket.shared.clock.now())
     {
         ticket.entry.cut(why);
     }
@@ -93,13 +93,13 @@ async fn one_way(
     from: &mut ReadHalf<'_>,
     mut early: InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &Ticket,
+    ticket: &ConnectionGuard,
     flow: Flow,
     answer: Option<&Answer>,
 ) -> Result<(), Stop> {
     if !early.is_empty() {
         if let Some(answer) = answer {
-            answer.hear(early.bytes());
+            answer.recv(early.bytes());
         }
         if flow == Flow::Up {
             ticket.count(flow, early.bytes().len())?;
@@ -114,7 +114,7 @@ async fn one_way(
         let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
         if let Some(answer) = answer {
-            answer.hear(buffer.get(..count).unwrap_or_default());
+            answer.recv(buffer.get(..count).unwrap_or_default());
         }
         if count == 0 {
             // The close that follows at once reports the second end.

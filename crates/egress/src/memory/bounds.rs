@@ -15,7 +15,7 @@ const FREE: usize = 8 * 1024;
 /// Bytes that the kernel gives a busy socket at most (tcp_rmem[2], tcp_wmem[2]) when no program sets its buffers.
 const TUNED: usize = 8 * 1024 * 1024;
 /// Maximum number of connections whose buffers the kernel tunes.
-const MOST_TUNED: usize = 16;
+const MAX_TUNED: usize = 16;
 /// Bounds of a buffer that the egress sets, in bytes.
 const SMALLEST: usize = 16 * 1024;
 const LARGEST: usize = 256 * 1024;
@@ -74,7 +74,7 @@ impl Drop for Share {
 
 /// Returns the buffer size of a further socket beside `open` connections; `None` leaves it to the kernel.
 fn buffer(limits: &Limits, open: usize) -> Option<usize> {
-    let tuned = (limits.buffer_bytes / TUNED).min(MOST_TUNED);
+    let tuned = (limits.buffer_bytes / TUNED).min(MAX_TUNED);
     (open > tuned).then(|| (limits.buffer_bytes / open).clamp(SMALLEST, LARGEST))
 }
 

@@ -11,43 +11,43 @@ pub(crate) const SMALL: usize = 16 * 1024;
 /// Size of a large buffer in bytes.
 pub(crate) const LARGE: usize = 256 * 1024;
 /// Maximum number of leased large buffers: 8 MiB. Further busy tunnels use small ones.
-const LARGE_LENT: usize = 32;
+const LARGE_LEASED: usize = 32;
 /// Number of buffers of each size that are kept for reuse.
 const KEPT: usize = 4;
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct BufferPool {
     small: Vec<Box<[u8]>>,
     large: Vec<Box<[u8]>>,
-    large_lent: usize,
+    large_leased: usize,
 }
 
 /// Pool of buffers for all tunnels of a sandbox.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Buffers(Arc<Mutex<Shelf>>);
+pub(crate) struct Buffers(Arc<Mutex<BufferPool>>);
 
 impl Buffers {
     /// Leases a large buffer if `busy` and one is left, otherwise a small one.
-    pub(crate) fn lend(&self, busy: bool) -> Lent {
+    pub(crate) fn lend(&self, busy: bool) -> LeasedBuffer {
         let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let data = if busy && shelf.large_lent < LARGE_LENT {
-            shelf.large_lent += 1;
+        let data = if busy && shelf.large_leased < LARGE_LEASED {
+            shelf.large_leased += 1;
             shelf.large.pop().unwrap_or_else(|| vec![0; LARGE].into_boxed_slice())
         } else {
             shelf.small.pop().unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
         };
-        Lent { data, home: self.clone() }
+        LeasedBuffer { data, home: self.clone() }
     }
 }
 
 /// Leased buffer; it returns to its pool when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LeasedBuffer {
     data: Box<[u8]>,
     home: Buffers,
 }
 
-impl Deref for Lent {
+impl Deref for LeasedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -55,18 +55,18 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for LeasedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.data
     }
 }
 
-impl Drop for Lent {
+impl Drop for LeasedBuffer {
     fn drop(&mut self) {
         let data = std::mem::take(&mut self.data);
         let mut shelf = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = if data.len() == LARGE {
-            shelf.large_lent -= 1;
+            shelf.large_leased -= 1;
             &mut shelf.large
         } else {
             &mut shelf.small
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn large_buffers_are_bounded_and_come_back() {
         let buffers = Buffers::default();
-        let mut lent: Vec<Lent> = (0..LARGE_LENT).map(|_| buffers.lend(true)).collect();
+        let mut lent: Vec<LeasedBuffer> = (0..LARGE_LEASED).map(|_| buffers.lend(true)).collect();
         assert!(lent.iter().all(|one| one.len() == LARGE));
         assert_eq!(buffers.lend(true).len(), SMALL);
         lent.pop();

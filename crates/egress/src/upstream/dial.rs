@@ -33,15 +33,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_TRIES: u32 = 5;
 
 /// Maximum number of addresses of one attempt that are tried at the same time.
-const MOST_AT_ONCE: usize = 6;
+const MAX_AT_ONCE: usize = 6;
 
 /// Maximum number of sockets of all attempts together that are tried beside the first of each.
-pub(crate) const SPARE_SOCKETS: usize = 128;
+pub(crate) const RESERVED_SOCKETS: usize = 128;
 
 /// Settings and shared state for connecting.
 pub(crate) struct Dialer {
-    /// Semaphore with [`SPARE_SOCKETS`] places.
-    pub(crate) spare: Arc<Semaphore>,
+    /// Semaphore with [`RESERVED_SOCKETS`] places.
+    pub(crate) reserve: Arc<Semaphore>,
     pub(crate) connect_time: Duration,
     pub(crate) stagger: Duration,
     pub(crate) upstream: Option<UpstreamProxy>,
@@ -136,7 +136,7 @@ impl Dialer {
     async fn any_of(&self, addrs: &[SocketAddr], target: &Target) -> Result<TcpStream, DialError> {
         let connected = match addrs {
             [one] => timeout(self.connect_time, TcpStream::connect(*one)).await,
-            many => timeout(self.connect_time, race(many, self.stagger, &self.spare)).await,
+            many => timeout(self.connect_time, race(many, self.stagger, &self.reserve)).await,
         };
         match connected {
             Ok(Ok(stream)) => {
@@ -206,7 +206,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 
 /// Connects by happy eyeballs without preference: each address gets a head start over the next, and the first to answer
 /// wins. When too many are silent, the longest try is given up for the next address.
-async fn race(addrs: &[SocketAddr], stagger: Duration, spare: &Arc<Semaphore>) -> io::Result<TcpStream> {
+async fn race(addrs: &[SocketAddr], stagger: Duration, reserve: &Arc<Semaphore>) -> io::Result<TcpStream> {
     let mut trying = JoinSet::new();
     let mut handles = VecDeque::new();
     let mut waiting = addrs.iter();
@@ -215,7 +215,7 @@ async fn race(addrs: &[SocketAddr], stagger: Duration, spare: &Arc<Semaphore>) -
         if waiting.len() > 0 {
             let place = match trying.len() {
                 0 => Some(None),
-                1..MOST_AT_ONCE => Arc::clone(spare).try_acquire_owned().ok().map(Some),
+                1..MAX_AT_ONCE => Arc::clone(reserve).try_acquire_owned().ok().map(Some),
                 _ => None,
             };
             if let Some(place) = place {
@@ -357,7 +357,7 @@ mod tests {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = (1..=40).map(|last| SocketAddr::from(([127, 0, 1, last], port)));
         let addrs: Vec<SocketAddr> = silent.chain([server.local_addr().unwrap()]).collect();
-        let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::clone(&Arc::new(Semaphore::new(SPARE_SOCKETS))));
+        let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::clone(&Arc::new(Semaphore::new(RESERVED_SOCKETS))));
         let ended = Arc::clone(&over);
         let counter = std::thread::spawn(move || {
             let mut seen = 0;
@@ -372,9 +372,9 @@ mod tests {
         assert_eq!(connected.unwrap().peer_addr().unwrap(), server.local_addr().unwrap());
         let seen = counter.join().unwrap();
         // One may be closed while the next begins.
-        assert!((3..=MOST_AT_ONCE + 1).contains(&(seen - before)), "{seen}, {before} before");
+        assert!((3..=MAX_AT_ONCE + 1).contains(&(seen - before)), "{seen}, {before} before");
         drop(runtime);
-        assert_eq!(most.available_permits(), SPARE_SOCKETS, "every place was given back");
+        assert_eq!(most.available_permits(), RESERVED_SOCKETS, "every place was given back");
         drop(held);
     }
 }

@@ -18,7 +18,7 @@ pub enum UpstreamError {
     #[error("the upstream proxy must be written http://[USER:PASSWORD@]HOST:PORT")]
     Form,
     /// The host or port is invalid.
-    #[error("the upstream proxy is no HOST:PORT: {0}")]
+    #[error("the upstream proxy is not HOST:PORT: {0}")]
     Target(TargetError),
 }
 

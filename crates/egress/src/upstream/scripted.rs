@@ -26,7 +26,7 @@ impl Scripted {
     }
 
     /// Makes the look-up of a name succeed again.
-    pub fn mend(&self, name: &str) {
+    pub fn repair(&self, name: &str) {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 

@@ -1,6 +1,6 @@
 //! The ways in, up to the point where the client can speak to the server.
 
-use super::{PATIENCE, World, connect, field, read_head, try_connect};
+use super::{TIMEOUT, World, connect, field, read_head, try_connect};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use std::io::{Read, Write};
@@ -45,7 +45,7 @@ pub fn by_dns(world: &World, name: &Name) -> Result<IpAddr, ResponseCode> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
     message.queries.push(Query::query(name.clone(), RecordType::A));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket.send_to(&message.to_vec().unwrap(), world.dns_udp).unwrap();
     let mut answer = [0; 1500];
     let count = socket.recv(&mut answer).unwrap();

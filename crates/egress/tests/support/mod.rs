@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Time limit for anything that a test waits for.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs the test of this thread again in a network namespace of its own. Returns true in the outer process, which then
 /// has nothing more to do.
@@ -51,9 +51,9 @@ pub fn outside_of_small_netns() -> bool {
 
 /// Waits until `done` holds.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {what}");
         std::thread::yield_now();
     }
 }
@@ -243,9 +243,9 @@ pub fn connect(to: SocketAddr) -> TcpStream {
 
 /// Connects like [`connect`], but the other end may reset at once.
 pub fn try_connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -317,7 +317,7 @@ pub fn server(at: impl std::net::ToSocketAddrs, serve: impl Fn(TcpStream) + Send
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             let serve = Arc::clone(&serve);
             std::thread::spawn(move || serve(stream));
         }

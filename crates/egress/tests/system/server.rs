@@ -19,7 +19,7 @@ pub struct Asked {
 /// Name server that ends with the test's process.
 pub struct NameServer(Arc<Mutex<Vec<Asked>>>);
 
-enum Said {
+enum DiagAnswer {
     Records(Vec<Record>),
     /// Records, with a flag that more of them are available over TCP.
     Truncated(Vec<Record>),
@@ -84,23 +84,23 @@ fn reply(bytes: &[u8], tcp: bool, asked: &Mutex<Vec<Asked>>) -> Option<Vec<u8>> 
     message.metadata.recursion_available = true;
     message.queries.push(query);
     match said(name.trim_end_matches('.'), kind, tcp) {
-        Said::Records(records) => message.answers = records,
-        Said::Truncated(records) => {
+        DiagAnswer::Records(records) => message.answers = records,
+        DiagAnswer::Truncated(records) => {
             message.answers = records;
             message.metadata.truncation = true;
         }
-        Said::Laden(answers, additionals) => {
+        DiagAnswer::Laden(answers, additionals) => {
             message.answers = answers;
             message.additionals = additionals;
         }
-        Said::Code(code) => message.metadata.response_code = code,
-        Said::Garbage => return Some([&bytes[..2], &[0xff; 10]].concat()),
-        Said::Nothing => return None,
+        DiagAnswer::Code(code) => message.metadata.response_code = code,
+        DiagAnswer::Garbage => return Some([&bytes[..2], &[0xff; 10]].concat()),
+        DiagAnswer::Nothing => return None,
     }
     Some(message.to_vec().unwrap())
 }
 
-fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
+fn said(name: &str, kind: RecordType, tcp: bool) -> DiagAnswer {
     let v4 = kind == RecordType::A;
     let a = |ttl, address: &str| {
         let data = RData::A(A(address.parse().unwrap()));
@@ -124,9 +124,9 @@ fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
             || matches!(name, "full.test" | "many.test") && v4
             || name == "wide.test" && !v4)
     {
-        return Said::Truncated(Vec::new());
+        return DiagAnswer::Truncated(Vec::new());
     }
-    Said::Records(match name {
+    DiagAnswer::Records(match name {
         "full.test" if v4 => some(64, name),
         "many.test" if v4 => some(65, name),
         "full.test" | "many.test" => Vec::new(),
@@ -136,7 +136,7 @@ fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
             .collect(),
         laden if laden.ends_with(".flood.test") => {
             let own = [a(3600, "10.0.0.5"), aaaa(3600, "fd00::5")].concat();
-            return Said::Laden(own, some(2000, "beside.test"));
+            return DiagAnswer::Laden(own, some(2000, "beside.test"));
         }
         "both.test" => [a(300, "93.184.216.10"), aaaa(30, "2606:2800:220::10")].concat(),
         "v4.test" => a(60, "93.184.216.10"),
@@ -145,7 +145,7 @@ fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
         "intranet.corp.test" | "gone.test.corp.test" | "a.gone.test.corp.test" => a(60, "93.184.216.66"),
         "pinned.test" | "other.test" => [a(60, "93.184.216.10"), aaaa(60, "2606:2800:220::10")].concat(),
         "big.test" | "hidden.test" if !v4 => Vec::new(),
-        "big.test" | "hidden.test" if !tcp => return Said::Truncated(a(60, "93.184.216.10")),
+        "big.test" | "hidden.test" if !tcp => return DiagAnswer::Truncated(a(60, "93.184.216.10")),
         "big.test" => (0..60).flat_map(|last| a(60, &format!("93.184.217.{last}"))).collect(),
         "hidden.test" | "mixed.test" => [a(60, "93.184.216.10"), a(60, "10.0.0.5")].concat(),
         "alias.test" => [alias("private.test."), of("private.test", "10.0.0.5")].concat(),
@@ -157,15 +157,15 @@ fn said(name: &str, kind: RecordType, tcp: bool) -> Said {
         "loop.test" => alias("loop.test."),
         "half.test" if v4 => a(60, "93.184.216.10"),
         "six-half.test" if !v4 => aaaa(60, "2606:2800:220::10"),
-        "half.test" | "six-half.test" | "silent.test" | "quiet.test" => return Said::Nothing,
+        "half.test" | "six-half.test" | "silent.test" | "quiet.test" => return DiagAnswer::Nothing,
         "ipv4only.arpa" if v4 => [a(60, "192.0.0.170"), a(60, "192.0.0.171")].concat(),
         "ipv4only.arpa" => aaaa(60, "2a01:db8:122:344::192.0.0.170"),
         "translated.test" => aaaa(60, "2a01:db8:122:344::10.0.0.1"),
         "public.test" => aaaa(60, "2a01:db8:122:344::93.184.216.34"),
-        "fails.test" => return Said::Code(ResponseCode::ServFail),
-        "refused.test" => return Said::Code(ResponseCode::Refused),
-        "garbage.test" => return Said::Garbage,
-        _ => return Said::Code(ResponseCode::NXDomain),
+        "fails.test" => return DiagAnswer::Code(ResponseCode::ServFail),
+        "refused.test" => return DiagAnswer::Code(ResponseCode::Refused),
+        "garbage.test" => return DiagAnswer::Garbage,
+        _ => return DiagAnswer::Code(ResponseCode::NXDomain),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Collects what is led to, and holds what the search needs of the host.
 
-use super::resolve::{Top, Way};
+use super::resolve::{Route, Top};
 use crate::class::Class;
 use crate::names::{Names, Pattern};
 use nexus_beneath::{Doing as _, IoFailure, join as join_names};
@@ -59,13 +59,13 @@ pub(super) struct Leads<'a> {
 
 impl Leads<'_> {
     /// Follows an absolute path.
-    pub(super) fn follow(&self, path: &Path) -> Result<Way, IoFailure> {
+    pub(super) fn follow(&self, path: &Path) -> Result<Route, IoFailure> {
         self.top.follow(path).doing("follow", path.as_os_str().as_bytes())
     }
 
     /// Protects the links on a way and its end, and keeps the directories before a `..` on it from becoming links. With
     /// `around` also a workspace that lies in what it leads to.
-    pub(super) fn protect(&mut self, way: &Way, why: &str, around: bool) -> Result<(), IoFailure> {
+    pub(super) fn protect(&mut self, way: &Route, why: &str, around: bool) -> Result<(), IoFailure> {
         for real in way.links.iter().chain([&way.end]) {
             match self.top.inside(real) {
                 Some([]) | None => {}

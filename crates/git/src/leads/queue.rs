@@ -19,13 +19,13 @@ pub(super) struct Place {
 }
 
 /// Directories in the order of a number each.
-type Order = BinaryHeap<Reverse<(u128, usize)>>;
+type SearchQueue = BinaryHeap<Reverse<(u128, usize)>>;
 
 /// Directories to search, and how many more.
 pub(super) struct Queue {
     all: Vec<Option<Place>>,
     /// The nearest and the oldest ones, with what is left of their bounds.
-    sides: [(Order, Reach); 2],
+    sides: [(SearchQueue, Reach); 2],
     turn: usize,
     waiting: usize,
 }
@@ -35,8 +35,12 @@ impl Queue {
     pub fn new(reach: Reach) -> Self {
         let half = Reach { directories: reach.directories / 2, entries: reach.entries / 2 };
         let more = Reach { directories: reach.directories - half.directories, entries: reach.entries - half.entries };
-        let mut queue =
-            Self { all: Vec::new(), sides: [(Order::new(), more), (Order::new(), half)], turn: 0, waiting: 0 };
+        let mut queue = Self {
+            all: Vec::new(),
+            sides: [(SearchQueue::new(), more), (SearchQueue::new(), half)],
+            turn: 0,
+            waiting: 0,
+        };
         queue.push(Place { path: Vec::new(), in_git: false }, 0);
         queue
     }
@@ -56,11 +60,11 @@ impl Queue {
     pub fn next(&mut self) -> Option<(Place, usize)> {
         for _ in 0..2 {
             self.turn = 1 - self.turn;
-            let (order, left) = &mut self.sides[1 - self.turn];
+            let (search, left) = &mut self.sides[1 - self.turn];
             if left.directories == 0 || left.entries == 0 {
                 continue;
             }
-            while let Some(Reverse((_, number))) = order.pop() {
+            while let Some(Reverse((_, number))) = search.pop() {
                 // The other side may have taken it.
                 if let Some(place) = self.all[number].take() {
                     left.directories -= 1;

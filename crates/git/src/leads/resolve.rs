@@ -18,7 +18,7 @@ const LINKS: usize = 40;
 
 /// The way of a path through links to its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct Route {
     /// The links on it, by their real paths.
     pub links: Vec<PathBuf>,
     /// The directories that `..` leads out of, by their real paths: a link in the place of one leads elsewhere.
@@ -41,7 +41,7 @@ impl Top<'_> {
     }
 
     /// Follows an absolute path.
-    pub fn follow(&self, path: &Path) -> io::Result<Way> {
+    pub fn follow(&self, path: &Path) -> io::Result<Route> {
         let (mut links, mut turns) = (Vec::new(), Vec::new());
         let mut at = PathBuf::from("/");
         let mut rest: VecDeque<OsString> = parts(path);
@@ -57,7 +57,7 @@ impl Top<'_> {
                 continue;
             };
             if links.len() == LINKS {
-                return Ok(Way { links, turns, end: here });
+                return Ok(Route { links, turns, end: here });
             }
             if target.is_absolute() {
                 at = PathBuf::from("/");
@@ -67,7 +67,7 @@ impl Top<'_> {
             }
             links.push(here);
         }
-        Ok(Way { links, turns, end: at })
+        Ok(Route { links, turns, end: at })
     }
 
     /// The target of a link; `None` for what is none.
@@ -171,7 +171,7 @@ mod tests {
         ] {
             let way = at.follow(&base.join(path)).unwrap();
             let [links, turns] = [links, turns].map(|all| all.iter().map(|one| base.join(one)).collect());
-            assert_eq!(way, Way { links, turns, end: base.join(end) }, "{path}");
+            assert_eq!(way, Route { links, turns, end: base.join(end) }, "{path}");
         }
         assert_eq!(at.follow(&top.join("self")).unwrap().links.len(), LINKS);
         assert_eq!(at.inside(&top.join("a/b")), Some(&b"a/b"[..]));

@@ -64,7 +64,7 @@ impl Standard {
     }
 
     /// Returns those with a star that may begin with it.
-    pub fn begun(name: &[u8]) -> impl Iterator<Item = Self> + use<> {
+    pub fn starting(name: &[u8]) -> impl Iterator<Item = Self> + use<> {
         list(name.first().map_or(END, |byte| TABLE.by_byte[*byte as usize]))
     }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn every_standard_pattern_is_in_one_list() {
         let mut seen: Vec<u16> = Standard::starred().map(|one| one.0).collect();
-        seen.extend((0..=255_u8).flat_map(|byte| Standard::begun(&[byte]).map(|one| one.0).collect::<Vec<_>>()));
+        seen.extend((0..=255_u8).flat_map(|byte| Standard::starting(&[byte]).map(|one| one.0).collect::<Vec<_>>()));
         for head in TABLE.by_first {
             let listed: Vec<u16> = list(head).map(|one| one.0).collect();
             assert!(listed.is_sorted(), "{listed:?}");

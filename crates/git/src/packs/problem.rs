@@ -142,12 +142,12 @@ mod tests {
         let start = budget.end.checked_sub(MAX_TIME).unwrap();
         let at = |seconds| start + Duration::from_secs(seconds);
         budget.begin_at(start);
-        let mut begun = 0;
+        let mut starting = 0;
         for (length, wanted) in [(30, Bound::Time), (30, Bound::Time), (15, Bound::TimeOfAll), (7, Bound::TimeOfAll)] {
-            assert!(budget.take_at(1, at(begun + length)).is_ok(), "{begun}");
-            assert_eq!(exceeded(&budget.take_at(1, at(begun + length + 1))), Some(wanted), "{begun}");
-            begun += length;
-            budget.begin_at(at(begun));
+            assert!(budget.take_at(1, at(starting + length)).is_ok(), "{starting}");
+            assert_eq!(exceeded(&budget.take_at(1, at(starting + length + 1))), Some(wanted), "{starting}");
+            starting += length;
+            budget.begin_at(at(starting));
         }
         budget.begin_at(at(91));
         assert_eq!(exceeded(&budget.take_at(1, at(92))), Some(Bound::TimeOfAll));

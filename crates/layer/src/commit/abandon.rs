@@ -9,12 +9,13 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if_there};
 use crate::commit::calls::Spot;
+use crate::commit::decided::{HALF_ASIDE, is_decided, is_half_aside, locked};
+use crate::commit::errors::RecoverError;
 use crate::commit::finish::remove_layer;
 use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
 use crate::commit::leftover::{
     Leftover, found_aside, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace,
 };
-use crate::commit::recover::{RecoverError, is_decided, locked};
 use crate::commit::stage::{keep_slots, remove_slots};
 use crate::faults::Faults;
 use std::ffi::OsStr;
@@ -110,15 +111,6 @@ pub fn set_aside_undecided(layers_dir: &Path, run: &str, kept: &Path) -> Result<
         return Err(RecoverError::Decided { run: run.to_owned() });
     }
     move_to(&layers, run, kept, &Faults::default()).doing("set aside", run.as_bytes()).map(Some).map_err(io)
-}
-
-/// Says in a layer's directory that it is being set aside. Its staging directory may have left already, so that the
-/// commit can be neither finished nor taken back.
-const HALF_ASIDE: &str = "journal.aside";
-
-/// Reports whether a process started to set the layer aside.
-pub(crate) fn is_half_aside(root: &Workspace) -> Result<bool, IoFailure> {
-    Ok(root.stat(HALF_ASIDE.as_bytes()).doing("look at", HALF_ASIDE.as_bytes())?.is_some())
 }
 
 /// Gives a staging directory in the workspace a name that no later command touches. Returns its place, also when an

@@ -14,7 +14,7 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `trace` follows the times of directories.
+//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
 
 mod attrs;
 mod files;
@@ -24,6 +24,7 @@ mod needs;
 mod objects;
 mod packed;
 mod put;
+mod renamed;
 mod side;
 mod sources;
 mod stop;
@@ -32,22 +33,20 @@ mod together;
 mod trace;
 mod waiting;
 
-pub(crate) use attrs::{AttrState, apply_dir_state, found, make_movable, strip_marks};
-pub(crate) use side::{SIDE, Side};
-
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::beside::Beside;
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::ops::{Op, Origin, Put, Slot};
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
 use crate::commit::units::{Allows, Units};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::tree::Own;
 use crate::verdict::shown;
-use give_back::Returned;
 use nexus_model::ByteText;
+use renamed::{Renamed, Returned, mark_of, renamed};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -120,27 +119,6 @@ impl Parents<'_> {
             self.last = Some((path.to_vec(), self.tree.dir_by_force(path)?));
         }
         self.last.as_ref().map(|(_, dir)| dir.as_fd()).ok_or_else(|| io::Error::other("no directory"))
-    }
-}
-
-/// The places that a commit works with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rooms<'a> {
-    /// The layer's directory.
-    pub(crate) root: &'a Workspace,
-    /// The directory of the workspace.
-    pub(crate) base: &'a Workspace,
-    /// The layer's upper directory.
-    pub(crate) upper: &'a Workspace,
-    /// The staging directory, if the commit has one.
-    pub(crate) slots: Option<&'a Workspace>,
-    /// The latest time stamp that counts as older than the run.
-    pub(crate) started: FsTime,
-}
-
-impl<'a> Rooms<'a> {
-    pub(crate) fn beside(&self, run: &'a str, faults: &'a Faults) -> Beside<'a> {
-        Beside { base: self.base, root: self.root, run, faults }
     }
 }
 
@@ -436,22 +414,6 @@ impl<'a> Apply<'a> {
     fn slots(&self) -> io::Result<&'a Workspace> {
         self.slots.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the staging directory is gone"))
     }
-}
-
-/// The old place of a renamed directory, the directory, and overlay's mark there.
-type Renamed = (ByteText, Seen, Option<ByteText>);
-
-/// Returns the renamed directory that a step moves, with its slot.
-fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
-    match op {
-        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at.clone(), *old, mark.clone()))),
-        _ => None,
-    }
-}
-
-/// Returns the mark at the old place of a renamed directory, which stays with it.
-fn mark_of(path: ByteText) -> KeptBack {
-    KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
 }
 
 /// Reports whether a step brings a directory, which stays in the layer with all that is in it.

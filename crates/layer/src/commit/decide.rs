@@ -2,77 +2,34 @@
 //! Neither has all steps in memory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
-use crate::changes::Conflict;
 use crate::commit::beside::BESIDE;
+use crate::commit::decided::is_going_back;
 use crate::commit::emit::{Sink, emit, parents};
 use crate::commit::immovable::{self, Trial};
 use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::commit::marks_back;
 use crate::commit::ops::{Op, Origin, Slot, Staged};
-use crate::commit::recover::open_index;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
 use crate::commit::returned;
-use crate::commit::roll_back::is_going_back;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{Stage, Staging, remove_slots};
 use crate::commit::steps::IN_MEMORY;
+use crate::commit::survey::{Needs, Survey};
 use crate::commit::writers::OpenElsewhere;
 use crate::faults::Step;
 use crate::identity::Home;
+use crate::layer::Layer;
 use crate::layer::index_notes::write_notes;
-use crate::layer::{Layer, is_run_id};
+use crate::locked::is_run_id;
 use crate::meta::{FileId, FsTime, stat, stat_if_there};
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
 use crate::rest::arrivals;
 use crate::tree::LayerTree;
-use crate::upper::open_upper;
+use crate::upper::{open_index, open_upper};
 use nexus_model::ByteText;
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
-
-/// Requirements of the steps of a plan.
-#[derive(Default)]
-pub(crate) struct Needs {
-    /// Number of steps.
-    pub(crate) steps: usize,
-    /// Number of entries that have to be staged.
-    staged: usize,
-    /// Set if there has to be a staging directory.
-    slots: bool,
-    /// Files with this content, by the path of the layer that it stands for.
-    pub(crate) written: Vec<ByteText>,
-    /// Conflicts of the workspace as it is: files that a process has open for writing, and what the file system will not move.
-    pub(crate) in_the_way: Vec<Conflict>,
-}
-
-struct Survey<'a> {
-    needs: Needs,
-    open: Option<OpenElsewhere<'a>>,
-    trial: Trial<'a>,
-}
-
-impl Sink for Survey<'_> {
-    fn stage(&mut self, _: Slot, staged: Staged) -> Result<(), IoFailure> {
-        self.needs.staged += 1;
-        if let Staged::Bytes { like, .. } = staged {
-            self.needs.written.push(like);
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, op: Op) -> Result<(), IoFailure> {
-        self.needs.steps += 1;
-        let from_slot = |from: &Origin| matches!(from, Origin::Slot(_));
-        self.needs.slots |=
-            matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(&op, Op::Put(put) if from_slot(&put.from));
-        if let Some(open) = &mut self.open {
-            open.look(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
-        }
-        self.needs.in_the_way.extend(self.trial.refuses(&op)?);
-        Ok(())
-    }
-}
 
 /// Stages what each step needs and writes it down.
 struct Record<'a, 'b> {

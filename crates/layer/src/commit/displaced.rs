@@ -5,12 +5,12 @@
 
 use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, join, names, split};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::Rooms;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
 use crate::commit::leftover::{Leftover, set_aside};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::removing::Removing;
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::{Comparison, Faults};

@@ -3,9 +3,9 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
-use crate::commit::apply::Rooms;
 use crate::commit::beside::BESIDE;
 use crate::commit::calls::Spot;
+pub(crate) use crate::commit::directories::Directories;
 use crate::commit::displaced::remove_displaced;
 use crate::commit::journal::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
@@ -18,6 +18,7 @@ use crate::commit::only_copies::{self, Stays};
 use crate::commit::ops::{Op, Origin};
 use crate::commit::prune::prune_layer;
 use crate::commit::removing::{LEAVING_NOTE, REMOVING};
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
 use crate::commit::stage::{mark_stays, slots_at, unmark_stays};
 use crate::commit::sweep::{is_known_name, sweep};
@@ -41,60 +42,52 @@ use std::path::{Path, PathBuf};
 /// The name of an upper directory that is being removed.
 pub(crate) const GONE: &str = "gone";
 
-/// The directory of all layers, one of them, and the workspace.
-pub(crate) struct Folders<'a> {
-    pub(crate) layers: &'a Workspace,
-    pub(crate) root: &'a Workspace,
-    pub(crate) base: &'a Workspace,
-    pub(crate) run: &'a str,
-}
-
 /// Runs after the journal is marked done; may run again. The outcome grows by what could not be removed.
 ///
 /// An entry that cannot be removed never holds the end up: it is set aside and named.
 pub(crate) fn finish(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     rooms: &Rooms<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     faults.check(Step::Finish).doing("finish", b"")?;
-    let mut removal = remove_displaced(folders.layers, rooms, journal, outcome, faults)?;
+    let mut removal = remove_displaced(directories.layers, rooms, journal, outcome, faults)?;
     sweep(rooms, journal, &mut removal.stuck, faults)?;
-    let beside = rooms.beside(folders.run, faults).noted()?;
+    let beside = rooms.beside(directories.run, faults).noted()?;
     if !removal.rescued.is_empty() || !removal.left.is_empty() || beside.len() > outcome.beside.len() {
         outcome.kept.extend(removal.rescued);
         outcome.left.extend(removal.left);
         outcome.beside = beside;
-        write(folders.root, OUTCOME, outcome, faults)?;
-        sync_directory(folders.root, faults)?;
+        write(directories.root, OUTCOME, outcome, faults)?;
+        sync_directory(directories.root, faults)?;
     }
     let in_slot = |from: &Origin| matches!(from, Origin::Slot(_));
     let (in_slots, in_upper): (Vec<_>, Vec<_>) = removal.stuck.into_iter().partition(|(.., from)| in_slot(from));
     let header = &journal.header;
     let mut stays = !in_upper.is_empty();
-    match clear_slots(folders, header.slots, in_slots.is_empty(), faults) {
-        Cleared::Removed => unmark_stays(folders.root)?,
+    match clear_slots(directories, header.slots, in_slots.is_empty(), faults) {
+        Cleared::Removed => unmark_stays(directories.root)?,
         Cleared::Aside { place, why } => {
-            unmark_stays(folders.root)?;
+            unmark_stays(directories.root)?;
             outcome.left.extend(name_all(&place, in_slots, why));
         }
         Cleared::Stays { why } => {
             if header.slots == SlotPlace::Workspace {
                 // The next commit of this layer needs the name.
-                mark_stays(folders.root, faults)?;
+                mark_stays(directories.root, faults)?;
             }
             stays |= header.slots == SlotPlace::Layer;
-            let (tree, name) = slots_at(folders.root, folders.base, folders.run, header.slots);
-            let place = if stays { folders.layers.path().join(folders.run) } else { tree.path().to_owned() };
+            let (tree, name) = slots_at(directories.root, directories.base, directories.run, header.slots);
+            let place = if stays { directories.layers.path().join(directories.run) } else { tree.path().to_owned() };
             outcome.left.extend(name_all(&place.join(name), in_slots, why));
         }
     }
     if header.slots == SlotPlace::Workspace {
-        name_kept(folders, outcome)?;
+        name_kept(directories, outcome)?;
         // It is on another file system than the layer, whose own end may reach the disk first.
-        sync_directory(folders.base, faults)?;
+        sync_directory(directories.base, faults)?;
     }
     let mut keep = keep(journal, outcome)?;
     if !stays {
@@ -104,25 +97,25 @@ pub(crate) fn finish(
     }
     if keep.is_empty() && !stays {
         only_copies::forget(rooms, journal, outcome, faults)?;
-        outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
+        outcome.left.extend(remove_layer(directories.layers, directories.root, directories.run, faults)?);
         return Ok(());
     }
     marks_back::of_kept(rooms, journal, outcome, faults)?;
     let mut left = Vec::new();
     let pruned =
-        if stays { Ok(()) } else { prune_layer(folders, rooms, (&keep, &header.keep_in_index), &mut left, faults) };
+        if stays { Ok(()) } else { prune_layer(directories, rooms, (&keep, &header.keep_in_index), &mut left, faults) };
     outcome.left.extend(left);
     if stays || pruned.is_err() {
         // What stays would pass for a change of the run.
         let why = pruned.err().map(|failure| because(&failure));
-        let place = set_layer_aside(folders.layers, folders.root, folders.run, faults)?;
+        let place = set_layer_aside(directories.layers, directories.root, directories.run, faults)?;
         outcome.waits_aside = !keep.is_empty();
         outcome.left.extend(name_all(&place.join("upper"), in_upper, why));
         return Ok(());
     }
     outcome.stashes = only_copies::note(rooms, journal, outcome, faults)?;
     for one in &mut outcome.stashes {
-        let upper = folders.layers.path().join(folders.run).join("upper");
+        let upper = directories.layers.path().join(directories.run).join("upper");
         one.objects = left_objects(rooms.upper, one).map(|path| upper.join(OsStr::from_bytes(&path)));
     }
     close_again(rooms.root)?;
@@ -147,18 +140,18 @@ pub(crate) fn finish(
     let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes, unreached };
     faults.action();
     write(rooms.root, PARKED, &parked, faults)?;
-    sync_directory(folders.root, faults)?;
+    sync_directory(directories.root, faults)?;
     faults.action();
     // The stamps of an earlier way back are in the note by now.
     for name in [OURS, DONE, OUTCOME, BESIDE, LEAVING_NOTE, REMOVING] {
-        unlink_if_there(folders.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
+        unlink_if_there(directories.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
     }
-    sync_directory(folders.root, faults)
+    sync_directory(directories.root, faults)
 }
 
 /// Adds what earlier commands moved out of the way of this commit, or could not remove.
-fn name_kept(folders: &Folders<'_>, outcome: &mut Outcome) -> Result<(), IoFailure> {
-    for one in found_in_workspace(folders.base, folders.run).doing("list", b"")? {
+fn name_kept(directories: &Directories<'_>, outcome: &mut Outcome) -> Result<(), IoFailure> {
+    for one in found_in_workspace(directories.base, directories.run).doing("list", b"")? {
         if !outcome.left.iter().any(|known| known.at.as_path().starts_with(one.at.as_path())) {
             outcome.left.push(one);
         }
@@ -203,8 +196,8 @@ enum Cleared {
 
 /// Removes the staging directory, or sets it aside when an entry of it has to stay. What came into it since the sweep
 /// stays as well: no directory in it is removed with what is in it.
-fn clear_slots(folders: &Folders<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
-    let Folders { layers, root, base, run } = folders;
+fn clear_slots(directories: &Directories<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
+    let Directories { layers, root, base, run } = directories;
     let mut why = None;
     if may_go {
         let (tree, name) = slots_at(root, base, run, place);

@@ -12,9 +12,9 @@
 //! done: a commit that is taken back finds no copies in the way of what returns.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split, unlink_if_there};
-use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome};
 use crate::commit::ops::{Op, Put};
+use crate::commit::rooms::Rooms;
 use crate::commit::uncopied::{self, Room};
 use crate::copy::{Attrs, Stage, copy_whole, finish};
 use crate::faults::Faults;

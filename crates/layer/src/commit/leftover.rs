@@ -7,8 +7,8 @@
 //! ```
 
 use crate::beneath::{Workspace, is_gone, names};
-use crate::commit::apply::make_movable;
 use crate::commit::calls::{Moved, Spot, move_to_free};
+use crate::commit::movable::make_movable;
 use crate::faults::Faults;
 use crate::meta::stat;
 use nexus_model::ByteText;

@@ -6,9 +6,9 @@
 //! journal has the values. What cannot be set again is noted by [`only_copies`](super::only_copies).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
-use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome};
 use crate::commit::ops::{AttrList, Op, Origin, Put};
+use crate::commit::rooms::Rooms;
 use crate::commit::steps::Steps;
 use crate::faults::Faults;
 use crate::meta::{FileId, stat_if_there};

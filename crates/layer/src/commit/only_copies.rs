@@ -6,9 +6,9 @@
 
 use crate::autostash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath};
-use crate::commit::apply::Rooms;
 use crate::commit::journal::{JOURNAL, Journal, Outcome, read, sync_directory, write};
 use crate::commit::ops::{Op, Origin};
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::faults::Faults;

@@ -1,11 +1,12 @@
 //! Takes what was committed out of a layer of which a part waits.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, names, split, unlink_if_there};
-use crate::commit::apply::Rooms;
 use crate::commit::calls::Spot;
-use crate::commit::finish::Folders;
+use crate::commit::directories::Directories;
+use crate::commit::empty_directories::remove_empty;
 use crate::commit::journal::sync_directory;
 use crate::commit::leftover::{Leftover, set_aside};
+use crate::commit::rooms::Rooms;
 use crate::commit::withdrawn::{WHY, is_marked};
 use crate::copy::make_whiteout;
 use crate::faults::Faults;
@@ -14,8 +15,7 @@ use crate::plan::Keep;
 use crate::remove::{readable_by_force, remove_tree};
 use crate::xattr;
 use nexus_model::ByteText;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -26,17 +26,17 @@ pub(crate) const INDEX_IN_PART: &str = "work/part";
 /// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set
 /// aside.
 pub(crate) fn prune_layer(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     rooms: &Rooms<'_>,
     (keep, keep_in_index): (&[Keep], &[ByteText]),
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let mut once = || {
-        prune(folders, rooms, keep, left, faults)?;
+        prune(directories, rooms, keep, left, faults)?;
         faults.action();
         if keep_in_index.is_empty() {
-            return remove_tree(folders.root, b"work").doing("remove", b"work");
+            return remove_tree(directories.root, b"work").doing("remove", b"work");
         }
         prune_index(rooms.root, keep_in_index, faults)
     };
@@ -68,14 +68,14 @@ fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(
 
 /// Removes everything from the upper directory but `keep` and the directories on the way to it.
 fn prune(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     rooms: &Rooms<'_>,
     keep: &[Keep],
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let upper = rooms.upper;
-    let is_marked = is_marked(folders.root)?;
+    let is_marked = is_marked(directories.root)?;
     let kept: HashMap<&[u8], &Keep> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
     let mut on_the_way: HashSet<&[u8]> = HashSet::new();
     for one in keep {
@@ -97,7 +97,7 @@ fn prune(
             if kept.is_none() && !on_the_way.contains(entry.as_slice()) {
                 faults.action();
                 if is_marked {
-                    left.extend(clear(folders, rooms, &entry, faults).doing("remove", &entry)?);
+                    left.extend(clear(directories, rooms, &entry, faults).doing("remove", &entry)?);
                 } else {
                     remove_tree(upper, &entry).doing("remove", &entry)?;
                 }
@@ -119,7 +119,7 @@ fn prune(
         }
     }
     for (path, kept) in entered.iter().rev() {
-        settle(upper, folders.base, path, *kept)?;
+        settle(upper, directories.base, path, *kept)?;
     }
     Ok(())
 }
@@ -146,7 +146,12 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>)
 
 /// Removes an entry of a layer to which a process may still write since a commit of it was taken back. Directories go
 /// only while they are empty; files and the rest are set aside.
-fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Result<Option<Leftover>> {
+fn clear(
+    directories: &Directories<'_>,
+    rooms: &Rooms<'_>,
+    path: &[u8],
+    faults: &Faults,
+) -> io::Result<Option<Leftover>> {
     let (parent, name) = split(path);
     let dir = rooms.upper.dir_by_force(parent)?;
     let Some(meta) = stat_if_there(dir.as_fd(), name)? else { return Ok(None) };
@@ -160,41 +165,6 @@ fn clear(folders: &Folders<'_>, rooms: &Rooms<'_>, path: &[u8], faults: &Faults)
         return Ok(None);
     }
     let shown = String::from_utf8_lossy(name).into_owned();
-    let place = set_aside(folders.layers, folders.run, Spot { dir: dir.as_fd(), name }, &shown, faults)?;
+    let place = set_aside(directories.layers, directories.run, Spot { dir: dir.as_fd(), name }, &shown, faults)?;
     Ok(Some(Leftover::new(&place, Some(&ByteText(path.to_vec())), WHY.to_owned())))
-}
-
-/// Removes a directory with the empty directories and overlay's marks in it. Returns whether it is gone. With any other
-/// entry in it nothing is removed.
-pub(crate) fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> io::Result<bool> {
-    let (mut stack, mut all, mut marks) = (vec![path.to_vec()], Vec::new(), Vec::new());
-    while let Some(path) = stack.pop() {
-        let dir = readable_by_force(upper, &path)?;
-        for name in names(dir.as_fd())? {
-            let Some(meta) = stat_if_there(dir.as_fd(), &name)? else { continue };
-            if meta.kind == EntryType::Directory {
-                stack.push(join(&path, &name));
-            } else if meta.is_whiteout() {
-                marks.push(join(&path, &name));
-            } else {
-                return Ok(false);
-            }
-        }
-        all.push(path);
-    }
-    for path in &marks {
-        faults.action();
-        let (parent, name) = split(path);
-        unlink_if_there(upper.dir_by_force(parent)?.as_fd(), name)?;
-    }
-    for path in all.iter().rev() {
-        faults.action();
-        let (parent, name) = split(path);
-        match rustix::fs::unlinkat(upper.dir_by_force(parent)?, name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(true)
 }

@@ -9,25 +9,24 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Change, Conflict};
-use crate::commit::abandon::is_half_aside;
-use crate::commit::apply::{Apply, Rooms};
+use crate::commit::apply::Apply;
 use crate::commit::beside::unnamed;
-use crate::commit::finish::{Folders, GONE, Split, finish, remove_layer, split_changes};
+use crate::commit::decided::{is_decided, is_going_back, known, locked};
+use crate::commit::finish::{Directories, GONE, Split, finish, remove_layer, split_changes};
 use crate::commit::journal::{
-    DONE, FoundJournal, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, read_journal,
-    sync_directory, write,
+    DONE, JOURNAL, Journal, OUTCOME, Outcome, PARKED, SlotPlace, home_of, read, sync_directory, write,
 };
 use crate::commit::leftover::{Leftover, found_aside};
-use crate::commit::roll_back::{is_going_back, reverse};
+use crate::commit::roll_back::reverse;
+use crate::commit::rooms::Rooms;
 use crate::commit::stage::{open_slots, remove_slots};
 use crate::faults::{Faults, Step};
 use crate::identity::Home;
-use crate::layer::{Locked, is_run_id};
-use crate::meta::stat;
-use crate::origin::is_bare;
 use crate::stash::Stash;
-use crate::upper::open_for_steps;
+use crate::upper::{is_bare, open_for_steps};
 use std::path::Path;
+
+pub use crate::commit::errors::RecoverError;
 
 /// The result of a commit that was finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,66 +79,6 @@ pub enum Recovered {
     Parked,
 }
 
-/// Reason for which a layer could not be recovered. It is unchanged or further on its way, and the call may be
-/// repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// Not the name of a run.
-    #[error("{run:?} is not a run id")]
-    RunId {
-        /// Text that was given as a run id.
-        run: String,
-    },
-    /// Another process works with the layer.
-    #[error("the layer {run} is in use")]
-    Busy {
-        /// Id of the run.
-        run: String,
-    },
-    /// The journal is of another version of this program.
-    #[error("the journal of {run} has the unknown version {version}")]
-    Version {
-        /// Id of the run.
-        run: String,
-        /// The version found.
-        version: u32,
-    },
-    /// A commit was decided and neither finished nor taken back.
-    #[error("a commit of {run} was decided and not finished")]
-    Decided {
-        /// Id of the run.
-        run: String,
-    },
-    /// A process started to set the layer aside and did not finish.
-    #[error("the layer of {run} was being set aside, and nexus changes reject --set-aside --run {run} ends that")]
-    HalfAside {
-        /// Id of the run.
-        run: String,
-    },
-    /// The journal belongs to another run or another workspace.
-    #[error("the journal of {run} is for {found}")]
-    Foreign {
-        /// Id of the run.
-        run: String,
-        /// The run or workspace that the journal names.
-        found: String,
-    },
-    /// The commit is past the point from which it can be taken back.
-    #[error("the commit of {run} is applied and can only be finished")]
-    Applied {
-        /// Id of the run.
-        run: String,
-    },
-    /// A call failed.
-    #[error("cannot recover the layer of {run}")]
-    Io {
-        /// Id of the run.
-        run: String,
-        /// The call that failed.
-        source: IoFailure,
-    },
-}
-
 /// Brings the layer `<layers_dir>/<run>` to its end; see [`Recovered`].
 pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Recovered, RecoverError> {
     recover_with(layers_dir, run, workspace, &Faults::default())
@@ -154,17 +93,17 @@ pub fn recover_with(
 ) -> Result<Recovered, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
-    let folders = Folders { layers: &layers, root: &root, base: workspace, run };
+    let directories = Directories { layers: &layers, root: &root, base: workspace, run };
     if let Some(journal) = known(&root, DONE, run, workspace)? {
         let mut outcome = outcome_of(&root).map_err(io)?;
-        finish_done(&folders, &journal, &mut outcome, faults).map_err(io)?;
+        finish_done(&directories, &journal, &mut outcome, faults).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     if let Some(journal) = known(&root, JOURNAL, run, workspace)? {
         if is_going_back(&root).map_err(io)? {
             return Ok(Recovered::TakenBack(reverse(&root, workspace, &journal, faults).map_err(io)?));
         }
-        let outcome = roll_forward(&folders, &journal, faults, true).map_err(io)?;
+        let outcome = roll_forward(&directories, &journal, faults, true).map_err(io)?;
         return Ok(Recovered::RolledForward(Box::new(Finished::new(journal, outcome))));
     }
     // Copies that were made for a commit which was never decided.
@@ -177,34 +116,6 @@ pub fn recover_with(
         return Ok(Recovered::Undecided);
     }
     Ok(Recovered::Discarded(remove_layer(&layers, &root, run, faults).map_err(io)?))
-}
-
-/// Reads the journal of this name, if there is one and it is for this run and this workspace.
-pub(crate) fn known(
-    root: &Workspace,
-    name: &str,
-    run: &str,
-    workspace: &Workspace,
-) -> Result<Option<Journal>, RecoverError> {
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let foreign = |found: String| RecoverError::Foreign { run: run.to_owned(), found };
-    if is_half_aside(root).map_err(io)? {
-        return Err(RecoverError::HalfAside { run: run.to_owned() });
-    }
-    match read_journal(root, name).map_err(io)? {
-        FoundJournal::None => Ok(None),
-        FoundJournal::Version(version) => Err(RecoverError::Version { run: run.to_owned(), version }),
-        FoundJournal::Known(journal) if journal.header.run != run => {
-            Err(foreign(format!("the run {}", journal.header.run)))
-        }
-        FoundJournal::Known(journal) => {
-            let here = workspace.identity().doing("look at", b"").map_err(io)?;
-            if here != journal.header.home.id {
-                return Err(foreign(format!("another directory ({})", journal.header.home.path.as_path().display())));
-            }
-            Ok(Some(*journal))
-        }
-    }
 }
 
 /// Stage that a layer has reached.
@@ -233,74 +144,41 @@ pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
     })
 }
 
-/// Reports whether a commit of the layer was decided and not finished.
-pub(crate) fn is_decided(root: &Workspace) -> Result<bool, IoFailure> {
-    for name in [JOURNAL, DONE] {
-        if root.stat(name.as_bytes()).doing("look at", name.as_bytes())?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Opens the directory of all layers and, if it is there, the layer's, which no other process works with.
-pub(crate) fn locked(layers_dir: &Path, run: &str) -> Result<(Workspace, Option<Locked>), RecoverError> {
-    if !is_run_id(run) {
-        return Err(RecoverError::RunId { run: run.to_owned() });
-    }
-    let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
-    let layers = Workspace::open(layers_dir).map_err(io)?;
-    if layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)?.is_none() {
-        return Ok((layers, None));
-    }
-    let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes()).map_err(io)?);
-    match Locked::new(root).doing("lock", run.as_bytes()).map_err(io)? {
-        // The process that had the lock before may have removed the layer or moved it away.
-        Some(root) => match layers.stat(run.as_bytes()).doing("look at", run.as_bytes()).map_err(io)? {
-            Some(there) if there.id == stat(root.fd(), b"").doing("look at", run.as_bytes()).map_err(io)?.id => {
-                Ok((layers, Some(root)))
-            }
-            Some(_) => Err(RecoverError::Busy { run: run.to_owned() }),
-            None => Ok((layers, None)),
-        },
-        None => Err(RecoverError::Busy { run: run.to_owned() }),
-    }
-}
-
 /// Does everything that comes after the commit point.
 pub(crate) fn roll_forward(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     journal: &Journal,
     faults: &Faults,
     again: bool,
 ) -> Result<Outcome, IoFailure> {
-    let upper = open_for_steps(folders.root).doing("open", b"upper")?;
-    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let upper = open_for_steps(directories.root).doing("open", b"upper")?;
+    let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
+    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     faults.check(Step::Apply).doing("apply", b"")?;
     let mut apply = Apply::new(rooms, journal, faults, again);
     apply.run()?;
     faults.check(Step::SyncWorkspace).doing("sync", b"")?;
     apply.sync()?;
     let mut outcome = apply.outcome();
-    outcome.beside = rooms.beside(folders.run, faults).noted()?;
+    outcome.beside = rooms.beside(directories.run, faults).noted()?;
     faults.check(Step::MarkDone).doing("mark done", b"")?;
-    write(folders.root, OUTCOME, &outcome, faults)?;
+    write(directories.root, OUTCOME, &outcome, faults)?;
     faults.action();
-    rustix::fs::renameat(folders.root.fd(), JOURNAL, folders.root.fd(), DONE).doing("rename", JOURNAL.as_bytes())?;
-    sync_directory(folders.root, faults)?;
-    finish(folders, &rooms, journal, &mut outcome, faults)?;
+    rustix::fs::renameat(directories.root.fd(), JOURNAL, directories.root.fd(), DONE)
+        .doing("rename", JOURNAL.as_bytes())?;
+    sync_directory(directories.root, faults)?;
+    finish(directories, &rooms, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
 /// Goes on with a commit of this process that an error stopped.
-pub(crate) fn go_on(folders: &Folders<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
-    if folders.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
-        return roll_forward(folders, journal, faults, true);
+pub(crate) fn go_on(directories: &Directories<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
+    if directories.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
+        return roll_forward(directories, journal, faults, true);
     }
-    let mut outcome = outcome_of(folders.root)?;
-    finish_done(folders, journal, &mut outcome, faults)?;
+    let mut outcome = outcome_of(directories.root)?;
+    finish_done(directories, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
@@ -318,38 +196,29 @@ fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
 
 /// Finishes a commit that is marked done.
 fn finish_done(
-    folders: &Folders<'_>,
+    directories: &Directories<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let upper = match open_for_steps(folders.root) {
+    let upper = match open_for_steps(directories.root) {
         Ok(upper) => upper,
         // The layer was on its way out already.
         Err(error) if crate::beneath::is_gone(&error) => {
-            outcome.left.extend(remove_layer(folders.layers, folders.root, folders.run, faults)?);
+            outcome.left.extend(remove_layer(directories.layers, directories.root, directories.run, faults)?);
             return Ok(());
         }
         Err(error) => return Err(error).doing("open", b"upper"),
     };
-    let slots = open_slots(folders.root, folders.base, folders.run, journal.header.slots)?;
+    let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: folders.root, base: folders.base, upper: &upper, slots: slots.as_ref(), started };
+    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     // What the interrupted try had set aside and not yet written down.
-    for place in found_aside(folders.layers, folders.run).doing("list", b".kept")? {
+    for place in found_aside(directories.layers, directories.run).doing("list", b".kept")? {
         let known = |one: &Leftover| one.at.as_path().starts_with(&place);
         if !outcome.left.iter().any(known) {
             outcome.left.push(Leftover::new(&place, None, "it could not be removed".to_owned()));
         }
     }
-    finish(folders, &rooms, journal, outcome, faults)
-}
-
-/// Opens overlay's index, which exists in root's layers once a file with several names was copied up.
-pub(crate) fn open_index(root: &Workspace) -> Result<Option<Workspace>, IoFailure> {
-    match root.readable_dir(b"work/index") {
-        Ok(dir) => Ok(Some(Workspace::from_fd(dir))),
-        Err(error) if crate::beneath::is_gone(&error) => Ok(None),
-        Err(error) => Err(error).doing("open", b"work/index"),
-    }
+    finish(directories, &rooms, journal, outcome, faults)
 }

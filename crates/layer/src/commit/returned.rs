@@ -5,7 +5,7 @@
 //! takes one, the entry is a conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, open_file, pin, split, unlink_if_there};
-use crate::commit::journal::JOURNAL;
+use crate::commit::journal::{JOURNAL, OURS, read};
 use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
@@ -69,6 +69,14 @@ fn noted(root: &Workspace) -> Result<Noted, IoFailure> {
         found.extend(line.ok().map(|line| (line.id, line.ctime)));
     }
     Ok(found)
+}
+
+/// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the
+/// later one counts.
+pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) -> Result<Vec<Own>, IoFailure> {
+    ours.extend(read::<Vec<Own>>(root, OURS)?.into_iter().flatten());
+    ours.sort_by_key(|own| own.ctime);
+    Ok(Own::sorted(ours))
 }
 
 /// Adds the time stamps of the entries that a way back moved to their places and that are there as they were. Closes

@@ -9,15 +9,16 @@ mod together;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::Rooms;
 use crate::commit::beside::{Beside, unnamed};
+use crate::commit::decided::{is_decided, is_going_back, known, locked};
+use crate::commit::errors::RecoverError;
 use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
 use crate::commit::leftover::{Leftover, found_in_workspace};
 use crate::commit::marks_back;
 use crate::commit::only_copies;
 use crate::commit::ops::Op;
-use crate::commit::recover::{RecoverError, is_decided, known, locked};
 use crate::commit::returned;
+use crate::commit::rooms::Rooms;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
 use crate::commit::units::Units;
@@ -170,11 +171,6 @@ pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
 #[must_use]
 pub fn is_applied(layers_dir: &Path, run: &str) -> bool {
     layers_dir.join(run).join(DONE).symlink_metadata().is_ok()
-}
-
-/// Reports whether a commit is being taken back.
-pub(crate) fn is_going_back(root: &Workspace) -> Result<bool, IoFailure> {
-    Ok(root.stat(BACK.as_bytes()).doing("look at", BACK.as_bytes())?.is_some())
 }
 
 /// Content of the file [`BACK`] when every step was undone: a staging directory that is not there was removed by the

@@ -4,11 +4,12 @@
 //! The steps and their repetitions account for every entry that they move. This holds even where one of them does not.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, names};
-use crate::commit::apply::{Rooms, SIDE};
 use crate::commit::calls::Spot;
 use crate::commit::journal::{JOURNAL, Journal, SLOTS};
 use crate::commit::ops::{Op, Origin, Put, Slot};
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
+use crate::commit::side::SIDE;
 use crate::commit::writers::{Compared, compare};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, Meta, stat_if_there};

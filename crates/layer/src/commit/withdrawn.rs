@@ -9,13 +9,14 @@
 //! ```
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, split};
-use crate::commit::apply::{Rooms, SIDE};
 use crate::commit::calls::Spot;
+use crate::commit::empty_directories::remove_empty;
 use crate::commit::journal::{JOURNAL, SLOTS, sync_directory, write};
 use crate::commit::leftover::{is_numbered, move_to_a_free_name};
 use crate::commit::ops::{Op, Origin, Put};
-use crate::commit::prune::remove_empty;
+use crate::commit::rooms::Rooms;
 use crate::commit::seen::Seen;
+use crate::commit::side::SIDE;
 use crate::commit::steps::Steps;
 use crate::commit::writers::{Writers, writers};
 use crate::faults::Faults;

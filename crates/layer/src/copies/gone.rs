@@ -1,9 +1,8 @@
 //! Finds the contents that a commit takes away: deleted files and links, those in deleted directories, and old
 //! versions.
 
-use super::common;
 use super::pieces::{Piece, Pieces, Taker};
-use super::reading::{Content, Reading};
+use super::reading::{Content, Reading, common};
 use crate::beneath::{join, names};
 use crate::meta::{EntryType, Meta, stat_if_there};
 use crate::plan::{State, writes_shared};

@@ -1,6 +1,7 @@
 //! Reads the contents that are compared, up to a bound.
 
 use super::lines::{LONGEST, Lines};
+use super::pieces::{Finder, Piece, Pieces};
 use crate::beneath::{Workspace, open_file, split};
 use crate::meta::EntryType;
 use crate::tree::{LayerTree, Verdict};
@@ -183,4 +184,12 @@ fn open(dirs: &mut LastDir<'_>, path: &[u8]) -> io::Result<Content> {
 fn link(dirs: &mut LastDir<'_>, path: &[u8]) -> io::Result<Vec<u8>> {
     let (parent, name) = split(path);
     Ok(rustix::fs::readlinkat(dirs.get(parent)?, name, Vec::new())?.into_bytes())
+}
+
+/// Returns the pieces that a content has, in order.
+pub(super) fn common(reading: &mut Reading<'_>, pieces: &[Piece], content: &Content) -> io::Result<Vec<Piece>> {
+    let pieces = Pieces::new(pieces);
+    let mut found = Finder::by_line(&pieces);
+    reading.each(content, content.all(), |block| found.add(block))?;
+    Ok(found.end())
 }

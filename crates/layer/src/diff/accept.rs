@@ -10,7 +10,7 @@ use crate::changes::{Change, Conflict};
 use crate::commit::ops::Op;
 use crate::diff::hunks::{ApplyError, apply_hunks};
 use crate::diff::model::{Content, DiffKind, FileDiff};
-use crate::diff::{DiffError, DiffOptions};
+use crate::diff::options::{DiffError, DiffOptions};
 use crate::layer::{CommitError, CommitState, Committed, Layer, ReadLayerError};
 use crate::meta::{EntryType, stat};
 use crate::plan::{CommitPlan, plan, report};

@@ -3,10 +3,10 @@
 use crate::beneath::IoFailure;
 use crate::diff::lines::hunks;
 use crate::diff::model::{Content, DiffKind, FileDiff, Hunk, LineTag};
+use crate::diff::options::{DiffOptions, Trees};
 use crate::diff::pair::Pair;
 use crate::diff::read::{Body, Reader, blob};
 use crate::diff::views::Entry;
-use crate::diff::{DiffOptions, Trees};
 use crate::meta::EntryType;
 use nexus_model::ByteText;
 use std::time::Instant;

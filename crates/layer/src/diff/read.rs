@@ -2,8 +2,8 @@
 
 use crate::beneath::{Doing as _, IoFailure, open_file, split};
 use crate::diff::model::Blob;
+use crate::diff::options::{DiffOptions, Trees};
 use crate::diff::views::{Entry, Place};
-use crate::diff::{DiffOptions, Trees};
 use crate::meta::{EntryType, stat};
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -23,8 +23,8 @@ mod entries;
 
 use crate::beneath::{Doing as _, IoFailure, is_beneath, join, split};
 use crate::fold::fold;
+use crate::git_dirs::has;
 use crate::meta::EntryType;
-use crate::nested::has;
 use crate::replaced::{Effect, GitDir, packed};
 use crate::tree::{Found, Node, Role};
 use nexus_git::forms::{SYMBOLIC, is_name as is_ref, time};

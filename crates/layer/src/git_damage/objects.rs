@@ -1,8 +1,8 @@
 //! Tells whether a repository of the workspace has an object, or gets it with a layer.
 
 use crate::beneath::{Workspace, join, names, open_file, split};
+use crate::git_dirs::has;
 use crate::meta::EntryType;
-use crate::nested::has;
 use nexus_git::packs::index_file::{IndexFile, OpenFiles};
 use rustix::fs::OFlags;
 use std::collections::HashMap;

@@ -102,7 +102,7 @@ fn object_id_lengths(
 /// Reports whether a change of the configuration in a directory would be classified as one of git.
 fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
     let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
-    Ok(by_name || crate::bare::is_one(walk.base, base)?)
+    Ok(by_name || crate::git_dirs::is_one(walk.base, base)?)
 }
 
 fn has(base: &Workspace, path: &[u8]) -> Result<bool, IoFailure> {

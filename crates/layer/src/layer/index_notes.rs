@@ -1,10 +1,10 @@
 //! Keeps the notes about indexes of the workspace in the directory of a layer.
 
-use super::locked::Locked;
 use crate::beneath::IoFailure;
 use crate::commit::journal;
 use crate::faults::Faults;
 use crate::index_notes::IndexNote;
+use crate::locked::Locked;
 use crate::tree::LayerTree;
 
 /// The file of a layer's directory with the notes.

@@ -2,16 +2,16 @@
 
 use super::{Layer, LayerMode, ReadLayerError};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
-use crate::commit::recover::open_index;
+use crate::changes::{ChangeSet, Conflict};
 use crate::faults::Step;
 use crate::marks::LowerFs;
-use crate::plan::CommitPlan;
+use crate::plan::{CommitPlan, plan, report};
 use crate::protected::Rules;
 use crate::spare::PROBE;
 use crate::stash::Stash;
 use crate::top::TopAttrs;
 use crate::tree::LayerTree;
-use crate::upper::{open_upper, reopen_upper};
+use crate::upper::{open_index, open_upper, reopen_upper};
 use crate::walk::{Walk, WalkError};
 use crate::xattr;
 use crate::yours::Yours;
@@ -20,6 +20,19 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 impl Layer {
+    /// Lists the changes of the layer against the workspace. Changes nothing.
+    pub fn changes(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ReadLayerError> {
+        let Some(tree) = self.read(workspace, rules)? else { return Ok(ChangeSet::default()) };
+        Ok(ChangeSet { changes: report(&tree, rules) })
+    }
+
+    /// Lists the conflicts that a commit under these rules would find now, but for files that are open elsewhere and what the
+    /// file system will not move. Changes nothing.
+    pub fn conflicts(&self, workspace: &Workspace, rules: &Rules) -> Result<Vec<Conflict>, ReadLayerError> {
+        let Some(tree) = self.read(workspace, rules)? else { return Ok(Vec::new()) };
+        Ok(plan(&tree, rules).conflicts)
+    }
+
     /// Reads the layer; `None` where nothing changed.
     pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
         match &self.upper_fd {

@@ -129,7 +129,7 @@ fn write_file(path: &Path, text: &str, flags: OFlags) -> rustix::io::Result<()> 
     Ok(())
 }
 
-/// Runs one operation beneath `root`.
+/// Runs one operation below `root`.
 pub fn run_op(root: &Path, op: &Op) -> rustix::io::Result<()> {
     use rustix::fs;
     let p = |path: &[u8]| at(root, path);
@@ -190,7 +190,7 @@ pub fn run_op(root: &Path, op: &Op) -> rustix::io::Result<()> {
 /// One entry as a test compares it: type, mode, content, attribute, and the first name of the same file.
 pub type Entry = (char, u32, Vec<u8>, Vec<u8>, Vec<u8>);
 
-/// Everything beneath `root` by path.
+/// Everything below `root` by path.
 pub fn snapshot(root: &Path, with_links: bool) -> BTreeMap<Vec<u8>, Entry> {
     let mut all = BTreeMap::new();
     let mut stack = vec![root.to_owned()];
@@ -335,7 +335,7 @@ impl Scene {
         child_by(&words, test, order, env)
     }
 
-    /// What the workspace should be after everything was committed.
+    /// Returns the workspace as it should be after everything was committed.
     pub fn wanted(&self) -> BTreeMap<Vec<u8>, Entry> {
         snapshot(&self.path("plain"), self.with_links())
     }

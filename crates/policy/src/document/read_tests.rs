@@ -63,7 +63,7 @@ fn a_mistake_is_named_with_its_place_and_what_to_write() {
         (&format!("{head}net: none\n"), "4:6", "must be keys with values"),
         (&format!("{head}net: {{mode: none, allow: []}}\n"), "4:13", "takes no list allow"),
         (&format!("{head}net: {{mode: allowlist}}\n"), "4:13", "needs a list allow"),
-        (&format!("{head}net: {{allow: [\"1.2.3.4:443\"]}}\n"), "4:15", "is no rule"),
+        (&format!("{head}net: {{allow: [\"1.2.3.4:443\"]}}\n"), "4:15", "is not a rule"),
         (&format!("{head}net: {{allow: [{{match: []}}]}}\n"), "4:15", "rule is missing"),
         (&format!("{head}fs: {{read: [/opt]}}\n"), "4:13", "must begin with workspace: or host:"),
         (&format!("{head}fs: {{read: [\"host:/a/../b\"]}}\n"), "4:13", "a part that no pattern takes"),

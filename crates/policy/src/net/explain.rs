@@ -2,7 +2,7 @@
 
 use crate::net::cause::DenyCode;
 use crate::net::decide::{check_addrs, check_name};
-use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Route, RuleRef, Way};
+use crate::net::permit::{Attempt, Denial, Ingress, MonotonicMs, Next, Permit, Route, RuleRef};
 use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::rules::ranges::{Class, classify};
@@ -53,12 +53,12 @@ pub struct Explanation {
 
 /// Decides about `target` as if it resolved to `addrs` (ignored for an address and behind an upstream proxy), for a
 /// program that is not known.
-pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: Moment) -> Explanation {
-    explain_attempt(policy, &Attempt { target: target.clone(), way: Way::Connect, program: None }, addrs, now)
+pub fn explain(policy: &Policy, target: &Target, addrs: &[IpAddr], now: MonotonicMs) -> Explanation {
+    explain_attempt(policy, &Attempt { target: target.clone(), way: Ingress::Connect, program: None }, addrs, now)
 }
 
 /// Decides about one attempt as [`explain`] does.
-pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now: Moment) -> Explanation {
+pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now: MonotonicMs) -> Explanation {
     let target = &attempt.target;
     let outcome = match check_name(policy, attempt, now) {
         Ok(Next::Dial(permit)) => Ok(permit),

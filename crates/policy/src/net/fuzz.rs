@@ -3,7 +3,7 @@
 
 use crate::net::decide::{check_addrs, check_name};
 use crate::net::packages::{self, Client, Needs};
-use crate::net::permit::{Attempt, Moment, Next, Route, RuleRef, Way};
+use crate::net::permit::{Attempt, Ingress, MonotonicMs, Next, Route, RuleRef};
 use crate::net::policy::{Policy, PolicyInput};
 use crate::net::rules::pattern::Pattern;
 use crate::net::rules::rule::{AnyRule, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
@@ -36,13 +36,13 @@ pub fn fuzz_target(data: &[u8]) {
     assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(&target));
     let open = PolicyInput { mode: Some(NetMode::Unrestricted), ..PolicyInput::default() };
     let Ok(policy) = Policy::build(open) else { return };
-    let attempt = Attempt { target: target.clone(), way: Way::Connect, program: None };
+    let attempt = Attempt { target: target.clone(), way: Ingress::Connect, program: None };
     let answer = IpAddr::from([11, 22, 33, 44]);
-    let permit = match check_name(&policy, &attempt, Moment(0)) {
+    let permit = match check_name(&policy, &attempt, MonotonicMs(0)) {
         Ok(Next::Dial(permit)) => permit,
         Ok(Next::Resolve(query)) => {
             assert_eq!(Some(query.name()), target.host.name());
-            match check_addrs(&policy, query, &[answer], Moment(0)) {
+            match check_addrs(&policy, query, &[answer], MonotonicMs(0)) {
                 Ok(permit) => permit,
                 Err(denial) => panic!("{text:?}: {denial:?}"),
             }
@@ -83,11 +83,11 @@ pub fn fuzz_decision(data: &[u8]) {
     let Ok(policy) = vectors::DEFAULT.policy() else { return };
     let Some((address, text)) = data.split_first_chunk::<4>() else { return };
     let Ok(Ok(target)) = std::str::from_utf8(text).map(Target::parse) else { return };
-    let attempt = Attempt { target, way: Way::Transparent, program: None };
-    let Ok(next) = check_name(&policy, &attempt, Moment(0)) else { return };
+    let attempt = Attempt { target, way: Ingress::Transparent, program: None };
+    let Ok(next) = check_name(&policy, &attempt, MonotonicMs(0)) else { return };
     let permit = match next {
         Next::Dial(permit) => permit,
-        Next::Resolve(query) => match check_addrs(&policy, query, &[IpAddr::from(*address)], Moment(0)) {
+        Next::Resolve(query) => match check_addrs(&policy, query, &[IpAddr::from(*address)], MonotonicMs(0)) {
             Ok(permit) => permit,
             Err(_) => return,
         },
@@ -103,7 +103,7 @@ pub fn fuzz_decision(data: &[u8]) {
 /// Checks that no text of a client's configuration makes a reader panic, and only names become rules.
 pub fn fuzz_packages(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let nobody = BTreeMap::new();
+    let none = BTreeMap::new();
     let mut apt = Needs::default();
     let apt_read = [
         packages::read_apt_sources(&mut apt, text),
@@ -112,9 +112,9 @@ pub fn fuzz_packages(data: &[u8]) {
     ];
     packages::read_apt_auth(&mut apt, text);
     let read = [
-        packages::read_pip(&[text], &nobody),
-        packages::read_npm(&[text], &nobody),
-        packages::read_cargo_config(&[text], &nobody),
+        packages::read_pip(&[text], &none),
+        packages::read_npm(&[text], &none),
+        packages::read_cargo_config(&[text], &none),
         apt_read.into_iter().collect::<Result<(), _>>().map(|()| apt),
     ];
     for needs in read.into_iter().flatten() {

@@ -2,7 +2,7 @@
 //!
 //! * [`Host`], [`Port`], [`Target`]: read once, one spelling.
 //! * [`Pattern`], [`Ports`], [`Rule`], [`AddressRule`]: what people write.
-//! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`Narrower`].
+//! * [`Policy`]: built from [`PolicyInput`], only ever narrowed by a [`PolicyBound`].
 //! * [`check_name`] → [`check_addrs`] → [`Permit`]: the decision; [`check_dns`], [`check_sni`], [`check_http_host`],
 //!   [`check_inner_host`], [`check_method`], [`recheck`] around it; [`Denial`] where it ends.
 //! * [`Budget`]: how much. [`Replay`]: all of it again, from a record.
@@ -43,14 +43,14 @@ pub use document::preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use document::{DocumentTests, NetDocument};
 pub use explain::{Decision, ExplainedAddress, Explanation, explain, explain_attempt};
 pub use ipnet::{IpNet, Ipv6Net};
-pub use permit::{Attempt, Denial, Moment, NameQuery, Next, Permit, Route, RuleRef, Way};
+pub use permit::{Attempt, Denial, Ingress, MonotonicMs, NameQuery, Next, Permit, Route, RuleRef};
 pub use policy::behind::Behind;
-pub use policy::budget::{Budget, Charge, Spent};
+pub use policy::budget::{Budget, Charge, Usage};
 pub use policy::methods::Methods;
-pub use policy::narrower::{MissingSni, Narrower, PolicyBound};
+pub use policy::narrower::{MissingSni, PolicyBound};
 pub use policy::nat64::{DISCOVERY_NAME, nat64_prefixes};
 pub use policy::{Policy, PolicyError, PolicyInput, mode_name};
-pub use replay::{Check, MOST_BYTES, Replay, ReplayError, Replayed};
+pub use replay::{Check, MAX_BYTES, Replay, ReplayError, Replayed};
 pub use rules::bypass::Bypass;
 pub use rules::groups::{Groups, builtin_groups, read_groups};
 pub use rules::host_port::{HostPort, HostPortError, is_loopback, parse_host_port, private_flag};

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 
 /// A point on the caller's monotonic clock, in milliseconds. A wall clock that is set back must not prolong a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-pub struct Moment(pub u64);
+pub struct MonotonicMs(pub u64);
 
-impl Moment {
+impl MonotonicMs {
     /// Returns the point `ms` milliseconds later, at most the end of time.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
@@ -22,7 +22,7 @@ impl Moment {
 /// questions have no port and come in through [`super::check_dns`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Ingress {
     /// An HTTP CONNECT request.
     Connect,
     /// HTTP with an absolute request target.
@@ -41,7 +41,7 @@ pub struct Attempt {
     /// The host and port that it wants to reach.
     pub target: Target,
     /// The way it came in.
-    pub way: Way,
+    pub way: Ingress,
     /// The program that connects, where it is known.
     pub program: Option<Program>,
 }
@@ -197,7 +197,7 @@ pub struct Permit {
     pub(in crate::net) addrs: Option<Vec<SocketAddr>>,
     pub(in crate::net) basis: Grant,
     pub(in crate::net) generation: u64,
-    pub(in crate::net) expires: Option<Moment>,
+    pub(in crate::net) expires: Option<MonotonicMs>,
 }
 
 impl Permit {
@@ -237,7 +237,7 @@ impl Permit {
     /// Reports whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
     pub fn expects_http(&self) -> bool {
         // The listener of a host port carries any bytes.
-        self.attempt.way != Way::HostPort && self.basis.http
+        self.attempt.way != Ingress::HostPort && self.basis.http
     }
 
     /// Reports whether the connection must name exactly its host, since the same server has a denied name too.
@@ -256,7 +256,7 @@ impl Permit {
     }
 
     /// Returns the time at which the permit and its connections end.
-    pub fn expires(&self) -> Option<Moment> {
+    pub fn expires(&self) -> Option<MonotonicMs> {
         self.expires
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::net::cause::DenyCode;
 use crate::net::decide::{check_addrs, check_dns, check_name, recheck};
-use crate::net::permit::{Attempt, Denial, Grant, Moment, Next, Permit, Route, RuleRef, Way};
+use crate::net::permit::{Attempt, Denial, Grant, Ingress, MonotonicMs, Next, Permit, Route, RuleRef};
 use crate::net::policy::behind::Behind;
 use crate::net::policy::budget::Budget;
 use crate::net::policy::ceiling::Ceiling;
@@ -31,7 +31,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 /// Maximum size of a policy that is kept, in bytes; of a longer one there is only the hash.
-pub const MOST_BYTES: usize = 256 * 1024;
+pub const MAX_BYTES: usize = 256 * 1024;
 
 /// Every field that decides. A field that is missing here would not be a part of the hash; the compiler reports it.
 #[derive(Serialize, Deserialize)]
@@ -53,7 +53,7 @@ struct Form {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     upstream_bypass: Vec<Bypass>,
     budget: Budget,
-    expires: Option<Moment>,
+    expires: Option<MonotonicMs>,
     ask: bool,
     own_addresses: BTreeSet<IpAddr>,
     /// The servers behind denied names that one decision adds; a recorded policy has none.
@@ -84,7 +84,8 @@ pub enum Check {
     /// The start of a connection.
     Connect,
     /// The continuation of an open connection.
-    Keep,
+    #[serde(rename = "keep")]
+    Continue,
     /// The answer to a DNS question.
     Dns,
 }
@@ -100,9 +101,9 @@ struct Line {
     #[serde(default)]
     check: Option<Check>,
     #[serde(default)]
-    at: Option<Moment>,
+    at: Option<MonotonicMs>,
     #[serde(default)]
-    way: Option<Way>,
+    way: Option<Ingress>,
     #[serde(default)]
     program: Option<Program>,
     #[serde(default)]
@@ -175,7 +176,7 @@ pub enum ReplayError {
     },
     /// The policy decides the same code for another reason, or other addresses.
     #[error("the record names another rule or other addresses than the policy")]
-    Grounds,
+    DecisionContext,
 }
 
 /// Reads a record from its beginning and decides all of it again.
@@ -212,7 +213,7 @@ impl Replay {
             Ok((rule, addresses)) => rule == line.rule && addresses == line.addresses,
             Err(denial) => denial.rule.map(|rule| *rule) == line.rule,
         };
-        if same { Ok(Replayed::Same) } else { Err(ReplayError::Grounds) }
+        if same { Ok(Replayed::Same) } else { Err(ReplayError::DecisionContext) }
     }
 }
 
@@ -220,24 +221,24 @@ impl Line {
     fn decide(&self, check: Check, policy: &Policy) -> Result<Outcome, ReplayError> {
         let with_rule = match self.once.clone().map(|rule| policy.approve(rule)).transpose() {
             // A later policy that refuses the rule decides without it whether the connection may stay.
-            Err(_) if check == Check::Keep => None,
+            Err(_) if check == Check::Continue => None,
             with_rule => with_rule?,
         };
         let policy = with_rule.as_ref().unwrap_or(policy).also_own(&self.own);
         let policy = &*policy.also_behind(&self.behind);
-        let at = self.at.ok_or(ReplayError::Grounds)?;
+        let at = self.at.ok_or(ReplayError::DecisionContext)?;
         let host = Host::parse(&self.host).map_err(TargetError::from)?;
         if check == Check::Dns {
             let decided = check_dns(policy, &host, at);
             return Ok(decided.map(|()| (None, Vec::new())));
         }
         let target = Target { host, port: Port::new(self.port)? };
-        let way = self.way.ok_or(ReplayError::Grounds)?;
+        let way = self.way.ok_or(ReplayError::DecisionContext)?;
         let attempt = Attempt { target, way, program: self.program.clone() };
-        Ok(if check == Check::Keep { self.keep(policy, attempt, at) } else { self.connect(policy, &attempt, at) })
+        Ok(if check == Check::Continue { self.keep(policy, attempt, at) } else { self.connect(policy, &attempt, at) })
     }
 
-    fn connect(&self, policy: &Policy, attempt: &Attempt, at: Moment) -> Outcome {
+    fn connect(&self, policy: &Policy, attempt: &Attempt, at: MonotonicMs) -> Outcome {
         let permit = match check_name(policy, attempt, at)? {
             Next::Dial(permit) => permit,
             Next::Resolve(query) => {
@@ -252,7 +253,7 @@ impl Line {
     }
 
     /// Decides whether a connection may go on. Its rule and addresses are those of its beginning.
-    fn keep(&self, policy: &Policy, attempt: Attempt, at: Moment) -> Outcome {
+    fn keep(&self, policy: &Policy, attempt: Attempt, at: MonotonicMs) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
         let basis = Grant::default();

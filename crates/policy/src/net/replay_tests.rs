@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::policy::PolicyInput;
-use crate::net::policy::narrower::Narrower;
+use crate::net::policy::narrower::PolicyBound;
 use crate::net::rules::rule::{Rule, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use crate::net::vectors::{AGREE, CASES, Rules};
 
@@ -20,7 +20,7 @@ fn full() -> PolicyInput {
         ],
         trusted_ranges: vec![parse_range("10.0.0.0/8").unwrap()],
         budget: Budget { requests: Some(3), ..Budget::default() },
-        expires: Some(Moment(u64::MAX)),
+        expires: Some(MonotonicMs(u64::MAX)),
         own_addresses: vec!["9.8.7.6".parse().unwrap(), "fe80::1".parse().unwrap()],
         own_listeners: vec!["[::1]:80".parse().unwrap()],
         generation: 7,
@@ -40,17 +40,17 @@ fn built(change: impl FnOnce(&mut PolicyInput)) -> Policy {
 
 #[test]
 fn a_policy_is_the_same_after_it_was_recorded_and_its_hash_tells_it_from_every_other() {
-    let by = Narrower {
+    let by = PolicyBound {
         mode: Some(NetMode::Allowlist),
         allow: vec![rule("d.b.test")],
         refuse_private: true,
-        ..Narrower::default()
+        ..PolicyBound::default()
     };
     let mut others = vec![
         Policy::default(),
         built(|_| {}),
         built(|_| {}).narrow(&by),
-        built(|_| {}).narrow(&Narrower { refuse_private: true, ..Narrower::default() }),
+        built(|_| {}).narrow(&PolicyBound { refuse_private: true, ..PolicyBound::default() }),
         built(|input| input.allow[0].private = true),
         built(|input| input.allow[0].tls = None),
         built(|input| input.allow[0].program = None),
@@ -64,7 +64,7 @@ fn a_policy_is_the_same_after_it_was_recorded_and_its_hash_tells_it_from_every_o
         built(|input| input.methods = Methods::ReadOnly),
         built(|input| input.upstream_proxy = true),
         built(|input| input.budget.requests = Some(4)),
-        built(|input| input.expires = Some(Moment(5))),
+        built(|input| input.expires = Some(MonotonicMs(5))),
         built(|input| input.ask = true),
         built(|input| input.own_addresses.truncate(1)),
         built(|input| input.own_listeners.clear()),

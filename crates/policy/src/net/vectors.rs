@@ -9,11 +9,11 @@ mod says;
 
 use rules::OPEN;
 pub use rules::{DEFAULT, Rules};
-pub use says::{AGREE, Agree, Ask, Says};
+pub use says::{AGREE, Agree, HttpQuestion, Says};
 
 use crate::net::cause::DenyCode;
 use crate::net::decide::{check_addrs, check_name};
-use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Way};
+use crate::net::permit::{Attempt, Denial, Ingress, MonotonicMs, Next, Permit};
 use crate::net::rules::target::Target;
 use nexus_model::capability::NetMode;
 use std::net::IpAddr;
@@ -64,11 +64,11 @@ impl Case {
             Ok(target) => target,
             Err(why) => return Ok((false, Err(Denial::unreadable(&why)))),
         };
-        let attempt = Attempt { target, way: Way::Connect, program: None };
-        Ok(match check_name(&policy, &attempt, Moment(0)) {
+        let attempt = Attempt { target, way: Ingress::Connect, program: None };
+        Ok(match check_name(&policy, &attempt, MonotonicMs(0)) {
             Err(denial) => (false, Err(denial)),
             Ok(Next::Dial(permit)) => (false, Ok(permit)),
-            Ok(Next::Resolve(query)) => (true, check_addrs(&policy, query, &self.addresses()?, Moment(0))),
+            Ok(Next::Resolve(query)) => (true, check_addrs(&policy, query, &self.addresses()?, MonotonicMs(0))),
         })
     }
 }

@@ -76,17 +76,17 @@ pub enum ChainError<E> {
 
 /// Returns all documents of these profiles, parents first.
 pub fn resolve<L: Library>(library: &mut L, wanted: &[(String, Origin)]) -> Result<Vec<Loaded>, ChainError<L::Error>> {
-    let mut walk = Walk { library, done: Vec::new(), order: Vec::new(), open: Vec::new() };
+    let mut walk = Walk { library, done: Vec::new(), sequence: Vec::new(), open: Vec::new() };
     for (name, from) in wanted {
         walk.visit(Link { name: name.clone(), skip: 0 }, from)?;
     }
-    Ok(walk.order)
+    Ok(walk.sequence)
 }
 
 struct Walk<'l, L> {
     library: &'l mut L,
     done: Vec<Link>,
-    order: Vec<Loaded>,
+    sequence: Vec<Loaded>,
     open: Vec<Link>,
 }
 
@@ -116,7 +116,7 @@ impl<L: Library> Walk<'_, L> {
         }
         self.open.pop();
         self.done.push(link);
-        self.order.push(loaded);
+        self.sequence.push(loaded);
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    fn order(shelf: &[(&'static str, &'static str)], wanted: &[&str]) -> Result<Vec<String>, ChainError<()>> {
+    fn sequence(shelf: &[(&'static str, &'static str)], wanted: &[&str]) -> Result<Vec<String>, ChainError<()>> {
         let wanted: Vec<_> = wanted.iter().map(|name| ((*name).to_owned(), Origin::Flag("--profile".into()))).collect();
         let found = resolve(&mut Shelf(shelf.to_vec()), &wanted)?;
         Ok(found.into_iter().map(|loaded| loaded.source).collect())
@@ -155,27 +155,27 @@ mod tests {
     #[test]
     fn parents_come_first_and_each_counts_once() {
         let shelf = [("a", "extends: [b, c]"), ("b", "extends: [c]"), ("c", ""), ("d", "extends: [a]")];
-        assert_eq!(order(&shelf, &["a", "d"]).unwrap(), ["c2", "b1", "a0", "d3"]);
+        assert_eq!(sequence(&shelf, &["a", "d"]).unwrap(), ["c2", "b1", "a0", "d3"]);
     }
 
     #[test]
     fn a_profile_that_extends_its_own_name_adds_to_the_one_it_replaces() {
         let shelf = [("python", "extends: [python]"), ("python", "extends: [default]"), ("default", "")];
-        assert_eq!(order(&shelf, &["python"]).unwrap(), ["default2", "python1", "python0"]);
-        let error = order(&[("python", "extends: [python]")], &["python"]).unwrap_err();
+        assert_eq!(sequence(&shelf, &["python"]).unwrap(), ["default2", "python1", "python0"]);
+        let error = sequence(&[("python", "extends: [python]")], &["python"]).unwrap_err();
         assert!(matches!(error, ChainError::Unknown { .. }), "{error}");
     }
 
     #[test]
     fn a_circle_is_refused_with_its_names_and_the_line_that_closes_it() {
         let shelf = [("a", "extends: [b]"), ("b", "extends: [c]"), ("c", "\nextends: [b]")];
-        let error = order(&shelf, &["a"]).unwrap_err();
+        let error = sequence(&shelf, &["a"]).unwrap_err();
         assert_eq!(error.to_string(), "c2:2:11: profiles extend each other in a circle: b → c → b");
     }
 
     #[test]
     fn an_unknown_profile_is_named_with_who_wants_it() {
-        let error = order(&[("python", ""), ("a", "extends: [pyhton]")], &["a"]).unwrap_err();
+        let error = sequence(&[("python", ""), ("a", "extends: [pyhton]")], &["a"]).unwrap_err();
         assert_eq!(error.to_string(), "a1:1:11: there is no profile pyhton; did you mean python?");
     }
 }

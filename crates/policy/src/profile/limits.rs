@@ -62,11 +62,11 @@ impl LimitKind {
 
     /// Reads its value as the flag does. Zero is refused, since no command could run with it.
     pub fn read(self, text: &str) -> Result<u64, String> {
-        let told = |error: ParseUnitError| error.to_string();
+        let reported = |error: ParseUnitError| error.to_string();
         let value = match self {
-            Self::Memory | Self::Disk | Self::MaxOutput => units::parse_size(text).map_err(told)?,
-            Self::Cpus => units::parse_cpus(text).map_err(told)?.into(),
-            Self::Timeout => units::parse_duration_ms(text).map_err(told)?,
+            Self::Memory | Self::Disk | Self::MaxOutput => units::parse_size(text).map_err(reported)?,
+            Self::Cpus => units::parse_cpus(text).map_err(reported)?.into(),
+            Self::Timeout => units::parse_duration_ms(text).map_err(reported)?,
             Self::Pids => text
                 .parse::<u64>()
                 .ok()

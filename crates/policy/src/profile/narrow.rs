@@ -66,7 +66,7 @@ impl Walk<'_> {
         self.only_known(&document.fs.ro, &base.ro, |rule| format!("show {}", rule.src));
         self.only_known(&document.fs.rw, &base.rw, |rule| format!("write {}", rule.src));
         self.only_known(&document.etc, &base.etc, |name| format!("show /etc/{name}"));
-        self.only_known(&document.path, &base.path, |folder| format!("run programs from {folder}"));
+        self.only_known(&document.path, &base.path, |directory| format!("run programs from {directory}"));
         for (pattern, place) in &document.fs.hide {
             if !base.hide.iter().any(|known| known.value == *pattern) {
                 self.out.hide.push(Sourced::new(pattern.clone(), self.file.origin(*place)));

@@ -33,9 +33,9 @@ pub fn parse(text: &str) -> Result<Document, DocumentError> {
             "extends" => document.extends = list(node, "extends", |node| checked(node, "a profile", profile_name))?,
             "toolchains" => document.toolchains = list(node, "toolchains", word)?,
             "fs" => document.fs = fs(node)?,
-            "etc" => document.etc = list(node, "etc", |node| checked(node, "a name beneath /etc", etc_name))?,
+            "etc" => document.etc = list(node, "etc", |node| checked(node, "a name below /etc", etc_name))?,
             "env" => document.env = env(node)?,
-            "path" => document.path = list(node, "path", |node| checked(node, "a folder", host_path))?,
+            "path" => document.path = list(node, "path", |node| checked(node, "a directory", host_path))?,
             "net" => document.net = net(node)?,
             "limits" => document.limits = limits(node)?,
             "debug" => document.debug = Some(yes_or_no(&node, "debug")?),
@@ -266,7 +266,7 @@ fn etc_name(text: &str) -> Result<(), String> {
     filled(text)?;
     let parts: Vec<&str> = text.split('/').collect();
     if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
-        return Err(format!("{text:?} must be a name beneath /etc, for example apt"));
+        return Err(format!("{text:?} must be a name below /etc, for example apt"));
     }
     if NEVER.contains(&parts[0]) || text == "ssl" || parts.contains(&"private") {
         return Err(format!("/etc/{text} holds keys or passwords and is never shown"));
@@ -358,7 +358,7 @@ cache: true
             ("cache: 1\n", "1:8", "must be true or false"),
             ("toolchains: [cobol]\n", "1:14", "write python, node"),
             ("etc: [shadow]\n", "1:7", "never shown"),
-            ("etc: [../home]\n", "1:7", "beneath /etc"),
+            ("etc: [../home]\n", "1:7", "below /etc"),
             ("extends: [\"../x\"]\n", "1:11", "cannot be the name of a profile"),
         ] {
             let error = parse(text).unwrap_err();

@@ -34,7 +34,7 @@ pub(super) fn sentence(error: &Error) -> String {
             short(line.split(" at line ").next().unwrap_or(line))
         }
         // Others are about Rust types that nothing here asks for.
-        _ => "this is no YAML that can be read: look at the indentation, brackets and quotes".to_owned(),
+        _ => "this is not YAML that can be read: look at the indentation, brackets and quotes".to_owned(),
     }
 }
 
@@ -54,6 +54,10 @@ fn too_much(breach: &BudgetBreach) -> &'static str {
 
 /// Shortens text of the document for a message.
 fn short(text: &str) -> String {
-    const MOST: usize = 100;
-    if text.chars().count() <= MOST { text.to_owned() } else { text.chars().take(MOST).chain(['…']).collect() }
+    const MAX_BYTES: usize = 100;
+    if text.chars().count() <= MAX_BYTES {
+        text.to_owned()
+    } else {
+        text.chars().take(MAX_BYTES).chain(['…']).collect()
+    }
 }

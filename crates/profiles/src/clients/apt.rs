@@ -1,7 +1,7 @@
 //! Reads apt. Inside, apt has the machine's sources and keys, and a state and cache of its own: `apt-get update` and
 //! `apt-get download` work, and nothing of the host's lists is touched.
 
-use super::reader::{Read, Reader, told};
+use super::reader::{Read, Reader, reported};
 use nexus_model::network::HTTP_PORT;
 use nexus_policy::net::packages::{Needs, read_apt_auth, read_apt_conf, read_apt_sources, read_deb822};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let lists = [vec![etc.join("sources.list")], within(reader, &etc.join("sources.list.d"), "list")?].concat();
     for path in &lists {
         if let Some(text) = reader.text(path)? {
-            read_apt_sources(&mut needs, &text).map_err(|error| told(path, &error))?;
+            read_apt_sources(&mut needs, &text).map_err(|error| reported(path, &error))?;
         }
     }
     let stanzas = within(reader, &etc.join("sources.list.d"), "sources")?;
     for path in &stanzas {
         if let Some(text) = reader.text(path)? {
-            read_deb822(&mut needs, &text).map_err(|error| told(path, &error))?;
+            read_deb822(&mut needs, &text).map_err(|error| reported(path, &error))?;
         }
     }
     if !needs.credentials.is_empty() {
@@ -30,7 +30,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let settings = [within(reader, &etc.join("apt.conf.d"), "")?, vec![etc.join("apt.conf")]].concat();
     for path in &settings {
         if let Some(text) = reader.text(path)? {
-            read_apt_conf(&mut needs, &text).map_err(|error| told(path, &error))?;
+            read_apt_conf(&mut needs, &text).map_err(|error| reported(path, &error))?;
         }
     }
     let logins = [vec![etc.join("auth.conf")], within(reader, &etc.join("auth.conf.d"), "conf")?].concat();

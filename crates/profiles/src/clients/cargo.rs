@@ -1,6 +1,6 @@
 //! Reads the settings and indexes of cargo.
 
-use super::reader::{Read, Reader, told};
+use super::reader::{Read, Reader, reported};
 use nexus_policy::net::packages::{DefaultIndex, Needs, read_cargo_config, read_cargo_index};
 use nexus_policy::net::{Host, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let mut needs = read_cargo_config(&texts, &reader.variables("CARGO_")).map_err(|error| error.to_string())?;
     indexes(reader, &home.join("registry/index"), &mut needs)?;
     if needs.default_index == DefaultIndex::Ask {
-        return Err("cargo has used no registry over HTTPS yet, so nobody knows its hosts: run cargo fetch (1.70 or later) outside once".into());
+        return Err("cargo has used no registry over HTTPS yet, so its hosts are not known: run cargo fetch (1.70 or later) outside once".into());
     }
     let of_project = reader.host.workspace.join(".cargo/config.toml");
     reader.name(&of_project, &needs, |text| read_cargo_config(&[text], &BTreeMap::new()));
@@ -47,7 +47,7 @@ fn indexes(reader: &Reader<'_>, directory: &Path, needs: &mut Needs) -> Read<()>
         }
         let is_of = |target: &Target| Host::parse(&index.host).is_ok_and(|host| host == target.host);
         if needs.endpoints.iter().any(|endpoint| is_of(&endpoint.target)) {
-            read_cargo_index(needs, &about).map_err(|error| told(&index.about, &error))?;
+            read_cargo_index(needs, &about).map_err(|error| reported(&index.about, &error))?;
         } else {
             others.push((index, about));
         }
@@ -57,8 +57,8 @@ fn indexes(reader: &Reader<'_>, directory: &Path, needs: &mut Needs) -> Read<()>
         return Ok(());
     }
     for (index, about) in default_of(others)? {
-        needs.add_default(&index.host).map_err(|error| told(&index.about, &error))?;
-        read_cargo_index(needs, &about).map_err(|error| told(&index.about, &error))?;
+        needs.add_default(&index.host).map_err(|error| reported(&index.about, &error))?;
+        read_cargo_index(needs, &about).map_err(|error| reported(&index.about, &error))?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(super) struct Reader<'a> {
 /// Result of reading a client. The error is the reason; it never contains a value, which may be a secret.
 pub(super) type Read<T> = Result<T, String>;
 
-pub(super) fn told(path: &Path, error: &PackagesError) -> String {
+pub(super) fn reported(path: &Path, error: &PackagesError) -> String {
     format!("{}: {error}", path.display())
 }
 

@@ -17,9 +17,9 @@ use crate::host::ReadGitConfig;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of directories of submodules and worktrees that are searched.
-const MOST_FOLDERS: usize = 512;
+const MAX_DIRECTORIES: usize = 512;
 /// Maximum nesting of those directories.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Shows git, the identity of the user and the history of a linked worktree.
 pub fn find(to: &mut Adder<'_>) {
@@ -85,7 +85,7 @@ fn stripped_configs(read: ReadGitConfig, common: &Path) -> Result<Vec<(PathBuf, 
     let mut looked_at = 0;
     while let Some((directory, depth)) = directories.pop() {
         looked_at += 1;
-        if looked_at > MOST_FOLDERS || depth > MOST_DEPTH {
+        if looked_at > MAX_DIRECTORIES || depth > MAX_DEPTH {
             return Err(format!("{} has too many submodules", common.display()));
         }
         for name in ["config", "config.worktree"] {

@@ -38,7 +38,7 @@ struct Signature {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum VerifyError {
     /// Larger than anything that is written.
-    #[error("it is no receipt: it has {bytes} bytes, a receipt has at most {MAX_BYTES}")]
+    #[error("it is not a receipt: it has {bytes} bytes, a receipt has at most {MAX_BYTES}")]
     TooLarge {
         /// The size of the file in bytes.
         bytes: usize,
@@ -50,13 +50,13 @@ pub enum VerifyError {
         bytes: usize,
     },
     /// The file is not an envelope.
-    #[error("it is no receipt: {why}")]
+    #[error("it is not a receipt: {why}")]
     NotAnEnvelope {
         /// The reason, from the parser.
         why: String,
     },
     /// An envelope, but spelled differently than it was written.
-    #[error("it is not as it was written: the file was edited or formatted anew")]
+    #[error("it is not as it was written: the file was edited or formatted again")]
     Respelled,
     /// The envelope holds another type of content.
     #[error("it holds {found:?} and not {PAYLOAD_TYPE}")]

@@ -55,8 +55,8 @@ pub struct Breaks {
 
 impl Breaks {
     /// Reads the file of a directory with receipts.
-    pub fn read(folder: &OwnedFd) -> io::Result<Self> {
-        let content = match files::read(folder, NAME, MAX_BYTES) {
+    pub fn read(directory: &OwnedFd) -> io::Result<Self> {
+        let content = match files::read(directory, NAME, MAX_BYTES) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
@@ -81,9 +81,9 @@ impl Breaks {
 }
 
 /// Adds a line. The caller holds the chain's lock.
-pub fn add(folder: &OwnedFd, broken: Break) -> io::Result<()> {
+pub fn add(directory: &OwnedFd, broken: Break) -> io::Result<()> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::openat(folder, NAME, flags, Mode::from_raw_mode(0o600))?);
+    let mut file = File::from(rustix::fs::openat(directory, NAME, flags, Mode::from_raw_mode(0o600))?);
     let mut text = serde_json::to_string(&Line { schema: FORM.to_owned(), broken })?;
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
@@ -97,5 +97,5 @@ pub fn add(folder: &OwnedFd, broken: Break) -> io::Result<()> {
     text.push('\n');
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    files::sync(folder)
+    files::sync(directory)
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// Others can enter it.
-    #[error("{} is not a folder that only you can enter (owner {uid}, mode {mode:03o})", path.display())]
+    #[error("{} is not a directory that only you can enter (owner {uid}, mode {mode:03o})", path.display())]
     Open {
         /// The path of the directory.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum DirectoryError {
         mode: u32,
     },
     /// A system call failed.
-    #[error("the folder {} cannot be used: {source}", path.display())]
+    #[error("the directory {} cannot be used: {source}", path.display())]
     Io {
         /// The path of the directory.
         path: PathBuf,
@@ -48,8 +48,8 @@ const HIDDEN: &str = ".new-";
 /// Opens a directory that belongs to the caller alone, and makes it if it is missing.
 pub fn directory(path: &Path) -> Result<OwnedFd, DirectoryError> {
     let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
-    if let Some(folder) = existing_directory(path)? {
-        return Ok(folder);
+    if let Some(directory) = existing_directory(path)? {
+        return Ok(directory);
     }
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
         // Another run makes it at the same time.
@@ -63,34 +63,34 @@ pub fn directory(path: &Path) -> Result<OwnedFd, DirectoryError> {
 pub fn existing_directory(path: &Path) -> Result<Option<OwnedFd>, DirectoryError> {
     let io = |error: Errno| DirectoryError::Io { path: path.to_owned(), source: error.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = match rustix::fs::open(path, flags, Mode::empty()) {
+    let directory = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
         other => other.map_err(io)?,
     };
-    let stat = rustix::fs::fstat(&folder).map_err(io)?;
+    let stat = rustix::fs::fstat(&directory).map_err(io)?;
     let (uid, mode) = (stat.st_uid, stat.st_mode & 0o7777);
     if uid != rustix::process::geteuid().as_raw() || mode & 0o077 != 0 {
         return Err(DirectoryError::Open { path: path.to_owned(), uid, mode });
     }
-    Ok(Some(folder))
+    Ok(Some(directory))
 }
 
 /// Writes a file under a name that is free; `false` when it is taken. With `durable` its content is on the disk before
 /// it has the name.
-pub fn write_new(folder: impl AsFd, name: &str, content: &[u8], durable: bool) -> io::Result<bool> {
+pub fn write_new(directory: impl AsFd, name: &str, content: &[u8], durable: bool) -> io::Result<bool> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let linked = match rustix::fs::openat(&folder, c".", flags, PRIVATE) {
+    let linked = match rustix::fs::openat(&directory, c".", flags, PRIVATE) {
         Ok(file) => {
             let file = File::from(file);
             fill(&file, content, durable)?;
             let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-            rustix::fs::linkat(CWD, unnamed, &folder, name, AtFlags::SYMLINK_FOLLOW)
+            rustix::fs::linkat(CWD, unnamed, &directory, name, AtFlags::SYMLINK_FOLLOW)
         }
         // A file system without nameless files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-            let hidden = make_hidden(&folder, content, durable)?;
-            let linked = rustix::fs::linkat(&folder, &hidden, &folder, name, AtFlags::empty());
-            remove(&folder, &hidden)?;
+            let hidden = make_hidden(&directory, content, durable)?;
+            let linked = rustix::fs::linkat(&directory, &hidden, &directory, name, AtFlags::empty());
+            remove(&directory, &hidden)?;
             linked
         }
         Err(error) => Err(error),
@@ -103,25 +103,25 @@ pub fn write_new(folder: impl AsFd, name: &str, content: &[u8], durable: bool) -
 }
 
 /// Replaces a file by another one, which is on the disk before it has the name.
-pub fn replace(folder: impl AsFd, name: &str, content: &[u8]) -> io::Result<()> {
-    let hidden = make_hidden(&folder, content, true)?;
-    match rustix::fs::renameat(&folder, &hidden, &folder, name) {
+pub fn replace(directory: impl AsFd, name: &str, content: &[u8]) -> io::Result<()> {
+    let hidden = make_hidden(&directory, content, true)?;
+    match rustix::fs::renameat(&directory, &hidden, &directory, name) {
         Ok(()) => Ok(()),
         Err(error) => {
-            remove(&folder, &hidden)?;
+            remove(&directory, &hidden)?;
             Err(error.into())
         }
     }
 }
 
-fn make_hidden(folder: impl AsFd, content: &[u8], durable: bool) -> io::Result<String> {
+fn make_hidden(directory: impl AsFd, content: &[u8], durable: bool) -> io::Result<String> {
     let hidden = format!("{HIDDEN}{}", RunId::new());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(&folder, &*hidden, flags, PRIVATE)?);
+    let file = File::from(rustix::fs::openat(&directory, &*hidden, flags, PRIVATE)?);
     match fill(&file, content, durable) {
         Ok(()) => Ok(hidden),
         Err(error) => {
-            remove(&folder, &hidden)?;
+            remove(&directory, &hidden)?;
             Err(error)
         }
     }
@@ -133,22 +133,22 @@ fn fill(mut file: &File, content: &[u8], durable: bool) -> io::Result<()> {
 }
 
 /// Writes the directory's entries to the disk.
-pub fn sync(folder: impl AsFd) -> io::Result<()> {
-    Ok(rustix::fs::fsync(folder)?)
+pub fn sync(directory: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fsync(directory)?)
 }
 
 /// Removes a file; a file that is gone already is fine.
-pub fn remove(folder: impl AsFd, name: &str) -> io::Result<()> {
-    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+pub fn remove(directory: impl AsFd, name: &str) -> io::Result<()> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Reads a regular file of a bounded size.
-pub fn read(folder: impl AsFd, name: &str, most: u64) -> io::Result<Vec<u8>> {
+pub fn read(directory: impl AsFd, name: &str, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
     let mut content = Vec::new();
     file.take(most).read_to_end(&mut content)?;
     Ok(content)
@@ -186,18 +186,18 @@ pub fn digest(path: &Path) -> io::Result<StreamDigest> {
 }
 
 /// Returns the names in a directory that are UTF-8 text, without files that have not got their real name yet.
-pub fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
-    Ok(all_names(folder)?.into_iter().filter(|name| !name.starts_with('.')).collect())
+pub fn names(directory: impl AsFd) -> io::Result<Vec<String>> {
+    Ok(all_names(directory)?.into_iter().filter(|name| !name.starts_with('.')).collect())
 }
 
 /// Names of files that never got their real name.
-pub fn hidden(folder: impl AsFd) -> io::Result<Vec<String>> {
-    Ok(all_names(folder)?.into_iter().filter(|name| name.starts_with(HIDDEN)).collect())
+pub fn hidden(directory: impl AsFd) -> io::Result<Vec<String>> {
+    Ok(all_names(directory)?.into_iter().filter(|name| name.starts_with(HIDDEN)).collect())
 }
 
-fn all_names(folder: impl AsFd) -> io::Result<Vec<String>> {
+fn all_names(directory: impl AsFd) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(directory)? {
         if let Ok(name) = entry?.file_name().to_str() {
             found.push(name.to_owned());
         }

@@ -62,7 +62,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// Another process is rotating the key.
-    #[error("the key is being rotated by somebody else just now")]
+    #[error("the key is being rotated by another process just now")]
     Busy,
 }
 
@@ -79,7 +79,7 @@ impl KeyError {
 /// The directory with the keys.
 #[derive(Debug)]
 pub struct KeyDirectory {
-    folder: OwnedFd,
+    directory: OwnedFd,
     path: PathBuf,
 }
 
@@ -109,18 +109,18 @@ impl KeyDirectory {
     /// Opens the directory of the keys, and makes it if it is missing.
     pub fn open(state: &Path) -> Result<Self, KeyError> {
         let path = state.join("keys");
-        Ok(Self { folder: files::directory(&path)?, path })
+        Ok(Self { directory: files::directory(&path)?, path })
     }
 
     /// Returns the key that signs, and makes it if there is none.
     pub fn current(&self) -> Result<KeyFile, KeyError> {
         let path = self.path.join(CURRENT);
-        let file = if let Some(file) = self.look()? {
+        let file = if let Some(file) = self.inspect()? {
             file
         } else {
             self.make()?;
             let gone = || io::Error::from(io::ErrorKind::NotFound);
-            self.look()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
+            self.inspect()?.ok_or_else(|| self.io("read", CURRENT, gone()))?
         };
         let found = KeyFile { file, path };
         // The content is checked too: after the run it would be too late to find that the key cannot sign.
@@ -133,9 +133,9 @@ impl KeyDirectory {
     }
 
     /// Opens the key's file as it is, if there is one.
-    fn look(&self) -> Result<Option<File>, KeyError> {
+    fn inspect(&self) -> Result<Option<File>, KeyError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.folder, CURRENT, flags, Mode::empty()) {
+        let file = match rustix::fs::openat(&self.directory, CURRENT, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(self.io("opened", CURRENT, error)),
@@ -153,10 +153,10 @@ impl KeyDirectory {
     fn make(&self) -> Result<(), KeyError> {
         let seed = self.random()?;
         let public = seed.signer().public().clone();
-        let made = files::write_new(&self.folder, CURRENT, seed.to_pem().as_bytes(), true);
+        let made = files::write_new(&self.directory, CURRENT, seed.to_pem().as_bytes(), true);
         if made.map_err(|error| self.io("written", CURRENT, error))? {
             self.publish(&public)?;
-            files::sync(&self.folder).map_err(|error| self.io("written", "", error))?;
+            files::sync(&self.directory).map_err(|error| self.io("written", "", error))?;
         }
         Ok(())
     }
@@ -174,13 +174,13 @@ impl KeyDirectory {
 
     fn publish(&self, key: &PublicKey) -> Result<(), KeyError> {
         let name = format!("{}{PUBLIC}", key.id());
-        let made = files::write_new(&self.folder, &name, key.to_pem().as_bytes(), true);
+        let made = files::write_new(&self.directory, &name, key.to_pem().as_bytes(), true);
         made.map(drop).map_err(|error| self.io("written", &name, error))
     }
 
     /// Returns every key whose signatures count here. Makes none.
     pub fn known(&self) -> Result<Known, KeyError> {
-        let current = match self.look()? {
+        let current = match self.inspect()? {
             None => None,
             Some(file) => Some(KeyFile { file, path: self.path.join(CURRENT) }.seed()?.signer().public().clone()),
         };
@@ -210,7 +210,7 @@ impl KeyDirectory {
     }
 
     fn names(&self, end: &str) -> Result<Vec<String>, KeyError> {
-        let all = files::names(&self.folder).map_err(|error| self.io("listed", "", error))?;
+        let all = files::names(&self.directory).map_err(|error| self.io("listed", "", error))?;
         let mut found: Vec<String> = all
             .into_iter()
             .filter(|name| name.strip_suffix(end).is_some_and(|id| KeyId::try_from(id.to_owned()).is_ok()))
@@ -220,20 +220,20 @@ impl KeyDirectory {
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, KeyError> {
-        files::read(&self.folder, name, MAX_BYTES).map_err(|error| self.io("read", name, error))
+        files::read(&self.directory, name, MAX_BYTES).map_err(|error| self.io("read", name, error))
     }
 
     /// Puts a new key in place of the current one, which signs its successor before it goes. The rename of the new key
     /// is the decisive moment: until then the old key is in force, whatever other files were written.
     pub fn rotate(&self, now_unix_ms: u64) -> Result<(PublicKey, PublicKey), KeyError> {
-        match rustix::fs::flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(KeyError::Busy),
             Err(error) => return Err(self.io("locked", "", error)),
         }
         // A rotation that was killed leaves a private key that will never be used.
-        for name in files::hidden(&self.folder).map_err(|error| self.io("listed", "", error))? {
-            files::remove(&self.folder, &name).map_err(|error| self.io("removed", &name, error))?;
+        for name in files::hidden(&self.directory).map_err(|error| self.io("listed", "", error))? {
+            files::remove(&self.directory, &name).map_err(|error| self.io("removed", &name, error))?;
         }
         let old = self.current()?.seed()?.signer();
         let seed = self.random()?;
@@ -243,11 +243,11 @@ impl KeyDirectory {
         let link = format!("{}{NEXT}", old.public().id());
         let sealed = Link::seal(&old, &new, now_unix_ms).map_err(|error| self.io("written", &link, error))?;
         let replace = |name: &str, content: &[u8]| {
-            files::replace(&self.folder, name, content).map_err(|error| self.io("written", name, error))
+            files::replace(&self.directory, name, content).map_err(|error| self.io("written", name, error))
         };
         replace(&link, &sealed.file)?;
         replace(CURRENT, seed.to_pem().as_bytes())?;
-        files::sync(&self.folder).map_err(|error| self.io("written", "", error))?;
+        files::sync(&self.directory).map_err(|error| self.io("written", "", error))?;
         Ok((old.public().clone(), new))
     }
 }

@@ -23,9 +23,9 @@ fn many_first_runs_at_once_end_with_one_key() {
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-        let folder = KeyDirectory::open(state.path()).unwrap();
-        assert_eq!(folder.known().unwrap().all.len(), 1);
-        assert_eq!(files::hidden(&folder.folder).unwrap(), [""; 0]);
+        let directory = KeyDirectory::open(state.path()).unwrap();
+        assert_eq!(directory.known().unwrap().all.len(), 1);
+        assert_eq!(files::hidden(&directory.directory).unwrap(), [""; 0]);
     }
 }
 
@@ -33,7 +33,7 @@ fn many_first_runs_at_once_end_with_one_key() {
 fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
     let state = state();
     let keys = state.path().join("keys");
-    let current = || KeyDirectory::open(state.path()).and_then(|folder| folder.current());
+    let current = || KeyDirectory::open(state.path()).and_then(|directory| directory.current());
     let first = current().unwrap().seed().unwrap().signer().public().id();
     let file = keys.join(CURRENT);
     let mode = |path: &Path, mode: u32| {
@@ -72,19 +72,19 @@ fn a_key_that_others_can_reach_or_that_is_no_key_is_refused() {
 #[test]
 fn a_rotation_keeps_the_old_public_key_and_a_statement_of_it() {
     let state = state();
-    let folder = KeyDirectory::open(state.path()).unwrap();
-    let first = folder.current().unwrap().seed().unwrap().signer().public().clone();
+    let directory = KeyDirectory::open(state.path()).unwrap();
+    let first = directory.current().unwrap().seed().unwrap().signer().public().clone();
     // The file that a rotation that was killed leaves.
     let left = state.path().join("keys/.new-01890a5d-ac96-774b-bcce-b302099a8057");
     std::fs::write(&left, "a private key").unwrap();
-    let (old, new) = folder.rotate(1).unwrap();
+    let (old, new) = directory.rotate(1).unwrap();
     assert!(!left.exists());
     assert_eq!(old, first);
     assert_ne!(old, new);
-    let known = folder.known().unwrap();
+    let known = directory.known().unwrap();
     assert_eq!(known.current.as_ref(), Some(&new));
     assert!(known.all.contains(&old) && known.all.len() == 2);
-    let links = folder.links().unwrap();
+    let links = directory.links().unwrap();
     assert_eq!(links.len(), 1);
     let (linked, _) = Link::open(&links[0].1, &Keyring::new(vec![old])).unwrap();
     assert_eq!(linked, new);

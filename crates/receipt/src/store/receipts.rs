@@ -43,7 +43,7 @@ const HEAD: &str = "nexus.chain/1";
 /// The open directory with the receipts.
 #[derive(Debug)]
 pub struct Store {
-    folder: OwnedFd,
+    directory: OwnedFd,
     path: PathBuf,
 }
 
@@ -89,7 +89,7 @@ impl Store {
     /// Opens the directory of the receipts, and makes it if it is missing.
     pub fn open(state: &Path) -> Result<Self, DirectoryError> {
         let path = state.join("receipts");
-        Ok(Self { folder: files::directory(&path)?, path })
+        Ok(Self { directory: files::directory(&path)?, path })
     }
 
     /// Returns the path of a run's receipt, whether or not it exists.
@@ -105,7 +105,7 @@ impl Store {
         durable: bool,
         make: impl FnOnce(Option<ChainPlace>) -> Result<Sealed, StoreError>,
     ) -> Result<Stored, StoreError> {
-        let (chain, mut unchained, is_busy) = match Chain::lock(&self.folder, run) {
+        let (chain, mut unchained, is_busy) = match Chain::lock(&self.directory, run) {
             Ok(chain) => (Some(chain), None, false),
             Err(error) => (None, Some(error.to_string()), error.kind() == io::ErrorKind::TimedOut),
         };
@@ -113,12 +113,12 @@ impl Store {
         let sealed = make(place)?;
         let path = self.place(run);
         let failed = |source| StoreError::Write { path: path.clone(), source };
-        if !files::write_new(&self.folder, &name(run), &sealed.file, false).map_err(failed)? {
+        if !files::write_new(&self.directory, &name(run), &sealed.file, false).map_err(failed)? {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
         if let Some(chain) = chain {
             let floor = chain.noted.next_floor();
-            let noted = chain.note(run, &sealed.hash).and_then(|()| chain.prune(&self.folder, floor));
+            let noted = chain.note(run, &sealed.hash).and_then(|()| chain.prune(&self.directory, floor));
             unchained = noted.err().map(|error| error.to_string());
         }
         if durable {
@@ -132,24 +132,24 @@ impl Store {
     fn sync(&self, run: RunId) -> io::Result<()> {
         for file in [&*name(run), CHAIN] {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            match rustix::fs::openat(&self.folder, file, flags, Mode::empty()) {
+            match rustix::fs::openat(&self.directory, file, flags, Mode::empty()) {
                 Ok(file) => rustix::fs::fsync(file)?,
                 // There is none where it could not be locked.
                 Err(Errno::NOENT) if file == CHAIN => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        files::sync(&self.folder)
+        files::sync(&self.directory)
     }
 
     /// Reads a receipt's file.
     pub fn read(&self, run: RunId) -> io::Result<Vec<u8>> {
-        files::read(&self.folder, &name(run), MAX_BYTES as u64 + 1)
+        files::read(&self.directory, &name(run), MAX_BYTES as u64 + 1)
     }
 
     /// Returns all runs with a receipt, the latest first.
     pub fn runs(&self) -> io::Result<Vec<RunId>> {
-        let names = files::names(&self.folder)?;
+        let names = files::names(&self.directory)?;
         let mut runs: Vec<RunId> = names.iter().filter_map(|name| name.strip_suffix(SUFFIX)?.parse().ok()).collect();
         // Ids are ordered by time.
         runs.sort_unstable_by(|a, b| b.cmp(a));
@@ -159,7 +159,7 @@ impl Store {
     /// Reads the chain's own note of its end.
     pub fn end(&self) -> io::Result<Option<ChainEnd>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.folder, CHAIN, flags, Mode::empty()) {
+        match rustix::fs::openat(&self.directory, CHAIN, flags, Mode::empty()) {
             Ok(file) => Ok(Noted::read(&File::from(file))?.map(|noted| noted.end())),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -168,30 +168,30 @@ impl Store {
 
     /// Reads the breaks that were recorded.
     pub fn breaks(&self) -> io::Result<Breaks> {
-        Breaks::read(&self.folder)
+        Breaks::read(&self.directory)
     }
 
     /// Records that a chain has ended by a break.
     pub fn close(&self, broken: Break) -> io::Result<()> {
-        let chain = Chain::lock(&self.folder, RunId::new())?;
+        let chain = Chain::lock(&self.directory, RunId::new())?;
         if chain.noted.id == broken.chain {
             return Err(io::Error::other("another run has gone on with this chain"));
         }
-        breaks::add(&self.folder, broken)
+        breaks::add(&self.directory, broken)
     }
 
     /// Removes the receipts of a closed chain, after its record says that they are not kept. Returns the number
     /// removed.
     pub fn forget(&self, broken: Break, runs: &[RunId]) -> io::Result<u64> {
         self.close(broken)?;
-        runs.iter().try_for_each(|run| files::remove(&self.folder, &name(*run)))?;
+        runs.iter().try_for_each(|run| files::remove(&self.directory, &name(*run)))?;
         Ok(runs.len() as u64)
     }
 
     /// Removes all but the latest `keep` receipts. Returns how many went.
     pub fn prune(&self, keep: u64) -> io::Result<u64> {
-        let chain = Chain::lock(&self.folder, RunId::new())?;
-        chain.prune(&self.folder, chain.noted.next.saturating_sub(keep))
+        let chain = Chain::lock(&self.directory, RunId::new())?;
+        chain.prune(&self.directory, chain.noted.next.saturating_sub(keep))
     }
 }
 
@@ -242,12 +242,12 @@ struct Chain {
 }
 
 impl Chain {
-    fn lock(folder: &OwnedFd, run: RunId) -> io::Result<Self> {
+    fn lock(directory: &OwnedFd, run: RunId) -> io::Result<Self> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
-            let file = Self::wait(folder, deadline)?;
+            let file = Self::wait(directory, deadline)?;
             // The process that held the lock may have put the file aside.
-            if !is_chain(folder, &file)? {
+            if !is_chain(directory, &file)? {
                 continue;
             }
             if let Some(noted) = Noted::read(&file)? {
@@ -257,14 +257,14 @@ impl Chain {
                 return Ok(Self { file, noted: Noted { id: run, floor: 0, next: 0, last: None } });
             }
             // A chain that cannot be read cannot go on. It is kept, a new one begins, and verification reports it.
-            rustix::fs::renameat(folder, CHAIN, folder, format!("{CHAIN}.damaged-{run}"))?;
+            rustix::fs::renameat(directory, CHAIN, directory, format!("{CHAIN}.damaged-{run}"))?;
         }
     }
 
     /// Opens the file and waits for its lock.
-    fn wait(folder: &OwnedFd, deadline: Instant) -> io::Result<File> {
+    fn wait(directory: &OwnedFd, deadline: Instant) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(folder, CHAIN, flags, Mode::from_raw_mode(0o600))?);
+        let file = File::from(rustix::fs::openat(directory, CHAIN, flags, Mode::from_raw_mode(0o600))?);
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),
@@ -299,7 +299,7 @@ impl Chain {
     }
 
     /// Removes what lies below the floor. Its note comes before anything is removed, so that nothing is missed.
-    fn prune(&self, folder: &OwnedFd, floor: u64) -> io::Result<u64> {
+    fn prune(&self, directory: &OwnedFd, floor: u64) -> io::Result<u64> {
         if floor <= self.noted.floor {
             return Ok(0);
         }
@@ -309,7 +309,7 @@ impl Chain {
             let mut line = [0; LINE as usize];
             self.file.read_exact_at(&mut line, (seq + 1) * LINE)?;
             if let Some((run, _)) = parse_line(&line) {
-                files::remove(folder, &name(run))?;
+                files::remove(directory, &name(run))?;
                 gone += 1;
             }
         }
@@ -328,9 +328,9 @@ impl Chain {
 }
 
 /// Reports whether the open file still has the name of the chain.
-fn is_chain(folder: &OwnedFd, file: &File) -> io::Result<bool> {
+fn is_chain(directory: &OwnedFd, file: &File) -> io::Result<bool> {
     let open = rustix::fs::fstat(file)?;
-    match rustix::fs::statat(folder, CHAIN, AtFlags::SYMLINK_NOFOLLOW) {
+    match rustix::fs::statat(directory, CHAIN, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@
 use nexus_egress::{UpstreamError, UpstreamProxy};
 use nexus_model::capability::NetMode as Mode;
 use nexus_policy::net::{
-    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Narrower, Origin as RuleOrigin, Policy, PolicyError,
+    AnyRule, Budget, Bypass, Groups, HostPort, MissingSni, Origin as RuleOrigin, Policy, PolicyBound, PolicyError,
     PolicyInput, Port, Program, Rule, RuleError, Source, parse_allow, parse_allow_private, parse_deny, parse_range,
 };
 use nexus_policy::profile::{NetGrants, NetMode, Origin, Sourced};
@@ -150,13 +150,13 @@ pub fn policy(from: Sources<'_>) -> Result<Policy, RulesError> {
     let Some(only) = &grants.only else { return Ok(policy) };
     let named = if settings.allow_missing_sni.is_some() { MissingSni::Allow } else { MissingSni::Refuse };
     let rules = listed(&only.allow, &only.groups, groups)?;
-    Ok(policy.narrow(&Narrower {
+    Ok(policy.narrow(&PolicyBound {
         mode: Some(Mode::Allowlist),
         allow: rules.into_iter().map(of_workspace).collect(),
         refuse_given_private: true,
         list_missing_sni: named,
         asks: true,
-        ..Narrower::default()
+        ..PolicyBound::default()
     }))
 }
 

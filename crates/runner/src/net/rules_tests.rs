@@ -3,7 +3,7 @@
 use super::*;
 use nexus_model::Digest;
 use nexus_policy::net::{
-    Attempt, Behind, Hello, Host, Moment, Next, Permit, Request, Target, Way, check_addrs, check_inner_host,
+    Attempt, Behind, Hello, Host, Ingress, MonotonicMs, Next, Permit, Request, Target, check_addrs, check_inner_host,
     check_method, check_name, check_not_http, check_sni,
 };
 use nexus_policy::profile::{Grants, Loaded, narrow, parse};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::net::IpAddr;
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 const HOSTS: &[&str] = &["*.pub.test", "a.pub.test", "b.pub.test", "c.other.test"];
 const PORTS: &[&str] =
     &["", ":80", ":443", ":993", ":80,443,993", ":443/tcp", ":80/tcp", ":80/tls", ":993/tls", ":443/tls"];
@@ -120,7 +120,7 @@ fn is_permitted(policy: &Policy, attempt: &Attempt, address: IpAddr, opening: Op
 /// into.
 fn may_begin(policy: &Policy, permit: &Permit, opening: Opening<'_>) -> bool {
     let attempt = permit.attempt();
-    let absolute = attempt.way == Way::HttpAbsolute;
+    let absolute = attempt.way == Ingress::HttpAbsolute;
     match opening {
         Opening::Request(method, host) if absolute || permit.expects_http() => {
             let hosts = [host.as_bytes()];
@@ -141,7 +141,7 @@ fn all_permitted(policy: &Policy) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     for (host, port) in TARGETS.iter().flat_map(|host| [22, 80, 443, 993].map(|port| (host, port))) {
         let target = Target::parse(&format!("{host}:{port}")).unwrap();
-        for way in [Way::Connect, Way::HttpAbsolute, Way::Transparent] {
+        for way in [Ingress::Connect, Ingress::HttpAbsolute, Ingress::Transparent] {
             for path in [None, Some("/usr/bin/curl")] {
                 let program = path.map(|path| Program::parse(path).unwrap());
                 let attempt = Attempt { target: target.clone(), way, program };

@@ -47,7 +47,7 @@ fn decide(node: Node, driver: Option<&str>) -> Verdict {
         return Verdict::Refused(DISK);
     }
     if node.kind != FileType::CharacterDevice {
-        return Verdict::Refused("it is no device");
+        return Verdict::Refused("it is not a device");
     }
     match (node.major, node.minor) {
         (1, _) => Verdict::Refused("it is the memory, the ports or the log of the machine, or what every sandbox has"),

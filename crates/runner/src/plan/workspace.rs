@@ -54,7 +54,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The directory belongs to the system.
-    #[error("{} is no workspace: it belongs to the system", path.display())]
+    #[error("{} is not a workspace: it belongs to the system", path.display())]
     OfSystem {
         /// The path of the directory.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum WorkingDirectoryError {
         workspace: PathBuf,
     },
     /// The path does not lead to a directory.
-    #[error("{} is not a folder", path.display())]
+    #[error("{} is not a directory", path.display())]
     NotDirectory {
         /// The real path.
         path: PathBuf,

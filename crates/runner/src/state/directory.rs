@@ -53,7 +53,7 @@ pub enum StateDirError {
         source: io::Error,
     },
     /// Another user can write it.
-    #[error("{} is not a folder that only you can write", path.display())]
+    #[error("{} is not a directory that only you can write", path.display())]
     OpenToOthers {
         /// The directory, or a part of it.
         path: PathBuf,

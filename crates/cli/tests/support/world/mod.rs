@@ -37,7 +37,7 @@ pub struct World {
     _keeper: Child,
 }
 
-/// What a command did, and how long it took.
+/// Result of a command, and the time that it took.
 pub struct Ran {
     /// Exit code and output.
     pub output: Output,
@@ -103,7 +103,7 @@ impl World {
         Self { folder, first: children.trim().parse().unwrap(), _keeper: keeper }
     }
 
-    /// What the clients use: programs, keys, scripts.
+    /// Tools of the clients: programs, keys, scripts.
     pub fn tools(&self) -> PathBuf {
         self.folder.join("tools")
     }
@@ -134,7 +134,7 @@ impl World {
         Ran { output, took: begun.elapsed() }
     }
 
-    /// `nexus` with these arguments, in the clients' network, as whoever the bench is.
+    /// `nexus` with these arguments, in the clients' network, as the user of the bench.
     pub fn nexus(&self, bench: &Bench, arguments: &[String]) -> Ran {
         let program = bench.nexus([] as [&str; 0]).get_program().to_str().unwrap().to_owned();
         let mut words = vec![program];
@@ -173,7 +173,7 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// What `cargo fetch` needs of the toolchain of these tests, where every uid can read it: cargo asks rustc for its
+/// Copies the part of the toolchain that `cargo fetch` needs of these tests, where every uid can read it: cargo asks rustc for its
 /// version.
 fn toolchain(to: &Path) {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap();

@@ -229,11 +229,11 @@ impl Live {
         // What ended the guest is still to be read.
         self.session.flush().ok();
         if said {
-            self.hear();
+            self.recv();
         }
     }
 
-    fn hear(&mut self) {
+    fn recv(&mut self) {
         let of = |heard: &mut BTreeMap<u32, Heard>, exec, event| {
             let known: &mut Heard = heard.entry(exec).or_default();
             match event {
@@ -242,7 +242,7 @@ impl Live {
                 CommandEvent::Ended(ended) => known.ended = Some(ended.status),
             }
         };
-        match self.session.hear().unwrap() {
+        match self.session.recv().unwrap() {
             Event::Up | Event::Layer(_) | Event::Listeners(_) | Event::Names(_) | Event::OutOfTime => {}
             Event::Started(proof) => of(&mut self.heard, LEADER, CommandEvent::Started(proof)),
             Event::NotStarted(reason) => panic!("{reason}"),

@@ -121,7 +121,7 @@ impl Bench {
                 .unwrap();
         drop(writer);
         let end = loop {
-            match session.hear() {
+            match session.recv() {
                 Ok(Event::Ended(ended)) => break Ok(ended.status),
                 Ok(Event::NotStarted(reason)) => break Err(reason.to_string()),
                 Ok(_) => {}

@@ -32,9 +32,9 @@ const ANYCAST: u8 = 4;
 /// RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR and RTMGRP_IPV6_ROUTE.
 const CHANGES: u32 = 0x10 | 0x40 | 0x100 | 0x400;
 /// Time limit for an answer of the kernel. It answers at once; no thread may hang for ever if it does not.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of answers to older questions that may lie before the awaited one.
-const MOST_STALE: usize = 16;
+const MAX_STALE: usize = 16;
 
 /// Routes of the network namespace in which the value was made.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl KernelRoutes {
     /// Opens the routes of this process's network.
     pub fn here() -> io::Result<Self> {
         let socket = socket(SocketFlags::CLOEXEC)?;
-        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
+        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(TIMEOUT))?;
         Ok(Self(Mutex::new(Asked { socket, questions: 0 })))
     }
 }
@@ -60,7 +60,7 @@ impl OwnAddresses for KernelRoutes {
         let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.questions = asked.questions.wrapping_add(1);
         rustix::net::send(&asked.socket, &question(asked.questions, to), SendFlags::empty())?;
-        for _ in 0..MOST_STALE {
+        for _ in 0..MAX_STALE {
             let mut space = [0; 4096];
             let (_, length) = rustix::net::recv(&asked.socket, &mut space[..], RecvFlags::empty())?;
             if let Some(answer) = answer(space.get(..length).unwrap_or_default(), asked.questions) {

@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 /// Minimum time between two checks of all connections: a router changes thousands of routes at once.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of messages that are read before the connections are checked.
-const MOST_READ: usize = 256;
+const MAX_READ: usize = 256;
 
 /// Serves the notices of `changes` until the egress ends.
 pub(crate) async fn watch(shared: Weak<Shared>, changes: AsyncFd<OwnedFd>) {
@@ -31,7 +31,7 @@ pub(crate) async fn watch(shared: Weak<Shared>, changes: AsyncFd<OwnedFd>) {
 /// (ENOBUFS) is a notice.
 fn drain(socket: &OwnedFd) {
     let mut space = [0; 8192];
-    for _ in 0..MOST_READ {
+    for _ in 0..MAX_READ {
         match rustix::net::recv(socket, &mut space[..], RecvFlags::DONTWAIT) {
             Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
             Err(_) => return,

@@ -9,18 +9,18 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 /// Time limit for a turn to look up the program, and again for the answer. After it, the program is not known.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Client of a connection, with its program once it is found.
 #[derive(Debug)]
-pub(crate) struct Caller {
+pub(crate) struct ConnectionOwner {
     /// Ends of the connection; `None` if the program is not looked up any more.
     connection: Option<Connection>,
     /// Program that was found. A failure is not kept: the next look-up may succeed.
     program: OnceCell<Program>,
 }
 
-impl Caller {
+impl ConnectionOwner {
     /// Creates a client that is not looked up yet; without the two ends it never will be.
     pub(crate) fn of(connection: Option<Connection>) -> Self {
         Self { connection, program: OnceCell::new() }
@@ -37,10 +37,10 @@ impl Caller {
     async fn program(&self, shared: &Shared) -> Option<Program> {
         let connection = self.connection?;
         let found = self.program.get_or_try_init(|| async {
-            let turn = timeout(PATIENCE, shared.looking_up.lock()).await.map_err(|_| NotKnown)?;
+            let turn = timeout(TIMEOUT, shared.looking_up.lock()).await.map_err(|_| NotKnown)?;
             let programs = Arc::clone(&shared.programs);
             // A look at a file of a hanging file system may never return.
-            let found = timeout(PATIENCE, tokio::task::spawn_blocking(move || programs.who(connection))).await;
+            let found = timeout(TIMEOUT, tokio::task::spawn_blocking(move || programs.who(connection))).await;
             drop(turn);
             // A panic in the task means that the program is not known.
             found.ok().and_then(Result::ok).flatten().ok_or(NotKnown)

@@ -29,9 +29,9 @@ const TCP: u8 = 6;
 /// Value for a question without a cookie (INET_DIAG_NOCOOKIE, twice).
 const ANY_COOKIE: [u8; 8] = [0xff; 8];
 /// Time limit for an answer of the kernel. It answers at once; no thread may hang for ever if it does not.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of answers to older questions that may lie before the awaited one.
-const MOST_STALE: usize = 16;
+const MAX_STALE: usize = 16;
 
 /// Questions about the sockets of the network namespace in which the socket was made.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct SockDiag {
 impl SockDiag {
     /// Uses a socket that was made elsewhere.
     pub fn with(socket: OwnedFd) -> io::Result<Self> {
-        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
+        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(TIMEOUT))?;
         Ok(Self { socket, asked: AtomicU32::new(0), turn: Mutex::default() })
     }
 
@@ -63,14 +63,14 @@ impl SockDiag {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         rustix::net::send(&self.socket, &question(number, connection), SendFlags::empty())?;
-        for _ in 0..MOST_STALE {
+        for _ in 0..MAX_STALE {
             let mut space = [0; 1024];
             let (_, length) = rustix::net::recv(self.fd(), &mut space[..], RecvFlags::empty())?;
             match answer(space.get(..length).unwrap_or_default(), number, connection) {
-                Said::Inode(inode) => return Ok(Some(inode)),
-                Said::Nothing => return Ok(None),
-                Said::Failed(errno) => return Err(errno.into()),
-                Said::Stale => {}
+                DiagAnswer::Inode(inode) => return Ok(Some(inode)),
+                DiagAnswer::Nothing => return Ok(None),
+                DiagAnswer::Failed(errno) => return Err(errno.into()),
+                DiagAnswer::Stale => {}
             }
         }
         Err(io::ErrorKind::InvalidData.into())
@@ -83,7 +83,7 @@ impl SockDiag {
 
 /// Answer of the kernel.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum DiagAnswer {
     Inode(u64),
     Nothing,
     Failed(Errno),
@@ -124,18 +124,18 @@ fn address(end: SocketAddr) -> [u8; 16] {
     }
 }
 
-fn answer(bytes: &[u8], number: u32, asked: Connection) -> Said {
-    let malformed = Said::Failed(Errno::PROTO);
+fn answer(bytes: &[u8], number: u32, asked: Connection) -> DiagAnswer {
+    let malformed = DiagAnswer::Failed(Errno::PROTO);
     let u16_at = |at: usize| bytes.get(at..at + 2).and_then(|part| part.try_into().ok()).map(u16::from_ne_bytes);
     let u32_at = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
     let (Some(kind), Some(of)) = (u16_at(4), u32_at(8)) else { return malformed };
     if of != number {
-        return Said::Stale;
+        return DiagAnswer::Stale;
     }
     if kind == ERROR {
         return match u32_at(HEADER).map(|code| Errno::from_raw_os_error(0_i32.wrapping_sub_unsigned(code))) {
-            Some(Errno::NOENT) => Said::Nothing,
-            Some(errno) => Said::Failed(errno),
+            Some(Errno::NOENT) => DiagAnswer::Nothing,
+            Some(errno) => DiagAnswer::Failed(errno),
             None => malformed,
         };
     }
@@ -145,11 +145,11 @@ fn answer(bytes: &[u8], number: u32, asked: Connection) -> Said {
     let ports = |at: usize| bytes.get(at..at + 2).and_then(|part| part.try_into().ok()).map(u16::from_be_bytes);
     // If no connection has these ends, the kernel answers with the listener at the first.
     if ports(HEADER + 4) != Some(asked.local.port()) || ports(HEADER + 6) != Some(asked.remote.port()) {
-        return Said::Nothing;
+        return DiagAnswer::Nothing;
     }
     match u32_at(HEADER + ANSWER - 4) {
-        Some(0) => Said::Nothing,
-        Some(inode) => Said::Inode(inode.into()),
+        Some(0) => DiagAnswer::Nothing,
+        Some(inode) => DiagAnswer::Inode(inode.into()),
         None => malformed,
     }
 }
@@ -181,8 +181,8 @@ mod tests {
                 assert_eq!(diag.inode(Connection { local, remote }).unwrap(), None, "{listen}");
             }
             // The listener has the same end, and is not this connection.
-            let nobody = SocketAddr::new(remote.ip(), 9);
-            assert_eq!(diag.inode(Connection { local: remote, remote: nobody }).unwrap(), None, "{listen}");
+            let absent = SocketAddr::new(remote.ip(), 9);
+            assert_eq!(diag.inode(Connection { local: remote, remote: absent }).unwrap(), None, "{listen}");
             drop(client);
             assert_eq!(diag.inode(Connection { local, remote }).unwrap(), None, "{listen}: closed, and nobody's");
         }
@@ -245,18 +245,18 @@ mod tests {
         bytes[HEADER + 4..HEADER + 6].copy_from_slice(&7_u16.to_be_bytes());
         bytes[HEADER + 6..HEADER + 8].copy_from_slice(&8_u16.to_be_bytes());
         bytes[HEADER + ANSWER - 4..].copy_from_slice(&99_u32.to_ne_bytes());
-        assert_eq!(answer(&bytes, 5, asked), Said::Inode(99));
-        assert_eq!(answer(&bytes, 6, asked), Said::Stale);
-        assert_eq!(answer(&bytes, 5, Connection { local: end(9), ..asked }), Said::Nothing);
+        assert_eq!(answer(&bytes, 5, asked), DiagAnswer::Inode(99));
+        assert_eq!(answer(&bytes, 6, asked), DiagAnswer::Stale);
+        assert_eq!(answer(&bytes, 5, Connection { local: end(9), ..asked }), DiagAnswer::Nothing);
         for length in 0..bytes.len() {
             let cut = answer(&bytes[..length], 5, asked);
-            assert!(matches!(cut, Said::Failed(_)), "{length}: {cut:?}");
+            assert!(matches!(cut, DiagAnswer::Failed(_)), "{length}: {cut:?}");
         }
         let mut error = bytes[..HEADER].to_vec();
         error[4..6].copy_from_slice(&ERROR.to_ne_bytes());
         error.extend((-2_i32).to_ne_bytes());
-        assert_eq!(answer(&error, 5, asked), Said::Nothing);
+        assert_eq!(answer(&error, 5, asked), DiagAnswer::Nothing);
         error[HEADER..].copy_from_slice(&(-13_i32).to_ne_bytes());
-        assert_eq!(answer(&error, 5, asked), Said::Failed(Errno::ACCESS));
+        assert_eq!(answer(&error, 5, asked), DiagAnswer::Failed(Errno::ACCESS));
     }
 }

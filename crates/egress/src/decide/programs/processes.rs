@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Processor time for the search of one connection. A sandbox with more open descriptors is not searched further. Time
 /// in which other processes had the processor does not count: a busy host must not cut the search short.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 /// Number of searches: a process that was forked meanwhile is missing in a list of earlier processes, and a forked
 /// process holds everything until it executes another program.
 const LOOKS: usize = 3;
@@ -67,8 +67,8 @@ impl Processes {
     /// the network's listeners.
     pub fn check(&self, listener: SocketAddr) -> io::Result<()> {
         // No client is connected to port 0, and the kernel reports that unless it does not support such questions.
-        let nobody = SocketAddr::new(listener.ip(), 0);
-        match self.sockets.inode(Connection { local: listener, remote: nobody })? {
+        let absent = SocketAddr::new(listener.ip(), 0);
+        match self.sockets.inode(Connection { local: listener, remote: absent })? {
             Some(_) => Ok(()),
             None => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -77,7 +77,7 @@ impl Processes {
     /// Searches the table of each process; then those of its threads, which can have one of their own (CLONE_FILES,
     /// unshare(2)) or outlive the first one. Threads times descriptors can be too many to search: the program that was
     /// found by then is taken.
-    fn look(&self, socket: &str, until: Duration) -> Result<Program, Look> {
+    fn inspect(&self, socket: &str, until: Duration) -> Result<Program, Look> {
         let pids = self.numbers(".").map_err(|_| Look::Again)?;
         let pids: Vec<u32> = pids.into_iter().filter(|pid| self.of == Whose::Host || *pid != 1).collect();
         let found = self.holder(pids.iter().map(ToString::to_string), socket, None, until)?;
@@ -124,14 +124,14 @@ impl Processes {
     }
 
     /// Opens a directory of `/proc` for reading; the descriptor with which a mount is made cannot be read.
-    fn folder(&self, path: &str) -> Result<OwnedFd, Errno> {
+    fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
         openat(&self.proc, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
     /// Returns the entries of a directory that are numbers.
     fn numbers(&self, path: &str) -> Result<Vec<u32>, Errno> {
         let mut all = Vec::new();
-        for entry in Dir::new(self.folder(path)?)? {
+        for entry in Dir::new(self.directory(path)?)? {
             let entry = entry?;
             all.extend(entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
         }
@@ -140,7 +140,7 @@ impl Processes {
 
     /// Reports whether a task has the socket open; false if the time is used up first.
     fn holds(&self, task: &str, socket: &str, until: Duration) -> Result<bool, Errno> {
-        let open = self.folder(&format!("{task}/fd"))?;
+        let open = self.directory(&format!("{task}/fd"))?;
         let mut link = Vec::with_capacity(64);
         for (count, entry) in Dir::read_from(&open)?.enumerate() {
             if count % 256 == 255 && processor_time() >= until {
@@ -182,14 +182,14 @@ fn processor_time() -> Duration {
 
 impl Programs for Processes {
     fn who(&self, connection: Connection) -> Option<Program> {
-        let until = processor_time() + PATIENCE;
-        for look in 0..LOOKS {
-            if look > 0 {
+        let until = processor_time() + TIMEOUT;
+        for inspect in 0..LOOKS {
+            if inspect > 0 {
                 std::thread::sleep(PAUSE);
             }
             // A client that has closed its end has no inode, and costs no search.
             let inode = self.sockets.inode(connection).ok().flatten()?;
-            match self.look(&format!("socket:[{inode}]"), until) {
+            match self.inspect(&format!("socket:[{inode}]"), until) {
                 Ok(program) => return Some(program),
                 Err(Look::Never) => return None,
                 Err(Look::Again) => {}
@@ -248,13 +248,13 @@ mod tests {
         let here = Processes::of_this_host().unwrap();
         let (_client, _server, connection) = connected();
         let socket = format!("socket:[{}]", here.sockets.inode(connection).unwrap().unwrap());
-        assert!(matches!(here.look(&socket, processor_time()), Err(Look::Never)));
-        assert!(here.look(&socket, processor_time() + Duration::from_secs(20)).is_ok());
+        assert!(matches!(here.inspect(&socket, processor_time()), Err(Look::Never)));
+        assert!(here.inspect(&socket, processor_time() + Duration::from_secs(20)).is_ok());
     }
 
     #[test]
     fn time_without_the_processor_is_not_counted() {
-        let until = processor_time() + PATIENCE;
+        let until = processor_time() + TIMEOUT;
         std::thread::sleep(Duration::from_millis(300));
         assert!(processor_time() < until);
         let began = Instant::now();

@@ -3,7 +3,7 @@
 use super::answer::{answer, is_infrastructure, is_localhost, question};
 use crate::audit::event::{Event, EventKind};
 use crate::decide::denials;
-use crate::decide::grounds::Grounds;
+use crate::decide::grounds::DecisionContext;
 use crate::decide::state::Shared;
 use nexus_policy::net::{Charge, Check, Denial, Host, check_dns, may_be_asked};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -91,7 +91,7 @@ fn respond(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
     answer(&question, decided.as_ref().copied())
 }
 
-fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
+fn decide(shared: &Shared, host: &Host, grounds: &mut DecisionContext) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
     shared.charge(Charge::Request)?;
     if let Some(name) = host.name()
         && is_localhost(name)
@@ -107,6 +107,6 @@ fn decide(shared: &Shared, host: &Host, grounds: &mut Grounds) -> Result<(Ipv4Ad
         // The name is answered for the sake of the later question.
         grounds.check = None;
     }
-    let Some(name) = host.name() else { return Err(denials::malformed("an address is no name")) };
+    let Some(name) = host.name() else { return Err(denials::malformed("an address is not a name")) };
     Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name))
 }

@@ -3,7 +3,7 @@
 use super::framing::{Body, ChunkEvent, Chunks};
 use super::head::HeadError;
 use crate::decide::gone;
-use crate::decide::ticket::{Flow, Ticket};
+use crate::decide::ticket::{ConnectionGuard, Flow};
 use crate::ingress::tunnel::ready_bytes;
 use crate::memory::buffers::SMALL;
 use crate::memory::inbuf::InBuf;
@@ -39,15 +39,15 @@ impl From<Denial> for CopyError {
 }
 
 /// One direction of an exchange.
-pub(crate) struct Way<'a, 'b> {
+pub(crate) struct Direction<'a, 'b> {
     pub(crate) from: &'a mut ReadHalf<'b>,
     pub(crate) held: &'a mut InBuf,
     pub(crate) to: &'a mut WriteHalf<'b>,
-    pub(crate) ticket: &'a Ticket,
+    pub(crate) ticket: &'a ConnectionGuard,
     pub(crate) flow: Flow,
 }
 
-impl Way<'_, '_> {
+impl Direction<'_, '_> {
     /// Writes bytes that the proxy made, or bytes of a leased buffer.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.count_up(bytes.len())?;
@@ -146,7 +146,7 @@ impl Way<'_, '_> {
 /// Writes `bytes`. If the server takes nothing more, a client that has gone is noticed all the same.
 async fn write(
     flow: Flow,
-    ticket: &Ticket,
+    ticket: &ConnectionGuard,
     from: &TcpStream,
     to: &mut WriteHalf<'_>,
     bytes: &[u8],

@@ -159,7 +159,7 @@ async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> 
         loop {
             match begin(held.bytes()) {
                 Begin::More => {}
-                begun => return First::Begin(begun),
+                started => return First::Begin(started),
             }
             match held.fill(&mut from).await {
                 Ok(0) | Err(_) if held.is_empty() => return First::End,

@@ -4,11 +4,11 @@
 //! `Expect: 100-continue` waits for it. When the response is through before the body is, both connections end: the
 //! start of the next request is not known then.
 
-use super::body::{CopyError, Way};
+use super::body::{CopyError, Direction};
 use super::fields::response_fields;
 use super::framing::{Body, content_length, response_body};
 use super::head::{HeadError, Response, parse_response, unfold_response};
-use super::order::{Forward, put};
+use super::proxy_request::{Forward, put};
 use crate::decide::denials;
 use crate::decide::gone;
 use crate::decide::open::Opened;
@@ -49,16 +49,16 @@ pub(crate) enum Outcome {
     Broken,
 }
 
-/// Sends `order` on `opened` and passes the answer to `client`.
+/// Sends `proxy_request` on `opened` and passes the answer to `client`.
 pub(crate) async fn run(
     client: &mut TcpStream,
     from_client: &mut InBuf,
     opened: &mut Opened,
-    order: &Forward,
+    proxy_request: &Forward,
 ) -> Outcome {
     let Opened { ticket, dialed } = opened;
-    let for_proxy = dialed.forwarding.as_ref().and_then(|_| order.head_for_proxy());
-    if for_proxy.is_some() && order.method.eq_ignore_ascii_case("TRACE") {
+    let for_proxy = dialed.forwarding.as_ref().and_then(|_| proxy_request.head_for_proxy());
+    if for_proxy.is_some() && proxy_request.method.eq_ignore_ascii_case("TRACE") {
         // The answer is the request as the last proxy got it, with everything that the ones before it added.
         return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
     }
@@ -78,13 +78,18 @@ pub(crate) async fn run(
         return Outcome::Cut(denials::too_many("the sandbox has too many unfinished requests"));
     }
     let by_proxy = for_proxy.is_some();
-    let head = for_proxy.as_ref().unwrap_or(&order.head);
+    let head = for_proxy.as_ref().unwrap_or(&proxy_request.head);
     let answered = AtomicBool::new(false);
     let (mut client_read, mut client_write) = client.split();
     let (mut server_read, mut server_write) = dialed.stream.split();
-    let mut up =
-        Way { from: &mut client_read, held: from_client, to: &mut server_write, ticket: &*ticket, flow: Flow::Up };
-    let mut down = Way {
+    let mut up = Direction {
+        from: &mut client_read,
+        held: from_client,
+        to: &mut server_write,
+        ticket: &*ticket,
+        flow: Flow::Up,
+    };
+    let mut down = Direction {
         from: &mut server_read,
         held: &mut dialed.early,
         to: &mut client_write,
@@ -96,7 +101,7 @@ pub(crate) async fn run(
         // This future ends only by an error: after the request, it waits to notice that the client has gone.
         let send = async {
             let pushed = match up.write(head).await {
-                Ok(()) => up.copy(order.body, false).await,
+                Ok(()) => up.copy(proxy_request.body, false).await,
                 failed => failed,
             };
             match pushed {
@@ -108,7 +113,7 @@ pub(crate) async fn run(
             gone::watch(up.from.as_ref(), || ticket.client_ended()).await;
             CopyError::From
         };
-        let receive = response(&mut down, order, &answered, by_proxy);
+        let receive = response(&mut down, proxy_request, &answered, by_proxy);
         tokio::select! {
             biased;
             error = send => Err(error),
@@ -143,14 +148,14 @@ pub(crate) fn break_off(client: &TcpStream, opened: &Opened) {
 }
 
 async fn response(
-    down: &mut Way<'_, '_>,
-    order: &Forward,
+    down: &mut Direction<'_, '_>,
+    proxy_request: &Forward,
     answered: &AtomicBool,
     by_proxy: bool,
 ) -> Result<Outcome, CopyError> {
     let mut before = 0;
     let mut share = down.ticket.shared.heads.share();
-    let (mut begun, mut interim, mut interim_bytes) = (None, 0, 0);
+    let (mut started, mut interim, mut interim_bytes) = (None, 0, 0);
     loop {
         let limits = &down.ticket.shared.limits;
         let parsed = if down.held.worth_reading(before, limits) {
@@ -167,9 +172,9 @@ async fn response(
                 before = down.held.bytes().len();
                 let time = limits.head_time;
                 // The server may take any time before the first byte.
-                begun = begun.or_else(|| (before > 0).then(Instant::now));
-                let more = match begun {
-                    Some(begun) => timeout_at(begun + time, down.more()).await,
+                started = started.or_else(|| (before > 0).then(Instant::now));
+                let more = match started {
+                    Some(started) => timeout_at(started + time, down.more()).await,
                     None => Ok(down.more().await),
                 };
                 let Ok(more) = more else {
@@ -190,14 +195,14 @@ async fn response(
             // The client has no login for a proxy that is not its own.
             return unusable(answered, "the upstream proxy answers 407".into());
         }
-        let plan = match plan(&response, order) {
+        let plan = match plan(&response, proxy_request) {
             Ok(plan) => plan,
             Err(error) => return unusable(answered, error.to_string()),
         };
         let length = response.length;
         down.held.consume(length);
         down.held.shrink();
-        (before, begun) = (0, None);
+        (before, started) = (0, None);
         if let Some(head) = &plan.head {
             answered.store(true, Ordering::Relaxed);
             down.write(head).await?;
@@ -235,8 +240,8 @@ enum Then {
     Body { body: Body, plain: bool, client: bool, server: bool },
 }
 
-fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
-    let body = response_body(response, &order.method)?;
+fn plan(response: &Response<'_>, proxy_request: &Forward) -> Result<Plan, HeadError> {
+    let body = response_body(response, &proxy_request.method)?;
     let kept = response_fields(response);
     let mut head = Vec::with_capacity(response.length + 64);
     head.extend_from_slice(format!("HTTP/1.1 {} ", response.status).as_bytes());
@@ -248,8 +253,8 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
         put(&mut head, field.name, field.value);
     }
     if response.status == 101 {
-        if !(order.websocket && kept.websocket) {
-            return Err(HeadError::Malformed("it switches to a protocol that nobody asked for"));
+        if !(proxy_request.websocket && kept.websocket) {
+            return Err(HeadError::Malformed("it switches to a protocol that was not asked for"));
         }
         put(&mut head, b"Connection", b"Upgrade");
         put(&mut head, b"Upgrade", b"websocket");
@@ -259,10 +264,10 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
     if response.status < 200 {
         head.extend_from_slice(b"\r\n");
         // HTTP/1.0 knows no interim answers.
-        return Ok(Plan { head: (order.minor == 1).then_some(head), then: Then::NextHead });
+        return Ok(Plan { head: (proxy_request.minor == 1).then_some(head), then: Then::NextHead });
     }
-    let plain = body == Body::Chunked && order.minor == 0;
-    let client = !order.close && body != Body::UntilClose && !plain;
+    let plain = body == Body::Chunked && proxy_request.minor == 0;
+    let client = !proxy_request.close && body != Body::UntilClose && !plain;
     match body {
         Body::Length(length) => put(&mut head, b"Content-Length", length.to_string().as_bytes()),
         Body::Chunked if !plain => put(&mut head, b"Transfer-Encoding", b"chunked"),
@@ -281,7 +286,7 @@ fn plan(response: &Response<'_>, order: &Forward) -> Result<Plan, HeadError> {
     }
     if !client {
         put(&mut head, b"Connection", b"close");
-    } else if order.minor == 0 {
+    } else if proxy_request.minor == 0 {
         put(&mut head, b"Connection", b"keep-alive");
     }
     head.extend_from_slice(b"\r\n");

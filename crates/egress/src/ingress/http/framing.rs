@@ -68,7 +68,7 @@ fn repeated_length(fields: &[Field<'_>]) -> Result<Option<u64>, HeadError> {
 
 fn number(digits: &[u8]) -> Result<u64, HeadError> {
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(HeadError::Malformed("its Content-Length is no number"));
+        return Err(HeadError::Malformed("its Content-Length is not a number"));
     }
     Ok(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
@@ -148,7 +148,7 @@ impl Chunks {
     }
 
     fn size(&mut self, bytes: &[u8]) -> Result<ChunkEvent, HeadError> {
-        let wrong = Err(HeadError::Malformed("a chunk's size is no hexadecimal number followed by CR LF"));
+        let wrong = Err(HeadError::Malformed("a chunk's size is not a hexadecimal number followed by CR LF"));
         let digits = bytes.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         if digits > 15 {
             return wrong;

@@ -111,7 +111,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Requ
         return Err(HeadError::TargetTooLong);
     }
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
-        return Err(HeadError::Malformed("the method is no token"));
+        return Err(HeadError::Malformed("the method is not a token"));
     }
     if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
         return Err(HeadError::Malformed("the target has characters that belong to no URL"));
@@ -152,7 +152,7 @@ pub fn parse_response<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Res
         return Err(HeadError::Malformed("the first line is not VERSION STATUS REASON"));
     };
     let [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] = status else {
-        return Err(HeadError::Malformed("the status is no number of three digits"));
+        return Err(HeadError::Malformed("the status is not a number of three digits"));
     };
     let status = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
     Ok(Some(Response { status, reason, minor: minor(version)?, fields, length }))
@@ -213,7 +213,7 @@ pub(crate) fn field(line: &[u8]) -> Result<Field<'_>, HeadError> {
     };
     // This also refuses a fold (white space first) and white space before the colon.
     if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
-        return Err(HeadError::Malformed("a field's name is no token"));
+        return Err(HeadError::Malformed("a field's name is not a token"));
     }
     if value.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
         return Err(HeadError::Malformed("a field's value has a control byte"));

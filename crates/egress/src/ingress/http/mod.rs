@@ -3,7 +3,7 @@
 //! * `head`, `framing`, `fields`: pure, strict readers. A message that two programs could read in two ways is refused,
 //!   since a request that the proxy and the server read differently is a way around the proxy (request smuggling).
 //! * `serve`: one client connection; `exchange`: one request on it; `body`: its bytes; `reply`: answers of the proxy
-//!   itself; `order`: the target and head of a request.
+//!   itself; `proxy_request`: the target and head of a request.
 //! * `carry`: an allowed connection of any way in: HTTP, or a tunnel.
 
 mod body;
@@ -12,6 +12,6 @@ pub(crate) mod exchange;
 pub(crate) mod fields;
 pub(crate) mod framing;
 pub(crate) mod head;
-pub(crate) mod order;
+pub(crate) mod proxy_request;
 pub(crate) mod reply;
 pub(crate) mod serve;

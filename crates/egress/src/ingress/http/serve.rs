@@ -18,19 +18,19 @@ use super::carry::{Http, carry};
 use super::exchange::{self, Outcome};
 use super::framing::Body;
 use super::head::{Request, parse_request};
-use super::order::{Forward, Inside, Order, Refused, order};
+use super::proxy_request::{Forward, ProxyRequest, Refused, TunnelContext, proxy_request};
 use super::reply;
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
 use crate::decide::open::{Opened, Refusal, Speech};
-use crate::decide::programs::caller::Caller;
+use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::meant::meant;
 use crate::ingress::tunnel::{self, Ends};
 use crate::memory::bounds::Share;
 use crate::memory::inbuf::InBuf;
 use crate::seams::Connection;
-use nexus_policy::net::{Attempt, Charge, Denial, Host, Target, Way};
+use nexus_policy::net::{Attempt, Charge, Denial, Host, Ingress, Target};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -38,7 +38,7 @@ use tokio::time::timeout;
 
 /// Serves `stream`, a connection to the proxy, to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, connection: Connection) {
-    let caller = Caller::of(Some(connection));
+    let caller = ConnectionOwner::of(Some(connection));
     let client = Client {
         shared,
         stream,
@@ -64,15 +64,15 @@ pub(crate) async fn carried(stream: TcpStream, held: InBuf, opened: Opened) {
 async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
     let shared = Arc::clone(&opened.ticket.shared);
     let attempt = opened.ticket.permit().attempt().clone();
-    let kept = Some(Kept { target: attempt.target.clone(), opened });
+    let kept = Some(KeptServer { target: attempt.target.clone(), opened });
     // The program was looked up before the connection was made, if it mattered.
-    let caller = Caller::of(None);
+    let caller = ConnectionOwner::of(None);
     let client = Client { shared, stream, held, caller, fixed: Some(attempt), must_name: false, kept, share: None };
     client.requests().await;
 }
 
 /// Server connection that may be used again.
-struct Kept {
+struct KeptServer {
     target: Target,
     opened: Opened,
 }
@@ -81,36 +81,39 @@ struct Client {
     shared: Arc<Shared>,
     stream: TcpStream,
     held: InBuf,
-    caller: Caller,
+    caller: ConnectionOwner,
     /// Attempt of the connection, for every request inside of it.
     fixed: Option<Attempt>,
     /// True if a server connection was one that must name its host.
     must_name: bool,
-    kept: Option<Kept>,
+    kept: Option<KeptServer>,
     /// Share that covers the head of the served request, until its answer is through.
     share: Option<Share>,
 }
 
 impl Client {
     async fn requests(mut self) {
-        while let Some(order) = self.next().await {
-            match order {
-                Order::Connect(target) => return self.connect(target).await,
-                Order::Forward(forward) if self.forward(&forward).await => {}
-                Order::Forward(_) => return,
+        while let Some(proxy_request) = self.next().await {
+            match proxy_request {
+                ProxyRequest::Connect(target) => return self.connect(target).await,
+                ProxyRequest::Forward(forward) if self.forward(&forward).await => {}
+                ProxyRequest::Forward(_) => return,
             }
         }
     }
 
-    fn order(&self, request: &Request<'_>) -> Result<Order, Refused> {
-        let Some(attempt) = &self.fixed else { return order(request, None) };
+    fn proxy_request(&self, request: &Request<'_>) -> Result<ProxyRequest, Refused> {
+        let Some(attempt) = &self.fixed else { return proxy_request(request, None) };
         let policy = self.shared.registry.policy();
         let must_name = self.must_name;
-        order(request, Some(&Inside { attempt, must_name, policy: &policy, now: self.shared.clock.now() }))
+        proxy_request(
+            request,
+            Some(&TunnelContext { attempt, must_name, policy: &policy, now: self.shared.clock.now() }),
+        )
     }
 
     /// Records a request that goes no further.
-    fn unreadable(&self, way: Way, denial: &Denial) {
+    fn unreadable(&self, way: Ingress, denial: &Denial) {
         match &self.fixed {
             Some(attempt) => self.shared.denied(self.shared.next_id(), attempt, denial),
             None => self.shared.unreadable(way, denial),
@@ -118,7 +121,7 @@ impl Client {
     }
 
     /// Returns the next order; `None` when the connection is over. The client has its answer then.
-    async fn next(&mut self) -> Option<Order> {
+    async fn next(&mut self) -> Option<ProxyRequest> {
         self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
         self.held.rest();
         self.share = None;
@@ -132,7 +135,7 @@ impl Client {
             loop {
                 if self.held.worth_reading(before, &limits) {
                     match parse_request(self.held.bytes(), &limits) {
-                        Ok(Some(request)) => return Some((self.order(&request), request.length)),
+                        Ok(Some(request)) => return Some((self.proxy_request(&request), request.length)),
                         Ok(None) => {}
                         Err(error) => return Some((Err(Refused::head(error)), 0)),
                     }
@@ -147,10 +150,10 @@ impl Client {
             }
         };
         match timeout(limits.head_time, read).await {
-            Ok(Some((Ok(order), length))) => {
+            Ok(Some((Ok(proxy_request), length))) => {
                 self.held.consume(length);
                 self.held.shrink();
-                Some(order)
+                Some(proxy_request)
             }
             Ok(Some((Err(refused), _))) => {
                 self.unreadable(refused.way, &refused.denial);
@@ -163,7 +166,7 @@ impl Client {
             Ok(None) => None,
             Err(_) => {
                 let denial = denials::too_many("the request did not arrive in time");
-                self.unreadable(Way::HttpAbsolute, &denial);
+                self.unreadable(Ingress::HttpAbsolute, &denial);
                 self.last(&reply::answer(408, denial.code.as_str(), &reply::sentence(&denial), true, false)).await;
                 None
             }
@@ -201,7 +204,7 @@ impl Client {
         }
     }
 
-    fn attempt(&self, target: Target, way: Way) -> Attempt {
+    fn attempt(&self, target: Target, way: Ingress) -> Attempt {
         self.fixed.clone().unwrap_or(Attempt { target, way, program: None })
     }
 
@@ -227,12 +230,12 @@ impl Client {
         let target = match meant(&self.shared, target) {
             Ok(target) => target,
             Err(denial) => {
-                self.unreadable(Way::Connect, &denial);
+                self.unreadable(Ingress::Connect, &denial);
                 self.shared.pause_after_refusal().await;
                 return self.last(&reply::refused(&Refusal::Denied(denial), true, false)).await;
             }
         };
-        let attempt = self.attempt(target, Way::Connect);
+        let attempt = self.attempt(target, Ingress::Connect);
         let opened = match self.shared.open(attempt, &self.caller, self.waiting(), Speech::Unknown).await {
             Ok(opened) => opened,
             Err(refusal) => {
@@ -258,49 +261,49 @@ impl Client {
     }
 
     /// Serves one request; reports whether the connection goes on.
-    async fn forward(&mut self, order: &Forward) -> bool {
-        let attempt = self.attempt(order.target.clone(), Way::HttpAbsolute);
+    async fn forward(&mut self, proxy_request: &Forward) -> bool {
+        let attempt = self.attempt(proxy_request.target.clone(), Ingress::HttpAbsolute);
         let policy = self.shared.registry.policy();
-        if let Err(denial) = order.check_methods(&policy) {
+        if let Err(denial) = proxy_request.check_methods(&policy) {
             self.shared.denied(self.shared.next_id(), &attempt, &denial);
-            return self.refuse(&Refusal::Denied(denial), order).await;
+            return self.refuse(&Refusal::Denied(denial), proxy_request).await;
         }
         if let Err(denial) = self.shared.charge(Charge::Request) {
             self.shared.denied(self.shared.next_id(), &attempt, &denial);
-            return self.refuse(&Refusal::Denied(denial), order).await;
+            return self.refuse(&Refusal::Denied(denial), proxy_request).await;
         }
-        let asked = order.asked.as_ref();
+        let asked = proxy_request.asked.as_ref();
         let reused = match self.reuse(&attempt, asked) {
             Ok(reused) => reused,
-            Err(denial) => return self.refuse(&Refusal::Denied(denial), order).await,
+            Err(denial) => return self.refuse(&Refusal::Denied(denial), proxy_request).await,
         };
         if let Some(mut opened) = reused {
             opened.ticket.note_asked(asked);
-            match exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await {
+            match exchange::run(&mut self.stream, &mut self.held, &mut opened, proxy_request).await {
                 // A server may close a kept connection at any time; then it did nothing, and the request can be
                 // repeated.
-                Outcome::Nothing if order.repeatable() => drop(opened),
-                outcome => return self.settle(outcome, opened, order).await,
+                Outcome::Nothing if proxy_request.repeatable() => drop(opened),
+                outcome => return self.settle(outcome, opened, proxy_request).await,
             }
         }
         match self.shared.open(attempt, &self.caller, self.waiting(), Speech::PlainHttp).await {
             Ok(opened) if opened.ticket.must_name() && asked.is_some() => {
-                let denial = denials::names_another(&order.target);
+                let denial = denials::names_another(&proxy_request.target);
                 self.shared.denied(self.shared.next_id(), opened.ticket.permit().attempt(), &denial);
-                self.refuse(&Refusal::Denied(denial), order).await
+                self.refuse(&Refusal::Denied(denial), proxy_request).await
             }
             Ok(mut opened) => {
                 opened.ticket.note_asked(asked);
-                let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, order).await;
-                self.settle(outcome, opened, order).await
+                let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, proxy_request).await;
+                self.settle(outcome, opened, proxy_request).await
             }
-            Err(refusal) => self.refuse(&refusal, order).await,
+            Err(refusal) => self.refuse(&refusal, proxy_request).await,
         }
     }
 
     /// Returns the kept connection if it fits, is alive, and the policy still allows it.
     fn reuse(&mut self, attempt: &Attempt, asked: Option<&Host>) -> Result<Option<Opened>, Denial> {
-        let Some(Kept { target, opened }) = self.kept.take() else { return Ok(None) };
+        let Some(KeptServer { target, opened }) = self.kept.take() else { return Ok(None) };
         if target != attempt.target || !alive(&opened) {
             return Ok(None);
         }
@@ -310,11 +313,11 @@ impl Client {
         }
     }
 
-    async fn settle(&mut self, outcome: Outcome, mut opened: Opened, order: &Forward) -> bool {
+    async fn settle(&mut self, outcome: Outcome, mut opened: Opened, proxy_request: &Forward) -> bool {
         match outcome {
             Outcome::Done { client, server } => {
                 if client && server {
-                    self.kept = Some(Kept { target: order.target.clone(), opened });
+                    self.kept = Some(KeptServer { target: proxy_request.target.clone(), opened });
                 }
                 if !client && let Err(error) = self.stream.shutdown().await {
                     // The client closed first.
@@ -326,18 +329,18 @@ impl Client {
                 self.tunnel(&mut opened).await;
                 false
             }
-            Outcome::Nothing => self.bad_server("it closed the connection without an answer", order).await,
-            Outcome::BadServer(why) => self.bad_server(&why, order).await,
+            Outcome::Nothing => self.bad_server("it closed the connection without an answer", proxy_request).await,
+            Outcome::BadServer(why) => self.bad_server(&why, proxy_request).await,
             Outcome::BadBody(error) => {
                 tunnel::reset(&opened.dialed.stream);
                 let denial = denials::malformed(error.to_string());
-                self.unreadable(Way::HttpAbsolute, &denial);
+                self.unreadable(Ingress::HttpAbsolute, &denial);
                 self.last(&reply::denied(&denial, true, false)).await;
                 false
             }
             Outcome::Cut(why) => {
                 tunnel::reset(&opened.dialed.stream);
-                self.last(&reply::denied(&why, true, order.method == "HEAD")).await;
+                self.last(&reply::denied(&why, true, proxy_request.method == "HEAD")).await;
                 false
             }
             Outcome::Broken => {
@@ -347,20 +350,20 @@ impl Client {
         }
     }
 
-    async fn bad_server(&mut self, why: &str, order: &Forward) -> bool {
-        let text = format!("nexus: the answer of {} cannot be used: {why}", order.target);
-        self.last(&reply::answer(502, "OTHER", &text, true, order.method == "HEAD")).await;
+    async fn bad_server(&mut self, why: &str, proxy_request: &Forward) -> bool {
+        let text = format!("nexus: the answer of {} cannot be used: {why}", proxy_request.target);
+        self.last(&reply::answer(502, "OTHER", &text, true, proxy_request.method == "HEAD")).await;
         false
     }
 
     /// Answers a refusal; the connection goes on if the request had no body that would have to be read first.
-    async fn refuse(&mut self, refusal: &Refusal, order: &Forward) -> bool {
-        let close = order.close || order.body != Body::None;
+    async fn refuse(&mut self, refusal: &Refusal, proxy_request: &Forward) -> bool {
+        let close = proxy_request.close || proxy_request.body != Body::None;
         if close {
             self.let_go();
         }
         self.shared.pause_after_refusal().await;
-        let bytes = reply::refused(refusal, close, order.method == "HEAD");
+        let bytes = reply::refused(refusal, close, proxy_request.method == "HEAD");
         if close {
             self.last(&bytes).await;
             return false;
@@ -371,7 +374,7 @@ impl Client {
 
 fn too_many_heads() -> Refused {
     let denial = denials::too_many("the sandbox has too many unfinished requests");
-    Refused { status: denial.http_status(), way: Way::HttpAbsolute, denial }
+    Refused { status: denial.http_status(), way: Ingress::HttpAbsolute, denial }
 }
 
 /// Reports whether a kept connection is open and silent. Bytes without a request would be taken for the next answer.

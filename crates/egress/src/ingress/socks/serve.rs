@@ -4,14 +4,14 @@ use super::frame::{Command, Greeting, Step, greeting, request};
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
 use crate::decide::open::{Opened, Refusal, Speech};
-use crate::decide::programs::caller::Caller;
+use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::http::serve::carried;
 use crate::ingress::meant::meant;
 use crate::memory::inbuf::InBuf;
 use crate::seams::Connection;
 use crate::upstream::dial::DialError;
-use nexus_policy::net::{Attempt, Denial, Way};
+use nexus_policy::net::{Attempt, Denial, Ingress};
 use std::io;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
@@ -24,7 +24,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
     let asked = timeout(shared.limits.head_time, negotiate(&shared, &mut stream, &mut held)).await;
     let Ok(Ok(Some(command))) = asked else { return };
     let waiting = Waiting { client: &stream, has_sent: !held.is_empty() };
-    match opened(&shared, command, &Caller::of(Some(connection)), waiting).await {
+    match opened(&shared, command, &ConnectionOwner::of(Some(connection)), waiting).await {
         Ok(opened) => {
             if stream.write_all(&reply(0)).await.is_ok() {
                 carried(stream, held, opened).await;
@@ -39,8 +39,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, connection
 
 /// Reads greeting and request; `None` after a greeting that was refused.
 async fn negotiate(shared: &Shared, stream: &mut TcpStream, held: &mut InBuf) -> io::Result<Option<Command>> {
-    let begun = step(stream, held, greeting).await?;
-    let refusal: Option<(&[u8], &str)> = match begun {
+    let started = step(stream, held, greeting).await?;
+    let refusal: Option<(&[u8], &str)> = match started {
         Greeting::Open => None,
         Greeting::OnlyOther => Some((&[5, 0xff], "the SOCKS client offers no way without authentication")),
         Greeting::Version4 => {
@@ -49,7 +49,7 @@ async fn negotiate(shared: &Shared, stream: &mut TcpStream, held: &mut InBuf) ->
         Greeting::NotSocks => Some((&[], "the client does not speak SOCKS5")),
     };
     if let Some((bytes, why)) = refusal {
-        shared.unreadable(Way::Socks5, &denials::malformed(why));
+        shared.unreadable(Ingress::Socks5, &denials::malformed(why));
         crate::ingress::http::reply::last(stream, bytes).await;
         return Ok(None);
     }
@@ -71,9 +71,14 @@ async fn step<T>(stream: &mut TcpStream, held: &mut InBuf, read: fn(&[u8]) -> St
 }
 
 /// Opens the connection, or returns the code of the reply with the reason.
-async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, waiting: Waiting<'_>) -> Result<Opened, u8> {
+async fn opened(
+    shared: &Arc<Shared>,
+    command: Command,
+    caller: &ConnectionOwner,
+    waiting: Waiting<'_>,
+) -> Result<Opened, u8> {
     let unreadable = |denial: Denial, code: u8| {
-        shared.unreadable(Way::Socks5, &denial);
+        shared.unreadable(Ingress::Socks5, &denial);
         code
     };
     let target = match command {
@@ -91,7 +96,7 @@ async fn opened(shared: &Arc<Shared>, command: Command, caller: &Caller, waiting
         let code = denial.socks_reply();
         unreadable(denial, code)
     })?;
-    let attempt = Attempt { target, way: Way::Socks5, program: None };
+    let attempt = Attempt { target, way: Ingress::Socks5, program: None };
     shared.open(attempt, caller, waiting, Speech::Unknown).await.map_err(|refusal| match refusal {
         Refusal::Denied(denial) => denial.socks_reply(),
         Refusal::Unreachable(DialError::TimedOut { .. }) => 4,

@@ -12,7 +12,7 @@
 //! answer.
 
 use crate::decide::denials;
-use crate::decide::ticket::{Flow, Ticket};
+use crate::decide::ticket::{ConnectionGuard, Flow};
 use crate::ingress::stop::Stop;
 use crate::ingress::tls::hello::{self, Seen, ServerAnswer};
 use crate::memory::bounds::Share;
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 /// Maximum number of bytes of a server's answer that are kept until its random is complete. The check treats a longer
 /// answer as a request for a second ClientHello.
-const MOST_ANSWER: usize = 4 * 1024;
+const MAX_ANSWER: usize = 4 * 1024;
 
 /// Kinds of record that may come between two ClientHellos (RFC 8446, 5.1 and D.4).
 const CHANGE_CIPHER: u8 = 20;
@@ -37,38 +37,38 @@ const DATA: u8 = 23;
 /// Answer of the server to the first ClientHello, as far as it has come.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    heard: Mutex<Heard>,
+    received: Mutex<ReadHello>,
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct ReadHello {
     bytes: Vec<u8>,
     retry: Option<bool>,
 }
 
 impl Answer {
     /// Takes the next bytes of the server; an empty slice is the end. The client must get them afterwards.
-    pub(crate) fn hear(&self, bytes: &[u8]) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.retry.is_some() {
+    pub(crate) fn recv(&self, bytes: &[u8]) {
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        if received.retry.is_some() {
             return;
         }
-        heard.bytes.extend(bytes.iter().take(MOST_ANSWER));
-        heard.retry = match hello::read_answer(&heard.bytes) {
+        received.bytes.extend(bytes.iter().take(MAX_ANSWER));
+        received.retry = match hello::read_answer(&received.bytes) {
             ServerAnswer::Retry => Some(true),
             ServerAnswer::Other => Some(false),
             ServerAnswer::More if bytes.is_empty() => Some(false),
-            ServerAnswer::More => (heard.bytes.len() >= MOST_ANSWER).then_some(true),
+            ServerAnswer::More => (received.bytes.len() >= MAX_ANSWER).then_some(true),
         };
-        if heard.retry.is_some() {
-            heard.bytes = Vec::new();
+        if received.retry.is_some() {
+            received.bytes = Vec::new();
             self.wake.notify_waiters();
         }
     }
 
     fn retry(&self) -> Option<bool> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).retry
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).retry
     }
 
     /// Waits until it is known whether the server asks for a second ClientHello; returns true if it does.
@@ -89,7 +89,7 @@ pub(crate) async fn checked(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &Ticket,
+    ticket: &ConnectionGuard,
     answer: &Answer,
 ) -> Result<(), Stop> {
     let mut share = ticket.shared.heads.share();
@@ -146,7 +146,7 @@ fn named(seen: &Seen) -> Hello<'_> {
 async fn next_hello(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
-    ticket: &Ticket,
+    ticket: &ConnectionGuard,
     share: &mut Share,
 ) -> Result<(Seen, usize), Stop> {
     // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
@@ -191,7 +191,7 @@ async fn pass(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &Ticket,
+    ticket: &ConnectionGuard,
     mut count: usize,
 ) -> Result<(), Stop> {
     while count > 0 {

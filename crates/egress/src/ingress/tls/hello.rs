@@ -1,14 +1,14 @@
 //! Reads the server name in a ClientHello, and nothing else of TLS.
 //!
-//! The bytes are hostile: every length is checked, at most [`MOST`] bytes are read, and a message that does not parse
+//! The bytes are hostile: every length is checked, at most [`MAX`] bytes are read, and a message that does not parse
 //! exactly is not TLS. Nothing is decrypted. An encrypted name (ECH) is an extension like any other here: every
 //! Chromium hello carries one, real or not, and the outer name decides the route and was allowed.
 
 /// Maximum length of a ClientHello in bytes; with post-quantum keys, honest ones have about 2 KiB.
-const MOST: usize = 16 * 1024;
+const MAX: usize = 16 * 1024;
 /// Maximum length with record headers. Each read parses all records again, so a hello in thousands of tiny ones is
 /// refused.
-const MOST_WIRE: usize = MOST + 4 * 1024;
+const MAX_WIRE: usize = MAX + 4 * 1024;
 
 /// State of the bytes that were read so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
             _ => return Err(Seen::NotTls),
         };
         if let Some(length) = length {
-            if length > MOST {
+            if length > MAX {
                 return Err(Seen::NotTls);
             }
             if message.len() > 4 + length {
@@ -82,7 +82,7 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
             }
             [kind, major, ..] => (*kind, *major, None),
             [kind] => (*kind, 3, None),
-            [] => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
+            [] => return Err(if total > MAX_WIRE { Seen::NotTls } else { Seen::More }),
         };
         if kind != 22 || major != 3 {
             return Err(Seen::NotTls);
@@ -92,7 +92,7 @@ fn handshake(mut bytes: &[u8]) -> Result<(Vec<u8>, usize), Seen> {
                 message.extend_from_slice(payload);
                 bytes = rest;
             }
-            None => return Err(if total > MOST_WIRE { Seen::NotTls } else { Seen::More }),
+            None => return Err(if total > MAX_WIRE { Seen::NotTls } else { Seen::More }),
         }
     }
 }

@@ -74,7 +74,7 @@ fn threads_and_children_start_and_ordinary_work_goes_on() {
 
 #[test]
 fn the_filter_reaches_children_and_survives_exec() {
-    let directory = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("tool");
     fs::write(&file, "").expect("written");
     let chmod =
@@ -89,7 +89,7 @@ fn the_filter_reaches_children_and_survives_exec() {
 
 #[test]
 fn no_file_becomes_setuid() {
-    let directory = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let old = directory.path().join("old");
     fs::write(&old, "").expect("written");
     let (old_c, new_c) = (c_path(&old), c_path(&directory.path().join("new")));
@@ -117,7 +117,7 @@ fn no_file_becomes_setuid() {
 
 #[test]
 fn no_devices_and_no_whiteouts_but_fifos() {
-    let directory = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let (bad, good) = (c_path(&directory.path().join("bad")), c_path(&directory.path().join("good")));
     let cwd = i64::from(libc::AT_FDCWD);
     confined(|| {
@@ -145,7 +145,7 @@ fn refused_calls_fail_with_the_errno_of_the_profile() {
         for flag in [0x2_0000, 0x80, 0x1000_0000, 0x4000_0000] {
             assert_eq!(errno("unshare", &[flag]), libc::EPERM);
         }
-        assert_eq!(errno("unshare", &[0x200]), 0, "CLONE_FS is nobody's namespace");
+        assert_eq!(errno("unshare", &[0x200]), 0, "CLONE_FS belongs to no namespace");
         assert_eq!(errno("clone", &[0x1000_0011]), libc::EPERM);
         assert_eq!(errno("setns", &[-1, 0]), libc::EPERM);
         assert_eq!(errno("io_uring_setup", &[1, 0]), libc::EPERM);

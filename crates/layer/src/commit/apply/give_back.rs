@@ -1,12 +1,14 @@
 //! Undoes a step whose path another process changed: that version goes back, and both versions stay.
 
+use super::Apply;
+use super::renamed::{Returned, mark_of};
 use super::side::Taken;
 use super::stop::{Keeping, Stop};
-use super::{Apply, make_movable, mark_of, strip_marks};
 use crate::beneath::{chmod, pin, split};
 use crate::changes::Outside;
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::displaced::Quiet;
+use crate::commit::movable::{make_movable, strip_marks};
 use crate::commit::ops::{Origin, Put};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
@@ -18,17 +20,6 @@ use std::os::fd::AsFd as _;
 
 /// Number of times that another process may replace an entry while a commit takes its own version back.
 const CONTESTED: usize = 16;
-
-/// The result of [`Apply::return_renamed`].
-#[derive(Debug)]
-pub(super) enum Returned {
-    /// The step brings no renamed directory.
-    NotRenamed,
-    /// The renamed directory is at its old place, or was never taken from it.
-    Home,
-    /// It lies beside its new place.
-    Beside(ByteText),
-}
 
 impl Apply<'_> {
     pub(super) fn put_beside(&self, put: &Put, from: Spot<'_>) -> io::Result<ByteText> {

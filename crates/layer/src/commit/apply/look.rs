@@ -1,12 +1,13 @@
 //! Compares entries of the workspace with what the plan recorded, before a call and after it.
 
+use super::Apply;
 use super::stop::{Done, Stop};
-use super::{Apply, Side};
 use crate::beneath::{Workspace, is_gone, split};
 use crate::changes::Outside;
 use crate::commit::displaced::{Quiet, quiet_inside};
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
+use crate::commit::side::Side;
 use crate::commit::writers::{Compared, Writers, compare, writers};
 use crate::faults::Comparison;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};

@@ -22,12 +22,12 @@
 
 use super::Apply;
 use super::waiting::OfLayer;
-use crate::bare;
 use crate::beneath::{IoFailure, Workspace, is_beneath, join, split};
 use crate::changes::Outside;
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::Op;
 use crate::commit::units::{Cause, Member, State};
+use crate::git_dirs;
 use crate::nested::has_objects;
 use crate::shallow::words;
 use nexus_git::index::ids::new_ids;
@@ -98,7 +98,7 @@ impl Apply<'_> {
         let files = self.naming_files(git_dir, members);
         // A repository that was only made has no objects, and git wants those that its names and its index name.
         let is_one = || -> Result<bool, IoFailure> {
-            Ok(is_new_borrower || has_objects(self.base, git_dir)? || bare::is_one(self.base, git_dir)?)
+            Ok(is_new_borrower || has_objects(self.base, git_dir)? || git_dirs::is_one(self.base, git_dir)?)
         };
         if files.is_empty() || !is_one()? {
             return Ok(None);

@@ -2,11 +2,12 @@
 
 use super::side::Taken;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
-use super::{Apply, make_movable, own_fd, strip_marks};
+use super::{Apply, own_fd};
 use crate::beneath::{chmod, is_gone, pin, split};
 use crate::changes::Outside;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::displaced::Quiet;
+use crate::commit::movable::{make_movable, strip_marks};
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::writers::Writers;

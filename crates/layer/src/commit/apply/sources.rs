@@ -1,11 +1,12 @@
 //! Keeps the steps back that take away the last copy of a file in the workspace: the run renamed the file, and its new
 //! name was kept back.
 
-use super::{Apply, make_movable};
+use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::calls::{Moved, Spot, move_to_free};
 use crate::commit::journal::{JOURNAL, KeptBack};
+use crate::commit::movable::make_movable;
 use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
 use crate::commit::returned;
 use crate::commit::seen::Seen;

@@ -1,11 +1,12 @@
 //! Takes entries out of the workspace, and gives its files further names.
 
+use super::Apply;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
-use super::{Apply, make_movable};
 use crate::beneath::split;
 use crate::changes::Outside;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::displaced::Quiet;
+use crate::commit::movable::make_movable;
 use crate::commit::ops::Slot;
 use crate::commit::seen::Seen;
 use crate::faults::Comparison;

@@ -1,6 +1,6 @@
 //! Keeps back what goes together with a step that is kept back, before its first step and after it.
 
-use super::{Apply, own_fd, strip_marks};
+use super::{Apply, own_fd};
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::changes::{Conflict, Outside};
 use crate::commit::apply::needs::{Look, brings_around};
@@ -8,6 +8,7 @@ use crate::commit::apply::side::Taken;
 use crate::commit::as_put::is_as_put;
 use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
 use crate::commit::journal::KeptBack;
+use crate::commit::movable::strip_marks;
 use crate::commit::ops::{Op, Origin, Put, Slot};
 use crate::commit::seen::Seen;
 use crate::commit::units::{self, Allows, Cause, State, others_of_one};

@@ -1,6 +1,6 @@
 //! The text of a journal: a line for the header, one for each step, and a closing line.
 
-use super::{Closing, Header, VERSION};
+use super::header::{Closing, Header, VERSION};
 use crate::commit::ops::Op;
 use crate::commit::steps::Steps;
 use serde::Deserialize as _;

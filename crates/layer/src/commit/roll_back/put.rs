@@ -4,9 +4,9 @@
 use super::steps::{Back, LOST};
 use crate::beneath::split;
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::make_movable;
 use crate::commit::as_put::is_as_put;
 use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::commit::movable::make_movable;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::returned;
 use crate::commit::seen::Seen;

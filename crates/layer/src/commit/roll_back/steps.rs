@@ -2,13 +2,14 @@
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, widen};
 use crate::changes::{Conflict, Outside};
-use crate::commit::apply::{AttrState, Side, apply_dir_state, found};
 use crate::commit::beside::Beside;
 use crate::commit::calls::{Moved, Spot, move_to_free};
+use crate::commit::dir_attrs::{AttrState, apply_dir_state, found};
 use crate::commit::journal::JOURNAL;
 use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
+use crate::commit::side::Side;
 use crate::commit::steps::Steps;
 use crate::commit::units::Units;
 use crate::faults::Faults;

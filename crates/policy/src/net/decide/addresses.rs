@@ -79,7 +79,7 @@ pub(super) fn never_open(policy: &Policy, address: IpAddr, target: &Target) -> R
         }
         let denied = |rule: &&AddressRule| rule.net.contains(form) && rule.ports.contains(port);
         if let Some(rule) = policy.deny_addresses.iter().find(denied) {
-            let why = format!("{} is denied by the rule {}", told(target, *form), rule.source);
+            let why = format!("{} is denied by the rule {}", reported(target, *form), rule.source);
             return Err(Denial::new(Cause::DeniedByRule, why).by(address_ref(rule)));
         }
     }
@@ -122,7 +122,7 @@ fn address_rule(policy: &Policy, address: IpAddr, port: Port) -> Option<&Address
 }
 
 pub(super) fn special(policy: &Policy, class: Class, target: &Target, address: IpAddr) -> Denial {
-    let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", told(target, address)));
+    let denial = Denial::new(Cause::Special(class), format!("{}: that is {class}", reported(target, address)));
     match class {
         // For the first three no flag helps; for the others none should be offered for copying, since it would open
         // more than it looks like.
@@ -138,7 +138,7 @@ pub(super) fn special(policy: &Policy, class: Class, target: &Target, address: I
     }
 }
 
-fn told(target: &Target, address: IpAddr) -> String {
+fn reported(target: &Target, address: IpAddr) -> String {
     match &target.host {
         Host::Address(_) => target.to_string(),
         Host::Name(name) => format!("{name} leads to {}", address_flag(address, &Ports::one(target.port))),

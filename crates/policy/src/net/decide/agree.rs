@@ -8,7 +8,7 @@ use super::methods::unseen;
 use super::names::{is_somebodys, named_attempt};
 use crate::net::cause::Cause;
 use crate::net::decide::check_name;
-use crate::net::permit::{Attempt, Denial, Moment, Permit};
+use crate::net::permit::{Attempt, Denial, MonotonicMs, Permit};
 use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::policy::narrower::MissingSni;
@@ -31,7 +31,7 @@ pub enum Hello<'a> {
 /// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist, and where the same server has
 /// a denied name ([`Permit::must_name`]), it must be the allowed one. A connection to an address passes only without a
 /// server name (TLS has none for addresses, RFC 6066): otherwise the address would stand for every name behind it.
-pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Moment) -> Result<(), Denial> {
+pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: MonotonicMs) -> Result<(), Denial> {
     if !permit.expects_tls() {
         return Ok(());
     }
@@ -148,7 +148,7 @@ pub fn check_inner_host(
     must_name: bool,
     request: Request,
     hosts: &[&[u8]],
-    now: Moment,
+    now: MonotonicMs,
 ) -> Result<Target, Denial> {
     let target = &attempt.target;
     if must_name && hosts.is_empty() {

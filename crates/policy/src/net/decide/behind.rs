@@ -12,7 +12,7 @@
 
 use super::who::Who;
 use crate::net::cause::Cause;
-use crate::net::permit::{Attempt, Denial, RuleRef, Way};
+use crate::net::permit::{Attempt, Denial, Ingress, RuleRef};
 use crate::net::policy::Policy;
 use crate::net::policy::behind::Behind;
 use crate::net::rules::name::Name;
@@ -83,7 +83,7 @@ pub(super) fn check_behind(
             }
             let Some(rule) = policy.denies(&behind.name, attempt) else { continue };
             let by_name =
-                matches!(attempt.target.host, Host::Name(_)) && (sees_name || attempt.way == Way::HttpAbsolute);
+                matches!(attempt.target.host, Host::Name(_)) && (sees_name || attempt.way == Ingress::HttpAbsolute);
             if !by_name {
                 return Err(denied(behind, rule, attempt, address));
             }

@@ -34,7 +34,7 @@ pub(super) fn demands(policy: &Policy, name: &Name, port: Port, who: Who<'_>) ->
                     if !(ceiling.asks && policy.ask && policy.mode == NetMode::Allowlist) {
                         return Err(denial);
                     }
-                    let explanation = format!("{}; somebody can be asked", denial.explanation);
+                    let explanation = format!("{}; a person can be asked", denial.explanation);
                     let cause = Cause::MayAsk;
                     all.question = Some(Denial { cause, code: cause.code(), explanation, ..denial });
                     continue;

@@ -4,17 +4,17 @@ use super::*;
 use crate::net::cause::DenyCode;
 use crate::net::decide::agree::{Hello, check_not_http, check_sni};
 use crate::net::decide::{check_addrs, check_name};
-use crate::net::permit::{Attempt, Moment, Next, Permit, Way};
+use crate::net::permit::{Attempt, Ingress, MonotonicMs, Next, Permit};
 use crate::net::policy::PolicyInput;
 use crate::net::policy::behind::Behind;
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::{MissingSni, Narrower};
+use crate::net::policy::narrower::{MissingSni, PolicyBound};
 use crate::net::rules::rule::Rule;
 use crate::net::rules::rule::{AnyRule, Source, parse_allow, parse_allow_private, parse_deny};
 use crate::net::rules::target::{Host, Target};
 use std::net::IpAddr;
 
-const NOW: Moment = Moment(1);
+const NOW: MonotonicMs = MonotonicMs(1);
 const PUBLIC: &str = "93.184.216.35";
 
 fn rules(texts: &[&str]) -> Vec<Rule> {
@@ -33,19 +33,19 @@ fn open(denied: &[&str]) -> Policy {
     Policy::build(input).unwrap()
 }
 
-fn listing(texts: &[&str]) -> Narrower {
-    Narrower {
+fn listing(texts: &[&str]) -> PolicyBound {
+    PolicyBound {
         mode: Some(NetMode::Allowlist),
         allow: rules(texts),
         refuse_given_private: true,
         list_missing_sni: MissingSni::Refuse,
         asks: true,
-        ..Narrower::default()
+        ..PolicyBound::default()
     }
 }
 
 fn permit(policy: &Policy, target: &str, address: &str) -> Result<Permit, Denial> {
-    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
+    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None };
     match check_name(policy, &attempt, NOW)? {
         Next::Dial(permit) => Ok(permit),
         Next::Resolve(query) => check_addrs(policy, query, &[address.parse::<IpAddr>().unwrap()], NOW),
@@ -91,7 +91,7 @@ fn a_list_takes_no_demand_for_tls_away() {
 
 #[test]
 fn a_list_takes_no_reading_of_requests_away() {
-    let reading = |base: Policy| base.narrow(&Narrower { methods: Methods::ReadOnly, ..Narrower::default() });
+    let reading = |base: Policy| base.narrow(&PolicyBound { methods: Methods::ReadOnly, ..PolicyBound::default() });
     let lax = |base: &[&str]| {
         let mode = if base.is_empty() { NetMode::Unrestricted } else { NetMode::Allowlist };
         let missing_sni = Some(MissingSni::Allow);
@@ -102,7 +102,7 @@ fn a_list_takes_no_reading_of_requests_away() {
         for policy in [base.clone(), reading(base)] {
             for file in ["a.test:80/tls", "a.test:1-100/tls"] {
                 for list_missing_sni in [MissingSni::Allow, MissingSni::Refuse] {
-                    let narrow = policy.narrow(&Narrower { list_missing_sni, ..listing(&[file]) });
+                    let narrow = policy.narrow(&PolicyBound { list_missing_sni, ..listing(&[file]) });
                     let denial = permit(&narrow, "a.test:80", PUBLIC).unwrap_err();
                     assert_eq!(denial.code, DenyCode::NotInAllowlist, "{file}: {denial}");
                     assert!(denial.explanation.contains("is for TLS or for plain HTTP"), "{denial}");
@@ -161,7 +161,7 @@ fn an_answer_adds_to_a_list_that_takes_it() {
     let input = PolicyInput { allow: rules(&["a.test", "b.test"]), ask: true, ..PolicyInput::default() };
     let policy = Policy::build(input).unwrap();
     for (name, asks) in [("b.test:443", true), ("c.test:443", true), ("b.test:443", false), ("c.test:443", false)] {
-        let narrow = policy.narrow(&Narrower { asks, ..listing(&["a.test"]) });
+        let narrow = policy.narrow(&PolicyBound { asks, ..listing(&["a.test"]) });
         let denial = permit(&narrow, name, PUBLIC).unwrap_err();
         assert_eq!(denial.code == DenyCode::ApprovalRequired, asks, "{name}: {denial}");
         let answered = narrow.approve(AnyRule::Name(rules(&[name]).remove(0))).unwrap();
@@ -174,8 +174,8 @@ fn an_answer_adds_to_a_list_that_takes_it() {
 fn the_mode_of_a_policy_is_the_narrowest_one() {
     let modes = [NetMode::None, NetMode::Allowlist, NetMode::Unrestricted];
     for (at, mode) in modes.into_iter().enumerate() {
-        assert_eq!(open(&[]).narrow(&Narrower { mode: Some(mode), ..Narrower::default() }).mode(), mode);
-        let listed = allowing_these(&["a.test"]).narrow(&Narrower { mode: Some(mode), ..Narrower::default() });
+        assert_eq!(open(&[]).narrow(&PolicyBound { mode: Some(mode), ..PolicyBound::default() }).mode(), mode);
+        let listed = allowing_these(&["a.test"]).narrow(&PolicyBound { mode: Some(mode), ..PolicyBound::default() });
         assert_eq!(listed.mode(), modes[at.min(1)]);
     }
 }

@@ -2,14 +2,14 @@
 
 use super::flags::flag_for;
 use crate::net::cause::Cause;
-use crate::net::permit::{Attempt, Denial, Grant, Moment, Permit};
+use crate::net::permit::{Attempt, Denial, Grant, MonotonicMs, Permit};
 use crate::net::policy::Policy;
 use crate::net::rules::target::Target;
 use nexus_model::capability::NetMode;
 use std::net::SocketAddr;
 
 /// Denies everything after the end of the policy.
-pub(super) fn unexpired(policy: &Policy, now: Moment) -> Result<(), Denial> {
+pub(super) fn unexpired(policy: &Policy, now: MonotonicMs) -> Result<(), Denial> {
     if policy.expires.is_some_and(|end| now >= end) {
         return Err(Denial::new(Cause::Expired, "the time of the network policy is over"));
     }
@@ -17,7 +17,7 @@ pub(super) fn unexpired(policy: &Policy, now: Moment) -> Result<(), Denial> {
 }
 
 /// Checks mode and time, before everything else.
-pub(super) fn in_force(policy: &Policy, now: Moment, target: &Target) -> Result<(), Denial> {
+pub(super) fn in_force(policy: &Policy, now: MonotonicMs, target: &Target) -> Result<(), Denial> {
     unexpired(policy, now)?;
     if policy.mode == NetMode::None {
         let denial = Denial::new(Cause::NoNetwork, format!("there is no network, so not {target} either"));

@@ -5,7 +5,7 @@ use super::demands::narrowed;
 use super::force::{permit, unexpired};
 use super::methods::check_seen;
 use crate::net::cause::Cause;
-use crate::net::permit::{Attempt, Denial, Grant, Moment, Permit, RuleRef, Shows, Way};
+use crate::net::permit::{Attempt, Denial, Grant, Ingress, MonotonicMs, Permit, RuleRef, Shows};
 use crate::net::policy::Policy;
 use crate::net::rules::host_port::{HostPort, LOOPBACK, is_reached};
 use crate::net::rules::pattern::Pattern;
@@ -17,11 +17,11 @@ use std::net::SocketAddr;
 /// Reports whether `attempt` is about a port of the host's loopback: by its listener, or by a proxy and open.
 pub(super) fn is_meant(policy: &Policy, attempt: &Attempt) -> bool {
     let Target { host, port } = &attempt.target;
-    attempt.way == Way::HostPort || (is_reached(host) && opened(policy, *port).is_some())
+    attempt.way == Ingress::HostPort || (is_reached(host) && opened(policy, *port).is_some())
 }
 
 /// Decides about such an attempt.
-pub(super) fn decide(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Permit, Denial> {
+pub(super) fn decide(policy: &Policy, attempt: &Attempt, now: MonotonicMs) -> Result<Permit, Denial> {
     let Target { host, port } = &attempt.target;
     unexpired(policy, now)?;
     let Some(open) = opened(policy, *port).filter(|_| is_reached(host)) else {

@@ -5,14 +5,14 @@ use crate::net::cause::DenyCode;
 use crate::net::decide::{check_name, recheck};
 use crate::net::permit::{Next, Route};
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::Narrower;
+use crate::net::policy::narrower::PolicyBound;
 use crate::net::policy::{PolicyError, PolicyInput};
 use crate::net::rules::host_port::{HostPortError, parse_host_port};
 use crate::net::rules::rule::Source;
 use crate::net::rules::rule::{Origin, parse_deny};
 use nexus_model::capability::NetMode;
 
-const WAYS: [Way; 4] = [Way::HostPort, Way::Connect, Way::Socks5, Way::HttpAbsolute];
+const WAYS: [Ingress; 4] = [Ingress::HostPort, Ingress::Connect, Ingress::Socks5, Ingress::HttpAbsolute];
 
 fn open(port: &str) -> HostPort {
     HostPort { port: parse_host_port(port).unwrap(), source: Source::flag(port) }
@@ -22,12 +22,12 @@ fn input() -> PolicyInput {
     PolicyInput { host_ports: vec![open("5432")], ..PolicyInput::default() }
 }
 
-fn attempt(target: &str, way: Way) -> Attempt {
+fn attempt(target: &str, way: Ingress) -> Attempt {
     Attempt { target: Target::parse(target).unwrap(), way, program: None }
 }
 
-fn asked(policy: &Policy, target: &str, way: Way) -> Result<Permit, Denial> {
-    match check_name(policy, &attempt(target, way), Moment(0))? {
+fn asked(policy: &Policy, target: &str, way: Ingress) -> Result<Permit, Denial> {
+    match check_name(policy, &attempt(target, way), MonotonicMs(0))? {
         Next::Dial(permit) => Ok(permit),
         Next::Resolve(query) => panic!("{} would be looked up", query.name()),
     }
@@ -43,11 +43,11 @@ fn an_open_port_leads_to_the_loopback_in_every_mode() {
             let permit = asked(&policy, target, way).unwrap();
             let wanted = LOOPBACK.map(|address| SocketAddr::new(address, 5432));
             assert_eq!(permit.route(), Route::Addrs(&wanted), "{target} {way:?}");
-            assert!(!permit.expects_tls() && (way != Way::HostPort || !permit.expects_http()), "{target} {way:?}");
+            assert!(!permit.expects_tls() && (way != Ingress::HostPort || !permit.expects_http()), "{target} {way:?}");
             assert_eq!(permit.rule().unwrap().text, "allow-host-port 5432");
-            recheck(&policy, &permit, Moment(0)).unwrap();
+            recheck(&policy, &permit, MonotonicMs(0)).unwrap();
             let closed = Policy::build(PolicyInput { mode, ..PolicyInput::default() }).unwrap();
-            assert!(recheck(&closed, &permit, Moment(0)).is_err(), "{target} {way:?}");
+            assert!(recheck(&closed, &permit, MonotonicMs(0)).is_err(), "{target} {way:?}");
         }
     }
 }
@@ -67,7 +67,7 @@ fn an_open_port_opens_nothing_beside_itself() {
     }
     let policy = Policy::build(input()).unwrap();
     assert_eq!(policy.mode(), NetMode::None, "the port opens no network");
-    let elsewhere = check_name(&policy, &attempt("a.test:5432", Way::Connect), Moment(0));
+    let elsewhere = check_name(&policy, &attempt("a.test:5432", Ingress::Connect), MonotonicMs(0));
     assert_eq!(elsewhere.unwrap_err().code, DenyCode::NetModeNone);
     assert_eq!(policy.listed(), ["allow-host-port 5432"]);
     assert_ne!(policy.recorded().unwrap().0, Policy::default().recorded().unwrap().0);
@@ -83,10 +83,10 @@ fn denials_ceilings_and_the_end_of_the_policy_hold() {
     }
     let policy = Policy::build(input()).unwrap();
     for by in [
-        Narrower { mode: Some(NetMode::None), ..Narrower::default() },
-        Narrower { mode: Some(NetMode::Allowlist), ..Narrower::default() },
-        Narrower { refuse_private: true, ..Narrower::default() },
-        Narrower { expires: Some(Moment(0)), ..Narrower::default() },
+        PolicyBound { mode: Some(NetMode::None), ..PolicyBound::default() },
+        PolicyBound { mode: Some(NetMode::Allowlist), ..PolicyBound::default() },
+        PolicyBound { refuse_private: true, ..PolicyBound::default() },
+        PolicyBound { expires: Some(MonotonicMs(0)), ..PolicyBound::default() },
     ] {
         assert_eq!(refused(&policy.narrow(&by)), [true; 4], "{by:?}");
     }
@@ -114,7 +114,7 @@ fn the_value_is_one_port_that_nexus_has_not_inside() {
         assert!(matches!(parse_host_port(text), Err(HostPortError::Port(_))), "{text:?}");
     }
     for text in ["53", "1080", "3128", "15001"] {
-        assert!(matches!(parse_host_port(text), Err(HostPortError::Inside { .. })), "{text}");
+        assert!(matches!(parse_host_port(text), Err(HostPortError::SandboxPort { .. })), "{text}");
     }
 }
 
@@ -122,11 +122,11 @@ fn the_value_is_one_port_that_nexus_has_not_inside() {
 fn a_denied_loopback_names_the_flag_that_opens_its_port() {
     let policy = Policy::build(PolicyInput { mode: Some(NetMode::Allowlist), ..PolicyInput::default() }).unwrap();
     for target in ["127.0.0.1:5432", "[::1]:5432", "localhost:5432"] {
-        let denial = asked(&policy, target, Way::Connect).unwrap_err();
+        let denial = asked(&policy, target, Ingress::Connect).unwrap_err();
         assert_eq!(denial.allow_with.as_deref(), Some("--allow-host-port 5432"), "{target}");
     }
-    assert_eq!(asked(&policy, "127.0.0.2:5432", Way::Connect).unwrap_err().allow_with, None);
+    assert_eq!(asked(&policy, "127.0.0.2:5432", Ingress::Connect).unwrap_err().allow_with, None);
     let proxy = policy.on_host(&[], &["127.0.0.1:8080".parse().unwrap()]);
-    let denial = asked(&proxy, "127.0.0.1:5432", Way::Connect).unwrap_err();
+    let denial = asked(&proxy, "127.0.0.1:5432", Ingress::Connect).unwrap_err();
     assert_eq!(denial.allow_with.as_deref(), Some("--allow-private 127.0.0.1:5432"), "for a program of the host");
 }

@@ -1,7 +1,7 @@
 //! Decisions about HTTP methods, also on connections whose methods the egress cannot see.
 
 use crate::net::cause::Cause;
-use crate::net::permit::{Attempt, Denial, Shows, Way};
+use crate::net::permit::{Attempt, Denial, Ingress, Shows};
 use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::rules::target::Target;
@@ -25,9 +25,9 @@ pub fn check_method(policy: &Policy, target: &Target, method: &str, upgrade: boo
 /// the connection.
 pub(super) fn check_seen(policy: &Policy, attempt: &Attempt, shows: Shows) -> Result<(), Denial> {
     let seen = match attempt.way {
-        Way::HttpAbsolute => true,
-        Way::HostPort => false,
-        Way::Connect | Way::Socks5 | Way::Transparent => shows == Shows::Requests,
+        Ingress::HttpAbsolute => true,
+        Ingress::HostPort => false,
+        Ingress::Connect | Ingress::Socks5 | Ingress::Transparent => shows == Shows::Requests,
     };
     if seen || policy.methods == Methods::Any { Ok(()) } else { Err(unseen(&attempt.target)) }
 }

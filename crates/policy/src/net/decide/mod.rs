@@ -29,7 +29,7 @@ mod speech;
 mod who;
 
 use crate::net::cause::Cause;
-use crate::net::permit::{Attempt, Denial, Grant, Moment, NameQuery, Next, Permit, Shows};
+use crate::net::permit::{Attempt, Denial, Grant, MonotonicMs, NameQuery, Next, Permit, Shows};
 use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::rules::pattern::Pattern;
@@ -44,7 +44,7 @@ use std::net::{IpAddr, SocketAddr};
 use who::Who;
 
 /// Decides what can be decided without an address.
-pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Next, Denial> {
+pub fn check_name(policy: &Policy, attempt: &Attempt, now: MonotonicMs) -> Result<Next, Denial> {
     if loopback::is_meant(policy, attempt) {
         return loopback::decide(policy, attempt, now).map(Next::Dial);
     }
@@ -74,7 +74,7 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: Moment) -> Result<Nex
 
 /// Decides about the addresses that the name of `query` resolved to. The name is decided again, because the policy may
 /// have changed since.
-pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Moment) -> Result<Permit, Denial> {
+pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: MonotonicMs) -> Result<Permit, Denial> {
     let NameQuery { attempt, name, exact: _ } = query;
     in_force(policy, now, &attempt.target)?;
     let port = attempt.target.port;
@@ -109,14 +109,14 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mom
 /// The program that asks does not matter: a daemon may ask for others, and a datagram has no holder. No data leaves
 /// this way, since the answer is an address that only the egress knows; the connection to it is decided by the program
 /// that makes it.
-pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial> {
+pub fn check_dns(policy: &Policy, host: &Host, now: MonotonicMs) -> Result<(), Denial> {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     in_force(policy, now, &target)?;
     let Host::Name(name) = host else {
         return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
     };
     // Where only reading is allowed, a port of TLS does not help.
-    let on = |port| match name_basis(policy, name, port, Who::Somebody) {
+    let on = |port| match name_basis(policy, name, port, Who::AnyProgram) {
         Ok(basis) if policy.methods == Methods::ReadOnly && basis.tls => {
             Err(unseen(&Target { port, ..target.clone() }))
         }
@@ -135,15 +135,15 @@ pub fn check_dns(policy: &Policy, host: &Host, now: Moment) -> Result<(), Denial
 
 /// Reports whether a name that is not answered could be allowed by a question to the user, when some program connects
 /// to it.
-pub fn may_be_asked(policy: &Policy, host: &Host, now: Moment) -> bool {
+pub fn may_be_asked(policy: &Policy, host: &Host, now: MonotonicMs) -> bool {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     let Host::Name(name) = host else { return false };
-    let decided = in_force(policy, now, &target).and_then(|()| name_basis(policy, name, Port::HTTPS, Who::Somebody));
+    let decided = in_force(policy, now, &target).and_then(|()| name_basis(policy, name, Port::HTTPS, Who::AnyProgram));
     decided.is_err_and(|denial| denial.cause == Cause::MayAsk)
 }
 
 /// Decides whether an open connection may stay under a later policy; a denial means that it is cut.
-pub fn recheck(policy: &Policy, permit: &Permit, now: Moment) -> Result<(), Denial> {
+pub fn recheck(policy: &Policy, permit: &Permit, now: MonotonicMs) -> Result<(), Denial> {
     let attempt = permit.attempt();
     if loopback::is_meant(policy, attempt) {
         return loopback::decide(policy, attempt, now).map(drop);

@@ -87,7 +87,7 @@ fn not_listed(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Denial 
     let flag = flag_for(policy, &Target { host: Host::Name(name.clone()), port });
     let denial = Denial { allow_with: flag.map(|flag| flag + &only), ..denial };
     if policy.ask {
-        let explanation = format!("{}; somebody can be asked", denial.explanation);
+        let explanation = format!("{}; a person can be asked", denial.explanation);
         return Denial { cause: Cause::MayAsk, code: Cause::MayAsk.code(), explanation, ..denial };
     }
     denial
@@ -98,7 +98,7 @@ fn another_program(rule: &Rule, name: &Name, port: Port, who: Who<'_>) -> Denial
     let only = rule.program.as_ref().map_or_else(|| "another program".to_owned(), Program::to_string);
     let found = match who {
         Who::Program(Some(program)) => format!("this is {program}"),
-        Who::Program(None) | Who::Somebody => "it is not known which program this is".to_owned(),
+        Who::Program(None) | Who::AnyProgram => "it is not known which program this is".to_owned(),
     };
     let why = format!("{name}:{port} is allowed for {only}, and {found}");
     Denial::new(Cause::OtherProgram, why).by(RuleRef::of(rule))

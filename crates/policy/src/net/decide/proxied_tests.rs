@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::decide::check_name;
-use crate::net::permit::{Attempt, Moment, Next, Way};
+use crate::net::permit::{Attempt, Ingress, MonotonicMs, Next};
 use crate::net::policy::PolicyInput;
 use crate::net::rules::ranges::Class;
 use crate::net::rules::rule::{Source, parse_allow, parse_deny, parse_range};
@@ -22,8 +22,8 @@ fn open() -> Policy {
 }
 
 fn decided(policy: &Policy, target: &str, addrs: &[&str], here: bool) -> Result<(), Cause> {
-    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
-    let Next::Dial(permit) = check_name(policy, &attempt, Moment(0)).map_err(|denial| denial.cause)? else {
+    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None };
+    let Next::Dial(permit) = check_name(policy, &attempt, MonotonicMs(0)).map_err(|denial| denial.cause)? else {
         panic!("{target} is not the proxy's")
     };
     let addrs: Vec<IpAddr> = addrs.iter().map(|address| address.parse().unwrap()).collect();

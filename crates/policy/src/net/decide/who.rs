@@ -9,7 +9,7 @@ pub(in crate::net) enum Who<'a> {
     /// This program; `None` is not known.
     Program(Option<&'a Program>),
     /// Any program that some rule is for.
-    Somebody,
+    AnyProgram,
 }
 
 impl Who<'_> {
@@ -17,7 +17,7 @@ impl Who<'_> {
     /// it.
     pub(super) fn is_allowed_by(self, rule: &Rule) -> bool {
         match (self, &rule.program) {
-            (_, None) | (Self::Somebody, Some(_)) => true,
+            (_, None) | (Self::AnyProgram, Some(_)) => true,
             (Self::Program(known), Some(only)) => known == Some(only),
         }
     }
@@ -27,7 +27,7 @@ impl Who<'_> {
     pub(super) fn suffix(self) -> Option<String> {
         match self {
             Self::Program(known) => known.and_then(Program::suffix),
-            Self::Somebody => None,
+            Self::AnyProgram => None,
         }
     }
 
@@ -36,7 +36,7 @@ impl Who<'_> {
     pub(super) fn is_denied_by(self, rule: &Rule) -> bool {
         match (self, &rule.program) {
             (_, None) => true,
-            (Self::Somebody, Some(_)) => false,
+            (Self::AnyProgram, Some(_)) => false,
             (Self::Program(known), Some(only)) => known.is_none_or(|known| known == only),
         }
     }

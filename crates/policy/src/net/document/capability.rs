@@ -1,7 +1,7 @@
 //! A directive's request (`capabilities.net`, frozen by the contract) as a ceiling: it can only narrow.
 
-use crate::net::permit::Moment;
-use crate::net::policy::narrower::Narrower;
+use crate::net::permit::MonotonicMs;
+use crate::net::policy::narrower::PolicyBound;
 use crate::net::rules::rule::{Origin, Rule, RuleError, Source, parse_allow};
 use crate::net::rules::target::{Port, TargetError};
 use nexus_model::capability::{NetCapability, NetMode};
@@ -39,7 +39,7 @@ pub enum CapabilityError {
 }
 
 /// Reads a request that starts to hold at `now`.
-pub fn from_capability(request: &NetCapability, now: Moment) -> Result<Narrower, CapabilityError> {
+pub fn from_capability(request: &NetCapability, now: MonotonicMs) -> Result<PolicyBound, CapabilityError> {
     if let Some(key) = request.x_ext.keys().find(|key| !key.starts_with("x_")) {
         return Err(CapabilityError::Extension { key: key.clone() });
     }
@@ -51,7 +51,7 @@ pub fn from_capability(request: &NetCapability, now: Moment) -> Result<Narrower,
     }
     let allow = request.allow.iter().flatten().map(|text| item(text)).collect::<Result<Vec<_>, _>>()?;
     let expires = request.ttl_seconds.map(|seconds| now.plus_ms(u64::from(seconds) * 1000));
-    Ok(Narrower { mode: Some(request.mode), allow, expires, ..Narrower::default() })
+    Ok(PolicyBound { mode: Some(request.mode), allow, expires, ..PolicyBound::default() })
 }
 
 /// `parse_allow` reads lists and ranges of ports too, and takes 443 where none stands; the contract has exactly one

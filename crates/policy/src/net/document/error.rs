@@ -55,7 +55,7 @@ pub enum DocumentError {
         seconds: u32,
     },
     /// A test's own text.
-    #[error("the test {text:?} is no destination: {why}")]
+    #[error("the test {text:?} is not a destination: {why}")]
     TestText {
         /// The text as written.
         text: String,

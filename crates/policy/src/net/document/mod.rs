@@ -14,10 +14,10 @@ pub mod preset;
 use crate::net::decide::check_name;
 use crate::net::document::item::Item;
 use crate::net::document::preset::Baseline;
-use crate::net::permit::{Attempt, Moment, Way};
+use crate::net::permit::{Attempt, Ingress, MonotonicMs};
 use crate::net::policy::budget::Budget;
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::{MissingSni, Narrower};
+use crate::net::policy::narrower::{MissingSni, PolicyBound};
 use crate::net::policy::{Policy, PolicyInput};
 use crate::net::rules::groups::Groups;
 use crate::net::rules::rule::{AnyRule, Origin, Rule, parse_range};
@@ -74,7 +74,7 @@ impl NetDocument {
         file: &str,
         origin: Origin,
         groups: &Groups,
-        now: Moment,
+        now: MonotonicMs,
     ) -> Result<PolicyInput, DocumentError> {
         let parts = self.parts(file, origin, groups)?;
         let input = PolicyInput {
@@ -101,14 +101,14 @@ impl NetDocument {
         file: &str,
         origin: Origin,
         groups: &Groups,
-        now: Moment,
-    ) -> Result<Narrower, DocumentError> {
+        now: MonotonicMs,
+    ) -> Result<PolicyBound, DocumentError> {
         let parts = self.parts(file, origin, groups)?;
         if let Some(rule) = parts.allow_addresses.first() {
             return Err(DocumentError::NotHere { text: rule.source.text.clone(), why: NO_PRIVATE });
         }
         let implied = (!parts.allow.is_empty()).then_some(NetMode::Allowlist);
-        let by = Narrower {
+        let by = PolicyBound {
             mode: parts.mode.or(implied),
             allow: parts.allow,
             deny: parts.deny,
@@ -117,14 +117,14 @@ impl NetDocument {
             methods: self.methods,
             budget: self.limits,
             expires: self.ends(now),
-            ..Narrower::default()
+            ..PolicyBound::default()
         };
         let open = PolicyInput { mode: Some(NetMode::Unrestricted), ..PolicyInput::default() };
         self.run_tests(&Policy::build(open)?.narrow(&by), now)?;
         Ok(by)
     }
 
-    fn ends(&self, now: Moment) -> Option<Moment> {
+    fn ends(&self, now: MonotonicMs) -> Option<MonotonicMs> {
         self.ttl_seconds.map(|seconds| now.plus_ms(u64::from(seconds) * 1000))
     }
 
@@ -196,12 +196,12 @@ impl NetDocument {
         Ok(())
     }
 
-    fn run_tests(&self, policy: &Policy, now: Moment) -> Result<(), DocumentError> {
+    fn run_tests(&self, policy: &Policy, now: MonotonicMs) -> Result<(), DocumentError> {
         for (texts, should_match) in [(&self.tests.matches, true), (&self.tests.not_match, false)] {
             for text in texts {
                 let target = Target::parse_or(text, Port::HTTPS)
                     .map_err(|why| DocumentError::TestText { text: text.clone(), why })?;
-                let found = check_name(policy, &Attempt { target, way: Way::Connect, program: None }, now);
+                let found = check_name(policy, &Attempt { target, way: Ingress::Connect, program: None }, now);
                 let failed = match (&found, should_match) {
                     (Ok(_), true) | (Err(_), false) => continue,
                     (Err(denial), true) => ("be allowed", denial.explanation.clone()),
@@ -233,9 +233,9 @@ fn conflicts(allow: &[Rule], deny: &[Rule]) -> Result<(), DocumentError> {
         Err(DocumentError::Conflict { one: one.source.text.clone(), other: other.source.text.clone() })
     };
     for (place, rule) in allow.iter().enumerate() {
-        let dead =
+        let ineffective =
             |no: &&Rule| no.program.is_none() && no.pattern == rule.pattern && no.ports.contains_all(&rule.ports);
-        if let Some(no) = deny.iter().find(dead) {
+        if let Some(no) = deny.iter().find(ineffective) {
             return conflict(rule, no);
         }
         let differs = |other: &&Rule| {

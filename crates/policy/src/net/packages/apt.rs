@@ -46,7 +46,7 @@ pub fn read_deb822(needs: &mut Needs, text: &str) -> Result<(), PackagesError> {
                 uris.extend(raw.split_whitespace().map(String::from));
             }
         } else {
-            let (field, value) = raw.split_once(':').ok_or(PackagesError::Line { line, why: "it is no field" })?;
+            let (field, value) = raw.split_once(':').ok_or(PackagesError::Line { line, why: "it is not a field" })?;
             in_uris = field.eq_ignore_ascii_case("uris");
             if in_uris {
                 uris.extend(value.split_whitespace().map(String::from));

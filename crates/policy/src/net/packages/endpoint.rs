@@ -82,7 +82,7 @@ pub struct Credential {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The text is not a URL.
-    #[error("it is no URL")]
+    #[error("it is not a URL")]
     NotAUrl,
     /// A scheme that no rule covers.
     #[error("the scheme {scheme} is not known")]

@@ -73,7 +73,7 @@ pub struct Needs {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackagesError {
     /// A setting does not hold a usable URL.
-    #[error("the setting {key} is no usable address: {why}")]
+    #[error("the setting {key} is not a usable address: {why}")]
     Endpoint {
         /// The key of the setting.
         key: String,
@@ -90,13 +90,13 @@ pub enum PackagesError {
         why: &'static str,
     },
     /// TOML or JSON; the message of the parser would quote the text.
-    #[error("the text is no valid {form}")]
+    #[error("the text is not a valid {form}")]
     Form {
         /// The name of the format, TOML or JSON.
         form: &'static str,
     },
     /// A setting of another type than it has.
-    #[error("the setting {key} is no {wanted}")]
+    #[error("the setting {key} is not a {wanted}")]
     Type {
         /// The key of the setting.
         key: String,

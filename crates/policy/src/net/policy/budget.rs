@@ -30,7 +30,7 @@ pub struct Budget {
 
 /// Network use of a directive so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Spent {
+pub struct Usage {
     /// Connections ever made.
     pub connections: u64,
     /// Connections now open.
@@ -59,24 +59,24 @@ pub enum Charge {
 }
 
 impl Budget {
-    /// Returns the use after `charge`, or a refusal that leaves `spent` as it was.
-    pub fn charge(&self, spent: Spent, charge: Charge) -> Result<Spent, Denial> {
-        let mut after = spent;
+    /// Returns the use after `charge`, or a refusal that leaves `usage` as it was.
+    pub fn charge(&self, usage: Usage, charge: Charge) -> Result<Usage, Denial> {
+        let mut after = usage;
         match charge {
             Charge::Connection => {
-                after.connections = bounded(spent.connections, 1, self.connections, "connections")?;
+                after.connections = bounded(usage.connections, 1, self.connections, "connections")?;
                 after.open_connections =
-                    bounded(spent.open_connections, 1, self.open_connections, "connections at one time")?;
+                    bounded(usage.open_connections, 1, self.open_connections, "connections at one time")?;
             }
-            Charge::Closed => after.open_connections = spent.open_connections.saturating_sub(1),
-            Charge::Request => after.requests = bounded(spent.requests, 1, self.requests, "requests")?,
+            Charge::Closed => after.open_connections = usage.open_connections.saturating_sub(1),
+            Charge::Request => after.requests = bounded(usage.requests, 1, self.requests, "requests")?,
             Charge::Up(bytes) => {
-                after.bytes_up = bounded(spent.bytes_up, bytes, self.bytes_up, "bytes sent")?;
-                bounded(spent.total(), bytes, self.bytes_total, "bytes in both directions")?;
+                after.bytes_up = bounded(usage.bytes_up, bytes, self.bytes_up, "bytes sent")?;
+                bounded(usage.total(), bytes, self.bytes_total, "bytes in both directions")?;
             }
             Charge::Down(bytes) => {
-                after.bytes_down = bounded(spent.bytes_down, bytes, self.bytes_down, "bytes received")?;
-                bounded(spent.total(), bytes, self.bytes_total, "bytes in both directions")?;
+                after.bytes_down = bounded(usage.bytes_down, bytes, self.bytes_down, "bytes received")?;
+                bounded(usage.total(), bytes, self.bytes_total, "bytes in both directions")?;
             }
         }
         Ok(after)
@@ -84,13 +84,13 @@ impl Budget {
 
     /// Returns the bytes that may still go up, so that a reader takes no more than it may pass on. `u64::MAX` without a
     /// bound.
-    pub fn room_up(&self, spent: Spent) -> u64 {
-        room(spent.bytes_up, self.bytes_up).min(room(spent.total(), self.bytes_total))
+    pub fn room_up(&self, usage: Usage) -> u64 {
+        room(usage.bytes_up, self.bytes_up).min(room(usage.total(), self.bytes_total))
     }
 
     /// Returns the bytes that may still come down; `u64::MAX` without a bound.
-    pub fn room_down(&self, spent: Spent) -> u64 {
-        room(spent.bytes_down, self.bytes_down).min(room(spent.total(), self.bytes_total))
+    pub fn room_down(&self, usage: Usage) -> u64 {
+        room(usage.bytes_down, self.bytes_down).min(room(usage.total(), self.bytes_total))
     }
 
     /// Returns the smaller of each bound.
@@ -120,7 +120,7 @@ impl Budget {
     }
 }
 
-impl Spent {
+impl Usage {
     /// Bytes in both directions.
     pub fn total(self) -> u64 {
         self.bytes_up.saturating_add(self.bytes_down)

@@ -9,7 +9,7 @@
 //! A list of a ceiling does not take the place of the policy's own rules: those also say what is denied, and where TLS
 //! is required.
 
-use crate::net::policy::narrower::{MissingSni, Narrower};
+use crate::net::policy::narrower::{MissingSni, PolicyBound};
 use crate::net::rules::rule::Rule;
 use crate::net::rules::rule_set::RuleSet;
 use nexus_model::capability::NetMode;
@@ -38,7 +38,7 @@ fn is_false(value: &bool) -> bool {
 
 impl Ceiling {
     /// Returns the ceiling that `by` adds, if it adds one.
-    pub(in crate::net) fn of(by: &Narrower) -> Option<Self> {
+    pub(in crate::net) fn of(by: &PolicyBound) -> Option<Self> {
         Some(Self {
             mode: by.mode?,
             allow: RuleSet::of(by.allow.iter().cloned()),

@@ -14,7 +14,7 @@ pub mod methods;
 pub mod narrower;
 pub mod nat64;
 
-use crate::net::permit::Moment;
+use crate::net::permit::MonotonicMs;
 use crate::net::rules::bypass::Bypass;
 use crate::net::rules::host_port::HostPort;
 use crate::net::rules::rule::{AddressRule, AnyRule, Origin, Rule, Source};
@@ -25,7 +25,7 @@ use budget::Budget;
 use ceiling::Ceiling;
 use ipnet::{IpNet, Ipv6Net};
 use methods::Methods;
-use narrower::{MissingSni, Narrower};
+use narrower::{MissingSni, PolicyBound};
 use nexus_model::capability::NetMode;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub struct PolicyInput {
     /// Upper bounds for a whole directive.
     pub budget: Budget,
     /// The time at which the policy ends.
-    pub expires: Option<Moment>,
+    pub expires: Option<MonotonicMs>,
     /// True if a destination that is not listed leads to a question instead of a denial.
     pub ask: bool,
     /// The addresses of this host's interfaces.
@@ -166,7 +166,7 @@ pub struct Policy {
     pub(in crate::net) upstream_proxy: bool,
     pub(in crate::net) upstream_bypass: Vec<Bypass>,
     pub(in crate::net) budget: Budget,
-    pub(in crate::net) expires: Option<Moment>,
+    pub(in crate::net) expires: Option<MonotonicMs>,
     pub(in crate::net) ask: bool,
     pub(in crate::net) own_addresses: BTreeSet<IpAddr>,
     pub(in crate::net) behind: Vec<Behind>,
@@ -231,7 +231,7 @@ impl Policy {
 
     /// Returns the policy under one more ceiling. The result never allows anything that `self` does not.
     #[must_use]
-    pub fn narrow(&self, by: &Narrower) -> Self {
+    pub fn narrow(&self, by: &PolicyBound) -> Self {
         let mut narrow = self.clone();
         narrow.ceilings.extend(Ceiling::of(by));
         narrow.deny = RuleSet::of(self.deny.rules().iter().chain(&by.deny).cloned());
@@ -360,7 +360,7 @@ impl Policy {
     }
 
     /// Returns the time at which the policy ends.
-    pub fn expires(&self) -> Option<Moment> {
+    pub fn expires(&self) -> Option<MonotonicMs> {
         self.expires
     }
 

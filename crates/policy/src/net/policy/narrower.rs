@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::methods::Methods;
-use crate::net::permit::Moment;
+use crate::net::permit::MonotonicMs;
 use crate::net::rules::rule::{AddressRule, Rule};
 use nexus_model::capability::NetMode;
 
@@ -44,7 +44,7 @@ pub struct PolicyBound {
     /// Lower bounds win.
     pub budget: Budget,
     /// An earlier end wins.
-    pub expires: Option<Moment>,
+    pub expires: Option<MonotonicMs>,
 }
 
 impl Default for PolicyBound {
@@ -65,6 +65,3 @@ impl Default for PolicyBound {
         }
     }
 }
-
-/// The same under its earlier name.
-pub use PolicyBound as Narrower;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::net::{
-    Attempt, Moment, Next, Permit, PolicyInput, Source, Target, Way, check_addrs, check_name, parse_allow, parse_deny,
+    Attempt, Ingress, MonotonicMs, Next, Permit, PolicyInput, Source, Target, check_addrs, check_name, parse_allow,
+    parse_deny,
 };
 use nexus_model::capability::NetMode;
 
@@ -37,13 +38,13 @@ fn list() -> Policy {
 }
 
 fn attempt(host: &str) -> Attempt {
-    Attempt { target: Target::parse(&format!("{host}:443")).unwrap(), way: Way::Connect, program: None }
+    Attempt { target: Target::parse(&format!("{host}:443")).unwrap(), way: Ingress::Connect, program: None }
 }
 
 fn decided(policy: &Policy, host: &str, to: Ipv6Addr) -> Option<Permit> {
-    match check_name(policy, &attempt(host), Moment(0)).ok()? {
+    match check_name(policy, &attempt(host), MonotonicMs(0)).ok()? {
         Next::Dial(permit) => Some(permit),
-        Next::Resolve(query) => check_addrs(policy, query, &[to.into()], Moment(0)).ok(),
+        Next::Resolve(query) => check_addrs(policy, query, &[to.into()], MonotonicMs(0)).ok(),
     }
 }
 
@@ -130,11 +131,11 @@ fn a_wrong_prefix_opens_nothing() {
     for policy in [open(), list()] {
         let known = policy.with_nat64(wrong.clone());
         for host in hosts {
-            let is_open = |policy| matches!(check_name(policy, &attempt(host), Moment(0)), Ok(Next::Dial(_)));
+            let is_open = |policy| matches!(check_name(policy, &attempt(host), MonotonicMs(0)), Ok(Next::Dial(_)));
             assert!(is_open(&policy) || !is_open(&known), "{host} by its address");
             let to: IpAddr = host.trim_matches(['[', ']']).parse().unwrap();
-            let by_name = |policy: &Policy| match check_name(policy, &attempt("a.test"), Moment(0)) {
-                Ok(Next::Resolve(query)) => check_addrs(policy, query, &[to], Moment(0)).is_ok(),
+            let by_name = |policy: &Policy| match check_name(policy, &attempt("a.test"), MonotonicMs(0)) {
+                Ok(Next::Resolve(query)) => check_addrs(policy, query, &[to], MonotonicMs(0)).is_ok(),
                 Ok(Next::Dial(_)) | Err(_) => false,
             };
             assert!(by_name(&policy) || !by_name(&known), "{host} by a name");

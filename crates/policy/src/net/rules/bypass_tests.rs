@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::decide::{check_addrs, check_name, recheck};
-use crate::net::permit::{Attempt, Moment, Next, Permit, Route, Way};
+use crate::net::permit::{Attempt, Ingress, MonotonicMs, Next, Permit, Route};
 use crate::net::policy::Policy;
 use crate::net::policy::PolicyInput;
 use crate::net::rules::rule::{parse_allow, parse_allow_private};
@@ -30,15 +30,15 @@ fn behind(bypass: &[&str], private: &[&str]) -> Policy {
 
 /// Returns the route of an allowed destination, and whether its name was looked up here.
 fn way(policy: &Policy, target: &str, found: &[IpAddr]) -> (&'static str, bool) {
-    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Way::Connect, program: None };
-    let (permit, asked): (Permit, bool) = match check_name(policy, &attempt, Moment(0)).unwrap() {
+    let attempt = Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None };
+    let (permit, asked): (Permit, bool) = match check_name(policy, &attempt, MonotonicMs(0)).unwrap() {
         Next::Dial(permit) => (permit, false),
-        Next::Resolve(query) => match check_addrs(policy, query, found, Moment(0)) {
+        Next::Resolve(query) => match check_addrs(policy, query, found, MonotonicMs(0)) {
             Ok(permit) => (permit, true),
             Err(_) => return ("denied", true),
         },
     };
-    recheck(policy, &permit, Moment(0)).unwrap();
+    recheck(policy, &permit, MonotonicMs(0)).unwrap();
     match permit.route() {
         Route::Addrs(_) => ("direct", asked),
         Route::ViaProxy(_) => ("proxy", asked),

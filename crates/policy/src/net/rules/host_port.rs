@@ -35,7 +35,7 @@ pub enum HostPortError {
     Port(#[from] TargetError),
     /// The egress listens there.
     #[error("Nexus itself listens on port {port} inside. Let the service of this machine listen on another port")]
-    Inside {
+    SandboxPort {
         /// The port that was given.
         port: Port,
     },
@@ -44,7 +44,7 @@ pub enum HostPortError {
 /// Reads the value of `--allow-host-port`: one port.
 pub fn parse_host_port(text: &str) -> Result<Port, HostPortError> {
     let port = Port::parse(text)?;
-    if INSIDE_PORTS.contains(&port.number()) { Err(HostPortError::Inside { port }) } else { Ok(port) }
+    if INSIDE_PORTS.contains(&port.number()) { Err(HostPortError::SandboxPort { port }) } else { Ok(port) }
 }
 
 /// Reports whether a host is a loopback address or the name `localhost`. Inside, both are the sandbox's own.

@@ -35,7 +35,7 @@ pub enum HostError {
         character: char,
     },
     /// A label is empty, too long, begins or ends with a hyphen, or is not a valid IDNA label.
-    #[error("the host is no valid DNS name (letters, digits and inner hyphens; labels of 1 to 63, 253 in all)")]
+    #[error("the host is not a valid DNS name (letters, digits and inner hyphens; labels of 1 to 63, 253 in all)")]
     NotAName,
     /// The last label is a number, so that programs read an address, but the text is not an address.
     #[error("the host looks like an address but is none")]

@@ -167,7 +167,7 @@ pub enum AnyRule {
 
 /// Reason why a text cannot be read as a rule; it always holds the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no rule: {why}")]
+#[error("{text:?} is not a rule: {why}")]
 pub struct RuleError {
     /// The text as written, shortened.
     pub text: String,
@@ -195,7 +195,7 @@ pub enum RuleFault {
         with: String,
     },
     /// A range with bits set behind its prefix, which people write by mistake.
-    #[error("the range is no network; write {with}")]
+    #[error("the range is not a network; write {with}")]
     HostBits {
         /// The range without the bits behind its prefix.
         with: String,

@@ -119,7 +119,7 @@ pub enum TargetError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The port is not a number from 1 to 65535.
-    #[error("{text:?} is no port (1 to 65535, digits only)")]
+    #[error("{text:?} is not a port (1 to 65535, digits only)")]
     Port {
         /// The text of the port.
         text: String,

@@ -5,7 +5,7 @@ use crate::net::cause::DenyCode;
 use crate::net::decide::agree::{Hello, Request, check_inner_host, check_not_http, check_sni};
 use crate::net::decide::methods::check_method;
 use crate::net::decide::{check_addrs, check_name};
-use crate::net::permit::{Attempt, Denial, Moment, Next, Permit, Way};
+use crate::net::permit::{Attempt, Denial, Ingress, MonotonicMs, Next, Permit};
 use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::policy::narrower::MissingSni;
@@ -14,7 +14,7 @@ use nexus_model::capability::NetMode;
 
 /// One HTTP request of a case.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct HttpQuestion {
     /// The HTTP method.
     pub method: &'static str,
     /// The request target; one that begins with `/` is given its `http://HOST:PORT` where a proxy is asked.
@@ -35,7 +35,7 @@ pub enum Says {
     /// Bytes that are neither TLS nor valid HTTP/1.
     Raw(&'static [u8]),
     /// Requests of HTTP/1.1, one after the other.
-    Http(&'static [Ask]),
+    Http(&'static [HttpQuestion]),
 }
 
 /// One case. Everything that is sent passes, except the last.
@@ -67,16 +67,16 @@ impl Agree {
     }
 
     /// Returns the code of the decision about a connection that comes in by `way`.
-    pub fn decide(&self, way: Way) -> Result<DenyCode, Box<dyn std::error::Error>> {
+    pub fn decide(&self, way: Ingress) -> Result<DenyCode, Box<dyn std::error::Error>> {
         let policy = self.rules.policy()?;
         let attempt = Attempt { target: Target::parse(&self.authority())?, way, program: None };
         let mut addresses = Vec::new();
         for text in Self::ANSWERS {
             addresses.push(text.parse()?);
         }
-        let permit = match check_name(&policy, &attempt, Moment(0)) {
+        let permit = match check_name(&policy, &attempt, MonotonicMs(0)) {
             Ok(Next::Dial(permit)) => Ok(permit),
-            Ok(Next::Resolve(query)) => check_addrs(&policy, query, &addresses, Moment(0)),
+            Ok(Next::Resolve(query)) => check_addrs(&policy, query, &addresses, MonotonicMs(0)),
             Err(denial) => Err(denial),
         };
         let said = permit.and_then(|permit| self.said(&policy, &permit));
@@ -93,14 +93,14 @@ impl Agree {
             }
             Says::Raw(_) | Says::Http(_) => Hello::NotTls,
         };
-        check_sni(policy, permit, hello, Moment(0))
+        check_sni(policy, permit, hello, MonotonicMs(0))
     }
 }
 
 /// Checks a request as far as the decision goes; other forms of a request target are the reader's to check.
-fn asked(policy: &Policy, permit: &Permit, ask: &Ask) -> Result<(), Denial> {
+fn asked(policy: &Policy, permit: &Permit, ask: &HttpQuestion) -> Result<(), Denial> {
     let hosts: Vec<&[u8]> = ask.hosts.iter().map(|host| host.as_bytes()).collect();
-    check_inner_host(policy, permit.attempt(), permit.must_name(), Request::Http11, &hosts, Moment(0))?;
+    check_inner_host(policy, permit.attempt(), permit.must_name(), Request::Http11, &hosts, MonotonicMs(0))?;
     check_method(policy, permit.target(), ask.method, ask.upgrade)
 }
 
@@ -118,16 +118,16 @@ use DenyCode::{PortNotAllowed as PORT, SniMismatch as SNI};
 const HELLO: &[u8] = b"SSH-2.0-x\r\n";
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const fn get(hosts: &'static [&'static str]) -> Ask {
-    Ask { method: "GET", target: "/", hosts, upgrade: false }
+const fn get(hosts: &'static [&'static str]) -> HttpQuestion {
+    HttpQuestion { method: "GET", target: "/", hosts, upgrade: false }
 }
 
-const fn by(method: &'static str) -> Ask {
-    Ask { method, ..get(&["example.test"]) }
+const fn by(method: &'static str) -> HttpQuestion {
+    HttpQuestion { method, ..get(&["example.test"]) }
 }
 
-const fn to(target: &'static str, hosts: &'static [&'static str]) -> Ask {
-    Ask { target, ..get(hosts) }
+const fn to(target: &'static str, hosts: &'static [&'static str]) -> HttpQuestion {
+    HttpQuestion { target, ..get(hosts) }
 }
 
 const fn tls(rules: Rules, host: &'static str, says: Says, expect: DenyCode) -> Agree {
@@ -144,7 +144,7 @@ const fn smuggled(says: &'static [u8]) -> Agree {
 }
 
 /// Makes a case with the same outcome by every way.
-const fn web(id: &'static str, rules: Rules, asks: &'static [Ask], expect: DenyCode) -> Agree {
+const fn web(id: &'static str, rules: Rules, asks: &'static [HttpQuestion], expect: DenyCode) -> Agree {
     let says = Says::Http(asks);
     Agree { id, rules, host: "example.test", port: 80, says, expect, absolute: Some(expect) }
 }
@@ -248,7 +248,7 @@ pub const AGREE: &[Agree] = &[
     web("I05", READ, &[by("GET"), by("DELETE")], METHOD),
     web("I05", READ, &[by("get")], METHOD),
     web("I05", READ, &[by("GETX")], METHOD),
-    web("I05", READ, &[Ask { upgrade: true, ..by("GET") }], METHOD),
+    web("I05", READ, &[HttpQuestion { upgrade: true, ..by("GET") }], METHOD),
     web("I05", READ, &[get(&["other.test"])], BAD),
     web("I05", WEB, &[by("DELETE")], OK),
     absolute(web("I05", READ, &[to("http://other.test/", &["other.test"])], BAD), Some(LIST)),
@@ -262,5 +262,5 @@ pub const AGREE: &[Agree] = &[
     at("example.test", 8080, absolute(web("I05", READ, &[get(&["example.test:8080"])], METHOD), Some(OK))),
     Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", Says::NoSni, METHOD) },
     at("11.22.33.45", 80, web("I05", READ_OPEN, &[get(&["11.22.33.45"])], OK)),
-    at("11.22.33.45", 80, web("I05", READ_OPEN, &[Ask { method: "PUT", ..get(&["11.22.33.45"]) }], METHOD)),
+    at("11.22.33.45", 80, web("I05", READ_OPEN, &[HttpQuestion { method: "PUT", ..get(&["11.22.33.45"]) }], METHOD)),
 ];

@@ -1,0 +1,105 @@
+//! The arguments of `nexus changes`.
+
+use crate::run_name::RunName;
+use clap::{Args, Subcommand};
+use nexus_model::units;
+use std::path::PathBuf;
+
+/// Arguments of `nexus changes`.
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    /// Action on changes.
+    #[command(subcommand)]
+    pub action: ChangesAction,
+}
+
+/// The commands of `nexus changes`.
+#[derive(Debug, Subcommand)]
+pub enum ChangesAction {
+    /// List runs with parked changes
+    List {
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the parked changes of a run
+    Show {
+        /// The run: its id, the start of it, or latest [default: the latest of this workspace]
+        #[arg(long, value_name = "ID")]
+        run: Option<RunName>,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show them as one diff that `git apply` accepts
+    Diff(DiffArgs),
+    /// Bring changes to the workspace
+    Accept(AcceptArgs),
+    /// Throw changes away: of these paths, or all of a run
+    Reject {
+        /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
+        #[arg(long, value_name = "ID")]
+        run: Option<RunName>,
+        /// If an interrupted commit cannot be taken back, keep what it displaced in the state directory
+        #[arg(long, conflicts_with = "paths")]
+        set_aside: bool,
+        /// Only these paths and what is below them
+        paths: Vec<PathBuf>,
+    },
+    /// Finish commits that were interrupted
+    Recover {
+        /// The run: its id, the start of it, or latest [default: all]
+        #[arg(long, value_name = "ID")]
+        run: Option<RunName>,
+    },
+}
+
+/// `nexus changes diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The run: its id, the start of it, or latest [default: the latest of this workspace]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<RunName>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Most bytes; a longer diff is cut in the middle [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_usize)]
+    pub max_bytes: Option<usize>,
+    /// Only these paths and what is below them
+    pub paths: Vec<PathBuf>,
+}
+
+fn parse_usize(text: &str) -> Result<usize, units::ParseUnitError> {
+    let size = units::parse_size(text)?;
+    usize::try_from(size).map_err(|_| units::ParseUnitError::Size { text: text.to_owned() })
+}
+
+/// `nexus changes accept`.
+#[derive(Debug, Args)]
+pub struct AcceptArgs {
+    /// The run: its id, the start of it, or latest [default: the only one that waits for this directory]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<RunName>,
+    /// Everything that is protected too (a protected name is when it is named itself)
+    #[arg(long)]
+    pub protected: bool,
+    /// Ask for each hunk
+    #[arg(short, long)]
+    pub patch: bool,
+    /// Leave what is in conflict waiting, and accept the rest
+    #[arg(long, conflicts_with = "patch")]
+    pub rest: bool,
+    /// Keep your version where both changed: reject what is in conflict, and accept the rest
+    #[arg(long, conflicts_with_all = ["patch", "rest"])]
+    pub ours: bool,
+    /// Take the run's version of files that both changed; yours stay beside as NAME.yours-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours"])]
+    pub theirs: bool,
+    /// Merge files that both changed, where git knows what they were; both versions stay beside as NAME.yours-RUN and
+    /// NAME.theirs-RUN
+    #[arg(long, conflicts_with_all = ["patch", "rest", "ours", "theirs"])]
+    pub merge: bool,
+    /// Only these paths and what is below them
+    pub paths: Vec<PathBuf>,
+}

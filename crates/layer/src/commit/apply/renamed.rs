@@ -1,0 +1,33 @@
+//! Renamed directories of a commit, which the layer has no version of, and where they are.
+
+use crate::commit::journal::KeptBack;
+use crate::commit::ops::{Op, Slot};
+use crate::commit::seen::Seen;
+use nexus_model::ByteText;
+
+/// The old place of a renamed directory, the directory, and overlay's mark there.
+pub(super) type Renamed = (ByteText, Seen, Option<ByteText>);
+
+/// The result of `Apply::return_renamed`.
+#[derive(Debug)]
+pub(super) enum Returned {
+    /// The step brings no renamed directory.
+    NotRenamed,
+    /// The renamed directory is at its old place, or was never taken from it.
+    Home,
+    /// It lies beside its new place.
+    Beside(ByteText),
+}
+
+/// Returns the renamed directory that a step moves, with its slot.
+pub(super) fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
+    match op {
+        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at.clone(), *old, mark.clone()))),
+        _ => None,
+    }
+}
+
+/// Returns the mark at the old place of a renamed directory, which stays with it.
+pub(super) fn mark_of(path: ByteText) -> KeptBack {
+    KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
+}
