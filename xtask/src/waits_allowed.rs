@@ -289,6 +289,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/nexusd/src/daemon/upload.rs", &[("File::open(", 1)], "A copy of a kept file that the daemon made."),
     ("crates/nexusd/src/run/engine.rs", &[("fs::read(", 1)], "The receipt that this process has just written."),
     ("crates/nexusd/src/slot.rs", &[("File::open(", 1)], "The directory of the notes, to sync it."),
+    ("crates/nexusd/src/source/http.rs", &[(".status()", 1)], "The status of an HTTP answer, not of a process."),
     (
         "crates/nexusd/src/territory.rs",
         &[("File::open(", 1), ("fs::read(", 1)],

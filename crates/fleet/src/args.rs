@@ -103,6 +103,8 @@ pub enum MothershipAction {
     Serve(Box<ServeArgs>),
     /// Move the fleet of a data directory into an empty PostgreSQL database
     Move(MoveArgs),
+    /// Make a new authority for the certificates of territories, while the control plane runs or not
+    RotateAuthority(RotateArgs),
 }
 
 /// The arguments of `nexus mothership serve`.
@@ -147,6 +149,17 @@ pub struct MoveArgs {
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// The database to move to.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+/// The arguments of `nexus mothership rotate-authority`.
+#[derive(Debug, Args)]
+pub struct RotateArgs {
+    /// Directory of the control plane
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The database, where it is not in the directory.
     #[command(flatten)]
     pub database: DatabaseArgs,
 }

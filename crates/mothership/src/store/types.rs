@@ -47,6 +47,17 @@ pub struct Territory {
     pub account: AccountId,
 }
 
+/// A client certificate that is not revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Certificate {
+    /// Territory that it proves.
+    pub territory: Territory,
+    /// Hash of its public key.
+    pub key: SecretHash,
+    /// Key that ends when this certificate is used.
+    pub replaces: Option<SecretHash>,
+}
+
 /// A session of the console.
 #[derive(Debug, Clone)]
 pub struct ConsoleSession {

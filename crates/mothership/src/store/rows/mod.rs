@@ -30,7 +30,9 @@ pub use chunk::{chunks, events, put_chunk, put_events};
 pub use claim::FIRST_READY;
 pub use claim::{claim, return_claims};
 pub use create::create;
-pub use enroll::{add_certificate, create_enroll_token, enroll, territory_by_certificate};
+pub use enroll::{
+    add_certificate, authorities, certificate, create_enroll_token, end_replaced, enroll, set_authorities,
+};
 pub use facility::{create_facility, facilities, facility, facility_row};
 pub use keys::{api_keys, create_api_key, delete_api_key, first_account, key_by_hash};
 pub use reap::{due, reap, shift_leases};

@@ -1,0 +1,2 @@
+-- Version 3: the key that ends when a renewed certificate is used.
+ALTER TABLE certificate ADD COLUMN replaces bytea;
