@@ -8,7 +8,7 @@
 //!  login, territory, facility, directive, audit: over HTTP with an API key
 //! ```
 
-mod access;
+pub mod access;
 pub mod args;
 mod artifacts;
 mod audit;

@@ -3,6 +3,7 @@
 //! ```text
 //!  create ─▶ awaiting_approval ─approve─▶ queued ─claim─▶ leased ─started─▶ running ─finished─▶ succeeded | failed
 //!    │            └ reject, expire ─▶ rejected  ▲            │                 │                  | canceled | timed_out
+//!    │                         (from queued too, while an approval is not used)│
 //!    └─ policy forbids ─▶ rejected              │            │                 │
 //!                                               ├─ returned ─┘                 │
 //!                                               │  (never started)             │
@@ -19,10 +20,12 @@
 mod fence;
 mod state;
 mod step;
+mod subject;
 
 pub use fence::Fence;
 pub use state::{Directive, EndReason, FinishStatus, Initial, OnLeaseLoss, State, UnknownState};
 pub use step::{Event, MAX_STARTS, Refusal, Step, step};
+pub use subject::DirectiveSubject;
 
 #[cfg(test)]
 mod tests;
