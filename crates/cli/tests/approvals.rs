@@ -269,7 +269,10 @@ fn no_command_is_started_in_a_running_sandbox_where_each_needs_an_approval() {
 
 /// Answers on a terminal of its own, with a key of the fleet.
 fn answered_in_the_fleet(scene: &fleet_support::Scene, key: &str, words: &[&str], keys: &str) -> (String, bool) {
-    let mut command = scene.user(&[&["approvals", "approve", "--fleet"], words].concat());
+    let user = scene.user(&[&["approvals", "approve", "--fleet"], words].concat());
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--ctty", "--"]).arg(user.get_program()).args(user.get_args()).env_clear();
+    command.envs(user.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
     command.env("NEXUS_API_KEY", key);
     let mut screen = Screen::start(command);
     screen.wait_for("[y/N]");

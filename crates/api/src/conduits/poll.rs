@@ -2,9 +2,10 @@
 
 use crate::lenient;
 use nexus_model::digest::Digest;
-use nexus_model::directive::{DirectiveSubject, Fence};
+use nexus_model::directive::Fence;
 use nexus_model::ids::{ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
+use nexus_model::subject::DirectiveSubject;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,17 +1,17 @@
 //! `nexus approvals --fleet`: approvals of directives, which a control plane keeps.
 
 use super::args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
+use super::ask::{confirmed, refuse_inside};
 use super::show::quoted;
-use super::{confirmed, refuse_inside};
 use crate::failure::{Failure, one_line};
 use crate::fleet::access::Access;
 use crate::fleet::print::{print, print_json};
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, RejectRequest};
 use nexus_model::approval::ApprovalState;
-use nexus_model::directive::DirectiveSubject;
 use nexus_model::ids::ApprovalId;
 use nexus_model::spec::DirectiveChanges;
+use nexus_model::subject::DirectiveSubject;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};

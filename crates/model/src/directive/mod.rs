@@ -20,12 +20,10 @@
 mod fence;
 mod state;
 mod step;
-mod subject;
 
 pub use fence::Fence;
 pub use state::{Directive, EndReason, FinishStatus, Initial, OnLeaseLoss, State, UnknownState};
 pub use step::{Event, MAX_STARTS, Refusal, Step, step};
-pub use subject::DirectiveSubject;
 
 #[cfg(test)]
 mod tests;

@@ -157,7 +157,7 @@ pub enum EndReason {
     ApprovalRejected,
     /// The approval was not answered, or not used, in time.
     ApprovalExpired,
-    /// What was to be handed out is not what was approved.
+    /// The specification differs from the approved one.
     ApprovalVoid,
 }
 

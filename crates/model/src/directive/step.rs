@@ -15,7 +15,7 @@ pub enum Event {
     Reject,
     /// The approval was not answered, or not used, in time.
     ApprovalExpired,
-    /// What was to be handed out is not what was approved.
+    /// The specification differs from the approved one.
     ApprovalVoid,
     /// The directive waited too long for a territory.
     QueueTimeout,

@@ -126,14 +126,14 @@ pub struct Asks {
 /// Answer of a user to a request for an approval.
 #[derive(Debug, Clone)]
 pub struct ApprovalAnswer {
-    /// What is allowed; `None` refuses it.
+    /// Bounds of a yes; `None` is a no.
     pub allow: Option<Allow>,
     /// Hash of what the user was shown.
     pub subject: Option<Digest>,
     pub comment: Option<String>,
 }
 
-/// What an answer allows. Each part can only take away.
+/// Bounds of an approval. Each can only take away.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allow {
     /// Number of uses.

@@ -12,7 +12,7 @@ pub fn is_allowed(policies: &Effective, claimed: &ClaimedDirective) -> Result<()
         Ok(Admission::NeedsApproval { reasons }) => match &claimed.approval {
             Some(approval) if approval.is_for(&claimed.spec) => Ok(()),
             Some(_) => Err("what was approved is another directive (other_subject)".to_owned()),
-            None => Err(format!("nobody has approved the directive: {} (approval_required)", reasons.join("; "))),
+            None => Err(format!("the directive was not approved: {} (approval_required)", reasons.join("; "))),
         },
     }
 }
@@ -20,7 +20,7 @@ pub fn is_allowed(policies: &Effective, claimed: &ClaimedDirective) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_model::directive::DirectiveSubject;
+    use nexus_model::subject::DirectiveSubject;
     use nexus_policy::document::LoadedPolicy;
     use serde_json::json;
 

@@ -12,9 +12,9 @@ use axum::http::StatusCode;
 use nexus_api::mothership::Approval;
 use nexus_model::approval::ApprovalState;
 use nexus_model::digest::Digest;
-use nexus_model::directive::DirectiveSubject;
 use nexus_model::ids::ApprovalId;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
+use nexus_model::subject::DirectiveSubject;
 use uuid::Uuid;
 
 const MAX_SHOWN: u32 = 200;

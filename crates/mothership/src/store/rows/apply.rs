@@ -1,8 +1,9 @@
 //! Applies the decisions of the state machine to the rows.
 
+use super::audit;
 use super::values::{ANY, Id, json, optional, text};
+use super::withdrawal::withdraw;
 use super::work::{AWAITS, LEASED, READY, RUNNING, SETTLING, WAITS, Work};
-use super::{approval, audit};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{ClassRequirements, EndResult, Lane};
@@ -108,7 +109,7 @@ fn end(
         Some(reason) => reason.name().map(str::to_owned),
     };
     if work.asks {
-        approval::withdraw(connection, &work.id, now)?;
+        withdraw(connection, &work.id, now)?;
     }
     connection.prepare_cached("DELETE FROM work WHERE directive_id = ?1")?.execute(params![work.id])?;
     connection

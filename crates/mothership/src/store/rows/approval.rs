@@ -11,6 +11,7 @@
 use super::apply::{Effect, EndFacts, apply, over, requirements};
 use super::audit;
 use super::values::{Id, json, optional, text};
+use super::withdrawal::withdraw;
 use super::work::{self, AWAITS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
@@ -19,12 +20,13 @@ use nexus_api::Timestamp;
 use nexus_api::conduits::ClaimApproval;
 use nexus_api::mothership::Approval as View;
 use nexus_model::approval::{Actor, Approval, ApprovalEvent, ApprovalKind, ApprovalState};
-use nexus_model::directive::{DirectiveSubject, Event, MAX_STARTS, OnLeaseLoss};
+use nexus_model::directive::{Event, MAX_STARTS, OnLeaseLoss};
 use nexus_model::ids::{AccountId, ApprovalId, DirectiveId, TerritoryId};
+use nexus_model::subject::DirectiveSubject;
 use serde_json::json;
 use uuid::Uuid;
 
-/// Approvals of one account that are not over: nobody reads a longer list.
+/// Approvals of one account that are not over.
 const MAX_LIVE: i64 = 1_000;
 /// Largest number of approvals of one round of the reaper.
 const MAX_ROUND: i64 = 200;
@@ -261,23 +263,11 @@ pub fn used(connection: &Connection<'_>, directive: &DirectiveId) -> Result<Opti
     Ok(of(connection, directive.as_bytes())?.as_ref().map(of_claim))
 }
 
-/// Returns whether the directive may start once more.
+/// Returns whether the directive may start again.
 pub fn may_start_again(connection: &Connection<'_>, work: &Work, now: i64) -> Result<bool, StoreError> {
     let Some(stored) = of(connection, &work.id)? else { return Ok(false) };
     let event = ApprovalEvent::Use { subject: stored.approval.subject, name: use_name(work) };
     Ok(stored.approval.step(&event, time(now)).is_ok())
-}
-
-/// The directive is over, and nothing of its approval can be used any more.
-pub fn withdraw(connection: &Connection<'_>, directive: &Id, now: i64) -> Result<(), StoreError> {
-    let Some(mut stored) = of(connection, directive)? else { return Ok(()) };
-    if let Ok(next) = stored.approval.step(&ApprovalEvent::Withdraw, time(now))
-        && next != stored.approval
-    {
-        stored.approval = next;
-        write(connection, &stored)?;
-    }
-    Ok(())
 }
 
 /// Lists directives whose approval has to be settled.

@@ -24,6 +24,7 @@ pub mod session;
 mod territory;
 mod values;
 mod view;
+mod withdrawal;
 mod work;
 
 pub use chunk::{chunks, events, put_chunk, put_events};
