@@ -63,6 +63,30 @@ pub fn lives(options: &Options, place: &Place, report: &mut Report) -> Result<()
     let answer = ask(Command::new(&place.fleet_bench).args(["idle", &count]))?;
     let p99 = number(&answer, "p99_us").map(|us| (ms(us), us / 1000.0));
     report.hold(P::Fleet, "p99 from the creation to the claim by a waiting poll", p99, "ms", Bound::AtMost(20.0));
+    let count = options.rounds.clamp(10, 100).to_string();
+    for stored in ["10000", "1000000"] {
+        let answer = ask(Command::new(&place.fleet_bench).args(["page", &count, stored]))?;
+        let p99 = number(&answer, "p99_us").map(|us| (ms(us), us / 1000.0));
+        let what = format!("p99 of the console's page of 10,000 directives, {stored} stored");
+        report.hold(P::Fleet, &what, p99, "ms", Bound::AtMost(200.0));
+    }
+    append(place, report)
+}
+
+/// Events of the audit chain that the life of a directive writes: created, started, ended.
+const EVENTS_OF_A_LIFE: f64 = 3.0;
+/// Time of a life at the least number of lives a second.
+const LIFE_US: f64 = 1e6 / 1500.0;
+
+/// Measures what the audit chain takes of a life.
+fn append(place: &Place, report: &mut Report) -> Result<(), Failure> {
+    let answer = ask(Command::new(&place.fleet_bench).args(["append", "100000"]))?;
+    let share = number(&answer, "event_us").map(|us| {
+        let percent = us * EVENTS_OF_A_LIFE / LIFE_US * 100.0;
+        (format!("{us:.1} µs an event, {percent:.1}"), percent)
+    });
+    let what = "the audit chain's three events of a directive, of the time of a life at 1500 a second";
+    report.hold(P::Fleet, what, share, "%", Bound::AtMost(5.0));
     Ok(())
 }
 

@@ -56,6 +56,8 @@ const NEEDED: &[(&str, Shown)] = &[
     // The group `pkg:pip` asks the pip of this machine for its index.
     ("python3-pip", Shown::ByPythonModule("pip")),
     ("npm", Shown::By("npm")),
+    // Projects of the newcomer's table come as source packages.
+    ("dpkg-dev", Shown::By("dpkg-source")),
     // A page is opened by a browser inside.
     ("chromium", Shown::By("chromium")),
     // It checks the units of dist/systemd; nothing is started by it.
@@ -66,6 +68,15 @@ const NEEDED: &[(&str, Shown)] = &[
 
 /// Packages that `fuzz` needs as well: libFuzzer is C++.
 const FOR_FUZZING: &[(&str, Shown)] = &[("g++", Shown::By("c++"))];
+
+/// Packages that the long table of projects needs as well.
+const FOR_PROJECTS: &[(&str, Shown)] = &[
+    ("cmake", Shown::By("cmake")),
+    ("golang-go", Shown::By("go")),
+    ("maven", Shown::By("mvn")),
+    ("php-cli", Shown::By("php")),
+    ("ruby", Shown::By("ruby")),
+];
 
 /// Debian starts a server that it installs unless this program forbids it; the tests start their own.
 const NO_SERVICES: &str = "/usr/sbin/policy-rc.d";
@@ -79,6 +90,11 @@ pub fn ensure(_: &Workspace) -> Result<(), Failure> {
 /// The same for what only `fuzz` needs.
 pub fn ensure_for_fuzzing() -> Result<(), Failure> {
     ensure_all(FOR_FUZZING)
+}
+
+/// The same for what only the long table of projects needs.
+pub fn ensure_for_projects() -> Result<(), Failure> {
+    ensure_all(FOR_PROJECTS)
 }
 
 fn ensure_all(needed: &'static [(&'static str, Shown)]) -> Result<(), Failure> {

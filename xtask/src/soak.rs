@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::faults;
 use crate::fuzz;
+use crate::packages;
 use crate::powerloss;
 use crate::release;
 use crate::workspace::{Workspace, cargo};
@@ -66,6 +67,11 @@ const SOAKS: &[Soak] = &[
         words: &["-p", "nexus-cli", "--test", "crowd"],
     },
     Soak {
+        name: "all projects of the newcomer's table, and the time of their second runs",
+        variable: ("NEXUS_SOAK_PROJECTS", "all"),
+        words: &["-p", "nexus-cli", "--test", "projects"],
+    },
+    Soak {
         name: "200 detached sandboxes at once and 1,000 clients killed at random, for root and for a user",
         variable: ("NEXUS_SOAK_ATTACHES", "1000"),
         words: &["-p", "nexus-cli", "--test", "sessions", "many_sandboxes"],
@@ -109,6 +115,7 @@ const COMMANDS: &[(&str, Long)] = &[
 
 /// Runs all of them, also when one fails.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    packages::ensure_for_projects()?;
     let mut failed = Vec::new();
     for soak in SOAKS {
         println!("soak: {}", soak.name);

@@ -8,8 +8,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/doctor/src/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     (
         "crates/fleet/src/audit.rs",
-        &[("File::open(", 1), ("fs::read_to_string(", 1)],
-        "Files that the user names: an export, and a head.",
+        &[(".read_to_string(", 1), ("File::open(", 2)],
+        "Files that the user names: an export, heads, a key and receipts.",
     ),
     ("crates/fleet/src/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
     (
@@ -47,6 +47,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/history/src/net.rs", &[("File::open(", 1)], "Records in the state directory."),
     ("crates/cli/src/net/saved.rs", &[("File::open(", 1)], "The directory of the user's profiles."),
+    ("crates/cli/src/profile/replay.rs", &[("File::open(", 1)], "Records in the state directory."),
     (
         "crates/history/src/verify.rs",
         &[(".read_to_string(", 1), ("File::open(", 1)],
@@ -82,7 +83,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/caller/src/terminal/hold.rs", &[("io::read(", 1)], "An event of this process, set to O_NONBLOCK."),
     (
         "crates/driver/src/conformance.rs",
-        &[(".hear()", 3), (".wait()", 5)],
+        &[(".recv()", 3), (".wait()", 5)],
         "The suite that drivers are tested with; no product calls it.",
     ),
     (
@@ -288,6 +289,7 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/nexusd/src/daemon/upload.rs", &[("File::open(", 1)], "A copy of a kept file that the daemon made."),
     ("crates/nexusd/src/run/engine.rs", &[("fs::read(", 1)], "The receipt that this process has just written."),
     ("crates/nexusd/src/slot.rs", &[("File::open(", 1)], "The directory of the notes, to sync it."),
+    ("crates/nexusd/src/source/http.rs", &[(".status()", 1)], "The status of an HTTP answer, not of a process."),
     (
         "crates/nexusd/src/territory.rs",
         &[("File::open(", 1), ("fs::read(", 1)],
@@ -295,7 +297,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     (
         "crates/nexusd/src/trial.rs",
-        &[(".hear()", 1), (".wait()", 1)],
+        &[(".recv()", 1), (".wait()", 1)],
         "The trial sandbox, a command of nexus's own, which the launcher kills at its deadline.",
     ),
     (

@@ -4,8 +4,10 @@
 //!  origin of the account ◀─ prev ─ event 1 ◀─ prev ─ event 2 ◀─ … ◀─ head (number and hash of the last event)
 //! ```
 //! A chain proves that its events are those that were written, in their order, up to a head that the reader kept elsewhere. Who
-//! can write to the database can write the whole chain again, with another head.
+//! can write to the database can write the whole chain again, with another head; a head that was kept before shows it
+//! ([`crate::audit_head`]).
 
+use crate::audit_head::{HEAD_ACTION, KeptHeads, Link, SignedHead};
 use crate::mothership::Role;
 use crate::time::Timestamp;
 use nexus_model::canonical;
@@ -15,8 +17,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
 
+pub use crate::audit_head::{AuditHead, HeadFault};
+
 /// Name of the form of an event.
 pub const SCHEMA: &str = "nexus.audit/1";
+/// Act of the event of the end of a directive. Its detail names the receipt by the hash of its canonical JSON.
+pub const END_ACTION: &str = "directive.end";
 /// Largest number of faults that a check names.
 pub const MAX_FAULTS: usize = 100;
 
@@ -83,17 +89,6 @@ impl AuditEvent {
     }
 }
 
-/// The end of a chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditHead {
-    /// Account of the chain.
-    pub account: AccountId,
-    /// Number of the last event; 0 for a chain without events.
-    pub seq: u64,
-    /// Hash of the last event, or the origin.
-    pub hash: Digest,
-}
-
 /// Answer to `GET /mothership/api/v1/audit_events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEventList {
@@ -101,10 +96,19 @@ pub struct AuditEventList {
     pub events: Vec<AuditEvent>,
     /// The end of the chain.
     pub head: AuditHead,
+    /// The same, signed by the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_head: Option<SignedHead>,
     /// Number of the first event that retention has left.
     pub first_seq: u64,
     /// Number to pass as `before` for the next page.
     pub next_before: Option<u64>,
+}
+
+/// Returns the signed head that an event holds.
+#[must_use]
+pub fn signed_head(event: &AuditEvent) -> Option<SignedHead> {
+    (event.action == HEAD_ACTION).then(|| serde_json::from_value(event.detail.clone()).ok()).flatten()
 }
 
 /// A place where a chain is not as it was written.
@@ -125,6 +129,10 @@ pub enum Fault {
     Head { expected: u64, found: u64 },
     /// The last event is not the one of the head.
     OtherHead { seq: u64 },
+    /// The chain is not the one of a head that was kept, or that stands in it.
+    OfHead(HeadFault),
+    /// No event of an end names the receipt.
+    NoReceipt { receipt: Digest },
 }
 
 impl Fault {
@@ -138,6 +146,8 @@ impl Fault {
             Self::Unlinked { .. } => "unlinked",
             Self::Foreign { .. } => "foreign",
             Self::Head { .. } | Self::OtherHead { .. } => "head",
+            Self::OfHead(fault) => fault.code(),
+            Self::NoReceipt { .. } => "no_receipt",
         }
     }
 }
@@ -159,6 +169,8 @@ impl fmt::Display for Fault {
                 write!(f, "the chain ends with event {found}, and its head is {expected}")
             }
             Self::OtherHead { seq } => write!(f, "event {seq} is not the event that the head names"),
+            Self::OfHead(fault) => fault.fmt(f),
+            Self::NoReceipt { receipt } => write!(f, "no event of an end names the receipt {receipt}"),
         }
     }
 }
@@ -172,6 +184,9 @@ pub struct Check {
     /// Number of events.
     count: u64,
     faults: Vec<Fault>,
+    kept: KeptHeads,
+    /// Receipts that events of ends must name, with the numbers of those that do.
+    receipts: Vec<(Digest, Option<u64>)>,
 }
 
 impl Check {
@@ -179,7 +194,28 @@ impl Check {
     /// that is there begins the chain, unless it is number 1.
     #[must_use]
     pub fn new(account: AccountId, first: Option<(u64, Digest)>) -> Self {
-        Self { account, last: first.map(|(seq, prev)| (seq.saturating_sub(1), prev)), count: 0, faults: Vec::new() }
+        let last = first.map(|(seq, prev)| (seq.saturating_sub(1), prev));
+        Self { account, last, count: 0, faults: Vec::new(), kept: KeptHeads::default(), receipts: Vec::new() }
+    }
+
+    /// Demands that the chain contains this head and goes on from it.
+    pub fn contains(&mut self, head: &AuditHead) {
+        if head.account == self.account {
+            self.kept.want(head);
+        } else {
+            self.fault(Fault::Foreign { seq: head.seq });
+        }
+    }
+
+    /// Demands that an event of an end names a receipt by this hash.
+    pub fn names_receipt(&mut self, receipt: Digest) {
+        self.receipts.push((receipt, None));
+    }
+
+    /// Returns the events that name the demanded receipts, in the order of the demands.
+    #[must_use]
+    pub fn receipts(&self) -> Vec<Option<u64>> {
+        self.receipts.iter().map(|(_, seq)| *seq).collect()
     }
 
     /// Takes the next event.
@@ -192,6 +228,7 @@ impl Check {
             self.fault(Fault::Foreign { seq: event.seq });
         }
         let begin = if event.seq == 1 { origin(self.account) } else { event.prev };
+        let is_first = self.count == 1 && self.last.is_none();
         let (last, hash) = self.last.unwrap_or((event.seq.saturating_sub(1), begin));
         let expected = last + 1;
         if event.seq < expected {
@@ -205,9 +242,22 @@ impl Check {
             self.fault(Fault::Unlinked { seq: event.seq });
         }
         self.last = Some((event.seq, event.hash));
+        let inside = signed_head(event);
+        let link = Link { seq: event.seq, prev: event.prev, hash: event.hash, inside: inside.as_ref() };
+        let mut found = Vec::new();
+        self.kept.pass(&link, is_first, &mut found);
+        for fault in found {
+            self.fault(Fault::OfHead(fault));
+        }
+        if event.action == END_ACTION {
+            let named = event.detail.get("receipt").and_then(Value::as_str).unwrap_or_default();
+            let is_this = |(receipt, _): &&mut (Digest, Option<u64>)| receipt.to_string() == named;
+            self.receipts.iter_mut().filter(is_this).for_each(|(_, seq)| *seq = Some(event.seq));
+        }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    /// Adds a fault that the caller found.
+    pub fn fault(&mut self, fault: Fault) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
@@ -225,6 +275,14 @@ impl Check {
             } else if head.hash != hash {
                 self.fault(Fault::OtherHead { seq: found });
             }
+        }
+        let mut missed = Vec::new();
+        self.kept.end(found, origin(self.account), &mut missed);
+        let absent = self.receipts.iter().filter(|(_, seq)| seq.is_none());
+        let absent = absent.map(|(receipt, _)| Fault::NoReceipt { receipt: *receipt });
+        let missed: Vec<Fault> = missed.into_iter().map(Fault::OfHead).chain(absent).collect();
+        for fault in missed {
+            self.fault(fault);
         }
         (self.count, self.faults)
     }

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod audit_head;
 pub mod base64;
 pub mod client;
 pub mod conduits;

@@ -238,7 +238,7 @@ impl From<BindError> for Failure {
             BindError::Unreachable { .. } => "bind a path that exists and that you can reach",
             BindError::OfState { .. } | BindError::OfConfiguration { .. } => "bind a smaller directory",
             BindError::OfPrograms { .. } => {
-                "bind a smaller directory without it, show it with --ro, or keep downloads with --cache. The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml"
+                "show it with --ro, bind a smaller directory that does not hold it, or keep downloads with --cache. The operator can open it by name with allow = [\"PATH\"] in the section [binds] of /etc/nexus/config.toml"
             }
             BindError::HoldsWorkspace { .. } => {
                 "bind a smaller directory, or use --direct to write the workspace without a layer"

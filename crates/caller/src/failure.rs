@@ -31,6 +31,7 @@ impl Failure {
 
 impl Failure {
     /// Adds a failure that came while clearing up.
+    #[must_use]
     pub fn and_then(mut self, second: &Self) -> Self {
         self.message = format!("{}; and then: {}", self.message, second.message);
         self

@@ -13,6 +13,7 @@ use crate::notices::print;
 use crate::signals;
 use nexus_layer::{Change, Committed, Rules};
 use nexus_model::ByteText;
+use nexus_runner::held_text;
 use nexus_runner::recover::finish::as_notices;
 use nexus_runner::recover::interrupted::{Direction, Interrupted};
 use nexus_runner::recover::sandboxes::refuse_left;
@@ -183,7 +184,7 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
                 "what waits can be accepted once nothing holds it back: nexus changes show names what does"
             };
             let by_hand = in_part.map(|upper| format!("what was saved is in {}: copy it by hand", upper.display()));
-            let message = format!("nothing was accepted: {path} is held back ({why})");
+            let message = format!("nothing was accepted: {path} is held back ({})", held_text::reason(why));
             return Err(Failure::refused("protected", message, by_hand.unwrap_or_else(|| hint.to_owned())));
         } else {
             let hint = "accept or reject everything: nexus changes accept --protected";
@@ -218,7 +219,7 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
     let chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
     let mut lines: Vec<String> = chosen
         .filter_map(|change| Some((change.path.as_path(), change.protected.as_ref()?)))
-        .map(|(path, why)| one_line(&format!("held back {} ({why})", path.display())) + "\n")
+        .map(|(path, why)| one_line(&format!("held back {} ({})", path.display(), held_text::reason(why))) + "\n")
         .collect();
     if lines.is_empty() {
         return String::new();

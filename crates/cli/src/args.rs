@@ -4,6 +4,7 @@ use crate::net::args::{NetArgs, NetFlags, RuleArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nexus_changes::args::ChangesArgs;
 use nexus_doctor::DoctorArgs;
+use nexus_fleet::args::ServerArgs;
 use nexus_history::args::{LogArgs, ReceiptArgs};
 use nexus_model::Guarantee;
 use nexus_model::units;
@@ -378,6 +379,35 @@ pub enum PolicyAction {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Say what these documents would decide in another way about runs that were recorded: exit 1 if there is something
+    #[command(after_help = "\
+Reads the receipts of this state directory and the records of their networks. Documents of workspaces are not looked at.
+Examples:
+  nexus policy replay ~/drafts/careful.yaml --since 30d
+  nexus policy replay --alone")]
+    Replay {
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+        /// Only runs that began within this time, for example 48h or 30d
+        #[arg(long, value_name = "TIME", value_parser = parse_back)]
+        since: Option<u64>,
+        /// At most so many runs, the latest ones
+        #[arg(short, long, value_name = "N")]
+        number: Option<usize>,
+        /// Try these documents in the place of all that are in force, not beside the others
+        #[arg(long)]
+        alone: bool,
+        /// Replay the directives of a control plane in the place of the runs of this machine
+        #[arg(long)]
+        fleet: bool,
+        /// The control plane.
+        #[command(flatten)]
+        access: ServerArgs,
+        /// Documents to try; one with the level and id of a document in force takes its place
+        #[arg(value_name = "FILE", required_unless_present = "alone")]
+        files: Vec<PathBuf>,
+    },
     /// Say whether a command line is safe, needs an approval or is forbidden, and why: exit 0, 1 or 1
     Command {
         /// Print JSON instead of text
@@ -402,6 +432,15 @@ pub enum PolicyAction {
     },
     /// Print the JSON Schema of the format
     Schema,
+}
+
+/// Reads a time that lies back, as a duration or in days.
+fn parse_back(text: &str) -> Result<u64, units::ParseUnitError> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    match days.and_then(|days| days.checked_mul(86_400_000)) {
+        Some(ms) => Ok(ms),
+        None => units::parse_duration_ms(text),
+    }
 }
 
 /// `nexus policy import --from`.

@@ -14,7 +14,8 @@ use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, Origin, Sourced};
 use nexus_profiles::{Found, FoundSource as Source};
 use nexus_runner::request::{
-    BindRequest, ChangeMode, RunRequest, Shows, Streams, ToolBind, ToolSource, Tools, VariableRequest, WriteMode,
+    BindRequest, ChangeMode, RunRequest, Shows, Streams, ToolBind, ToolHome, ToolSource, Tools, VariableRequest,
+    WriteMode,
 };
 use nexus_runner::state::project_cache;
 use std::ffi::OsString;
@@ -141,7 +142,8 @@ fn tools(found: &Found) -> Tools {
         why: bind.why,
         from: bind.from.clone(),
     });
-    Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone() }
+    let homes = found.homes.iter().map(|home| ToolHome { variable: home.variable, path: home.path.clone() });
+    Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone(), homes: homes.collect() }
 }
 
 /// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for

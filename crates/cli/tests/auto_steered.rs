@@ -401,7 +401,7 @@ fn the_workspace_is_not_shown_again_by_a_cache() {
             nexus.env("PATH", &path).current_dir(workspace).output().unwrap()
         };
         assert_eq!(stdout(&run(workspace, &line)), "", "{}", bench.who());
-        let twin = run(&bench.workspace, "ls /home/nexus/go/pkg/mod");
+        let twin = run(&bench.workspace, "ls $GOMODCACHE");
         assert_eq!(stdout(&twin), "cache\nex.com\n", "{}", stderr(&twin));
     });
 }

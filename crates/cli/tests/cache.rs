@@ -130,11 +130,12 @@ fn go_and_npm_keep_their_caches_where_they_are_pointed() {
         let cache = run(
             &bench,
             &["--cache", "--allow", "a.invalid"],
-            "npm config get cache; echo $GOMODCACHE; ls -d ~/.cargo/registry",
+            "npm config get cache; case $GOMODCACHE in */go/pkg/mod|/home/nexus/.project-cache/go-mod) echo go;; esac; \
+             ls -d ${CARGO_HOME:-~/.cargo}/registry | sed 's,.*/[.]cargo/,,'",
         );
         assert_eq!(
             stdout(&cache),
-            "/home/nexus/.project-cache/npm\n/home/nexus/.project-cache/go-mod\n/home/nexus/.cargo/registry\n",
+            "/home/nexus/.project-cache/npm\ngo\nregistry\n",
             "{}: {}",
             bench.who(),
             stderr(&cache)
@@ -145,5 +146,56 @@ fn go_and_npm_keep_their_caches_where_they_are_pointed() {
         for flag in [&["--disk", "1G"][..], &["--direct"], &["--detach"]] {
             assert_eq!(run(&bench, &[&["--cache"], flag].concat(), "true").status.code(), Some(2), "{flag:?}");
         }
+    }
+}
+
+#[test]
+fn the_homes_of_tools_have_inside_the_paths_that_they_have_outside() {
+    for bench in benches() {
+        bench.at_home("sdk/go1.25/bin/go", "#!/bin/sh\n");
+        bench.at_home(".cargo/bin/cargo", "#!/bin/sh\n");
+        bench.at_home(".cargo/registry/cache/x.crate", "crate\n");
+        bench.at_home("go/pkg/mod/cache/m", "module\n");
+        bench.at_home(".cargo/credentials.toml", "token = \"HUNTER2\"\n");
+        let path = |bench: &Bench| format!("{0}/.cargo/bin:{0}/sdk/go1.25/bin:/usr/bin:/bin", bench.home.display());
+        let run = |flags: &[&str], script: &str| {
+            let words = [&["run"], flags, &["--shell", script]].concat();
+            let output = bench.nexus(words).env("PATH", path(&bench)).output().unwrap();
+            format!("{}{}", stdout(&output), stderr(&output))
+        };
+        let (cargo, go) = (bench.home.join(".cargo"), bench.home.join("go/pkg/mod"));
+        let (cargo, go) = (cargo.display(), go.display());
+        let names = "echo $CARGO_HOME $GOMODCACHE";
+        let network = ["--allow", "a.invalid"];
+        let cached = ["--allow", "a.invalid", "--cache"];
+        for flags in [&[][..], &network, &["--cache"], &cached, &["--direct"], &["--changes", "discard"]] {
+            assert_eq!(run(flags, names), format!("{cargo} {go}\n"), "{}: {flags:?}", bench.who());
+        }
+        // Without a network the downloads of the caller are there and cannot be written; the rest is private.
+        let look = "mkdir -p $CARGO_HOME/bin && touch $CARGO_HOME/bin/x; cat $CARGO_HOME/registry/cache/x.crate $GOMODCACHE/cache/m; touch $CARGO_HOME/new && echo private";
+        assert_eq!(run(&[], look), "crate\nmodule\nprivate\n", "{}", bench.who());
+        for written in ["$CARGO_HOME/registry/x", "$GOMODCACHE/x"] {
+            let said = run(&[], &format!("touch {written} 2>&1 | grep -c 'Read-only\\|Permission\\|No such'"));
+            assert!(said.starts_with("1\n"), "{}: {written}: {said}", bench.who());
+        }
+        assert_eq!(run(&[], "cat $CARGO_HOME/credentials.toml 2>&1 | grep -c 'No such'"), "1\n", "{}", bench.who());
+        // With one they are empty, and what is downloaded is kept by --cache alone.
+        let fill = "mkdir -p $CARGO_HOME/registry && echo got > $CARGO_HOME/registry/y && echo got > $GOMODCACHE/y && \
+                    ls $CARGO_HOME/registry $GOMODCACHE | grep -cv :";
+        assert_eq!(run(&network, fill).lines().next(), Some("3"), "{}", bench.who());
+        let left = "cat $CARGO_HOME/registry/y $GOMODCACHE/y 2>/dev/null | wc -l";
+        assert_eq!(run(&network, left), "0\n", "{}", bench.who());
+        run(&cached, fill);
+        assert_eq!(run(&cached, left), "2\n", "{}", bench.who());
+        assert_eq!(run(&[], left), "0\n", "{}", bench.who());
+        let names: Vec<_> =
+            ["registry/y", "new", "bin/x"].iter().map(|name| bench.home.join(".cargo").join(name)).collect();
+        assert!(names.iter().all(|name| !name.exists()), "{}: something of the caller was written", bench.who());
+        // What a person shows there counts, and a tool that has to write has its directory elsewhere then.
+        let registry = bench.home.join(".cargo/registry").display().to_string();
+        let shown = ["--ro", registry.as_str()];
+        let read = "cat $CARGO_HOME/registry/cache/x.crate";
+        assert_eq!(run(&shown, read), "crate\n", "{}", bench.who());
+        assert_eq!(run(&[&shown[..], &cached].concat(), read), "crate\n", "{}", bench.who());
     }
 }

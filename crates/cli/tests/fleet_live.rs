@@ -182,6 +182,64 @@ fn a_daemon_renews_its_certificate_before_it_ends() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// The authority of territories is replaced while a daemon works, with certificates that hold for a few seconds: the daemon works with a
+/// certificate of the old one, with one of the new one, and when the old one is trusted no more.
+#[cfg(feature = "inject")]
+#[test]
+fn a_daemon_lives_through_a_rotation_of_the_authority() {
+    let mut scene = Scene::new();
+    scene.variables.push(("NEXUS_INJECT_CERTIFICATE_MS", "8000".to_owned()));
+    let mut scene = with_tls_in(scene, &TestAuthority::new());
+    let relay = Relay::start(address_of(&scene.url));
+    scene.join(0, &format!("https://{}", relay.address));
+    scene.daemon(0, &[]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let works = |scene: &Scene| {
+        // A connection that is open does not ask for a certificate again.
+        relay.cut();
+        let ca = scene.trust[1].clone();
+        let id = scene.ok(&["directive", "create", "--facility", &facility, "--ca", &ca, "true"]);
+        assert_eq!(scene.ended(id.trim())["state"], "succeeded", "{}", scene.said("daemon0"));
+    };
+    let until = |what: &str, is_it: &dyn Fn(&[String]) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let all = authorities(&scene);
+            if is_it(&all) {
+                return all;
+            }
+            assert!(Instant::now() < deadline, "{what}: {all:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    works(&scene);
+    let first = until("one authority", &|all| all.len() == 1);
+    let rotated =
+        scene.command(&["mothership", "rotate-authority", "--data-dir"]).arg(scene.path("mothership")).output();
+    assert!(rotated.as_ref().unwrap().status.success(), "{rotated:?}");
+    let both = until("both authorities", &|all| all.len() == 2);
+    assert_eq!(both[..1], first[..]);
+    works(&scene);
+    let last = until("the new authority alone", &|all| all.len() == 1);
+    assert_eq!(last[..], both[1..]);
+    works(&scene);
+    assert!(scene.said("daemon0").contains("was renewed"));
+}
+
+/// Returns the certificates of the authorities that sign territories.
+#[cfg(feature = "inject")]
+fn authorities(scene: &Scene) -> Vec<String> {
+    use nexus_api::client::{ClientConfig, ConduitsClient, Http, TerritoryIdentity};
+    let ca_pem = std::fs::read_to_string(scene.path("ca.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::new(&scene.url);
+    config.tls = Some(tls_config(&TlsFiles { ca_pem: &ca_pem, identity: None }, provider).unwrap());
+    let client = ConduitsClient::new(&Http::new(config).unwrap(), &TerritoryIdentity::Certificate).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bundle = runtime.block_on(client.ca()).unwrap().ca_bundle_pem;
+    bundle.split_inclusive("-----END CERTIFICATE-----\n").map(ToOwned::to_owned).collect()
+}
+
 /// The README is run line by line, with a free port.
 #[test]
 fn the_fleet_of_the_readme_runs_as_it_is_written() {

@@ -1,11 +1,12 @@
 //! Two control planes on one PostgreSQL behind a balancer of the test, three territories with the real program, each with a client
-//! certificate that the control plane's own authority signed. One territory is behind a bad network. A daemon and a control plane are
+//! certificate that the control plane's own authority signed. One territory is behind a bad network, and as root behind a narrow wire too.
+//! A daemon and a control plane are
 //! killed in the middle. Everything is checked against what this test itself asked for and was answered, never against
 //! the database; at the end the control plane that was killed is started again, and has the same answers.
 //!
 //! ```text
 //!  directives, two daemons ─TLS─▶ balancer ─┬▶ mothership serve ─┬▶ PostgreSQL          kept files: one directory
-//!  daemon ─TLS─▶ bad network ─────▶ balancer ┴▶ mothership serve ┘
+//!  daemon ─TLS─▶ wire ─▶ bad network ─▶ balancer ┴▶ mothership serve ┘
 //! ```
 //! `NEXUS_SOAK_DIRECTIVES` sets the number of directives, `NEXUS_SEED` what the bad network does.
 
@@ -18,6 +19,7 @@ mod fleet_support;
 
 use cluster::PASSWORD;
 use directives::relay::{BadNetwork, Relay};
+use directives::wire::NarrowWire;
 use directives::{Asked, DAEMONS, Scene, check_all, check_marks, check_one_at_a_time, count, create_all, watch};
 use fleet_support::{TestAuthority, address_of};
 use nexus_api::client::{ClientConfig, Http, MothershipClient, TlsFiles, tls_config};
@@ -25,7 +27,9 @@ use nexus_model::ids::DirectiveId;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -90,18 +94,30 @@ fn a_crowd_of_directives_ends_as_asked_when_a_daemon_and_a_control_plane_die() {
     let count = count();
     let database = cluster::shared().tcp_url(&cluster::shared().database(), PASSWORD);
     let mut scene = Scene::new();
+    let wire = NarrowWire::make();
+    let far_end = wire.as_ref().map_or(IpAddr::from([127, 0, 0, 1]), |wire| wire.here);
     let ca = certify(&mut scene);
     let first = serve(&mut scene, FIRST, &database);
     let relay = Relay::start();
     relay.add(address_of(url(&first)));
     let seed = std::env::var("NEXUS_SEED").map_or(13, |text| text.parse().unwrap());
-    let far = BadNetwork::start(relay.address(), seed);
+    let far = BadNetwork::start(far_end, relay.address(), seed);
+    if let Some(wire) = &wire {
+        wire.lead_to(far.address());
+    }
     let key = first["api_key"].as_str().unwrap().to_owned();
     let territories: Vec<String> = (0..DAEMONS)
         .map(|number| {
-            let way = if number == FAR { far.address() } else { relay.address() };
-            scene.join(number, &format!("https://{way}"), &key);
-            scene.daemon(number)
+            let is_far = number == FAR;
+            let way = if is_far { far.address() } else { relay.address() };
+            // Behind the wire the address is one of the namespace's own loopback, as the certificate says.
+            let url = format!("https://127.0.0.1:{}", way.port());
+            let behind = |command: Command| match wire.as_ref().filter(|_| is_far) {
+                Some(wire) => wire.behind(&command),
+                None => command,
+            };
+            scene.join_by(number, &url, &key, behind);
+            scene.daemon_by(number, behind)
         })
         .collect();
     check_identities(&scene);
@@ -135,6 +151,11 @@ fn a_crowd_of_directives_ends_as_asked_when_a_daemon_and_a_control_plane_die() {
     assert!(of_far > 0, "nothing ended behind the bad network: the test tried nothing");
     for count in [&far.counts.refused, &far.counts.cut, &far.counts.late] {
         assert!(count.load(Ordering::SeqCst) > 0, "the bad network was a good one: {:?}", far.counts);
+    }
+    if let Some(wire) = &wire {
+        let waited = wire.waited();
+        println!("    {waited} pieces waited for the narrow wire");
+        assert!(waited > 0, "the wire was never full: the test tried nothing");
     }
     runtime.block_on(check_all(&survivor, &asked, &killed));
     check_one_at_a_time(&asked, &killed);

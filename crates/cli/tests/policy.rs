@@ -90,6 +90,83 @@ fn a_run_asks_for_no_more_than_its_policies_allow() {
 }
 
 #[test]
+fn a_grace_does_not_pass_the_time_that_a_policy_allows() {
+    for bench in benches() {
+        policy(&bench, "limits: {timeout: 3s}\nnet: {mode: none}\n");
+        let stubborn = ["--", "sh", "-c", "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done; echo RAN-ON"];
+        let with = |flags: &[&str]| bench.run(["run"].iter().chain(flags).chain(&stubborn).copied());
+        for flags in [&["--grace", "1h"][..], &["--grace", "11s"], &["--timeout", "1s", "--grace", "13s"]] {
+            refused(&bench, &with(flags), &["--grace asks for more than", "mine.yaml:4:19", "3s in all"]);
+        }
+        let begun = std::time::Instant::now();
+        let ended = with(&["--timeout", "1s", "--grace", "2s"]);
+        assert_eq!(ended.status.code(), Some(124), "{}: {}", bench.who(), stderr(&ended));
+        assert!(!stdout(&ended).contains("RAN-ON") && begun.elapsed().as_secs() < 8, "{}", bench.who());
+        runs(&bench, &["run", "--timeout", "1s", "--grace", "12s", "--", "true"]);
+        // The file is the user's own, and so is the word about it.
+        let refusal = bench.run(["run", "--net", "unrestricted", "--", "true"]);
+        refused(&bench, &refusal, &["at most --net none is allowed", "mine.yaml:5:"]);
+        assert!(!stderr(&refusal).contains("operator"), "{}", stderr(&refusal));
+        // Without a limit of a policy the grace is the caller's own.
+        policy(&bench, "limits: {pids: 300}\n");
+        runs(&bench, &["run", "--grace", "1h", "--", "true"]);
+    }
+}
+
+#[test]
+fn a_replay_says_what_other_documents_would_decide_about_recorded_runs() {
+    for bench in benches() {
+        runs(&bench, &["run", "--", "echo", "one"]);
+        let reach = "curl -s --max-time 5 https://b.test/ || true";
+        runs(&bench, &["run", "--changes", "discard", "--pids", "200", "--allow", "a.test", "--", "sh", "-c", reach]);
+        let strict = "policy: nexus.policy/1\nid: mine\nlevel: user\nnet: {deny: [b.test]}\nlimits: {pids: 100}\n\
+                      approval: {changes: needs_approval}\ncommands: {forbidden: [\"curl *\"], needs_approval: [\"echo *\"]}\n";
+        let strict = bench.at_home("drafts/strict.yaml", strict).display().to_string();
+        let replay = |arguments: &[&str]| bench.run(["policy", "replay"].iter().chain(arguments).copied());
+        let says = |output: &Output, code: i32, said: &[&str]| {
+            let text = format!("{}{}", stdout(output), stderr(output));
+            assert_eq!(output.status.code(), Some(code), "{}: {text}", bench.who());
+            for words in said {
+                assert!(text.contains(words), "{}: {words:?} is not in {text}", bench.who());
+            }
+        };
+        let stricter = [
+            "allowed → asked    changes",
+            "allowed → asked    run echo one",
+            "allowed → refused  run sh -c curl",
+            "allowed → refused  net b.test:443  (b.test is denied (user policy mine, ",
+            "allowed → lowered  limit pids=200  (at most 100 is allowed (",
+            "2 of 2 runs would be decided in another way: something is refused in 1 and asked in 1",
+        ];
+        says(&replay(&[&strict]), 1, &stricter);
+        says(&replay(&["--since", "30d", "--number", "1", &strict]), 1, &["1 of 1 runs"]);
+        let document: serde_json::Value = serde_json::from_str(&stdout(&replay(&["--json", &strict]))).unwrap();
+        assert_eq!((&document["runs"], &document["differing"]), (&2.into(), &2.into()), "{document}");
+        let latest = &document["differences"][0]["differences"];
+        let net = latest.as_array().unwrap().iter().find(|one| one["question"] == "net b.test:443").unwrap();
+        assert_eq!((&net["before"]["outcome"], &net["after"]["outcome"]), (&"allowed".into(), &"refused".into()));
+        // In force it is no difference any more, and without it everything is as loose as it was.
+        let applied = bench.run(["policy", "apply", &strict]);
+        assert!(applied.status.success(), "{}", stderr(&applied));
+        says(&replay(&[&strict]), 0, &["0 of 2 runs"]);
+        says(&replay(&["--alone"]), 1, &["refused → allowed  net b.test:443", "asked   → allowed  run echo one"]);
+        says(&replay(&[]), 2, &[]);
+        // What is recorded is not taken on trust: not a record that was changed, and not a receipt.
+        let record = fs::read_dir(bench.state.join("net")).unwrap().next().unwrap().unwrap().path();
+        let text = fs::read_to_string(&record).unwrap();
+        fs::write(&record, text.replace("b.test", "c.test")).unwrap();
+        says(
+            &replay(&["--alone"]),
+            1,
+            &["not recorded: the record of the network, which is not the one of the receipt"],
+        );
+        let receipt = bench.state.join("receipts").join(record.file_stem().unwrap()).with_extension("json");
+        fs::write(&receipt, "{}").unwrap();
+        says(&replay(&["--alone"]), 1, &["not replayed: its receipt is not valid", "1 of 1 runs"]);
+    }
+}
+
+#[test]
 fn an_approval_or_a_prohibition_of_a_policy_is_not_passed_over() {
     for bench in benches() {
         policy(&bench, "approval: {exec: needs_approval}\n");

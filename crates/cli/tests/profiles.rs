@@ -451,14 +451,14 @@ fn tools_of_the_home_work_inside_with_their_profiles_and_not_without() {
             assert_eq!(stdout(&output), format!("{said}\n"), "{}: {tool}: {}", bench.who(), stderr(&output));
         }
         let line =
-            "cat ~/.cargo/registry/cache/x.crate ~/go/pkg/mod/m ~/.m2/repository/a.jar; cat ~/.cargo/config.toml";
+            "cat $CARGO_HOME/registry/cache/x.crate $GOMODCACHE/m ~/.m2/repository/a.jar; cat $CARGO_HOME/config.toml";
         let output = bench.nexus(["run"]).args(ALL).args(["--shell", line]).env("PATH", &path).output().unwrap();
         assert_eq!(stdout(&output), "crate\nmodule\njar\n[build]\njobs = 1\n", "{}", stderr(&output));
         let folder = bench.home.join(".rustup").display().to_string();
         let without =
             bench.nexus(["run", "--profile", "none", "--", "ls", &folder]).env("PATH", &path).output().unwrap();
         assert_eq!(without.status.code(), Some(2), "{}", stdout(&without));
-        let written = format!("touch {folder}/x ~/.cargo/registry/x; touch ~/.cargo/mine && echo private");
+        let written = format!("touch {folder}/x $CARGO_HOME/registry/x; touch $CARGO_HOME/mine && echo private");
         let output = bench.nexus(["run"]).args(ALL).args(["--shell", &written]).env("PATH", &path).output().unwrap();
         assert_eq!(stdout(&output), "private\n");
         assert!(stderr(&output).contains("Read-only") && !bench.home.join(".rustup/x").exists(), "{}", stderr(&output));

@@ -90,7 +90,7 @@ fn accepting_a_directory_holds_back_what_is_protected_below_it() {
         assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
         let text = stdout(&accepted);
         for line in [
-            "held back src/.vscode/tasks.json (.vscode)",
+            "held back src/.vscode/tasks.json (.vscode: editors and debuggers act on it)",
             "held back src/sub/.git/hooks/pre-commit (git hook)",
             "held back src/sub/.git/config (git configuration: core.fsmonitor)",
             "--protected",

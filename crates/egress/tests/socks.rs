@@ -4,7 +4,10 @@
 mod support;
 
 use nexus_egress::EventKind;
+use rustix::net::{AddressFamily, SocketType};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use support::{World, connect, echo, input, read_all, server};
 
@@ -53,9 +56,17 @@ fn only_connect_without_authentication_is_served() {
     assert_eq!(&got[12..], b"hello");
 }
 
+/// A port at which no process listens. A socket keeps it: the kernel gives a free port to the next process that asks for one.
+fn closed_port() -> (SocketAddr, OwnedFd) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    (address, socket)
+}
+
 #[test]
 fn a_closed_port_is_told_apart_from_a_denial() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (gone, _bound) = closed_port();
     let world = World::of(input(&[&format!("+{gone}")]));
     let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
     request.extend_from_slice(&gone.port().to_be_bytes());

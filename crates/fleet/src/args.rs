@@ -103,6 +103,8 @@ pub enum MothershipAction {
     Serve(Box<ServeArgs>),
     /// Move the fleet of a data directory into an empty PostgreSQL database
     Move(MoveArgs),
+    /// Make a new authority for the certificates of territories, while the control plane runs or not
+    RotateAuthority(RotateArgs),
 }
 
 /// The arguments of `nexus mothership serve`.
@@ -147,6 +149,17 @@ pub struct MoveArgs {
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// The database to move to.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+/// The arguments of `nexus mothership rotate-authority`.
+#[derive(Debug, Args)]
+pub struct RotateArgs {
+    /// Directory of the control plane
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The database, where it is not in the directory.
     #[command(flatten)]
     pub database: DatabaseArgs,
 }
@@ -296,8 +309,9 @@ cut at its end or written again as a whole.
 
 Examples:
   nexus audit export > audit.jsonl
-  nexus audit head > head.json
-  nexus audit verify audit.jsonl --head head.json")]
+  nexus audit head --save heads.jsonl
+  nexus audit verify audit.jsonl --head heads.jsonl
+  nexus audit verify audit.jsonl --receipt receipt.json")]
 pub struct AuditArgs {
     /// The action of the command.
     #[command(subcommand)]
@@ -319,15 +333,28 @@ pub enum AuditAction {
         #[arg(long, value_enum, default_value_t = AuditFormat::Jsonl)]
         format: AuditFormat,
     },
-    /// Print the number and the hash of the last event
-    Head,
-    /// Check an export in the form jsonl, and name every event that was edited, removed, moved or inserted
+    /// Print the number and the hash of the last event, signed by the control plane
+    Head {
+        /// Also add it to this file of heads, for nexus audit verify --head
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
+    },
+    /// Print the public key of the control plane that signs heads
+    Key,
+    /// Check an export in the form jsonl, and name every event that was edited, removed, moved or inserted; with heads, also a
+    /// chain that was cut or written again
     Verify {
         /// The export [default: standard input]
         file: Option<PathBuf>,
-        /// File with the head that the chain must have
+        /// File with heads that the chain must contain and go on from
         #[arg(long, value_name = "FILE")]
-        head: Option<PathBuf>,
+        head: Vec<PathBuf>,
+        /// File with the public key that must have signed the heads [default: the key of the first one]
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// File with the receipt of a directive that an event must name
+        #[arg(long, value_name = "FILE")]
+        receipt: Vec<PathBuf>,
     },
 }
 

@@ -7,11 +7,15 @@ use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+/// Largest number of warm sandboxes, which are made before a directive comes.
+const MAX_WARM: usize = 3;
+
 /// Is the launcher process, until the daemon is gone.
 pub fn command(args: &LaunchArgs) -> Result<u8, Failure> {
     let driver = driver::with_uid_base(args.uid_base).drawing_each();
-    // No network is used a second time: two directives may belong to two accounts.
-    let pools = PoolConfig { networks: args.networks as usize, reuse: false, sandboxes: 0 };
+    // No network is used a second time: two directives may belong to two accounts. A warm sandbox serves once, too.
+    let networks = args.networks as usize;
+    let pools = PoolConfig { networks, reuse: false, sandboxes: networks.min(MAX_WARM) };
     serve_stdin(&driver, pools).map(|()| 0).map_err(|error| {
         let message = format!("the launcher process ended: {error}");
         Failure::refused("launcher", message, "nexus up and nexus daemon run start it by themselves")

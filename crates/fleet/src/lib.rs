@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-mod access;
+pub mod access;
 pub mod args;
 mod artifacts;
 mod audit;
@@ -26,6 +26,7 @@ mod facility;
 mod follow;
 mod launcher;
 mod login;
+pub mod past_runs;
 mod renew;
 mod serve;
 mod services;

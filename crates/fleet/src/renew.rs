@@ -3,7 +3,7 @@
 //! ```text
 //!  a third of its life left? ─▶ new key, request signed by the control plane ─▶ file, whole and synced ─▶ the daemon's next calls
 //! ```
-//! The control plane takes both certificates until the old one ends, so that a failure at any step changes nothing.
+//! The old certificate ends at the first use of the new one, which is in its file by then: a failure at any step changes nothing.
 
 use super::credentials::{Credentials, FILE, key_and_request};
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
-use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs};
+use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs, RotateArgs};
 use super::print::{print, print_json};
 use super::renew::Renewal;
 use super::services::{self, Ground};
@@ -54,6 +54,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     let args = match &args.action {
         MothershipAction::Serve(args) => args,
         MothershipAction::Move(args) => return move_database(args),
+        MothershipAction::RotateAuthority(args) => return rotate_authority(args),
     };
     let tls = TlsPaths::of(args.tls_cert.as_deref(), args.tls_key.as_deref());
     let is_proxied = !args.trusted_proxy.is_empty();
@@ -138,6 +139,21 @@ fn move_database(args: &MoveArgs) -> Result<u8, Failure> {
     print(
         format!("{rows} rows are in PostgreSQL. Start the control plane with the same directory and this database.\n")
             .as_bytes(),
+    )
+}
+
+/// Makes a new authority of territories.
+fn rotate_authority(args: &RotateArgs) -> Result<u8, Failure> {
+    let database = database::read(&args.database)?;
+    let data_dir = data_dir::open(&args.data_dir)?;
+    let rotated = nexus_mothership::rotate_authority(&data_dir, database.as_ref(), Clock::system().wall());
+    rotated.map_err(|error| {
+        let hint = "Look at the data directory and the database; too many authorities become fewer with time.";
+        Failure::refused(error.code(), error.to_string(), hint)
+    })?;
+    print(
+        b"The new authority signs in half a minute. Daemons get its certificates when they renew theirs; the authority before is trusted \
+until the last certificate of it is over.\n",
     )
 }
 

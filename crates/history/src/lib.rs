@@ -20,4 +20,7 @@ pub mod receipts;
 mod show;
 mod verify;
 
+pub use local::local;
+pub use show::command_line;
+
 use nexus_caller::{advice, failure, failures, host, terminal, utc};

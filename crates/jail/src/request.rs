@@ -82,6 +82,7 @@ pub struct Here {
 pub fn targets(plan: &Plan) -> Vec<&Path> {
     std::iter::once(&plan.workspace.target)
         .chain(plan.binds.iter().map(|bind| &bind.target))
+        .chain(&plan.private)
         .map(nexus_model::ByteText::as_path)
         .collect()
 }

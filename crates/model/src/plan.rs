@@ -142,6 +142,9 @@ pub struct PlanDraft {
     pub hidden: Vec<ByteText>,
     /// More host paths.
     pub binds: Vec<Bind>,
+    /// Absolute paths inside at which a directory of this sandbox alone lies: empty, written by the command, and gone afterwards,
+    /// as HOME is. A bind may lie in one.
+    pub private: Vec<ByteText>,
     /// Sockets of the host, and what else in binds is covered.
     pub covered: Vec<Cover>,
     /// The binds to be searched again when they are covered; `None` where none was searched.
@@ -181,6 +184,7 @@ impl PlanDraft {
             },
             hidden: Vec::new(),
             binds: Vec::new(),
+            private: Vec::new(),
             covered: Vec::new(),
             second_search: None,
             argv: argv.into_iter().map(Into::into).collect(),
@@ -376,6 +380,7 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
             return Err(PlanError::Overlap { path: bind.target.clone() });
         }
     }
+    draft.private.iter().try_for_each(|path| check_private(draft, path))?;
     for Cover { path, .. } in &draft.covered {
         normal("the covered path", path)?;
         let inside = |bind: &Bind| path.as_path().starts_with(bind.target.as_path()) && *path != bind.target;
@@ -393,6 +398,25 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
         protected.iter().try_for_each(|name| beneath("the protected name", name))?;
     }
     draft.hidden.iter().try_for_each(|name| beneath("the hidden path", name))
+}
+
+/// Refuses a private directory in what the sandbox has of the host: it would be made there, or cover it.
+fn check_private(draft: &PlanDraft, path: &ByteText) -> Result<(), PlanError> {
+    normal("the private directory", path)?;
+    unreserved("the private directory", path)?;
+    uncovered(path)?;
+    let (place, workspace) = (path.as_path(), draft.workspace.target.as_path());
+    // What is directly below the root or in the directory of settings is the same for all sandboxes.
+    if place.starts_with("/etc") || place.starts_with("/usr") || place.parent() == Some(Path::new("/")) {
+        return Err(PlanError::Reserved { what: "the private directory".to_owned(), path: path.clone() });
+    }
+    if place.starts_with(workspace) || workspace.starts_with(place) {
+        return Err(PlanError::CoversWorkspace { path: path.clone() });
+    }
+    if draft.binds.iter().any(|bind| place.starts_with(bind.target.as_path())) {
+        return Err(PlanError::Overlap { path: path.clone() });
+    }
+    Ok(())
 }
 
 /// Refuses a device at another place than its own, and one that every sandbox has for itself.

@@ -4,6 +4,8 @@
 //!  fleet_bench lives SECONDS CLIENTS STORED TERRITORIES    whole lives of directives a second: create, claim, started, a chunk, finished
 //!  fleet_bench shared SECONDS CLIENTS STORED TERRITORIES   the same over PostgreSQL, and the transactions of pgbench -N on the same server
 //!  fleet_bench idle COUNT                                  time from the creation to the claim by a poll that waits, and the p99 of it
+//!  fleet_bench page COUNT STORED                           time until the console's page of 10,000 directives is there, over as many stored ones
+//!  fleet_bench append COUNT                                time that one event costs in the audit chain: its row in the act, and its place and hash
 //!  fleet_bench up URL COUNT COMMAND                        directives through a fleet that runs, one after the other; the key is in NEXUS_API_KEY
 //! ```
 
@@ -21,6 +23,7 @@ use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_mothership::{Config, Database, Listener, Running, TerritoryAuth, serve};
 use serde_json::json;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -37,6 +40,8 @@ fn main() {
             "lives" => lives(Duration::from_secs(number(1)), number(2), number(3), number(4), None).await,
             "shared" => shared(number(1), number(2), number(3), number(4)).await,
             "idle" => idle(number(1)).await,
+            "page" => page(number(1), number(2)).await,
+            "append" => append(number(1)).await,
             "up" => up(&words[1], number(2), &words[3]).await,
             other => panic!("{other} is not known"),
         }
@@ -266,6 +271,97 @@ async fn idle(count: u64) -> serde_json::Value {
     server.running.stopped().await;
     std::fs::remove_dir_all(&data).unwrap();
     summary("idle", times)
+}
+
+/// Gets the longest page of the console again and again, first and last one of the list in turn.
+async fn page(count: u64, stored: u64) -> serde_json::Value {
+    const ENTRIES: u64 = 10_000;
+    let data = data();
+    let server = Server::start(&data, None).await;
+    store(&data, stored.max(ENTRIES));
+    let (address, key) = (server.running.addresses[0], server.key.clone());
+    let times = tokio::task::spawn_blocking(move || {
+        let form = format!("key={key}");
+        let kind = "Content-Type: application/x-www-form-urlencoded\r\nSec-Fetch-Site: same-origin\r\n";
+        let answer = request(address, "POST", "/login", kind, &form);
+        let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+        // The page that ends the list stands behind all others.
+        let db = rusqlite::Connection::open(data.join("mothership.db")).unwrap();
+        let last: Vec<u8> = db
+            .query_row("SELECT id FROM directive ORDER BY id LIMIT 1 OFFSET ?1", [ENTRIES], |row| row.get(0))
+            .unwrap_or(vec![0xff; 16]);
+        let last = DirectiveId::from_bytes(last.try_into().unwrap());
+        let mut times = Vec::new();
+        for number in 0..count {
+            let before = if number % 2 == 0 { String::new() } else { format!("&before={last}") };
+            let start = Instant::now();
+            let answer = request(address, "GET", &format!("/directives?limit={ENTRIES}{before}"), &cookie, "");
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+            assert_eq!(
+                answer.matches("class=\"row-link").count() as u64,
+                ENTRIES,
+                "{}",
+                answer.lines().next().unwrap()
+            );
+        }
+        std::fs::remove_dir_all(&data).unwrap();
+        times
+    });
+    let times = times.await.unwrap();
+    server.running.stop();
+    server.running.stopped().await;
+    summary("page", times)
+}
+
+/// Sends one request on a connection of its own, and returns the whole answer.
+fn request(address: std::net::SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Adds events as acts do, many in one transaction so that no commit is counted, and lets the server give them their places.
+async fn append(count: u64) -> serde_json::Value {
+    let data = data();
+    let server = Server::start(&data, None).await;
+    let users = server.owner();
+    users.audit_events(None, 1).await.unwrap();
+    let mut db = rusqlite::Connection::open(data.join("mothership.db")).unwrap();
+    db.busy_timeout(Duration::from_secs(60)).unwrap();
+    let account: Vec<u8> = db.query_row("SELECT id FROM account", [], |row| row.get(0)).unwrap();
+    let actor = json!({"kind": "api_key", "id": DirectiveId::new(), "role": "owner"}).to_string();
+    let detail = json!({"facility": FacilityId::new(), "state": "queued", "attempt": 1}).to_string();
+    let transaction = db.transaction().unwrap();
+    let start = Instant::now();
+    {
+        let mut insert = transaction
+            .prepare(
+                "INSERT INTO audit_event (id, account_id, at, actor, action, object, detail)
+                   VALUES (?1, ?2, ?3, ?4, 'directive.create', ?5, ?6)",
+            )
+            .unwrap();
+        for number in 0..count {
+            let (id, object) = (DirectiveId::new(), format!("directive/{}", DirectiveId::new()));
+            insert.execute(rusqlite::params![id.as_bytes(), account, number as i64, actor, object, detail]).unwrap();
+        }
+    }
+    let row_us = start.elapsed().as_secs_f64() * 1e6 / count as f64;
+    transaction.commit().unwrap();
+    let start = Instant::now();
+    let head = users.audit_events(None, 1).await.unwrap().head;
+    let place_us = start.elapsed().as_secs_f64() * 1e6 / count as f64;
+    assert!(head.seq >= count, "{head:?}");
+    server.running.stop();
+    server.running.stopped().await;
+    std::fs::remove_dir_all(&data).unwrap();
+    json!({"mode": "append", "count": count, "row_us": row_us, "place_us": place_us, "event_us": row_us + place_us})
 }
 
 async fn up(url: &str, count: u64, command: &str) -> serde_json::Value {

@@ -3,15 +3,16 @@
 use crate::blobs::Blobs;
 use crate::config::Config;
 use crate::decide::Windows;
-use crate::identity::{Authority, TokenKey};
+use crate::identity::{Authorities, HeadKey, TokenKey};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
+use crate::rights::Rights;
 use crate::store::Store;
 use crate::store::postgres::{Hint, Postgres};
 use crate::store::types::Lane;
 use crate::streams::StreamCounts;
 use nexus_model::ids::{DirectiveId, TerritoryId};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::{Notify, broadcast, watch};
 
 /// Shared state. It holds nothing that another replica needs.
@@ -23,8 +24,12 @@ pub struct App {
     pub tokens: TokenKey,
     /// Key of cursors.
     pub cursors: Vec<u8>,
-    /// Authority of territories.
-    pub authority: Authority,
+    /// Key that signs the heads of audit chains.
+    pub heads: Arc<HeadKey>,
+    /// Authorities of territories.
+    pub authorities: RwLock<Arc<Authorities>>,
+    /// Rights that the store has confirmed a moment ago.
+    pub rights: Rights,
     pub lobby: Lobby,
     /// Directives that have changed, as a hint for event streams.
     pub changes: broadcast::Sender<DirectiveId>,
@@ -69,8 +74,22 @@ impl App {
             // An error means that no stream is open.
             Hint::Changed(id) => self.changes.send(id).is_ok(),
             Hint::Ready(lane) => self.lobby.wake(&lane),
-            Hint::Anything => self.lobby.wake_all(),
+            Hint::Rights | Hint::Anything => {
+                self.rights.forget();
+                self.lobby.wake_all()
+            }
         }
+    }
+
+    /// Returns the authorities of territories.
+    pub fn authorities(&self) -> Arc<Authorities> {
+        Arc::clone(&self.authorities.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Something was revoked: no server goes on to trust what it knows, and polls that wait look again.
+    pub fn revoked(&self) {
+        self.deliver(Hint::Rights);
+        self.store.publish(Hint::Rights);
     }
 
     /// Wakes polls for ready directives.

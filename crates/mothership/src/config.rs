@@ -67,6 +67,8 @@ pub struct Config {
     pub tidy_every: Duration,
     /// Interval of the task that takes back what has passed.
     pub reap_every: Duration,
+    /// Interval in which the server writes a signed head into each audit chain that has grown.
+    pub head_every: Duration,
     /// Time that open requests have when the server stops.
     pub drain: Duration,
     /// Time after which a connection is cut whose client takes nothing of what waits for it.
@@ -79,6 +81,8 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
+    /// Time within which an approval is answered and used, in milliseconds.
+    pub approval_ms: i64,
     /// Limits of policy documents for every directive.
     pub policies: Effective,
     /// Clocks of the server.
@@ -107,12 +111,14 @@ impl Config {
             retention: Retention { log_ms: 30 * DAY_MS, audit_ms: 90 * DAY_MS, batch: 200 },
             tidy_every: Duration::from_secs(300),
             reap_every: Duration::from_secs(1),
+            head_every: Duration::from_secs(3600),
             drain: Duration::from_secs(20),
             stall: Duration::from_secs(30),
             streams_per_key: 64,
             keep_alive: Duration::from_secs(15),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
+            approval_ms: DAY_MS,
             policies: Effective::default(),
             clock: Clock::system(),
         }

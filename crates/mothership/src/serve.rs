@@ -6,19 +6,20 @@ use crate::config::{Config, TerritoryAuth};
 use crate::console::with_console;
 use crate::decide::Windows;
 use crate::http::{CONSOLE_HOST, router};
-use crate::identity::{Authority, AuthorityError, Secret, TokenKey};
+use crate::identity::{Authorities, AuthorityError, HeadKey, Secret, Texts, TokenKey};
 use crate::listen::{Listener, accept};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
+use crate::rights::Rights;
 use crate::store::postgres::Hints;
 use crate::store::types::Secrets;
 use crate::store::{Store, StoreError};
 use crate::tls::{LiveTls, TlsIdentity};
-use crate::{tasks, tidy};
+use crate::{rotation, tasks, tidy};
 use nexus_api::tls::TlsError;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::JoinHandle;
 
@@ -144,12 +145,14 @@ pub async fn serve(
     let (store, secrets, hints) = open(&config, &blobs, now).await?;
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
-    let authority = Authority::load(&secrets.ca_cert, &secrets.ca_key)?;
+    let authorities = Authorities::load(Texts { certificates: secrets.ca_cert, keys: secrets.ca_key })?;
+    let heads = HeadKey::derive(&secrets.token_key).map_err(|error| StoreError::Secret { why: error.to_string() })?;
     let (stop, stopping) = watch::channel(false);
     let is_public = config.public_url.is_some();
     let api_url = config.public_url.clone().unwrap_or_else(|| url_of(&listeners, &addresses));
     let app: Shared = Arc::new(App {
         tokens: TokenKey::new(&secrets.token_key),
+        heads: Arc::new(heads),
         cursors: secrets.token_key,
         lobby: Lobby::default(),
         changes: broadcast::channel(1024).0,
@@ -160,22 +163,24 @@ pub async fn serve(
         tidy: Arc::default(),
         loopback: addresses.iter().all(|address| address.ip().is_loopback()),
         stopping,
-        authority,
+        authorities: RwLock::new(Arc::new(authorities)),
+        rights: Rights::default(),
         store,
         blobs,
         config,
     });
-    let ca_bundle_pem = app.authority.bundle().to_owned();
+    let ca_bundle_pem = app.authorities().bundle().to_owned();
     let (router, tidy) = (with_console(&app, router(&app)), Arc::clone(&app.tidy));
     let mut running = vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone()))];
     running.extend(hints.map(|hints| tokio::spawn(tasks::receive(app.clone(), hints))));
     let mut certificates = Vec::new();
     for listener in listeners {
-        let tls = listener.tls.as_ref().map(|identity| LiveTls::new(identity, app.authority.bundle())).transpose()?;
+        let tls = listener.tls.as_ref().map(|identity| LiveTls::new(identity, &ca_bundle_pem)).transpose()?;
         let tls = tls.map(Arc::new);
         certificates.extend(tls.clone());
         running.push(tokio::spawn(accept(listener.tcp, tls, router.clone(), app.clone())));
     }
+    running.push(tokio::spawn(rotation::keep(app.clone(), certificates.clone())));
     let asked = stop.clone();
     tokio::spawn(async move {
         tokio::select! {

@@ -5,6 +5,7 @@ use crate::decide::{Drift, Reading, drift};
 use crate::metrics::add;
 use crate::store::StoreError;
 use crate::store::postgres::Hints;
+use crate::store::types::Reaped;
 
 /// Takes the hints of other servers until the server stops.
 pub async fn receive(app: Shared, mut hints: Hints) {
@@ -28,6 +29,8 @@ pub async fn reaper(app: Shared, is_new: bool) {
     let mut before = reading(&app);
     let mut quiet_until = if is_new { before.boot } else { before.boot + app.config.times.ttl_ms };
     let mut is_first = true;
+    let head_every = i64::try_from(app.config.head_every.as_millis()).unwrap_or(i64::MAX);
+    let mut head_at = before.boot.saturating_add(head_every);
     loop {
         tokio::select! {
             () = tokio::time::sleep(app.config.reap_every) => {}
@@ -64,8 +67,17 @@ pub async fn reaper(app: Shared, is_new: bool) {
         }
         before = now;
         if leads {
+            // No answer and no use counts after the end of an approval, also when this failed: the next round repeats it.
+            if let Ok(settled) = app.store.settle_approvals(now.wall).await {
+                tell(&app, &settled);
+            }
             // A failure is met again by the next round, and by every reader of the chain.
             drop(app.store.seal_audit().await);
+            if now.boot >= head_at {
+                head_at = now.boot.saturating_add(head_every);
+                let heads = std::sync::Arc::clone(&app.heads);
+                drop(app.store.note_heads(move |head| heads.sign(head, now.wall), now.wall).await);
+            }
         }
         if now.boot < quiet_until || !leads {
             continue;
@@ -84,9 +96,13 @@ fn reading(app: &Shared) -> Reading {
 async fn reap(app: &Shared, now: i64) -> Result<(), StoreError> {
     let reaped = app.store.reap(now).await?;
     add(&app.metrics.reaped, reaped.changed.len() as u64);
-    for id in reaped.changed {
-        app.changed(id);
+    tell(app, &reaped);
+    Ok(())
+}
+
+fn tell(app: &Shared, reaped: &Reaped) {
+    for id in &reaped.changed {
+        app.changed(*id);
     }
     app.wake(&reaped.lanes);
-    Ok(())
 }

@@ -7,6 +7,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Certificate of a listener.
+#[derive(Clone)]
 pub struct TlsIdentity {
     /// Certificate chain, as PEM.
     pub certificate_pem: String,
@@ -17,31 +18,51 @@ pub struct TlsIdentity {
 }
 
 /// TLS settings of a listener, which can be replaced while connections are open.
-pub struct LiveTls {
+pub struct LiveTls(RwLock<TlsSettings>);
+
+/// Settings of a listener, and what they were made of.
+#[derive(Clone)]
+pub struct TlsSettings {
+    identity: TlsIdentity,
     client_ca_pem: String,
-    current: RwLock<Arc<ServerConfig>>,
+    config: Arc<ServerConfig>,
+}
+
+impl TlsSettings {
+    fn new(identity: TlsIdentity, client_ca_pem: String) -> Result<Self, TlsError> {
+        let config = server_config(&identity, &client_ca_pem)?;
+        Ok(Self { identity, client_ca_pem, config })
+    }
 }
 
 impl LiveTls {
     /// Makes the settings of a listener. Clients may show a certificate of `client_ca_pem`.
     pub fn new(identity: &TlsIdentity, client_ca_pem: &str) -> Result<Self, TlsError> {
-        let current = RwLock::new(server_config(identity, client_ca_pem)?);
-        Ok(Self { client_ca_pem: client_ca_pem.to_owned(), current })
+        TlsSettings::new(identity.clone(), client_ca_pem.to_owned()).map(|settings| Self(RwLock::new(settings)))
+    }
+
+    fn settings(&self) -> TlsSettings {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the settings for the next connection.
     pub fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.settings().config
     }
 
     /// Makes settings with another certificate, and changes nothing yet.
-    pub fn prepare(&self, identity: &TlsIdentity) -> Result<Arc<ServerConfig>, TlsError> {
-        server_config(identity, &self.client_ca_pem)
+    pub fn prepare(&self, identity: &TlsIdentity) -> Result<TlsSettings, TlsError> {
+        TlsSettings::new(identity.clone(), self.settings().client_ca_pem)
+    }
+
+    /// Makes settings with other authorities of clients, and changes nothing yet.
+    pub fn prepare_trust(&self, client_ca_pem: &str) -> Result<TlsSettings, TlsError> {
+        TlsSettings::new(self.settings().identity, client_ca_pem.to_owned())
     }
 
     /// Uses these settings from the next connection on.
-    pub fn set(&self, config: Arc<ServerConfig>) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = config;
+    pub fn set(&self, settings: TlsSettings) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 }
 

@@ -78,6 +78,31 @@ async fn a_poll_of_one_server_is_woken_by_a_directive_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_reaches_the_other_servers() {
+    let server = Server::start().await;
+    let other = server.replica().await;
+    let id = territory(&server, 9).await;
+    let daemon = daemon(&other, id);
+    // The listener of the other server needs a moment to begin.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    daemon.poll(&PollRequest::default()).await.unwrap();
+    let waiting = daemon.clone();
+    let waiting =
+        tokio::spawn(
+            async move { waiting.poll(&PollRequest { wait_seconds: Some(20), ..PollRequest::default() }).await },
+        );
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let revoked = Instant::now();
+    server.owner().revoke(id).await.unwrap();
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert_eq!(refused.status(), Some(401));
+    assert!(revoked.elapsed() < Duration::from_secs(2), "{:?}", revoked.elapsed());
+    assert_eq!(daemon.poll(&PollRequest::default()).await.unwrap_err().status(), Some(401));
+    stop(other).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn another_server_takes_back_what_has_passed_when_the_first_one_ends() {
     let server = Server::start().await;
     let id = territory(&server, 9).await;

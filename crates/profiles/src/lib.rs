@@ -38,5 +38,5 @@ pub use library::{LibraryError, ProfileStore, built_in_names};
 pub use owned::{ReadOwnedError, read_owned};
 pub use policies::PoliciesError;
 pub use settings::SettingsError;
-pub use toolchains::{Found, FoundBind, FoundSource, Tool, ToolHost};
+pub use toolchains::{Found, FoundBind, FoundHome, FoundSource, Tool, ToolHost};
 pub use workspace_file::{WorkspaceFile, WorkspaceFileError};

@@ -1,5 +1,6 @@
 //! One-line descriptions of changes and conflicts.
 
+use crate::held_text;
 use nexus_layer::{Change, ChangeKind, Conflict, Outside};
 use std::fmt::Write as _;
 
@@ -25,7 +26,7 @@ pub fn line(change: &Change) -> String {
         add(format_args!("  {}", nexus_model::units::format_size(change.size)));
     }
     if let Some(why) = &change.protected {
-        add(format_args!("  [parked: {why}]"));
+        add(format_args!("  [parked: {}]", held_text::reason(why)));
     }
     if change.setuid {
         add(format_args!("  [setuid]"));

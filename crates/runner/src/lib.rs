@@ -30,6 +30,7 @@
 
 pub mod causes;
 pub mod change_text;
+pub mod held_text;
 pub mod host;
 pub mod live;
 pub mod net;

@@ -82,6 +82,17 @@ pub struct Tools {
     pub path: Vec<Sourced<PathBuf>>,
     /// Variables to set.
     pub env: BTreeMap<String, Sourced<OsString>>,
+    /// Directories that keep their path of outside.
+    pub homes: Vec<ToolHome>,
+}
+
+/// A directory of a tool that has inside the path that it has outside, and is private there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolHome {
+    /// The variable that names it to the tool.
+    pub variable: &'static str,
+    /// Absolute path, outside and inside.
+    pub path: PathBuf,
 }
 
 /// The host paths, devices and sockets of a run.

@@ -8,6 +8,7 @@
 
 mod conduits;
 mod connect;
+mod diagnosis;
 mod error;
 mod http;
 mod mothership;

@@ -97,6 +97,7 @@ impl Sink {
     }
 
     /// Makes the sink take nothing while a question is open.
+    #[must_use]
     pub fn held_by(mut self, hold: Option<Arc<Hold>>) -> Self {
         self.hold = hold;
         self

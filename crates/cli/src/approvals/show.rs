@@ -42,6 +42,15 @@ pub fn line(stored: &Stored) -> String {
     format!("{}  {:8}  {:>16}  {cut}{more}\n", stored.id, stored.approval.state.name(), time(stored))
 }
 
+/// Returns the rules of a network, behind its mode.
+fn rules(rules: &Value) -> String {
+    let items: Vec<String> = texts(&rules["items"]).iter().map(|rule| quoted(rule)).collect();
+    let omitted = rules["omitted"].as_u64().unwrap_or_default();
+    let more = (omitted > 0).then(|| format!("{omitted} more that are not shown"));
+    let all: Vec<String> = items.into_iter().chain(more).collect();
+    if all.is_empty() { String::new() } else { format!(": {}", all.join(", ")) }
+}
+
 /// Returns all of it.
 pub fn text(stored: &Stored) -> String {
     let shown = &stored.shown;
@@ -97,7 +106,13 @@ pub fn text(stored: &Stored) -> String {
     match &shown["network"] {
         Value::Null => row("network", "none"),
         network => {
-            row("network", &one_line(&format!("{} {}", text_of(&network["mode"]), network["rules"])));
+            row("network", &one_line(&format!("{}{}", text_of(&network["mode"]), rules(&network["rules"]))));
+            if network["upstream"] == true {
+                row("proxy", "connections go through the upstream proxy of the settings");
+            }
+            if network["ask"] == true {
+                row("questions", "further destinations may be allowed while it runs");
+            }
             row("methods", &one_line(&network["methods"].to_string()));
             row("budget", &one_line(&network["budget"].to_string()));
         }
@@ -124,7 +139,24 @@ pub fn json(stored: &Stored) -> Value {
 }
 
 /// Returns a value for people: quoted where it holds more than plain characters.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { one_line(&format!("{text:?}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_a_network_are_told_in_words() {
+        assert_eq!(rules(&json!({"items": [], "omitted": 0})), "");
+        let some = json!({"items": ["allow a.test:443", "deny \u{202e}b"], "omitted": 2});
+        let told = rules(&some);
+        assert!(
+            told.starts_with(": \"allow a.test:443\", ") && told.ends_with(", 2 more that are not shown"),
+            "{told}"
+        );
+        assert!(!told.contains('\u{202e}') && !told.contains('['), "{told}");
+    }
 }

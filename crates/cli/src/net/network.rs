@@ -41,19 +41,18 @@ pub fn of(
     }
     if let Some(most) = settings.max_mode.as_ref().filter(|most| grants.net.effective_mode() > most.value) {
         let message = format!(
-            "The operator allows at most --net {} ({}), and this run asks for {}.",
+            "This run asks for --net {}, and at most --net {} is allowed ({})",
+            grants.net.effective_mode().word(),
             most.value.word(),
-            most.from,
-            grants.net.effective_mode().word()
+            most.from
         );
-        return Err(Failure::refused("net", message, "Name the destinations, or ask the operator"));
+        return Err(Failure::refused("net", message, "Name the destinations, or ask the owner of that file"));
     }
     if let Some(most) = settings.max_mode.as_ref().filter(|most| most.value == NetMode::None)
         && !grants.net.host_ports.is_empty()
     {
-        let message =
-            format!("The operator allows no network ({}), and a port of the host's loopback is one.", most.from);
-        return Err(Failure::refused("net", message, "Leave --allow-host-port out, or ask the operator"));
+        let message = format!("No network is allowed ({}), and a port of the host's loopback is one", most.from);
+        return Err(Failure::refused("net", message, "Leave --allow-host-port out, or ask the owner of that file"));
     }
     let mut notes = host_port::notes(&grants.net);
     let mut groups = builtin_groups().map_err(|error| own_fault(&error))?;

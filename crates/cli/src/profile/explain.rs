@@ -18,6 +18,7 @@ use nexus_profiles::FoundSource as Source;
 use nexus_runner::plan::binds::{self, Place};
 use nexus_runner::plan::environment::{self, Variable};
 use nexus_runner::plan::hide::Top;
+use nexus_runner::plan::homes::Homes;
 use nexus_runner::plan::resolve;
 use nexus_runner::plan::shown::Shown;
 use nexus_runner::request::ChangeMode;
@@ -64,15 +65,12 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
     let env = environment::build(&request.variables, grants, tools, &host, request.credentials_only_warn)?;
     crate::environment::warn(&env.notices);
     let has_network = request.network.is_some();
-    let caches = if resolve::has_cache(&request) { project_cache::targets(has_network).collect() } else { Vec::new() };
-    let all = Explained {
-        binds,
-        variables: env.variables,
-        changes: changes(&resolution.grants, args),
-        caches,
-        workspace,
-        resolution,
-    };
+    let shown: Vec<_> = binds.iter().map(|shown| shown.bind.target.as_path()).collect();
+    let homes = Homes::of(&request, inside, &shown);
+    let caches =
+        if resolve::has_cache(&request) { project_cache::targets(has_network, &homes).collect() } else { Vec::new() };
+    let variables = env.variables.into_iter().filter(|variable| !homes.lost(&variable.name, &variable.value)).collect();
+    let all = Explained { binds, variables, changes: changes(&resolution.grants, args), caches, workspace, resolution };
     Ok(if args.json { format!("{:#}\n", all.json()) } else { all.text() })
 }
 

@@ -1,6 +1,7 @@
-//! `nexus policy check|test|explain|apply|schema`.
+//! `nexus policy check|test|explain|apply|replay|command|import|schema`.
 
 use super::caller::caller;
+use super::replay;
 use crate::args::{ImportFrom, PolicyAction, PolicyArgs};
 use crate::failure::{Failure, one_line};
 use crate::failures;
@@ -30,6 +31,20 @@ pub fn command(args: &PolicyArgs) -> u8 {
             explain(with, workspace.as_deref(), questions, *json)
         }
         PolicyAction::Apply { files } => apply(files).map(|text| (text, 0)),
+        PolicyAction::Replay { json, since, number, alone, fleet, access, files } => {
+            let (before, after) = (policies::load(&caller(), None), read_all(files));
+            before.map_err(Failure::from).and_then(|before| {
+                let more: Vec<LoadedPolicy> = after?.into_iter().map(|(loaded, _)| loaded).collect();
+                let after = if *alone { PolicySet::build(more) } else { before.with(more) };
+                let after = after.map_err(|error| Failure::from(nexus_profiles::PoliciesError::from(error)))?;
+                let wanted = replay::Wanted { since: *since, number: number.unwrap_or(usize::MAX), as_json: *json };
+                if *fleet {
+                    replay::of_directives(access, before.effective(), after.effective(), wanted)
+                } else {
+                    replay::of_runs(before.effective(), after.effective(), wanted)
+                }
+            })
+        }
         PolicyAction::Command { json, line } => Ok(of_line(line, *json)),
         PolicyAction::Import { from, id, json, file } => of_other(*from, id, file, *json).map(|text| (text, 0)),
         PolicyAction::Schema => Ok((SCHEMA.to_owned(), 0)),

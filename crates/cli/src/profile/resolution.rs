@@ -6,7 +6,7 @@ use crate::net::network;
 use crate::net::saved::NAME as ASKED;
 use crate::profile::caller::caller;
 use crate::profile::{auto, flags, policy};
-use nexus_model::limits::DEFAULT_PIDS;
+use nexus_model::limits::{DEFAULT_GRACE_MS, DEFAULT_PIDS};
 use nexus_policy::profile::{
     ChainError, Grants, LimitKind, Loaded, Origin, ProfileName, Sourced, Widening, format_limit, narrow, resolve,
 };
@@ -94,6 +94,7 @@ impl Resolution {
         };
         auto::obey(&mut grants, &settings)?;
         ceilings(&mut grants, &settings)?;
+        grace_within(&grants, &settings, args.grace)?;
         policy::obey(policies.effective(), &mut grants, args, &caller)?;
         lower_pids(&mut grants);
         grants.add_protected(settings.protect.iter().cloned());
@@ -192,6 +193,24 @@ fn ceilings(grants: &mut Grants, settings: &Settings) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Refuses a grace that would pass the ceiling of the time: a run is over when that and the usual grace have passed.
+fn grace_within(grants: &Grants, settings: &Settings, grace: Option<u64>) -> Result<(), Failure> {
+    let (Some(most), Some(grace)) = (settings.ceilings.get(&LimitKind::Timeout), grace) else { return Ok(()) };
+    let timeout = grants.limits.get(&LimitKind::Timeout).map_or(most.value, |timeout| timeout.value);
+    let left = most.value.saturating_add(DEFAULT_GRACE_MS).saturating_sub(timeout);
+    if grace <= left {
+        return Ok(());
+    }
+    let message = format!(
+        "--grace asks for more than {} beside a time limit of {}: {} allows {} in all",
+        format_limit(LimitKind::Timeout, left),
+        format_limit(LimitKind::Timeout, timeout),
+        most.from,
+        format_limit(LimitKind::Timeout, most.value)
+    );
+    Err(Failure::refused("ceiling", message, "ask for less, with --grace or with --timeout"))
 }
 
 fn refuse_what_cannot_be_held(grants: &Grants, args: &RunArgs) -> Result<(), Failure> {

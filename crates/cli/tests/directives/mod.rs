@@ -6,6 +6,7 @@ mod checks;
 mod kinds;
 pub mod relay;
 mod scene;
+pub mod wire;
 
 pub use checks::{check_all, check_marks, check_one_at_a_time};
 pub use kinds::Kind;

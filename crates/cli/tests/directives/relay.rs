@@ -2,7 +2,7 @@
 //! the middle of an answer, and slow.
 
 use std::io::{Read, Write, copy};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn connect(servers: &Mutex<Servers>) -> Option<TcpStream> {
     None
 }
 
-fn carry(client: TcpStream, server: TcpStream) {
+pub(super) fn carry(client: TcpStream, server: TcpStream) {
     let (from_client, to_client) = (client.try_clone().unwrap(), client);
     let (from_server, to_server) = (server.try_clone().unwrap(), server);
     for (mut from, mut to) in [(from_client, to_server), (from_server, to_client)] {
@@ -98,8 +98,9 @@ pub struct BadNetwork {
 }
 
 impl BadNetwork {
-    pub fn start(target: SocketAddr, seed: u64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    /// Listens at an address of this machine.
+    pub fn start(listen: IpAddr, target: SocketAddr, seed: u64) -> Self {
+        let listener = TcpListener::bind((listen, 0)).unwrap();
         let (address, counts) = (listener.local_addr().unwrap(), Arc::<BadCounts>::default());
         let for_all = Arc::clone(&counts);
         std::thread::spawn(move || {

@@ -67,17 +67,28 @@ impl Scene {
     }
 
     pub fn daemon(&mut self, number: usize) -> String {
+        self.daemon_by(number, |command| command)
+    }
+
+    /// Starts a daemon by a command that begins with another program.
+    pub fn daemon_by(&mut self, number: usize, change: impl FnOnce(Command) -> Command) -> String {
         let data = self.territory(number);
-        let words = ["daemon", "run", "--max-concurrent", "3", "--json"];
-        self.serve(1 + number, &words, &data)["territory_id"].as_str().unwrap().to_owned()
+        let command = change(self.command(&["daemon", "run", "--max-concurrent", "3", "--json"]));
+        self.start(1 + number, command, &data)["territory_id"].as_str().unwrap().to_owned()
     }
 
     pub fn join(&self, number: usize, url: &str, key: &str) {
+        self.join_by(number, url, key, |command| command);
+    }
+
+    /// Lets a machine join by commands that begin with another program.
+    pub fn join_by(&self, number: usize, url: &str, key: &str, change: impl Fn(Command) -> Command) {
         let mut token = self.command(&["territory", "token"]);
-        let token = token.args(&self.trust).env("NEXUS_SERVER", url).env("NEXUS_API_KEY", key).output().unwrap();
+        token.args(&self.trust).env("NEXUS_SERVER", url).env("NEXUS_API_KEY", key);
+        let token = change(token).output().unwrap();
         let mut join = self.command(&["territory", "join", url, "--data-dir"]);
-        join.arg(self.territory(number)).args(&self.trust).stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut join = join.spawn().unwrap();
+        join.arg(self.territory(number)).args(&self.trust);
+        let mut join = change(join).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         join.stdin.take().unwrap().write_all(&token.stdout).unwrap();
         assert!(join.wait().unwrap().success(), "{token:?}");
     }

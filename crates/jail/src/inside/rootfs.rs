@@ -11,8 +11,9 @@
 use crate::inside::system::{self, SCRATCH, System};
 use crate::leave_out::{Wall, stands};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
-use crate::places::{self, below_root, top};
+use crate::places::{self, below_root, show, top};
 use crate::steps::{AtStep, Faults, Step, StepError};
+use nexus_model::ByteText;
 use nexus_model::plan::HOME;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
@@ -106,12 +107,15 @@ impl Root {
         self.mount_proc(faults)
     }
 
-    /// Attaches the private directories. `targets` are the places that will be asked for.
-    pub fn mount_private(&self, faults: Faults, targets: &[&Path]) -> Result<(), StepError> {
+    /// Attaches the private directories: those of every sandbox, and `more`. `targets` are all places that will be asked for.
+    pub fn mount_private(&self, faults: Faults, targets: &[&Path], more: &[ByteText]) -> Result<(), StepError> {
         faults.check(Step::MountScratch)?;
         self.cover_tops(targets).at(Step::MountScratch, "directories above the workspace and the binds")?;
         for (name, _) in SCRATCH {
             self.mount_scratch(Path::new(name)).at(Step::MountScratch, name)?;
+        }
+        for path in more.iter().map(ByteText::as_path) {
+            self.mount_more(below_root(path)).at(Step::MountScratch, &show(path))?;
         }
         Ok(())
     }
@@ -175,6 +179,12 @@ impl Root {
 
     fn mount_scratch(&self, name: &Path) -> io::Result<()> {
         mounts::attach_at(mounts::open_tree_at(self.own(), name)?, &self.tree, name)
+    }
+
+    /// Makes a private directory at a place of the plan. In one of every sandbox it is written already.
+    fn mount_more(&self, path: &Path) -> io::Result<()> {
+        places::ensure_place(self.own(), path, true)?;
+        if SCRATCH.iter().any(|(name, _)| path.starts_with(name)) { Ok(()) } else { self.mount_scratch(path) }
     }
 
     /// Opens the target of a mount, and makes it where the directory is this sandbox's.

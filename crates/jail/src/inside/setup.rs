@@ -218,7 +218,7 @@ fn populate(
     binds: Vec<OwnedFd>,
     channel: &OwnedFd,
 ) -> Result<Root, StepError> {
-    root.mount_private(request.setup.faults, &request::targets(request.plan))?;
+    root.mount_private(request.setup.faults, &request::targets(request.plan), &request.plan.private)?;
     workspace::attach(request, &root, workspace, channel)?;
     let needs_covers = !request.plan.hidden.is_empty() || !request.plan.covered.is_empty();
     if needs_covers {
@@ -347,7 +347,11 @@ fn hand_out_names(request: &Request<'_>, here: &Here, channel: &OwnedFd) -> Resu
 fn writable_places(request: &Request<'_>) -> Vec<PathBuf> {
     let plan = request.plan;
     let binds = plan.binds.iter().filter(|bind| bind.access == Access::ReadWrite).map(|bind| &bind.target);
-    std::iter::once(&plan.workspace.target).chain(binds).map(|path| path.as_path().to_owned()).collect()
+    std::iter::once(&plan.workspace.target)
+        .chain(binds)
+        .chain(&plan.private)
+        .map(|path| path.as_path().to_owned())
+        .collect()
 }
 
 #[cfg(test)]

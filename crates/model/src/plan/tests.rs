@@ -17,6 +17,7 @@ fn draft() -> PlanDraft {
         },
         hidden: vec!["secrets/.env".into()],
         binds: vec![Bind { source: "/opt/tool".into(), target: "/opt/tool".into(), access: Access::ReadOnly }],
+        private: vec!["/home/a/.cargo".into()],
         covered: vec![cover("/opt/tool/run/socket")],
         second_search: None,
         argv: vec!["true".into()],
@@ -104,6 +105,28 @@ fn hidden_and_protected_names_stay_beneath_the_workspace() {
         let writes = Writes::Direct { protected: vec![bad.into()] };
         assert!(matches!(refusal(|d| d.workspace.writes = writes), PlanError::NotNormal { .. }), "{bad}");
     }
+}
+
+#[test]
+fn a_private_directory_lies_in_nothing_of_the_host() {
+    for bad in ["/usr/local/cargo", "/etc/cargo", "/dev/x", "/proc/x/y", "/cargo", "/home"] {
+        let refused = refusal(|d| d.private = vec![bad.into()]);
+        assert!(matches!(refused, PlanError::Reserved { .. }), "{bad}: {refused}");
+    }
+    for bad in ["/srv/project", "/srv/project/.cargo"] {
+        let refused = refusal(|d| d.private = vec![bad.into()]);
+        assert!(matches!(refused, PlanError::CoversWorkspace { .. }), "{bad}: {refused}");
+    }
+    for bad in ["/opt/tool", "/opt/tool/home"] {
+        let refused = refusal(|d| d.private = vec![bad.into()]);
+        assert!(matches!(refused, PlanError::Overlap { .. }), "{bad}: {refused}");
+    }
+    assert!(matches!(refusal(|d| d.private = vec!["/home/a/../b".into()]), PlanError::NotNormal { .. }));
+    let mut around = draft();
+    around.private = vec!["/opt/own".into(), "/home/nexus/x".into()];
+    around.binds[0].target = "/opt/own/tool".into();
+    around.covered.clear();
+    assert!(Plan::new(around).is_ok(), "a bind in a private directory");
 }
 
 #[test]

@@ -87,7 +87,15 @@ impl Html {
 }
 
 fn escape(out: &mut String, text: &str) {
-    for c in text.chars() {
+    // Most of a page are runs of characters that stay as they are.
+    let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '<' | '>' | '&' | '"' | '\'');
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| !is_plain(c)) {
+        let (plain, from) = rest.split_at(at);
+        out.push_str(plain);
+        let mut others = from.chars();
+        let Some(c) = others.next() else { break };
+        rest = others.as_str();
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -99,6 +107,7 @@ fn escape(out: &mut String, text: &str) {
             c => out.push(c),
         }
     }
+    out.push_str(rest);
 }
 
 #[cfg(test)]

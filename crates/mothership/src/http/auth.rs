@@ -5,11 +5,13 @@ use super::request::{Context, Peer, Principal};
 use crate::app::App;
 use crate::config::TerritoryAuth;
 use crate::identity::{TokenClaims, sha256};
-use crate::store::types::{Account, SecretHash, Territory};
+use crate::rights::{Identity, Known, Proof};
+use crate::store::types::{Account, Certificate, SecretHash, Territory};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use nexus_api::conduits::{FINGERPRINT_HEADER, PROXY_SECRET_HEADER, TERRITORY_HEADER, TERRITORY_SECRET_HEADER};
 use nexus_api::routes::{Access, Route};
+use std::time::Instant;
 
 /// Returns the caller when it has the rights of the route.
 pub async fn check(
@@ -44,8 +46,57 @@ pub async fn check(
 /// Returns the account of the request's API key.
 pub async fn check_key(app: &App, headers: &HeaderMap) -> Result<Account, Problem> {
     let key = bearer(headers)?.ok_or_else(|| Problem::unauthorized("The call needs an API key."))?;
-    let account = app.store.key_by_hash(sha256(key.as_bytes())).await?;
-    account.ok_or_else(|| Problem::unauthorized("The API key is not known."))
+    let proof = Proof::ApiKey(sha256(key.as_bytes()));
+    match identity(app, proof).await? {
+        Some(Identity::Account(account)) => Ok(account),
+        _ => Err(Problem::unauthorized("The API key is not known.")),
+    }
+}
+
+/// Returns the identity that this proof is for, if the store knows it.
+async fn identity(app: &App, proof: Proof) -> Result<Option<Identity>, Problem> {
+    let asked = match app.rights.find(&proof) {
+        Known::Confirmed(identity) => return Ok(Some(identity)),
+        Known::Nothing(revocations) => (revocations, Instant::now()),
+    };
+    let found = match proof {
+        Proof::ApiKey(hash) => app.store.key_by_hash(hash).await?.map(Identity::Account),
+        Proof::Id(id) => app.store.territory_by_id(id).await?.map(Identity::Territory),
+        Proof::Key(_) | Proof::Fingerprint(_) => match certificate(app, proof).await? {
+            None => None,
+            Some(certificate) => {
+                if certificate.replaces.is_some() {
+                    // Its first use: a copy of the one before is worth nothing from now on.
+                    app.store.end_replaced(certificate).await?;
+                    app.revoked();
+                }
+                Some(Identity::Territory(certificate.territory))
+            }
+        },
+    };
+    if let Some(found) = found {
+        app.rights.note(proof, found, asked);
+    }
+    Ok(found)
+}
+
+async fn certificate(app: &App, proof: Proof) -> Result<Option<Certificate>, Problem> {
+    Ok(match proof {
+        Proof::Key(key) => app.store.certificate_by_key(key).await?,
+        Proof::Fingerprint(fingerprint) => app.store.certificate_by_fingerprint(fingerprint).await?,
+        Proof::Id(_) | Proof::ApiKey(_) => None,
+    })
+}
+
+/// Returns the hash of the public key of the caller's certificate; `None` where no certificate identifies a territory.
+pub async fn certificate_of(context: &Context) -> Result<Option<SecretHash>, Problem> {
+    let proof = proof(&context.app, &context.headers, &context.peer)?;
+    Ok(certificate(&context.app, proof).await?.map(|certificate| certificate.key))
+}
+
+/// Looks again whether the daemon of a request that waits still has its rights.
+pub async fn recheck_territory(context: &Context) -> Result<(), Problem> {
+    territory(&context.app, &context.headers, &context.peer).await.map(drop)
 }
 
 /// Returns whether the caller of an open stream still has its rights.
@@ -67,34 +118,34 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 }
 
 async fn territory(app: &App, headers: &HeaderMap, peer: &Peer) -> Result<Territory, Problem> {
+    match identity(app, proof(app, headers, peer)?).await? {
+        Some(Identity::Territory(territory)) => Ok(territory),
+        _ => Err(Problem::unauthorized("The territory is not known, or was revoked.")),
+    }
+}
+
+/// Returns what the request shows as the identity of a territory.
+fn proof(app: &App, headers: &HeaderMap, peer: &Peer) -> Result<Proof, Problem> {
     let text = |name| single(headers, name);
     let missing = || Problem::unauthorized("The call needs the identity of a territory.");
-    let found = match &app.config.territory_auth {
-        TerritoryAuth::Mtls => {
-            let key = peer.key.ok_or_else(missing)?;
-            app.store.territory_by_key(key).await?
-        }
+    let id = || text(TERRITORY_HEADER)?.and_then(|id| id.parse().ok()).map(Proof::Id).ok_or_else(missing);
+    match &app.config.territory_auth {
+        TerritoryAuth::Mtls => peer.key.map(Proof::Key).ok_or_else(missing),
         TerritoryAuth::Proxy { .. } => {
             // Every other client could write the header too.
             if !is_proxy(&app.config.territory_auth, headers, peer) {
                 return Err(missing());
             }
-            let fingerprint = text(FINGERPRINT_HEADER)?.and_then(fingerprint).ok_or_else(missing)?;
-            app.store.territory_by_fingerprint(fingerprint).await?
+            text(FINGERPRINT_HEADER)?.and_then(fingerprint).map(Proof::Fingerprint).ok_or_else(missing)
         }
         TerritoryAuth::Process(secret) => {
             if !text(TERRITORY_SECRET_HEADER)?.is_some_and(|given| secret.matches(given)) {
                 return Err(missing());
             }
-            let id = text(TERRITORY_HEADER)?.and_then(|id| id.parse().ok()).ok_or_else(missing)?;
-            app.store.territory_by_id(id).await?
+            id()
         }
-        TerritoryAuth::Header => {
-            let id = text(TERRITORY_HEADER)?.and_then(|id| id.parse().ok()).ok_or_else(missing)?;
-            app.store.territory_by_id(id).await?
-        }
-    };
-    found.ok_or_else(|| Problem::unauthorized("The territory is not known, or was revoked."))
+        TerritoryAuth::Header => id(),
+    }
 }
 
 /// Returns whether a proxy that the operator named has sent the request: by its address and, where there is one, by its secret.

@@ -11,9 +11,9 @@ use rcgen::{
 use std::time::Duration;
 
 /// Life of the authority's own certificate.
-const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+pub(super) const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
 /// Certificates hold from a little earlier on, for clocks that are slow.
-const SLOW_CLOCK: Duration = Duration::from_secs(300);
+pub(super) const SLOW_CLOCK: Duration = Duration::from_secs(300);
 
 /// Reason why the authority did not sign.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,12 @@ pub enum AuthorityError {
     /// The authority's own certificate or key cannot be used.
     #[error("the authority cannot sign: {0}")]
     Signer(#[from] rcgen::Error),
+    /// The store has no authority with a certificate and its key.
+    #[error("no authority of the store has both a certificate and its key")]
+    Unreadable,
+    /// Certificates of so many authorities are trusted that none is added.
+    #[error("too many authorities are still trusted; each goes when its last certificate is over")]
+    TooMany,
 }
 
 /// Certificate and key of the authority.
@@ -71,12 +77,6 @@ impl Authority {
     #[must_use]
     pub fn export(&self) -> (&str, &str) {
         (&self.cert_pem, &self.key_pem)
-    }
-
-    /// The certificate of the authority.
-    #[must_use]
-    pub fn bundle(&self) -> &str {
-        &self.cert_pem
     }
 
     /// Checks a request: its form, its signature by its own key, and the kind of the key.
@@ -138,6 +138,12 @@ pub fn validity(pem: &str) -> Option<Validity> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;
     let validity = pem.parse_x509().ok()?.validity().clone();
     Some(Validity { not_before: validity.not_before.timestamp(), not_after: validity.not_after.timestamp() })
+}
+
+/// Returns the public key of a certificate in PEM form.
+pub(super) fn public_key(pem: &str) -> Option<Vec<u8>> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;
+    Some(pem.parse_x509().ok()?.tbs_certificate.subject_pki.raw.to_vec())
 }
 
 /// Returns the hash of the public key of a certificate in DER form.

@@ -4,7 +4,8 @@ use super::error::StoreError;
 use super::operations::Store;
 use super::rows::audit as rows;
 use super::types::{Account, AuditPage};
-use nexus_api::audit::Fault;
+use nexus_api::audit::{AuditHead, Fault};
+use nexus_api::audit_head::SignedHead;
 use nexus_model::ids::AccountId;
 
 impl Store {
@@ -14,6 +15,15 @@ impl Store {
             self.seal_account(account).await?;
         }
         Ok(())
+    }
+
+    /// Writes a signed head into each chain that has grown since its last one. The server itself is the caller.
+    pub async fn note_heads(
+        &self,
+        sign: impl Fn(AuditHead) -> SignedHead + Send + 'static,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| rows::note_heads(tx, &sign, now)).await
     }
 
     async fn seal_account(&self, account: AccountId) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@
 //! An operation runs in one transaction and ends as it decides, even when its caller goes away. What an event does to a directive
 //! is decided by `nexus_model::directive::step`, never by a statement.
 
+mod approvals;
 mod artifacts;
 mod audits;
 pub mod error;
@@ -14,6 +15,7 @@ mod moving;
 mod operations;
 pub mod postgres;
 mod queries;
+mod rotating;
 mod rows;
 mod sessions;
 mod sql;
@@ -24,3 +26,4 @@ mod value;
 pub use error::StoreError;
 pub use moving::move_to_postgres;
 pub use operations::Store;
+pub use rotating::change_authorities;

@@ -6,10 +6,11 @@ use super::rows;
 use super::sql::Connection;
 use super::sqlite::Sqlite;
 use super::types::{
-    Account, Beat, ChunkQuery, ChunkState, Claims, Creation, EndState, Enrolment, Holding, Lane, LeaseTimes,
-    LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence, Reaped, Reported,
-    SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
+    Account, Beat, Certificate, ChunkQuery, ChunkState, Claims, Creation, DirectiveLine, EndState, Enrolment, Holding,
+    Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence,
+    Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
+use crate::identity::Texts;
 use nexus_api::Labels;
 use nexus_api::conduits::{Progress, TerritoryKind, Verdict};
 use nexus_api::mothership::{ApiKey, Directive, Facility, Role, Territory as TerritoryView};
@@ -139,24 +140,41 @@ impl Store {
         self.write(move |tx| rows::enroll(tx, &new, now)).await
     }
 
-    /// Stores a certificate that was signed for the territory.
+    /// Stores a certificate that was signed for the territory. The key that it replaces ends when it is used. `false` when the key
+    /// belongs to another territory, or has ended.
     pub async fn add_certificate(
         &self,
         territory: Territory,
         fingerprint: SecretHash,
         spki: SecretHash,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| rows::add_certificate(tx, territory, &fingerprint, &spki)).await
+        replaces: Option<SecretHash>,
+    ) -> Result<bool, StoreError> {
+        self.write(move |tx| rows::add_certificate(tx, territory, &fingerprint, &spki, replaces.as_ref())).await
     }
 
-    /// Returns the territory of a certificate that is not revoked.
-    pub async fn territory_by_fingerprint(&self, fingerprint: SecretHash) -> Result<Option<Territory>, StoreError> {
-        self.read(move |tx| rows::territory_by_certificate(tx, Some(&fingerprint), None)).await
+    /// Returns the certificate with this fingerprint, if it is not revoked.
+    pub async fn certificate_by_fingerprint(&self, fingerprint: SecretHash) -> Result<Option<Certificate>, StoreError> {
+        self.read(move |tx| rows::certificate(tx, Some(&fingerprint), None)).await
     }
 
-    /// Returns the territory of a public key that is not revoked.
-    pub async fn territory_by_key(&self, spki: SecretHash) -> Result<Option<Territory>, StoreError> {
-        self.read(move |tx| rows::territory_by_certificate(tx, None, Some(&spki))).await
+    /// Returns the certificate with this public key, if it is not revoked.
+    pub async fn certificate_by_key(&self, spki: SecretHash) -> Result<Option<Certificate>, StoreError> {
+        self.read(move |tx| rows::certificate(tx, None, Some(&spki))).await
+    }
+
+    /// Ends the keys in whose place this certificate has come.
+    pub async fn end_replaced(&self, certificate: Certificate) -> Result<(), StoreError> {
+        self.write(move |tx| rows::end_replaced(tx, &certificate)).await
+    }
+
+    /// Returns certificates and keys of the authorities.
+    pub async fn authorities(&self) -> Result<Texts, StoreError> {
+        self.read(rows::authorities).await
+    }
+
+    /// Replaces certificates and keys of the authorities. `false` when they are not what they were.
+    pub async fn set_authorities(&self, before: Texts, after: Texts) -> Result<bool, StoreError> {
+        self.write(move |tx| rows::set_authorities(tx, &before, &after)).await
     }
 
     /// Returns the territory with this id, for the development header.
@@ -252,6 +270,16 @@ impl Store {
         now: i64,
     ) -> Result<Vec<Directive>, StoreError> {
         self.read(move |tx| rows::directives(tx, account, facility, page, times, now)).await
+    }
+
+    /// Returns what a list for people shows of directives of the account, or of one of its facilities, the latest first.
+    pub async fn directive_lines(
+        &self,
+        account: Account,
+        facility: Option<FacilityId>,
+        page: Page,
+    ) -> Result<Vec<DirectiveLine>, StoreError> {
+        self.read(move |tx| rows::directive_lines(tx, account, facility, page)).await
     }
 
     /// Returns the directives of the account that are not over, the latest first, and how many there are.

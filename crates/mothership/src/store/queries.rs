@@ -1,6 +1,8 @@
 //! Questions to the store and their answers, and kept files.
 
 use nexus_api::conduits::Stream;
+use nexus_model::directive::State;
+use nexus_model::ids::DirectiveId;
 use serde::{Deserialize, Serialize};
 
 /// Page of a list.
@@ -10,6 +12,43 @@ pub struct Page {
     pub before: Option<[u8; 16]>,
     /// Largest number of entries.
     pub limit: u32,
+}
+
+impl Page {
+    /// Returns the id below which the entries of the page are: a bound for an index also on the first page.
+    #[must_use]
+    pub fn below(&self) -> [u8; 16] {
+        // No id is that large.
+        self.before.unwrap_or([0xff; 16])
+    }
+}
+
+/// A directive as a list for people shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectiveLine {
+    pub id: DirectiveId,
+    pub state: State,
+    pub reason: Option<String>,
+    pub exit_code: Option<i64>,
+    pub command: String,
+    pub created_at: i64,
+    pub started_at: Option<i64>,
+    pub ended_at: Option<i64>,
+}
+
+impl From<&nexus_api::mothership::Directive> for DirectiveLine {
+    fn from(one: &nexus_api::mothership::Directive) -> Self {
+        Self {
+            id: one.directive_id,
+            state: one.state,
+            reason: one.reason.clone(),
+            exit_code: one.exit_code,
+            command: one.command.clone(),
+            created_at: one.created_at.0,
+            started_at: one.started_at.map(|at| at.0),
+            ended_at: one.ended_at.map(|at| at.0),
+        }
+    }
 }
 
 /// Directives that are not over.

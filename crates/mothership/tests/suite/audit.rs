@@ -4,10 +4,11 @@
 
 use crate::support::browser::Browser;
 use crate::support::{Server, end, other_account, plain};
-use nexus_api::audit::{AuditEvent, Check, Fault};
+use nexus_api::audit::{AuditEvent, Check, Fault, signed_head};
 use nexus_api::conduits::{PollRequest, StartedRequest};
 use nexus_api::mothership::{CancelRequest, CreateApiKey, Role};
 use nexus_model::directive::FinishStatus;
+use nexus_mothership::check_head;
 use std::time::Instant;
 
 async fn events(server: &Server) -> Vec<AuditEvent> {
@@ -157,6 +158,38 @@ async fn a_chain_of_100_000_events_is_sealed_and_checked_in_time() {
     for fault in ["event 77777 was edited", "event 50000 is missing"] {
         assert!(page.contains(fault), "{fault}: {page}");
     }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_that_has_grown_gets_a_signed_head_at_intervals() {
+    let server = Server::start_with(|config| config.head_every = std::time::Duration::from_secs(20)).await;
+    server.facility().await;
+    let first = server.owner().audit_events(None, 1).await.unwrap().signed_head.unwrap();
+    assert_eq!((first.seq, check_head(&first, None)), (2, Ok(())));
+    // Only a chain that has grown gets one more.
+    for (advance, expected) in [(0, vec![]), (27_000, vec![3]), (54_000, vec![3])] {
+        server.advance(advance).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+        let all = events(&server).await;
+        let heads: Vec<u64> = all.iter().filter(|event| event.action == "audit.head").map(|event| event.seq).collect();
+        assert_eq!(heads, expected, "after {advance} ms");
+    }
+    let all = events(&server).await;
+    let inside = signed_head(&all[2]).unwrap();
+    assert_eq!((inside.seq, inside.hash, inside.key.as_str()), (2, all[1].hash, first.key.as_str()));
+    assert_eq!(check_head(&inside, Some(&first.key)), Ok(()));
+    assert_eq!((all[2].object.as_str(), all[2].actor.kind.as_str()), ("audit/2", "server"));
+    assert_eq!(faults(&server).await, []);
+    // The key stays that of the store, and the head of before stands in the chain of later.
+    let server = server.restart().await;
+    server.facility().await;
+    let later = server.owner().audit_events(None, 1).await.unwrap().signed_head.unwrap();
+    assert_eq!((later.key == first.key, later.seq), (true, 4));
+    let mut check = Check::new(first.account, None);
+    check.contains(&first.head());
+    events(&server).await.iter().for_each(|event| check.push(event));
+    assert_eq!(check.end(Some(later.head())).1, []);
     server.stop().await;
 }
 

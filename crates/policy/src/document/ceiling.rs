@@ -48,9 +48,7 @@ impl NetCeiling {
     /// Reports whether all of a destination is within the ceiling. A destination of which a part is denied is refused as
     /// a whole: what is granted in part would be a silent limit.
     pub(super) fn reach(&self, asked: &Destination) -> Result<(), Refusal> {
-        if let Some(entry) = self.deny.iter().find(|entry| denies(&entry.rule, asked)) {
-            return Err((entry.place, format!("{} is denied", entry.text)));
-        }
+        self.denies_none(asked)?;
         match (self.mode, asked) {
             (Some((NetMode::None, place)), _) => Err((place, "there is no network".to_owned())),
             (Some((NetMode::Allowlist, place)), Destination::Address(..)) => {
@@ -66,6 +64,14 @@ impl NetCeiling {
                 }
             }
             (Some((NetMode::Unrestricted, _)) | None, _) => Ok(()),
+        }
+    }
+
+    /// Reports whether no rule denies some of a destination.
+    pub(super) fn denies_none(&self, asked: &Destination) -> Result<(), Refusal> {
+        match self.deny.iter().find(|entry| denies(&entry.rule, asked)) {
+            Some(entry) => Err((entry.place, format!("{} is denied", entry.text))),
+            None => Ok(()),
         }
     }
 

@@ -29,20 +29,15 @@ impl CommandRule {
         if self.is_prefix { words.starts_with(&self.words) } else { words == self.words }
     }
 
-    /// The same, whatever directory the program is in.
-    fn matches_anywhere(&self, words: &[String]) -> bool {
-        let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
-        let mut plain = words.to_vec();
-        if let (Some(first), false) = (plain.first_mut(), self.words.first().is_some_and(|word| word.contains('/'))) {
-            *first = name(first);
-        }
-        self.matches(&plain)
-    }
-
-    /// Reports whether some command is one that the rule is about.
+    /// Reports whether some command is one that the rule is about, whatever directory its program is in unless the rule says it.
     #[must_use]
     pub fn matches_some(&self, commands: &Commands) -> bool {
-        commands.all.iter().any(|words| self.matches_anywhere(words))
+        let Some((program, rest)) = self.words.split_first() else { return false };
+        commands.of_program(program).any(|words| {
+            let Some((first, others)) = words.split_first() else { return false };
+            let is_program = !program.contains('/') || first == program;
+            is_program && if self.is_prefix { others.starts_with(rest) } else { others == rest }
+        })
     }
 
     /// Reports whether there is nothing but one plain command, and the rule is about it.

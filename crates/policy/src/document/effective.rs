@@ -6,12 +6,13 @@ use super::command_rule::CommandRule;
 use super::form::{Act, Answer, Entry, Level};
 use super::loaded::{DocumentName, LoadedPolicy};
 use super::path_pattern::PathPattern;
-use super::question::Question;
+use super::question::{Destination, Question};
 use crate::command::Commands;
-use crate::net::{Budget, Methods, Policy, PolicyBound};
+use crate::net::{Budget, Methods, Policy, PolicyBound, Port};
 use crate::profile::{LimitValues, NetMode, Origin, Place, Sourced, format_limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 
 /// A document that forbids what was asked, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,6 +184,19 @@ impl Effective {
         let (level, id) =
             self.parts.iter().find(named).map_or((Level::Global, String::new()), |part| (part.level, part.id.clone()));
         vec![Forbidden { level, id, from: max.from.clone(), why: format!("at most {} is allowed", shown(max.value)) }]
+    }
+
+    /// Answers whether a destination may be reached at these addresses. Of the addresses only a rule that denies them counts.
+    #[must_use]
+    pub fn reach_at(&self, to: &Destination, port: Port, addresses: &[IpAddr]) -> Verdict {
+        let reach = |part: &Part| -> Option<Forbidden> {
+            let net = part.network.as_ref()?;
+            let refusal = net.reach(to).and_then(|()| {
+                addresses.iter().try_for_each(|address| net.denies_none(&Destination::Address(*address, port)))
+            });
+            refusal.err().map(|refusal| part.forbids(refusal))
+        };
+        Verdict { forbidden: self.parts.iter().filter_map(reach).collect() }
     }
 
     /// Returns a network policy under every ceiling. The result never allows anything that `policy` does not.

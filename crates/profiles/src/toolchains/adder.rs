@@ -1,6 +1,6 @@
 //! Collects the paths and variables that toolchains need, and covers login files on the way.
 
-use super::found::{Found, FoundBind, FoundSource};
+use super::found::{Found, FoundBind, FoundHome, FoundSource};
 use super::host::{self, Tool, ToolHost};
 use super::layout;
 use super::logins::{self, Libraries};
@@ -184,7 +184,7 @@ impl Adder<'_> {
     }
 
     /// Shows a file that Nexus makes.
-    pub(super) fn show_made(&mut self, content: Vec<u8>, target: &str, why: &'static str) {
+    pub(super) fn show_made(&mut self, content: Vec<u8>, target: impl Into<PathBuf>, why: &'static str) {
         let bind =
             FoundBind { source: FoundSource::Made(content), target: target.into(), why, from: self.from.clone() };
         self.bind(bind);
@@ -216,6 +216,31 @@ impl Adder<'_> {
         if self.auto.is_none() || !self.found.env.contains_key(name) {
             self.found.env.insert(name.to_owned(), Sourced::new(value.into(), self.from.clone()));
         }
+    }
+
+    /// Lets a directory of the tool keep the path that it has outside, by a variable of the tool. Returns `None` where nothing private
+    /// can lie: in what every sandbox shows, beside the root, and in or around the workspace and the home.
+    pub(super) fn keep_home(&mut self, variable: &'static str, path: Option<PathBuf>) -> Option<PathBuf> {
+        let path: PathBuf = path?.components().collect();
+        let is_normal = path.is_absolute() && !path.components().any(|part| part == std::path::Component::ParentDir);
+        const FILLED: &[&str] = &["/dev", "/etc", "/proc", "/run", "/sys"];
+        let is_filled = host::is_system(&path) || FILLED.iter().any(|filled| path.starts_with(filled));
+        let is_top = path.ancestors().count() <= 2;
+        if !is_normal || is_filled || is_top || path.starts_with(&self.host.workspace) || self.host.holds_own(&path) {
+            return None;
+        }
+        if !self.found.homes.iter().any(|home| home.variable == variable) {
+            self.found.homes.push(FoundHome { variable, path: path.clone() });
+            self.set(variable, path.as_os_str());
+        }
+        Some(path)
+    }
+
+    /// Returns the path that a variable gives a directory of the caller, as the tool reads it, or its usual one in the home.
+    pub(super) fn path_of(&self, variable: &str, usual: &str) -> Option<PathBuf> {
+        let caller = &self.host.caller;
+        let named = caller.variable(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        named.or_else(|| caller.home.as_ref().map(|home| home.join(usual)))
     }
 
     /// Reports what is missing of a toolchain that a profile asked for.

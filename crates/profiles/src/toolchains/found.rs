@@ -35,6 +35,16 @@ pub enum FoundSource {
     Made(Vec<u8>),
 }
 
+/// Directory of a tool that keeps its path of outside: what the tool builds in a workspace holds the paths of what it was built
+/// from, and with other ones a build after a run, or a run after a build, would compile everything again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundHome {
+    /// Variable that names the directory to the tool.
+    pub variable: &'static str,
+    /// Its path, outside and inside. What is there inside is private and empty but for what binds show in it.
+    pub path: PathBuf,
+}
+
 /// Everything that the toolchains need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
@@ -44,6 +54,8 @@ pub struct Found {
     pub path: Vec<Sourced<PathBuf>>,
     /// Variables inside, by name.
     pub env: BTreeMap<String, Sourced<OsString>>,
+    /// Directories of tools that keep their paths.
+    pub homes: Vec<FoundHome>,
     /// Messages for the user: tools that were not found, paths that stay read-only.
     pub notes: Vec<String>,
 }

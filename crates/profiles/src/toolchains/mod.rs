@@ -36,7 +36,7 @@ mod searches;
 mod shims;
 mod walk;
 
-pub use found::{Found, FoundBind, FoundSource};
+pub use found::{Found, FoundBind, FoundHome, FoundSource};
 pub use host::{Tool, ToolHost, is_system};
 pub use layout::prefix;
 pub use searches::Searches;

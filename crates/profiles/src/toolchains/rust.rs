@@ -1,7 +1,9 @@
 //! Rust. rustup's `cargo` and `rustc` are one program that starts the chosen toolchain from `RUSTUP_HOME`, which is
-//! shown read-only. `CARGO_HOME` is private and empty except for earlier downloads: crates and git checkouts read-only
-//! when there is no network, and the settings without anything that could be a secret or a command of the host. With a
-//! network cargo downloads into its private directory, since it cannot add to a read-only one.
+//! shown read-only. `CARGO_HOME` has the path that it has outside, and is private and empty except for earlier downloads:
+//! crates and git checkouts read-only when there is no network, and the settings without anything that could be a secret
+//! or a command of the host. With a network cargo downloads into its private directory, since it cannot add to a read-only
+//! one. The path is the same because the fingerprints of a build hold it: with another one cargo compiles everything again
+//! in a run after a build outside, and outside after a run.
 
 use super::adder::Adder;
 use super::host::{self, Tool};
@@ -24,7 +26,16 @@ pub fn find(to: &mut Adder<'_>) {
     let Some(cargo_home) = to.directory_of("CARGO_HOME", |_| true).or_else(|| to.host.in_home(".cargo")) else {
         return;
     };
-    let inside = Path::new(HOME).join(".cargo");
+    let usual = Path::new(HOME).join(".cargo");
+    let kept = to.path_of("CARGO_HOME", ".cargo");
+    let inside = match to.keep_home("CARGO_HOME", kept) {
+        Some(path) => {
+            // Programs that the command installs are private as before: the caller's own lie in the home that keeps its path.
+            to.set("CARGO_INSTALL_ROOT", usual.as_os_str());
+            path
+        }
+        None => usual,
+    };
     if !to.host.network {
         const DOWNLOADS: &[(&str, &str, &[&str])] = &[
             ("registry", "downloaded crates", &["index", "cache", "src"]),
@@ -44,7 +55,7 @@ pub fn find(to: &mut Adder<'_>) {
     match text.ok_or_else(|| "it is not a small text".to_owned()).and_then(|text| without_secrets(&text)) {
         Ok(text) if text.is_empty() => {}
         Ok(text) => {
-            to.show_made(text.into_bytes(), "/home/nexus/.cargo/config.toml", "cargo's settings without secrets");
+            to.show_made(text.into_bytes(), inside.join("config.toml"), "cargo's settings without secrets");
         }
         Err(error) => to.note(format!("{} is not shown: {error}", settings.display())),
     }
@@ -155,7 +166,7 @@ fn has_password(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::adder::tests::found_by;
-    use super::super::found::{Found, FoundSource};
+    use super::super::found::{Found, FoundHome, FoundSource};
     use super::super::host::tests::Scene;
     use super::*;
 
@@ -181,8 +192,10 @@ mod tests {
         let home = scene.home().display().to_string();
         assert_eq!(
             targets(&found),
-            [format!("{home}/.rustup"), format!("{home}/.cargo/bin"), "/home/nexus/.cargo/registry".to_owned()]
+            [format!("{home}/.rustup"), format!("{home}/.cargo/bin"), format!("{home}/.cargo/registry")]
         );
+        assert_eq!(found.homes, [FoundHome { variable: "CARGO_HOME", path: scene.home().join(".cargo") }]);
+        assert_eq!(found.env["CARGO_HOME"].value, scene.home().join(".cargo").as_os_str());
         assert_eq!(found.env["RUSTUP_HOME"].value, scene.home().join(".rustup").as_os_str());
         assert_eq!(found.path[0].value, scene.home().join(".cargo/bin"));
     }
@@ -194,6 +207,39 @@ mod tests {
         let found = found_by(&scene, find);
         assert!(!targets(&found).iter().any(|target| target.ends_with("registry")));
         assert!(!found.env.contains_key("CARGO_NET_OFFLINE"));
+    }
+
+    #[test]
+    fn the_home_of_cargo_keeps_its_path_where_it_can_be_private() {
+        let homes = |value: &str| {
+            let mut scene = scene();
+            scene
+                .host
+                .caller
+                .variables
+                .insert("CARGO_HOME".into(), value.replace("HOME", scene.home().to_str().unwrap()).into());
+            let found = found_by(&scene, find);
+            let homes: Vec<_> = found.homes.iter().map(|home| home.path.clone()).collect();
+            assert_eq!(found.env.contains_key("CARGO_HOME"), !homes.is_empty());
+            (homes.first().cloned(), scene.home())
+        };
+        let (kept, home) = homes("HOME//other/cargo/");
+        assert_eq!(kept, Some(home.join("other/cargo")));
+        // One that is relative counts for nobody.
+        let (kept, home) = homes("cargo");
+        assert_eq!(kept, Some(home.join(".cargo")));
+        for elsewhere in [
+            "HOME",
+            "HOME/code/ws",
+            "HOME/code/ws/.cargo",
+            "/usr/local/cargo",
+            "/etc/cargo",
+            "/cargo",
+            "/",
+            "/srv/../x",
+        ] {
+            assert_eq!(homes(elsewhere).0, None, "{elsewhere}");
+        }
     }
 
     #[test]

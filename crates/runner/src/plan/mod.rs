@@ -19,6 +19,7 @@ pub mod fit;
 pub mod git_host;
 pub mod guarded;
 pub mod hide;
+pub mod homes;
 pub mod mounts;
 mod pins;
 pub mod protect;

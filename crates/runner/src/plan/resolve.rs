@@ -8,6 +8,7 @@ use crate::plan::environment::{self, EnvironmentError, PassedCredential};
 use crate::plan::fit::{self, FitError};
 use crate::plan::guarded::Guarded;
 use crate::plan::hide::{self, HideError, Top};
+use crate::plan::homes::Homes;
 use crate::plan::mounts::{self, MountError};
 use crate::plan::shown;
 use crate::plan::site::Site;
@@ -25,7 +26,7 @@ use nexus_model::{ByteText, Limits, Plan, RunId};
 use nexus_policy::profile::{Grants, LimitKind, Origin, ProfileName};
 use nexus_receipt::AutoBind;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A run of which every path was looked at.
@@ -176,20 +177,25 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         hide::check_bind(&hidden.paths, Top { workspace, inside: target }, one)
     })?;
     let cache = cache(request, &site)?;
-    let of_cache = cache.iter().flat_map(|cache| cache.binds(request.network.is_some()));
-    let binds = shown.binds.into_iter().chain(of_cache).collect();
-    let env_secrets = env.variables.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
+    let homes = Homes::of(request, target, &targets(&shown.binds));
+    let of_cache = cache.iter().flat_map(|cache| cache.binds(request.network.is_some(), &homes));
+    let of_cache: Vec<Bind> = of_cache.filter(|part| !meets(part, &shown.binds)).collect();
+    let binds: Vec<Bind> = shown.binds.into_iter().chain(of_cache).collect();
+    let private = homes.private(&targets(&binds));
+    let variables = env.variables.into_iter().filter(|one| !homes.lost(&one.name, &one.value)).collect::<Vec<_>>();
+    let env_secrets = variables.iter().filter(|variable| variable.secret).map(|one| one.name.clone()).collect();
     let draft = PlanDraft {
         run_id,
         profile: SandboxProfile::Untrusted,
         hidden: hidden.paths,
         binds,
+        private,
         covered: shown.sockets.covered,
         second_search: shown.sockets.second_search,
         workspace: WorkspaceMount { source: workspace.into(), target: target.into(), writes },
         argv: argv.clone(),
         cwd: cwd.into(),
-        env: env.variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+        env: variables.into_iter().map(|variable| (variable.name, variable.value)).collect(),
         network: kind(request.network.as_ref()),
         host_ports: grants.net.host_ports.iter().map(|port| port.value).collect(),
         limits,
@@ -328,6 +334,16 @@ fn shown(
         binds.push(bind);
     }
     Ok(Shown { binds, sockets, opened, auto, caches })
+}
+
+/// Reports whether a part of the cache would lie in or around what a person shows there, which counts.
+fn meets(part: &Bind, shown: &[Bind]) -> bool {
+    let place = part.target.as_path();
+    shown.iter().map(|bind| bind.target.as_path()).any(|other| place.starts_with(other) || other.starts_with(place))
+}
+
+fn targets(binds: &[Bind]) -> Vec<&Path> {
+    binds.iter().map(|bind| bind.target.as_path()).collect()
 }
 
 /// Describes a path that the caller's PATH or environment leads to.

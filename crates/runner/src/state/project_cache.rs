@@ -13,6 +13,7 @@
 //!
 //! Only the parts are shown, each at a place of its own: a run that could replace a part by a link would choose what the next run is shown.
 
+use crate::plan::homes::Homes;
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
 use nexus_layer::remove_directory;
@@ -29,13 +30,25 @@ use std::time::{Duration, SystemTime};
 
 /// The directory inside that tools are pointed to by variables.
 pub const INSIDE: &str = "/home/nexus/.project-cache";
-/// The parts of a cache: the name, the directory below HOME, and whether only a run with a network has it. Without one, cargo's
-/// downloads of the caller are shown in their place.
-const PARTS: &[(&str, &str, bool)] = &[
-    ("main", ".project-cache", false),
-    ("cargo-registry", ".cargo/registry", true),
-    ("cargo-git", ".cargo/git", true),
+/// The parts of a cache. A tool's own directory is shown where the tool has it outside, if it keeps that path.
+const PARTS: &[Part] = &[
+    Part { name: "main", home: None, below: "", usual: Some(".project-cache") },
+    Part { name: "cargo-registry", home: Some("CARGO_HOME"), below: "registry", usual: Some(".cargo/registry") },
+    Part { name: "cargo-git", home: Some("CARGO_HOME"), below: "git", usual: Some(".cargo/git") },
+    // Elsewhere it is a directory of the first part.
+    Part { name: "go-mod", home: Some("GOMODCACHE"), below: "", usual: None },
 ];
+
+/// A part of a cache.
+struct Part {
+    name: &'static str,
+    /// The variable of the tool's own directory, and the place below it. Only a run with a network has such a part: without one,
+    /// downloads of the caller are shown in its place.
+    home: Option<&'static str>,
+    below: &'static str,
+    /// The directory below HOME, where the tool has no directory that keeps its path.
+    usual: Option<&'static str>,
+}
 /// A cache is kept only where so many bytes stay free on its disk.
 const MIN_FREE: u64 = 1 << 30;
 /// A cache that no run had for so long is removed.
@@ -50,14 +63,21 @@ pub struct ProjectCache {
 }
 
 /// Returns the paths inside at which a run is shown a cache.
-pub fn targets(has_network: bool) -> impl Iterator<Item = PathBuf> {
-    parts(has_network).map(|(_, target)| Path::new(HOME).join(target))
+pub fn targets(has_network: bool, homes: &Homes) -> impl Iterator<Item = PathBuf> + '_ {
+    parts(has_network, homes).map(|(_, target)| target)
 }
 
-/// Returns the parts of a cache that a run is shown, with their places below HOME.
-fn parts(has_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let shown = PARTS.iter().filter(move |(_, _, needs_network)| has_network || !needs_network);
-    shown.map(|(part, target, _)| (*part, *target))
+/// Returns the parts of a cache that a run is shown, with their places.
+fn parts(has_network: bool, homes: &Homes) -> impl Iterator<Item = (&'static str, PathBuf)> + '_ {
+    let shown = PARTS.iter().filter(move |part| has_network || part.home.is_none());
+    shown.filter_map(|part| {
+        let kept = part
+            .home
+            .and_then(|variable| homes.named(variable))
+            .map(|home| home.join(part.below).components().collect());
+        let target = kept.or_else(|| part.usual.map(|usual| Path::new(HOME).join(usual)));
+        target.map(|target| (part.name, target))
+    })
 }
 
 impl ProjectCache {
@@ -78,17 +98,17 @@ impl ProjectCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make(&cache.directory.join("busy"), false)?,
             moved => moved?,
         }
-        for (part, _, _) in PARTS {
-            make(&cache.directory.join("busy").join(part), true)?;
+        for part in PARTS {
+            make(&cache.directory.join("busy").join(part.name), true)?;
         }
         Ok(Some(cache))
     }
 
     /// Returns what a run is shown of it.
-    pub fn binds(&self, has_network: bool) -> impl Iterator<Item = Bind> + '_ {
-        parts(has_network).map(|(part, target)| Bind {
+    pub fn binds<'c>(&'c self, has_network: bool, homes: &'c Homes) -> impl Iterator<Item = Bind> + 'c {
+        parts(has_network, homes).map(|(part, target)| Bind {
             source: ByteText::from(self.directory.join("busy").join(part)),
-            target: ByteText::from(Path::new(HOME).join(target)),
+            target: ByteText::from(target),
             access: Access::ReadWrite,
         })
     }
@@ -161,7 +181,7 @@ mod tests {
     }
 
     fn main(cache: &ProjectCache) -> PathBuf {
-        cache.binds(false).next().unwrap().source.as_path().to_owned()
+        cache.binds(false, &Homes::default()).next().unwrap().source.as_path().to_owned()
     }
 
     fn write(cache: &ProjectCache) {
@@ -221,7 +241,8 @@ mod tests {
         cache.settle(true).unwrap();
         drop(cache);
         let cache = scene.take("one").unwrap();
-        let sources: Vec<_> = cache.binds(true).map(|bind| bind.source.as_path().to_owned()).collect();
+        let sources: Vec<_> =
+            cache.binds(true, &Homes::default()).map(|bind| bind.source.as_path().to_owned()).collect();
         assert_eq!(sources.len(), 3);
         assert!(sources.iter().all(|source| source.symlink_metadata().unwrap().is_dir()));
         assert!(sources[1..].iter().all(|source| !source.starts_with(&sources[0])));

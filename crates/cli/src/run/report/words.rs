@@ -3,6 +3,7 @@
 use crate::failure::one_line;
 use nexus_layer::meta::EntryType;
 use nexus_layer::{Change, ChangeKind, WITH_REPOSITORY};
+use nexus_runner::held_text;
 use std::path::Path;
 
 /// Changes in a summary.
@@ -29,7 +30,7 @@ fn parked_name(change: &Change) -> String {
         ChangeKind::Modified | ChangeKind::Mode | ChangeKind::Type { .. } => "changed",
     };
     let why = change.protected.as_deref().unwrap_or(if change.setuid { "setuid" } else { kind });
-    format!("{} ({why})", change.path.as_path().display())
+    format!("{} ({})", change.path.as_path().display(), held_text::reason(why))
 }
 
 /// Tells whether a directory waits for this reason with all that is in it.

@@ -23,8 +23,8 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     let facility = given("facility").map(|id| id.trim().parse::<FacilityId>());
     let facility = facility.transpose().map_err(|_| invalid("facility must be the id of a facility."))?;
     let wanted = Page { before: before.map(|id| *id.as_bytes()), limit };
-    let found = app.store.directives(visit.account, facility, wanted, app.config.times, now).await?;
-    let next = found.last().filter(|_| found.len() == limit as usize).map(|last| last.directive_id.to_string());
+    let found = app.store.directive_lines(visit.account, facility, wanted).await?;
+    let next = found.last().filter(|_| found.len() == limit as usize).map(|last| last.id.to_string());
     Ok(page(StatusCode::OK, visit.frame("Directives", Section::Directives), |html| {
         html.raw("<h1>Directives</h1>");
         html.raw("<form method=\"get\" action=\"/directives\" class=\"row\"><label for=\"filter\">Facility</label>");

@@ -1,8 +1,9 @@
 //! Parts that several pages have.
 
 use crate::console::html::Html;
+use crate::store::types::DirectiveLine;
 use nexus_api::Timestamp;
-use nexus_api::mothership::Directive;
+use nexus_model::approval::ApprovalState;
 use nexus_model::directive::State;
 
 /// Shape, class and word of a state: a state is never shown by its colour alone.
@@ -25,6 +26,22 @@ fn appearance(state: State) -> (&'static str, &'static str, &'static str) {
         State::TimedOut => (CLOCK, "state s-bad", "Timed out"),
         State::Rejected => (CROSS, "state s-bad", "Rejected"),
     }
+}
+
+/// Writes the state of an approval. It has the shape of the state of a directive that means the same.
+pub fn approval_state(html: &mut Html, state: ApprovalState) {
+    let (like, word) = match state {
+        ApprovalState::Pending => (State::AwaitingApproval, "Asks"),
+        ApprovalState::Granted => (State::Queued, "Granted"),
+        ApprovalState::Used => (State::Succeeded, "Used"),
+        ApprovalState::Denied => (State::Rejected, "Refused"),
+        ApprovalState::Expired => (State::TimedOut, "Expired"),
+        ApprovalState::Withdrawn => (State::Canceled, "Withdrawn"),
+    };
+    let (shape, class, _) = appearance(like);
+    html.element("span", &[("class", class)], |html| {
+        html.raw(shape).text(word);
+    });
 }
 
 /// Writes a state: shape, word, colour.
@@ -78,7 +95,7 @@ pub fn short(command: &str) -> String {
 }
 
 /// Writes a list of directives.
-pub fn directives(html: &mut Html, caption: &str, directives: &[Directive], now: i64) {
+pub fn directives(html: &mut Html, caption: &str, directives: &[DirectiveLine], now: i64) {
     html.open("div", &[("class", "scroll")]).open("table", &[("class", "cards")]);
     html.leaf("caption", &[], caption);
     html.raw("<thead><tr><th scope=\"col\">State</th><th scope=\"col\">Directive</th><th scope=\"col\">Command</th>");
@@ -92,14 +109,14 @@ pub fn directives(html: &mut Html, caption: &str, directives: &[Directive], now:
         if let Some(reason) = reason {
             html.leaf("div", &[("class", "muted")], &reason);
         }
-        let id = one.directive_id.to_string();
+        let id = one.id.to_string();
         html.raw("</td><td class=\"num\">");
         let link = [("class", "row-link mono"), ("href", &*format!("/directives/{id}")), ("title", &id)];
         html.leaf("a", &link, id.get(24..).unwrap_or(&id));
         html.raw("</td>").leaf("td", &[("class", "cmd")], &short(&one.command)).raw("<td class=\"num\">");
-        time(html, one.created_at.0, now);
+        time(html, one.created_at, now);
         html.raw("</td>");
-        let took = one.started_at.map(|started| span(one.ended_at.map_or(now, |ended| ended.0) - started.0));
+        let took = one.started_at.map(|started| span(one.ended_at.unwrap_or(now) - started));
         html.leaf("td", &[("class", "num wide")], took.as_deref().unwrap_or("")).raw("</tr>");
     }
     html.raw("</tbody></table></div>");

@@ -5,7 +5,7 @@ use crate::http::answer::{Answer, Problem, created, ok};
 use crate::http::auth;
 use crate::http::request::Context;
 use crate::identity::{Authority, AuthorityError, CheckedRequest, sha256};
-use crate::store::types::{Enrolment, NewTerritory, Territory};
+use crate::store::types::{Enrolment, NewTerritory, SecretHash, Territory};
 use axum::http::{HeaderMap, StatusCode};
 use nexus_api::conduits::{
     CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollRequest, TerritoryConfig,
@@ -18,7 +18,7 @@ impl From<AuthorityError> for Problem {
             AuthorityError::Request(_) => {
                 Self::invalid("invalid_csr", "The certificate request cannot be used.").detail(error.to_string())
             }
-            AuthorityError::Signer(_) => {
+            AuthorityError::Signer(_) | AuthorityError::Unreadable | AuthorityError::TooMany => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "authority_failed", "The authority could not sign.")
             }
         }
@@ -57,13 +57,13 @@ pub async fn enroll(context: &Context) -> Result<Answer, Problem> {
         }
     };
     let certificate = match &checked {
-        Some(checked) => Some(sign(app, checked, territory).await?),
+        Some(checked) => Some(sign(app, checked, territory, None).await?),
         None => None,
     };
     Ok(created(&EnrollAnswer {
         territory_id: territory.id,
         kind,
-        ca_bundle_pem: certificate.as_ref().map(|_| app.authority.bundle().to_owned()),
+        ca_bundle_pem: certificate.as_ref().map(|_| app.authorities().bundle().to_owned()),
         mtls_client_cert_pem: certificate,
         config: TerritoryConfig {
             poll_interval_seconds: app.config.poll_interval_seconds,
@@ -73,24 +73,37 @@ pub async fn enroll(context: &Context) -> Result<Answer, Problem> {
     }))
 }
 
-/// Renews the certificate of a territory. The old one holds until it expires or the territory is revoked.
+/// Renews the certificate of a territory. The old one ends when the new one is used, so that a lost answer locks no daemon out. The same
+/// key gets a certificate again, and a key that has ended gets none.
 pub async fn renew(context: &Context) -> Result<Answer, Problem> {
     let territory = context.territory()?;
     let request: CertificateRequest = context.json()?;
     let checked = Authority::check(&request.csr_pem)?;
-    let pem = sign(&context.app, &checked, territory).await?;
-    Ok(ok(&CertificateAnswer { mtls_client_cert_pem: pem, ca_bundle_pem: context.app.authority.bundle().to_owned() }))
+    let before = auth::certificate_of(context).await?;
+    let pem = sign(&context.app, &checked, territory, before).await?;
+    let ca_bundle_pem = context.app.authorities().bundle().to_owned();
+    Ok(ok(&CertificateAnswer { mtls_client_cert_pem: pem, ca_bundle_pem }))
 }
 
 /// Returns the certificate of the authority.
 pub fn ca(context: &Context) -> Answer {
-    ok(&CaAnswer { ca_bundle_pem: context.app.authority.bundle().to_owned() })
+    ok(&CaAnswer { ca_bundle_pem: context.app.authorities().bundle().to_owned() })
 }
 
-async fn sign(app: &App, checked: &CheckedRequest, territory: Territory) -> Result<String, Problem> {
-    let signed = app.authority.sign(checked, territory.id, app.now(), app.config.certificate_life)?;
-    app.store.add_certificate(territory, signed.fingerprint, checked.key).await?;
-    Ok(signed.pem)
+async fn sign(
+    app: &App,
+    checked: &CheckedRequest,
+    territory: Territory,
+    replaces: Option<SecretHash>,
+) -> Result<String, Problem> {
+    let (now, life) = (app.now(), app.config.certificate_life);
+    let authorities = app.authorities();
+    let signer = authorities.signer(now, life).ok_or(AuthorityError::Unreadable)?;
+    let signed = signer.sign(checked, territory.id, now, life)?;
+    if app.store.add_certificate(territory, signed.fingerprint, checked.key, replaces).await? {
+        return Ok(signed.pem);
+    }
+    Err(Problem::invalid("invalid_csr", "The key of the certificate request has ended, or is not of this territory."))
 }
 
 /// Returns the address that the proxy appended: the last entry of the last line. What stands before it, the client may have sent.

@@ -3,6 +3,7 @@
 use super::token::token;
 use crate::app::{Shared, stopped};
 use crate::http::answer::{Answer, Problem, ok};
+use crate::http::auth;
 use crate::http::request::Context;
 use crate::metrics::add;
 use crate::store::StoreError;
@@ -81,6 +82,11 @@ pub async fn poll(context: &Context) -> Result<Answer, Problem> {
     loop {
         let claims = if app.is_stopping() { None } else { Some(claim(app, territory, offer.clone()).await?) };
         let Some(claims) = claims else { return empty(app, territory) };
+        // The rights may have gone while the poll waited, with this certificate or with the territory.
+        if let Err(problem) = auth::recheck_territory(context).await {
+            give_back(app, territory, &claims).await;
+            return Err(problem);
+        }
         if !claims.claims.is_empty() {
             add(&app.metrics.claimed, claims.claims.len() as u64);
             return Ok(claimed(app, territory, &claims));
@@ -105,16 +111,21 @@ async fn claim(app: &Shared, territory: Territory, offer: Offer) -> Result<Claim
     tokio::spawn(async move {
         let claims = app.store.claim(territory, offer, app.config.times, app.now()).await;
         let Err(Ok(unsent)) = answer.send(claims) else { return };
-        let claims: Vec<_> = unsent.claims.iter().map(|claim| (claim.id, claim.fence)).collect();
-        if claims.is_empty() {
-            return;
-        }
-        // A failure leaves the claims to the reaper.
-        if let Ok(lanes) = app.store.return_claims(territory, claims, app.now()).await {
-            app.wake(&lanes);
-        }
+        give_back(&app, territory, &unsent).await;
     });
     result.await.map_err(|_| StoreError::Closed)?
+}
+
+/// Takes back claims whose answer no daemon gets.
+async fn give_back(app: &Shared, territory: Territory, claims: &Claims) {
+    let claims: Vec<_> = claims.claims.iter().map(|claim| (claim.id, claim.fence)).collect();
+    if claims.is_empty() {
+        return;
+    }
+    // A failure leaves the claims to the reaper.
+    if let Ok(lanes) = app.store.return_claims(territory, claims, app.now()).await {
+        app.wake(&lanes);
+    }
 }
 
 fn claimed(app: &Shared, territory: Territory, claims: &Claims) -> Answer {
@@ -131,6 +142,7 @@ fn claimed(app: &Shared, territory: Territory, claims: &Claims) -> Answer {
                 fence: Some(claim.fence),
                 attempt: Some(claim.attempt),
                 lease_ttl_seconds: Some(lease),
+                approval: claim.approval.clone(),
             }
         })
         .collect();

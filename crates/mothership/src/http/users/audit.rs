@@ -24,7 +24,8 @@ pub async fn list(context: &Context) -> Result<Answer, Problem> {
             let page = app.store.audit_page(account, None, before, limit).await?;
             let last = page.events.last().map(|event| event.seq).filter(|seq| *seq > page.first_seq);
             let (head, first_seq, events) = (page.head, page.first_seq, page.events);
-            Ok(ok(&AuditEventList { events, head, first_seq, next_before: last }))
+            let signed_head = Some(app.heads.sign(head, app.now()));
+            Ok(ok(&AuditEventList { events, head, signed_head, first_seq, next_before: last }))
         }
         Some(format @ ("jsonl" | "ocsf")) => {
             let limit = context.number("limit", MAX_EXPORT, 1, MAX_EXPORT)? as u32;

@@ -49,5 +49,6 @@ pub async fn delete_api_key(context: &Context) -> Result<Answer, Problem> {
     if !context.app.store.delete_api_key(context.account()?, *id.as_bytes(), context.app.now()).await? {
         return Err(Problem::conflict("own_key", "An API key cannot delete itself.").hint("Use another owner's key."));
     }
+    context.app.revoked();
     Ok(ok(&serde_json::json!({"ok": true})))
 }

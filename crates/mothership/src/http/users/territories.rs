@@ -31,5 +31,6 @@ pub async fn drain(context: &Context) -> Result<Answer, Problem> {
 pub async fn revoke(context: &Context) -> Result<Answer, Problem> {
     let id: TerritoryId = context.id("territory_id")?;
     context.app.store.revoke(context.account()?, id, context.app.now()).await?;
+    context.app.revoked();
     get(context).await
 }

@@ -37,6 +37,8 @@ pub enum Hint {
     Ready(Lane),
     /// The directive has changed.
     Changed(DirectiveId),
+    /// Rights of a territory or of a key were taken.
+    Rights,
     /// Hints may have been lost.
     Anything,
 }

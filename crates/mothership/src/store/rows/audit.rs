@@ -12,6 +12,7 @@ use crate::store::sql::{Connection, Row, params};
 use crate::store::types::{Account, AuditPage};
 use nexus_api::Timestamp;
 use nexus_api::audit::{Actor, AuditEvent, AuditHead, Check, Fault, SCHEMA, origin};
+use nexus_api::audit_head::{HEAD_ACTION, SignedHead};
 use nexus_model::digest::Digest;
 use nexus_model::ids::{AccountId, TerritoryId};
 use serde_json::Value;
@@ -145,6 +146,27 @@ pub fn seal(connection: &Connection<'_>, account: AccountId) -> Result<bool, Sto
         )?;
     }
     Ok(loose.len() == BATCH as usize)
+}
+
+/// Writes a signed head as an event of each chain whose last event is not one.
+pub fn note_heads(
+    connection: &Connection<'_>,
+    sign: &dyn Fn(AuditHead) -> SignedHead,
+    now: i64,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT h.account_id, h.seq, h.hash FROM audit_head h JOIN audit_event e ON e.account_id = h.account_id AND e.seq = h.seq
+           WHERE e.action <> ?1",
+    )?;
+    let grown = statement.query_all(params![HEAD_ACTION], |row| {
+        let account = AccountId::from_bytes(row.get(0)?);
+        Ok(AuditHead { account, seq: row.get::<_, i64>(1)? as u64, hash: digest(&row.get::<_, String>(2)?)? })
+    })?;
+    for head in grown {
+        let detail = serde_json::to_value(sign(head)).map_err(|error| StoreError::corrupt(error.to_string()))?;
+        note_of_server(connection, head.account, HEAD_ACTION, &format!("audit/{}", head.seq), &detail, now)?;
+    }
+    Ok(())
 }
 
 /// Columns of an event: time, actor, action, object, detail.

@@ -2,9 +2,10 @@
 
 use super::audit;
 use super::values::{Id, json as read_json, named, optional, text};
+use crate::identity::Texts;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
-use crate::store::types::{Account, Enrolment, NewTerritory, SecretHash, Territory};
+use crate::store::types::{Account, Certificate, Enrolment, NewTerritory, SecretHash, Territory};
 use nexus_api::Labels;
 use nexus_api::conduits::TerritoryKind;
 use nexus_model::ids::{AccountId, TerritoryId};
@@ -145,34 +146,86 @@ fn repeated(
     }
 }
 
-/// Stores a certificate that was signed for the territory.
+/// Stores a certificate that was signed for the territory. The key that it replaces ends when it is used. A key that belongs to
+/// another territory, or has ended, gets none; the same key may have several.
 pub fn add_certificate(
     connection: &Connection<'_>,
     territory: Territory,
     fingerprint: &SecretHash,
     spki: &SecretHash,
-) -> Result<(), StoreError> {
+    replaces: Option<&SecretHash>,
+) -> Result<bool, StoreError> {
+    let is_refused: bool = connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM certificate WHERE spki = ?1 AND (revoked OR territory_id <> ?2))",
+        params![spki, territory.id.as_bytes()],
+        |row| row.get(0),
+    )?;
+    if is_refused {
+        return Ok(false);
+    }
     connection.execute(
-        "INSERT INTO certificate (fingerprint, spki, territory_id, account_id) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-        params![fingerprint, spki, territory.id.as_bytes(), territory.account.as_bytes()],
+        "INSERT INTO certificate (fingerprint, spki, territory_id, account_id, replaces) VALUES (?1, ?2, ?3, ?4, ?5)
+           ON CONFLICT DO NOTHING",
+        params![
+            fingerprint,
+            spki,
+            territory.id.as_bytes(),
+            territory.account.as_bytes(),
+            replaces.filter(|before| *before != spki)
+        ],
+    )?;
+    Ok(true)
+}
+
+/// Returns a certificate that is not revoked, by its fingerprint or by its public key.
+pub fn certificate(
+    connection: &Connection<'_>,
+    fingerprint: Option<&SecretHash>,
+    spki: Option<&SecretHash>,
+) -> Result<Option<Certificate>, StoreError> {
+    let row = connection
+        .prepare_cached(
+            "SELECT c.territory_id, c.account_id, c.spki, c.replaces FROM certificate c JOIN territory t ON t.id = c.territory_id
+               WHERE (c.fingerprint = ?1 OR (?1 IS NULL AND c.spki = ?2)) AND NOT c.revoked AND t.state < 3
+               ORDER BY c.replaces IS NULL LIMIT 1",
+        )?
+        .query_row(params![fingerprint, spki], |row| {
+            let (id, account) = (row.get::<_, Id>(0)?, row.get::<_, Id>(1)?);
+            let territory = Territory { id: TerritoryId::from_bytes(id), account: AccountId::from_bytes(account) };
+            Ok(Certificate { territory, key: row.get(2)?, replaces: row.get(3)? })
+        });
+    optional(row)
+}
+
+/// A certificate was used: the key in whose place it has come ends, and with it every other certificate that was to replace it.
+pub fn end_replaced(connection: &Connection<'_>, used: &Certificate) -> Result<(), StoreError> {
+    let Some(before) = &used.replaces else { return Ok(()) };
+    let territory = used.territory.id;
+    connection.execute(
+        "UPDATE certificate SET revoked = TRUE WHERE territory_id = ?1 AND (spki = ?2 OR (replaces = ?2 AND spki <> ?3))",
+        params![territory.as_bytes(), before, used.key],
+    )?;
+    connection.execute(
+        "UPDATE certificate SET replaces = NULL WHERE territory_id = ?1 AND spki = ?2",
+        params![territory.as_bytes(), used.key],
     )?;
     Ok(())
 }
 
-/// Returns the territory of a certificate that is not revoked, by its fingerprint or by its public key.
-pub fn territory_by_certificate(
-    connection: &Connection<'_>,
-    fingerprint: Option<&SecretHash>,
-    spki: Option<&SecretHash>,
-) -> Result<Option<Territory>, StoreError> {
-    let row = connection
-        .prepare_cached(
-            "SELECT c.territory_id, c.account_id FROM certificate c JOIN territory t ON t.id = c.territory_id
-               WHERE (c.fingerprint = ?1 OR (?1 IS NULL AND c.spki = ?2)) AND NOT c.revoked AND t.state < 3 LIMIT 1",
-        )?
-        .query_row(params![fingerprint, spki], |row| Ok((row.get::<_, Id>(0)?, row.get::<_, Id>(1)?)));
-    Ok(optional(row)?
-        .map(|(id, account)| Territory { id: TerritoryId::from_bytes(id), account: AccountId::from_bytes(account) }))
+/// Returns certificates and keys of the authorities.
+pub fn authorities(connection: &Connection<'_>) -> Result<Texts, StoreError> {
+    connection.query_row("SELECT ca_cert, ca_key FROM store WHERE id = 1", params![], |row| {
+        Ok(Texts { certificates: row.get(0)?, keys: row.get(1)? })
+    })
+}
+
+/// Replaces certificates and keys of the authorities. `false` when they are not what they were.
+pub fn set_authorities(connection: &Connection<'_>, before: &Texts, after: &Texts) -> Result<bool, StoreError> {
+    let changed = connection.execute(
+        "UPDATE store SET ca_cert = ?3, ca_key = ?4 WHERE id = 1 AND ca_cert = ?1 AND ca_key = ?2",
+        params![before.certificates, before.keys, after.certificates, after.keys],
+    )?;
+    Ok(changed == 1)
 }
 
 /// Records a change of a territory with its cause.

@@ -80,9 +80,8 @@ pub fn facility_row(connection: &Connection<'_>, account: Account, id: FacilityI
 
 /// Returns facilities of the account, the latest first.
 pub fn facilities(connection: &Connection<'_>, account: Account, page: Page) -> Result<Vec<Facility>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
-        "{SELECT} WHERE account_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3"
-    ))?;
-    let rows = statement.query_all(params![account.id.as_bytes(), page.before, page.limit], columns)?;
+    let mut statement =
+        connection.prepare_cached(&format!("{SELECT} WHERE account_id = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"))?;
+    let rows = statement.query_all(params![account.id.as_bytes(), page.below(), page.limit], columns)?;
     rows.into_iter().map(view).collect()
 }

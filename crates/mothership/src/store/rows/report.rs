@@ -147,9 +147,11 @@ pub fn finished(
         Err(Refusal::Over { state }) => return repeated(connection, holding, end, state),
         Err(refusal) => return Ok(Reported::Refused(refusal)),
     };
-    let max = max_diff(connection, &work)?;
-    if end.diff.as_ref().is_some_and(|diff| diff.len() as u64 > max) {
-        return Ok(Reported::DiffTooLarge { max });
+    if let Some(diff) = &end.diff {
+        let max = max_diff(connection, &work)?;
+        if diff.len() as u64 > max {
+            return Ok(Reported::DiffTooLarge { max });
+        }
     }
     for (counters, cut) in work.counters.iter_mut().zip(end.truncated) {
         counters.truncated |= cut;

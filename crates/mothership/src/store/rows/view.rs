@@ -7,12 +7,13 @@ use super::work::{self, WAITS, Work};
 use crate::decide::queued_because;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
-use crate::store::types::{Account, Counters, EndResult, LeaseTimes, LiveDirectives, Page, Snapshot};
+use crate::store::types::{Account, Counters, DirectiveLine, EndResult, LeaseTimes, LiveDirectives, Page, Snapshot};
 use nexus_api::Timestamp;
 use nexus_api::mothership::{Directive, DirectiveEvent};
 use nexus_model::directive::State;
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
+use serde::Deserialize;
 
 const SELECT: &str =
     "SELECT d.id, d.facility_id, d.state, d.reason, d.exit_code, d.attempt, d.version, d.created_at, d.started_at,
@@ -198,16 +199,59 @@ pub fn directives(
     let rows = if let Some(facility) = facility {
         super::facility::facility(connection, account, facility)?;
         let mut statement = connection.prepare_cached(&format!(
-            "{SELECT} WHERE d.facility_id = ?1 AND d.account_id = ?4 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
+            "{SELECT} WHERE d.facility_id = ?1 AND d.account_id = ?4 AND d.id < ?2 ORDER BY d.id DESC LIMIT ?3"
         ))?;
-        statement.query_all(params![facility.as_bytes(), page.before, page.limit, account.id.as_bytes()], stored)?
+        statement.query_all(params![facility.as_bytes(), page.below(), page.limit, account.id.as_bytes()], stored)?
     } else {
-        let mut statement = connection.prepare_cached(&format!(
-            "{SELECT} WHERE d.account_id = ?1 AND (?2 IS NULL OR d.id < ?2) ORDER BY d.id DESC LIMIT ?3"
-        ))?;
-        statement.query_all(params![account.id.as_bytes(), page.before, page.limit], stored)?
+        let mut statement = connection
+            .prepare_cached(&format!("{SELECT} WHERE d.account_id = ?1 AND d.id < ?2 ORDER BY d.id DESC LIMIT ?3"))?;
+        statement.query_all(params![account.id.as_bytes(), page.below(), page.limit], stored)?
     };
     rows.iter().map(|row| view(connection, account, row, false, times, now)).collect()
+}
+
+/// The part of a specification that a list shows.
+#[derive(Deserialize)]
+struct Commanded {
+    command: String,
+}
+
+/// Returns what a list for people shows of directives, the latest first: one statement, with the few columns that it needs.
+pub fn directive_lines(
+    connection: &Connection<'_>,
+    account: Account,
+    facility: Option<FacilityId>,
+    page: Page,
+) -> Result<Vec<DirectiveLine>, StoreError> {
+    const COLUMNS: &str = "SELECT d.id, d.state, d.reason, d.exit_code, d.created_at, d.started_at, d.ended_at, d.spec, w.phase, \
+         w.started_at FROM directive d LEFT JOIN work w ON w.directive_id = d.id AND d.ended_at IS NULL";
+    let read = |row: &Row<'_>| {
+        let state = match row.get::<_, Option<i64>>(8)? {
+            Some(phase) => work::state_of(phase),
+            None => row.get::<_, String>(1)?.parse().map_err(|_| StoreError::corrupt("directive.state"))?,
+        };
+        let started: Option<i64> = row.get(9)?;
+        Ok(DirectiveLine {
+            id: DirectiveId::from_bytes(row.get(0)?),
+            state,
+            reason: row.get(2)?,
+            exit_code: row.get(3)?,
+            command: json::<Commanded>(&row.get::<_, String>(7)?)?.command,
+            created_at: row.get(4)?,
+            started_at: started.or(row.get(5)?),
+            ended_at: row.get(6)?,
+        })
+    };
+    let Some(facility) = facility else {
+        let question = format!("{COLUMNS} WHERE d.account_id = ?1 AND d.id < ?2 ORDER BY d.id DESC LIMIT ?3");
+        let mut statement = connection.prepare_cached(&question)?;
+        return statement.query_all(params![account.id.as_bytes(), page.below(), page.limit], read);
+    };
+    super::facility::facility(connection, account, facility)?;
+    let question =
+        format!("{COLUMNS} WHERE d.facility_id = ?1 AND d.account_id = ?4 AND d.id < ?2 ORDER BY d.id DESC LIMIT ?3");
+    let mut statement = connection.prepare_cached(&question)?;
+    statement.query_all(params![facility.as_bytes(), page.below(), page.limit, account.id.as_bytes()], read)
 }
 
 /// Returns directives of the account that are not over, the latest first, and how many there are of each kind.

@@ -8,4 +8,4 @@
 mod open;
 mod writer;
 
-pub use open::{Sqlite, mark_moved, open_alone};
+pub use open::{Sqlite, mark_moved, open_alone, open_beside};

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to read the database.
-const STEPS: &[&str] = &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql")];
+const STEPS: &[&str] =
+    &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql"), include_str!("step_5.sql")];
 /// Stands for the version that a reader needs in a database that was moved: no program reads it.
 const MOVED: i64 = i64::MAX;
 /// Number of read connections that are kept.
@@ -103,9 +104,9 @@ impl Readers {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        connection.execute_batch("BEGIN")?;
+        connection.prepare_cached("BEGIN")?.execute([])?;
         let result = work(&connection);
-        connection.execute_batch("COMMIT")?;
+        connection.prepare_cached("COMMIT")?.execute([])?;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_READERS {
             idle.push(connection);
@@ -134,6 +135,17 @@ pub fn open_alone(directory: &Path, now: i64) -> Result<Connection, StoreError> 
         Some(rusqlite::ErrorCode::DatabaseBusy) => fault("a control plane uses it".to_owned()),
         _ => error.into(),
     })?;
+    migrate(&connection, now)?;
+    Ok(connection)
+}
+
+/// Opens the database of a directory for a change beside a server that may use it.
+pub fn open_beside(directory: &Path, now: i64) -> Result<Connection, StoreError> {
+    let path = directory.join("mothership.db");
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&path, flags)
+        .map_err(|error| StoreError::Directory { path: path.display().to_string(), why: error.to_string() })?;
+    connection.execute_batch("PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL;")?;
     migrate(&connection, now)?;
     Ok(connection)
 }

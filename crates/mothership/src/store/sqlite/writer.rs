@@ -48,14 +48,19 @@ impl Writer {
     }
 }
 
+/// Runs one of the few statements that stand around each request, without reading its text again.
+fn run_cached(connection: &Connection, text: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(text)?.execute([]).map(drop)
+}
+
 fn in_savepoint<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    connection.execute_batch("SAVEPOINT request")?;
+    run_cached(connection, "SAVEPOINT request")?;
     match work(connection) {
         Ok(value) => {
-            connection.execute_batch("RELEASE request")?;
+            run_cached(connection, "RELEASE request")?;
             Ok(value)
         }
         Err(error) => {
@@ -67,7 +72,7 @@ fn in_savepoint<T>(
 
 fn run(connection: &Connection, queue: &mpsc::Receiver<Request>) {
     while let Ok(first) = queue.recv() {
-        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+        if let Err(error) = run_cached(connection, "BEGIN IMMEDIATE") {
             // The request is run outside a transaction, so that its caller gets an answer; the failed commit wins.
             refuse(connection, first, error);
             continue;
@@ -77,7 +82,7 @@ fn run(connection: &Connection, queue: &mpsc::Receiver<Request>) {
             let Ok(next) = queue.try_recv() else { break };
             completions.push(next(connection));
         }
-        let committed = connection.execute_batch("COMMIT").map_err(StoreError::from);
+        let committed = run_cached(connection, "COMMIT").map_err(StoreError::from);
         if committed.is_err() && !connection.is_autocommit() {
             drop(connection.execute_batch("ROLLBACK"));
         }
