@@ -19,7 +19,7 @@ fn made(bench: &Bench, path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// A service that everybody may connect to, and that notices whether somebody did.
+/// A service that everybody may connect to, and that notices whether a process did.
 fn service(path: &Path) -> UnixListener {
     let listener = UnixListener::bind(path).unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -1,7 +1,7 @@
 //! Pins the directories above what is covered in a writable bind. A cover belongs to one mount: where a second bind shows the same
 //! tree at another place, here or in another sandbox, a rename would take what is covered to where no cover is. A directory on
 //! which anything is mounted, in any mount of the sandbox, is neither renamed nor removed there (`EBUSY`). So the bind is mounted
-//! twice, and the pins are in the one below, where nobody comes across them:
+//! twice, and the pins are in the one below, where no lookup by a path comes across them:
 //!
 //! ```text
 //!  /rw      the bind, as it is seen      /a/b/s   the cover
