@@ -246,7 +246,9 @@ impl Check {
         let link = Link { seq: event.seq, prev: event.prev, hash: event.hash, inside: inside.as_ref() };
         let mut found = Vec::new();
         self.kept.pass(&link, is_first, &mut found);
-        found.into_iter().for_each(|fault| self.fault(Fault::OfHead(fault)));
+        for fault in found {
+            self.fault(Fault::OfHead(fault));
+        }
         if event.action == END_ACTION {
             let named = event.detail.get("receipt").and_then(Value::as_str).unwrap_or_default();
             let is_this = |(receipt, _): &&mut (Digest, Option<u64>)| receipt.to_string() == named;
@@ -279,7 +281,9 @@ impl Check {
         let absent = self.receipts.iter().filter(|(_, seq)| seq.is_none());
         let absent = absent.map(|(receipt, _)| Fault::NoReceipt { receipt: *receipt });
         let missed: Vec<Fault> = missed.into_iter().map(Fault::OfHead).chain(absent).collect();
-        missed.into_iter().for_each(|fault| self.fault(fault));
+        for fault in missed {
+            self.fault(fault);
+        }
         (self.count, self.faults)
     }
 }

@@ -122,10 +122,10 @@ fn pass<T: DeserializeOwned + Serialize>(value: Value) -> Value {
 fn conduits_types() -> BTreeMap<&'static str, Pass> {
     use conduits::{
         ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, CaAnswer, Capacity, CertificateAnswer,
-        CertificateRequest, ClaimedDirective, DirectiveBeat, DirectiveVerdict, EnrollAnswer, EnrollMetadata,
-        EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest,
-        LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, Progress, StartedAnswer, StartedRequest,
-        TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+        CertificateRequest, ClaimApproval, ClaimedDirective, DirectiveBeat, DirectiveVerdict, EnrollAnswer,
+        EnrollMetadata, EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer,
+        HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, Progress, StartedAnswer,
+        StartedRequest, TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
     };
     BTreeMap::from([
         ("ArtifactAnswer", pass::<ArtifactAnswer> as Pass),
@@ -137,6 +137,7 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
         ("Capacity", pass::<Capacity>),
         ("CertificateAnswer", pass::<CertificateAnswer>),
         ("CertificateRequest", pass::<CertificateRequest>),
+        ("ClaimApproval", pass::<ClaimApproval>),
         ("ClaimedDirective", pass::<ClaimedDirective>),
         ("DirectiveBeat", pass::<DirectiveBeat>),
         ("DirectiveSpec", pass::<DirectiveSpec>),
@@ -170,14 +171,18 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
 
 fn mothership_types() -> BTreeMap<&'static str, Pass> {
     use mothership::{
-        ApiKey, ApiKeyList, Artifact, ArtifactList, CancelRequest, CreateApiKey, CreateDirective,
-        CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective, CreatedFacility, Directive,
-        DirectiveEvent, DirectiveList, DirectiveStateAnswer, EnrollmentToken, Facility, FacilityList, LogChunk,
-        LogChunks, RequestedCapabilities, Requirements, Territory, TerritoryList,
+        ApiKey, ApiKeyList, Approval, ApprovalList, ApproveRequest, Artifact, ArtifactList, CancelRequest,
+        CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective,
+        CreatedFacility, Directive, DirectiveEvent, DirectiveList, DirectiveStateAnswer, EnrollmentToken, Facility,
+        FacilityList, LogChunk, LogChunks, RejectRequest, RequestedCapabilities, Requirements, Territory,
+        TerritoryList,
     };
     BTreeMap::from([
         ("ApiKey", pass::<ApiKey> as Pass),
         ("ApiKeyList", pass::<ApiKeyList>),
+        ("Approval", pass::<Approval>),
+        ("ApprovalList", pass::<ApprovalList>),
+        ("ApproveRequest", pass::<ApproveRequest>),
         ("Artifact", pass::<Artifact>),
         ("ArtifactList", pass::<ArtifactList>),
         ("Artifacts", pass::<ArtifactRules>),
@@ -207,6 +212,7 @@ fn mothership_types() -> BTreeMap<&'static str, Pass> {
         ("Limits", pass::<DirectiveLimits>),
         ("LogChunk", pass::<LogChunk>),
         ("LogChunks", pass::<LogChunks>),
+        ("RejectRequest", pass::<RejectRequest>),
         ("RequestedCapabilities", pass::<RequestedCapabilities>),
         ("Requirements", pass::<Requirements>),
         ("SignedHead", pass::<nexus_api::audit_head::SignedHead>),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod fleet_support;
 mod support;
 
 use std::fs;
@@ -104,7 +105,8 @@ fn the_session_that_asks_does_not_answer_and_no_pipe_does() {
         let mut piped = bench.command("setsid");
         piped.args(["--wait", "--"]).arg(bench.base.path().join("bin/nexus")).args(["approvals", "approve", &id]);
         let mut child = piped.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"y\n").unwrap();
+        // It may have ended before it could read.
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"y\n").ok();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}: {}", bench.who(), stderr(&output));
         assert!(stderr(&output).contains("not a terminal to ask on"), "{}: {}", bench.who(), stderr(&output));
@@ -308,4 +310,74 @@ fn a_session_without_a_number_answers_no_request() {
         let all = listed(&bench);
         assert!(all["approvals"].as_array().unwrap().iter().all(|one| one["state"] == "pending"), "{all}");
     }
+}
+
+/// Answers on a terminal of its own, with a key of the fleet.
+fn answered_in_the_fleet(scene: &fleet_support::Scene, key: &str, words: &[&str], keys: &str) -> (String, bool) {
+    let user = scene.user(&[&["approvals", "approve", "--fleet"], words].concat());
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--ctty", "--"]).arg(user.get_program()).args(user.get_args()).env_clear();
+    command.envs(user.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
+    command.env("NEXUS_API_KEY", key);
+    let mut screen = Screen::start(command);
+    screen.wait_for("[y/N]");
+    screen.send(keys);
+    let status = screen.end();
+    (screen.shown(), status.success())
+}
+
+#[test]
+fn a_directive_of_a_fleet_runs_after_an_answer_with_another_key() {
+    let mut scene = fleet_support::Scene::new();
+    scene.ask_for_approvals();
+    let data = scene.path("data");
+    let ready = scene.serve("up", &["up", "--json", "--listen", "127.0.0.1:0"], &data);
+    ready["api_url"].as_str().unwrap().clone_into(&mut scene.url);
+    ready["api_key"].as_str().unwrap().clone_into(&mut scene.key);
+    let (agent, operator, owner) = (scene.make_key("agent"), scene.make_key("operator"), scene.key.clone());
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let (id, approval) = scene.asked(&operator, &facility, &["--env", "A=b", "--", "echo 'it ran'; exit 3"]);
+    let list = scene.ok(&["approvals", "ls", "--fleet"]);
+    assert!(list.contains(&approval) && list.contains("pending"), "{list}");
+    // This machine has requests of its own, which are others.
+    assert_eq!(scene.ok(&["approvals", "ls"]), "no approval waits\n");
+    let shown = scene.ok(&["approvals", "show", "--fleet", &approval]);
+    for part in [
+        "command    \"echo 'it ran'; exit 3\"",
+        "shell      /bin/sh",
+        "directory  /workspace",
+        "variable   A=b",
+        "secrets    none",
+        "a policy asks for it",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // Who asked does not answer, and an agent never does.
+    let (said, done) = answered_in_the_fleet(&scene, &operator, &[&approval], "y\n");
+    assert!(!done && said.contains("self_approval"), "{said}");
+    let refused = scene.nexus_as(&agent, &["approvals", "ls", "--fleet"]);
+    assert!(stderr(&refused).contains("another role"), "{}", stderr(&refused));
+    let (said, done) = answered_in_the_fleet(&scene, &owner, &[&approval], "n\n");
+    assert!(!done && said.contains("nothing was approved"), "{said}");
+    assert_eq!(scene.json(&["directive", "show", "--json", &id])["state"], "awaiting_approval");
+    let (said, done) = answered_in_the_fleet(&scene, &owner, &[&approval[..13], "--within", "10m"], "y\n");
+    assert!(done && said.contains("is granted: directive"), "{said}");
+    let over = scene.until(&id, |one| one["state"] == "failed" || one["state"] == "rejected");
+    assert_eq!(over["exit_code"], 3, "{over}");
+    assert_eq!(scene.ok(&["directive", "logs", &id]), "it ran\n");
+    let late = scene.nexus(&["approvals", "approve", "--fleet", &approval]);
+    assert!(stderr(&late).contains("the approval is used"), "{}", stderr(&late));
+    // A refusal ends the directive.
+    let (other, approval) = scene.asked(&agent, &facility, &["--", "echo no"]);
+    assert!(scene.ok(&["approvals", "deny", "--fleet", &approval]).contains("is denied"));
+    assert_eq!(scene.json(&["directive", "show", "--json", &other])["reason"], "approval_rejected");
+    // What a directive chose draws nothing on the terminal of its approver.
+    let (_, approval) = scene.asked(&agent, &facility, &["--", "x\u{1b}[2J\ncommand    true\u{202e}"]);
+    for words in [["approvals", "ls", "--fleet"].as_slice(), &["approvals", "show", "--fleet", &approval]] {
+        let shown = scene.ok(words);
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']) && !shown.contains("\ncommand    true"), "{shown:?}");
+    }
+    // What no approval lets through is refused at once.
+    let forbidden = scene.nexus_as(&agent, &["directive", "create", "--facility", &facility, "--", "rm -rf /"]);
+    assert!(stderr(&forbidden).contains("no approval lets this command through"), "{}", stderr(&forbidden));
 }

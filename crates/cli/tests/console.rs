@@ -22,7 +22,17 @@ struct Fleet {
 
 impl Fleet {
     fn up() -> Self {
+        Self::begin(|_| {})
+    }
+
+    /// A fleet in which commands start only with an approval.
+    fn asking() -> Self {
+        Self::begin(Scene::ask_for_approvals)
+    }
+
+    fn begin(prepare: impl FnOnce(&Scene)) -> Self {
         let mut scene = Scene::new();
+        prepare(&scene);
         let data = scene.path("data");
         let ready = scene.serve("up", &["up", "--json", "--listen", "127.0.0.1:0"], &data);
         ready["api_url"].as_str().unwrap().clone_into(&mut scene.url);
@@ -347,5 +357,161 @@ fn the_pages_have_their_pictures() {
         tab.picture(&file);
         assert!(std::fs::metadata(&file).unwrap().len() > 5_000, "{name}");
     }
+    no_faults(&mut tab);
+}
+
+/// Texts of the five things on the page of an approval, in their order.
+const FIVE: &str = "[...document.querySelectorAll('#five > li')].map(e => [e.querySelector('h2').textContent,
+    [...e.querySelectorAll('code')].map(c => c.textContent)])";
+
+#[test]
+fn a_person_approves_exactly_what_the_page_shows_and_it_runs_once() {
+    let fleet = Fleet::asking();
+    let scene = &fleet.scene;
+    let agent = scene.make_key("agent");
+    let mut chromium = fleet.browser();
+    for (width, theme) in LOOKS {
+        let facility = fleet.facility();
+        let words =
+            ["--allow", "packages.test:443", "--env", "WORD=one", "--discard", "--", "echo it ran; echo x > out"];
+        let (id, approval) = scene.asked(&agent, &facility, &words);
+        let mut tab = chromium.tab(width);
+        tab.scheme(theme);
+        fleet.sign_in(&mut tab, &scene.key);
+        // What needs a person comes first.
+        tab.go(&fleet.at("/"));
+        assert_eq!(tab.eval("document.querySelector('h2').textContent"), json!("Needs you 1"));
+        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "home at {width} px, {theme}");
+        tab.go(&fleet.at("/approvals"));
+        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "list at {width} px, {theme}");
+        tab.press_to(&format!("a[href=\"/approvals/{approval}\"]"));
+        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "approval at {width} px, {theme}");
+        // The five things are those of the API.
+        let (_, seen) = scene.call(&scene.key, "GET", &format!("/approvals/{approval}"), "");
+        let spec = &seen["asks"]["spec"];
+        let expected = json!([
+            ["Command", [spec["command"], "/bin/sh -c"]],
+            ["Directory", ["/workspace"]],
+            ["Paths", [spec["capabilities"]["fs"]["read"][0], spec["capabilities"]["fs"]["write"][0]]],
+            ["Network", spec["capabilities"]["net"]["allow"]],
+            ["Secrets", ["none"]],
+        ]);
+        assert_eq!(tab.eval(FIVE), expected);
+        let text = tab.eval("document.querySelector('main').textContent");
+        let text = text.as_str().unwrap();
+        for part in ["WORD=one", "Changes are thrown away.", seen["subject"].as_str().unwrap(), "a policy asks for it"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // No key answers.
+        for key in "abcefijklmnoqrstuvwxyz1 ".chars() {
+            tab.key(&key.to_string());
+        }
+        assert_eq!(tab.eval("document.activeElement.id"), json!("five"), "a leads to what is asked for");
+        tab.key("Enter");
+        let (_, still) = scene.call(&scene.key, "GET", &format!("/approvals/{approval}"), "");
+        assert_eq!(still["state"], "pending");
+        // Two presses are one answer, and one answer is one start.
+        tab.eval("window.__old = true; window.__sent = 0; addEventListener('submit', e => { window.__sent += e.defaultPrevented ? 0 : 1; })");
+        tab.press("#approve");
+        tab.press("#approve");
+        tab.until("!window.__old && document.readyState === 'complete'");
+        assert_eq!(tab.eval("location.pathname"), json!(format!("/approvals/{approval}")));
+        let over = scene.until(&id, |one| one["state"] == "succeeded" || one["state"] == "rejected");
+        assert_eq!((&over["state"], &over["attempt"]), (&json!("succeeded"), &json!(1)), "{over}");
+        assert_eq!(scene.ok(&["directive", "logs", &id]), "it ran\n");
+        tab.go(&fleet.at(&format!("/approvals/{approval}")));
+        assert_eq!(tab.eval("document.querySelector('.state').textContent"), json!("Used"));
+        assert_eq!(tab.eval("document.querySelectorAll('main form').length"), json!(0), "nothing is left to answer");
+        no_faults(&mut tab);
+    }
+    // Without script, and by keyboard alone.
+    let facility = fleet.facility();
+    let (id, approval) = scene.asked(&agent, &facility, &["--", "echo plain"]);
+    let mut tab = chromium.tab(1280);
+    tab.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    fleet.sign_in(&mut tab, &scene.key);
+    tab.go(&fleet.at(&format!("/approvals/{approval}")));
+    for _ in 0..60 {
+        if tab.eval("document.activeElement.id") == json!("approve") {
+            break;
+        }
+        tab.key("Tab");
+    }
+    assert_eq!(tab.eval("document.activeElement.id"), json!("approve"));
+    tab.key("Enter");
+    scene.until(&id, |one| one["state"] == "succeeded");
+}
+
+#[test]
+fn an_own_request_has_no_button_and_an_answer_to_something_else_is_refused() {
+    let fleet = Fleet::asking();
+    let scene = &fleet.scene;
+    let (agent, operator) = (scene.make_key("agent"), scene.make_key("operator"));
+    let facility = fleet.facility();
+    let (_, own) = scene.asked(&operator, &facility, &["--", "echo own"]);
+    let (first, approval) = scene.asked(&agent, &facility, &["--", "echo one"]);
+    let (_, other) = scene.asked(&agent, &facility, &["--", "echo two"]);
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(1280);
+    fleet.sign_in(&mut tab, &operator);
+    tab.go(&fleet.at(&format!("/approvals/{own}")));
+    assert_eq!(
+        tab.eval("[!!document.querySelector('#own'), !!document.querySelector('#approve')]"),
+        json!([true, false])
+    );
+    // A form of its own making is refused as well.
+    tab.eval("document.querySelector('details.confirm form').action = location.pathname + '/approve'");
+    tab.press("#deny");
+    tab.press_to("details.confirm button.danger");
+    assert!(tab.eval("document.querySelector('main').textContent").as_str().unwrap().contains("self_approval"));
+    // What was shown is what is approved.
+    tab.go(&fleet.at(&format!("/approvals/{other}")));
+    let hash = tab.eval("document.querySelector('[name=subject]').value");
+    tab.go(&fleet.at(&format!("/approvals/{approval}")));
+    tab.eval(&format!("document.querySelectorAll('[name=subject]').forEach(e => {{ e.value = {hash}; }})"));
+    tab.press_to("#approve");
+    assert!(tab.eval("document.querySelector('main').textContent").as_str().unwrap().contains("other_subject"));
+    let (_, still) = scene.call(&scene.key, "GET", &format!("/approvals/{approval}"), "");
+    assert_eq!(still["state"], "pending");
+    // A refusal, confirmed in its place.
+    tab.go(&fleet.at(&format!("/directives/{first}")));
+    tab.press_to("#asked");
+    tab.press("#deny");
+    tab.press_to("details.confirm button.danger");
+    assert_eq!(tab.eval("document.querySelector('.state').textContent"), json!("Refused"));
+    assert_eq!(scene.json(&["directive", "show", "--json", &first])["reason"], json!("approval_rejected"));
+}
+
+#[test]
+fn what_a_directive_asks_with_draws_nothing_on_the_page_of_its_approval() {
+    let fleet = Fleet::asking();
+    let scene = &fleet.scene;
+    let agent = scene.make_key("agent");
+    let facility = fleet.facility();
+    let act = "<img src=x onerror=window.pwned=1>\u{1b}]0;forged\u{7}\u{202e}</code><form id=forged action=/approvals><button id=approve>x</button></form>";
+    let (_, plain) = scene.asked(&agent, &facility, &["--env", "A=b", "--cwd", "c", "--", "d"]);
+    let (_, hostile) = scene.asked(&agent, &facility, &["--env", &format!("A={act}"), "--cwd", act, "--", act]);
+    let mut chromium = fleet.browser();
+    let mut tab = chromium.tab(360);
+    fleet.sign_in(&mut tab, &scene.key);
+    let mut shapes = Vec::new();
+    for approval in [&plain, &hostile] {
+        tab.go(&fleet.at(&format!("/approvals/{approval}")));
+        shapes.push(tab.eval(
+            "[...document.querySelectorAll('*')].filter(e => !e.matches('dl, dl *')).map(e => e.tagName + '#' + e.id)",
+        ));
+        assert_eq!(
+            tab.eval("[typeof window.pwned, document.querySelectorAll('#approve').length]"),
+            json!(["undefined", 1])
+        );
+        assert_eq!(tab.eval("document.documentElement.scrollWidth <= innerWidth"), json!(true));
+    }
+    assert_eq!(shapes[0], shapes[1]);
+    let shown = tab.eval("document.querySelector('#five code').textContent");
+    let shown = shown.as_str().unwrap();
+    assert!(shown.contains("<U+202E>") && shown.contains("<U+001B>") && !shown.contains('\u{202e}'), "{shown:?}");
+    tab.go(&fleet.at("/approvals"));
+    assert_eq!(tab.eval("document.querySelectorAll('#forged, main img').length"), json!(0));
     no_faults(&mut tab);
 }

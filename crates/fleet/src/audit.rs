@@ -222,7 +222,7 @@ fn summary(checked: &Checked, expected: &Expected) -> String {
     let mut text = format!("{count} events are whole, from event {first}{}\n", end.unwrap_or_default());
     if let Some(latest) = expected.heads.iter().map(|head| head.seq).max() {
         let kept = expected.heads.len();
-        text += &format!("They go on from {kept} heads that were kept, the latest of them event {latest}\n");
+        text = format!("{text}They go on from {kept} heads that were kept, the latest of them event {latest}\n");
     }
     for ((path, _), at) in expected.receipts.iter().zip(&checked.receipts) {
         if let Some((seq, object)) = at {

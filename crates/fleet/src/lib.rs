@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-mod access;
+pub mod access;
 pub mod args;
 mod artifacts;
 mod audit;

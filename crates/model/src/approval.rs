@@ -4,7 +4,8 @@
 //!  request ─▶ pending ─approve, some are missing─▶ pending
 //!               │ └──approve, the last of the quorum─▶ granted ─use─▶ granted (a use less) ─the last use─▶ used
 //!               ├─deny─▶ denied ◀─deny─────────────────┤
-//!               └─its time is over─▶ expired ◀─────────┘ its time is over
+//!               ├─its time is over─▶ expired ◀─────────┤ its time is over
+//!               └─its act is over──▶ withdrawn ◀───────┘ its act is over
 //! ```
 //! A terminal state never changes. An approval is for exactly one subject: a use that names another digest is refused. No user
 //! answers with the credential that asked, and a quorum counts users, not credentials. A use has a name: the same use again
@@ -56,13 +57,15 @@ pub enum ApprovalState {
     Denied,
     /// Its time is over.
     Expired,
+    /// The act that it was for cannot happen any more.
+    Withdrawn,
 }
 
 impl ApprovalState {
     /// Reports whether the state never changes again.
     #[must_use]
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Used | Self::Denied | Self::Expired)
+        matches!(self, Self::Used | Self::Denied | Self::Expired | Self::Withdrawn)
     }
 
     /// Returns the word of the state.
@@ -74,6 +77,7 @@ impl ApprovalState {
             Self::Used => "used",
             Self::Denied => "denied",
             Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
         }
     }
 }
@@ -128,6 +132,8 @@ pub enum ApprovalEvent {
         /// Name of the use, such as the id of a run.
         name: String,
     },
+    /// The act that it is for cannot happen any more.
+    Withdraw,
     /// Time went by.
     Tick,
 }
@@ -211,7 +217,7 @@ impl Approval {
     }
 
     /// Returns the approval after `event` at the time `now`. An approval whose time is over is expired, whatever the event
-    /// wants: [`ApprovalEvent::Tick`] returns it so.
+    /// wants: [`ApprovalEvent::Tick`] and [`ApprovalEvent::Withdraw`] return it so.
     pub fn step(&self, event: &ApprovalEvent, now: u64) -> Result<Self, ApprovalRefusal> {
         let mut next = self.clone();
         // A use that was taken stays taken: who repeats it after a crash learns so also when the approval is over.
@@ -222,19 +228,20 @@ impl Approval {
         }
         if self.state.is_over() {
             return match event {
-                ApprovalEvent::Tick => Ok(next),
+                ApprovalEvent::Tick | ApprovalEvent::Withdraw => Ok(next),
                 _ => Err(ApprovalRefusal::Over { state: self.state }),
             };
         }
         if now >= self.expires_at {
             next.state = ApprovalState::Expired;
             return match event {
-                ApprovalEvent::Tick => Ok(next),
+                ApprovalEvent::Tick | ApprovalEvent::Withdraw => Ok(next),
                 _ => Err(ApprovalRefusal::Over { state: ApprovalState::Expired }),
             };
         }
         match event {
             ApprovalEvent::Tick => {}
+            ApprovalEvent::Withdraw => next.state = ApprovalState::Withdrawn,
             ApprovalEvent::Approve { by, max_uses, expires_at } => {
                 if self.state == ApprovalState::Granted {
                     return Err(ApprovalRefusal::Granted);
@@ -343,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn an_approval_whose_act_is_over_is_neither_answered_nor_used() {
+        let over = Err(ApprovalRefusal::Over { state: ApprovalState::Withdrawn });
+        let asked = approval(2, 1);
+        assert_eq!(asked.step(&ApprovalEvent::Withdraw, 1).unwrap().step(&yes("v", "1"), 2), over);
+        let granted = asked.step(&yes("v", "1"), 1).unwrap();
+        let once = granted.step(&used("r", b"a"), 1).unwrap();
+        let gone = once.step(&ApprovalEvent::Withdraw, 2).unwrap();
+        assert_eq!(gone.step(&used("s", b"a"), 3), over);
+        assert_eq!(gone.step(&used("r", b"a"), 3).unwrap(), gone, "the use that was taken stays taken");
+        assert_eq!(granted.step(&ApprovalEvent::Withdraw, 100).unwrap().state, ApprovalState::Expired);
+        let used_up = once.step(&used("s", b"a"), 2).unwrap();
+        assert_eq!(used_up.step(&ApprovalEvent::Withdraw, 3).unwrap().state, ApprovalState::Used);
+    }
+
+    #[test]
     fn an_answer_takes_away_and_never_adds() {
         let answer = |max_uses, expires_at| {
             let by = actor("v", "1");
@@ -370,6 +392,7 @@ mod tests {
             1 => who.prop_map(|by| ApprovalEvent::Deny { by }),
             6 => (0..8_u8, 0..4_u8).prop_map(|(name, other)| used(&format!("r{name}"), if other == 0 { b"b" } else { b"a" })),
             1 => Just(ApprovalEvent::Tick),
+            1 => Just(ApprovalEvent::Withdraw),
         ]
     }
 

@@ -82,6 +82,10 @@ id!(
     TerritoryId
 );
 id!(
+    /// An approval in a control plane.
+    ApprovalId
+);
+id!(
     /// An account of a control plane; everything belongs to one.
     AccountId
 );

@@ -3,6 +3,7 @@
 //! * [`ids`] – one newtype per id.
 //! * [`directive`] – the state machine of a directive.
 //! * [`spec`] – `DirectiveSpec`, the wire form of one execution, with its frozen field names.
+//! * [`subject`] – exactly what an approval of a directive is for.
 //! * [`capability`] – what a directive may ask for.
 //! * [`name_pattern`] – how people write names that are to be protected.
 //! * [`limits`], [`units`] – resource limits and how people write them.
@@ -32,6 +33,7 @@ pub mod network;
 pub mod plan;
 pub mod proof;
 pub mod spec;
+pub mod subject;
 pub mod units;
 
 pub use bytes::ByteText;

@@ -81,6 +81,8 @@ pub struct Config {
     pub version: String,
     /// Address under which users reach the server, when it is not the address of the listener.
     pub public_url: Option<String>,
+    /// Time within which an approval is answered and used, in milliseconds.
+    pub approval_ms: i64,
     /// Limits of policy documents for every directive.
     pub policies: Effective,
     /// Clocks of the server.
@@ -116,6 +118,7 @@ impl Config {
             keep_alive: Duration::from_secs(15),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
+            approval_ms: DAY_MS,
             policies: Effective::default(),
             clock: Clock::system(),
         }

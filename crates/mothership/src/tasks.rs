@@ -5,6 +5,7 @@ use crate::decide::{Drift, Reading, drift};
 use crate::metrics::add;
 use crate::store::StoreError;
 use crate::store::postgres::Hints;
+use crate::store::types::Reaped;
 
 /// Takes the hints of other servers until the server stops.
 pub async fn receive(app: Shared, mut hints: Hints) {
@@ -66,6 +67,10 @@ pub async fn reaper(app: Shared, is_new: bool) {
         }
         before = now;
         if leads {
+            // No answer and no use counts after the end of an approval, also when this failed: the next round repeats it.
+            if let Ok(settled) = app.store.settle_approvals(now.wall).await {
+                tell(&app, &settled);
+            }
             // A failure is met again by the next round, and by every reader of the chain.
             drop(app.store.seal_audit().await);
             if now.boot >= head_at {
@@ -91,9 +96,13 @@ fn reading(app: &Shared) -> Reading {
 async fn reap(app: &Shared, now: i64) -> Result<(), StoreError> {
     let reaped = app.store.reap(now).await?;
     add(&app.metrics.reaped, reaped.changed.len() as u64);
-    for id in reaped.changed {
-        app.changed(id);
+    tell(app, &reaped);
+    Ok(())
+}
+
+fn tell(app: &Shared, reaped: &Reaped) {
+    for id in &reaped.changed {
+        app.changed(*id);
     }
     app.wake(&reaped.lanes);
-    Ok(())
 }

@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "suite/approvals.rs"]
+mod approvals;
 #[path = "suite/artifacts.rs"]
 mod artifacts;
 #[path = "suite/audit.rs"]

@@ -33,7 +33,7 @@ async fn a_database_of_version_1_comes_to_this_version_whole() {
         // The database as the first version of the program had it.
         let db = rusqlite::Connection::open(data.join("mothership.db")).unwrap();
         db.execute_batch(
-            "DROP TABLE console_session; DROP TABLE audit_event; DROP TABLE audit_head; DROP INDEX work_facility; DROP TABLE artifact; DROP TABLE log_blob; DROP INDEX directive_rows; DROP INDEX directive_kept;
+            "DROP TABLE approval; DROP INDEX work_awaits; ALTER TABLE work DROP COLUMN asks; DROP TABLE console_session; DROP TABLE audit_event; DROP TABLE audit_head; DROP INDEX work_facility; DROP TABLE artifact; DROP TABLE log_blob; DROP INDEX directive_rows; DROP INDEX directive_kept;
              ALTER TABLE directive DROP COLUMN kept; ALTER TABLE certificate DROP COLUMN replaces; UPDATE schema_version SET version = 1;",
         )
         .unwrap();

@@ -7,12 +7,13 @@ use crate::audit::AuditEventList;
 use crate::conduits::Stream;
 use crate::events::EventList;
 use crate::mothership::{
-    ApiKeyList, ArtifactList, CancelRequest, CreateApiKey, CreateDirective, CreateEnrollmentToken, CreateFacility,
-    CreatedApiKey, CreatedDirective, CreatedFacility, Directive, DirectiveList, DirectiveStateAnswer, EnrollmentToken,
-    EventId, Facility, FacilityList, IDEMPOTENCY_HEADER, LogChunks, Territory, TerritoryList,
+    ApiKeyList, Approval, ApprovalList, ApproveRequest, ArtifactList, CancelRequest, CreateApiKey, CreateDirective,
+    CreateEnrollmentToken, CreateFacility, CreatedApiKey, CreatedDirective, CreatedFacility, Directive, DirectiveList,
+    DirectiveStateAnswer, EnrollmentToken, EventId, Facility, FacilityList, IDEMPOTENCY_HEADER, LogChunks,
+    RejectRequest, Territory, TerritoryList,
 };
 use crate::routes::{Method, fill, find};
-use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
+use nexus_model::ids::{ApprovalId, DirectiveId, FacilityId, TerritoryId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -125,6 +126,31 @@ impl MothershipClient {
     /// Asks for the end of a directive.
     pub async fn cancel(&self, id: DirectiveId, body: &CancelRequest) -> Result<DirectiveStateAnswer, ClientError> {
         self.send("cancelDirective", &[&id.to_string()], "", Some(body)).await
+    }
+
+    /// Lists the approvals that are not over, the soonest end first; with `all` every one, the latest first.
+    pub async fn approvals(&self, all: bool, page: &ListQuery) -> Result<ApprovalList, ClientError> {
+        let text = match (all, page.text()) {
+            (false, text) => text,
+            (true, text) if text.is_empty() => "?all=true".to_owned(),
+            (true, text) => format!("{text}&all=true"),
+        };
+        self.get("listApprovals", &[], &text).await
+    }
+
+    /// Reads one approval.
+    pub async fn approval(&self, id: ApprovalId) -> Result<Approval, ClientError> {
+        self.get("getApproval", &[&id.to_string()], "").await
+    }
+
+    /// Approves a directive.
+    pub async fn approve(&self, id: DirectiveId, body: &ApproveRequest) -> Result<DirectiveStateAnswer, ClientError> {
+        self.send("approveDirective", &[&id.to_string()], "", Some(body)).await
+    }
+
+    /// Refuses a directive, or takes an approval back that no territory has used.
+    pub async fn reject(&self, id: DirectiveId, body: &RejectRequest) -> Result<DirectiveStateAnswer, ClientError> {
+        self.send("rejectDirective", &[&id.to_string()], "", Some(body)).await
     }
 
     /// Reads output of a directive.

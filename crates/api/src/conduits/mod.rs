@@ -18,7 +18,7 @@ pub use enroll::{
     CaAnswer, CertificateAnswer, CertificateRequest, EnrollAnswer, EnrollMetadata, EnrollRequest, TerritoryConfig,
     TerritoryKind,
 };
-pub use poll::{ClaimedDirective, PollAnswer, PollRequest};
+pub use poll::{ClaimApproval, ClaimedDirective, PollAnswer, PollRequest};
 pub use territory::{
     Capacity, DirectiveBeat, DirectiveVerdict, SandboxHealth, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
     Verdict,

@@ -1,10 +1,13 @@
 //! Claims of directives.
 
 use crate::lenient;
+use nexus_model::digest::Digest;
 use nexus_model::directive::Fence;
-use nexus_model::ids::DirectiveId;
+use nexus_model::ids::{ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
+use nexus_model::subject::DirectiveSubject;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Reads a field for which `null` means the default.
 fn read_profiles<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
@@ -74,4 +77,30 @@ pub struct ClaimedDirective {
     pub attempt: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ttl_seconds: Option<u32>,
+    /// The approval that lets it start, where it needed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ClaimApproval>,
+}
+
+/// An approval that was used for a claim, with what its hash holds beside the specification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimApproval {
+    pub approval_id: ApprovalId,
+    /// Hash of what was approved.
+    pub subject: Digest,
+    /// Labels that the territory must have.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub labels: BTreeMap<String, String>,
+    /// The only territory that may run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub territory_id: Option<TerritoryId>,
+}
+
+impl ClaimApproval {
+    /// Reports whether exactly this specification was approved.
+    #[must_use]
+    pub fn is_for(&self, spec: &DirectiveSpec) -> bool {
+        let (labels, territory_id) = (self.labels.clone(), self.territory_id);
+        DirectiveSubject { spec: spec.clone(), labels, territory_id }.digest() == Some(self.subject)
+    }
 }

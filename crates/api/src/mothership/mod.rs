@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, reason = "the fields are the frozen names of the contract; docs/protocol describes each")]
 
+mod approval;
 mod artifact;
 mod directive;
 mod event;
@@ -10,6 +11,7 @@ mod identity;
 mod log;
 mod territory;
 
+pub use approval::{Approval, ApprovalList, ApproveRequest, RejectRequest};
 pub use artifact::{Artifact, ArtifactList};
 pub use directive::{
     CancelRequest, CreateDirective, CreatedDirective, Directive, DirectiveList, DirectiveStateAnswer,

@@ -1,6 +1,7 @@
 //! The command line of `nexus approvals`.
 
 use clap::{Args, Subcommand};
+use nexus_fleet::args::ServerArgs;
 use nexus_model::units;
 
 /// Arguments of `nexus approvals`.
@@ -9,6 +10,12 @@ pub struct ApprovalsArgs {
     /// The subcommand of it.
     #[command(subcommand)]
     pub action: ApprovalsAction,
+    /// Those of directives, in the control plane of nexus login or --server, in place of this machine's
+    #[arg(long, global = true)]
+    pub fleet: bool,
+    /// The control plane.
+    #[command(flatten)]
+    pub access: ServerArgs,
 }
 
 /// The commands of `nexus approvals`.

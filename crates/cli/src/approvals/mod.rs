@@ -6,9 +6,13 @@
 //!  nexus approvals ls|show ─▶ what is asked for          approve|deny ─▶ on a terminal of another session
 //! ```
 //!
+//! With `--fleet` the same commands are about directives of a control plane, which keeps their approvals.
+//!
 //! Everything that a command chose is shown quoted and escaped, so that nothing on the terminal can have been drawn by it.
 
 pub mod args;
+mod ask;
+mod fleet;
 pub mod obtain;
 mod plain;
 mod show;
@@ -17,15 +21,21 @@ use crate::failure::Failure;
 use crate::failures;
 use crate::terminal::out;
 use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
+use ask::{confirmed, refuse_inside};
 use nexus_model::approval::{Actor, ApprovalEvent, ApprovalState};
-use nexus_runner::state::approvals::{ApprovalError, Approvals, Stored, now};
+use nexus_runner::state::approvals::{ApprovalError, Approvals, now};
 use nexus_runner::state::directory::StateDir;
 use serde_json::json;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 
 /// Runs it and returns the exit code.
 pub fn command(args: &ApprovalsArgs) -> u8 {
+    if args.fleet || args.access.server.is_some() {
+        return match fleet::command(args) {
+            Ok(code) => code,
+            Err(failure) => failures::print_failure(&failure, false),
+        };
+    }
     let result = match &args.action {
         ApprovalsAction::Ls { json, all } => list(*json, *all),
         ApprovalsAction::Show { json, id } => show_one(id, *json),
@@ -99,7 +109,7 @@ fn approve(args: &AnswerArgs) -> Result<String, Failure> {
     // What cannot be is said before anybody reads.
     stored.approval.step(&event, now()).map_err(ApprovalError::from)?;
     refuse_unknown(&by)?;
-    if !confirmed(&stored)? {
+    if !confirmed(&show::text(&stored))? {
         return Err(Failure::refused("approvals", "nothing was approved", "nexus approvals deny refuses it for good"));
     }
     let stored = Approvals::open(&places)?.answer(stored.id, &event, now())?;
@@ -122,28 +132,4 @@ fn deny(id: &str) -> Result<String, Failure> {
     refuse_unknown(&by)?;
     let stored = approvals.answer(stored.id, &ApprovalEvent::Deny { by }, now())?;
     Ok(format!("{} is {}\n", stored.id, stored.approval.state.name()))
-}
-
-/// A command inside a sandbox has no state directory of the caller; that it says so is clearer than an empty list.
-fn refuse_inside() -> Result<(), Failure> {
-    if std::env::var_os("CYBROS_NEXUS").is_some_and(|value| value == "1") {
-        let message = "an answer is given outside of the sandbox";
-        return Err(Failure::refused("inside", message, "Answer in a terminal of your own."));
-    }
-    Ok(())
-}
-
-/// Shows what is asked for on the terminal of this session, and reads the answer there: never from a pipe, which a program
-/// could feed.
-fn confirmed(stored: &Stored) -> Result<bool, Failure> {
-    let failed = |error: io::Error| {
-        let message = format!("there is not a terminal to ask on: {error}");
-        Failure::usage("ask", message, "Approve it in a terminal of your own.")
-    };
-    let mut terminal = File::options().read(true).write(true).open("/dev/tty").map_err(failed)?;
-    let question = format!("{}approve exactly this? [y/N] ", show::text(stored));
-    terminal.write_all(question.as_bytes()).and_then(|()| terminal.flush()).map_err(failed)?;
-    let mut line = String::new();
-    BufReader::new(terminal).read_line(&mut line).map_err(failed)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

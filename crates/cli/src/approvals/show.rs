@@ -139,7 +139,7 @@ pub fn json(stored: &Stored) -> Value {
 }
 
 /// Returns a value for people: quoted where it holds more than plain characters.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { one_line(&format!("{text:?}")) }
 }

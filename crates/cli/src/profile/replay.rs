@@ -217,7 +217,7 @@ fn past_run(receipt: &Receipt, places: &StateDir, missing: &mut Vec<&'static str
                 attempts = attempts_of(&path).unwrap_or_else(|_| {
                     missing.push("the record of the network");
                     Vec::new()
-                })
+                });
             }
             Ok(Some(_)) => missing.push("the record of the network, which is not the one of the receipt"),
             Err(_) => missing.push("the record of the network"),

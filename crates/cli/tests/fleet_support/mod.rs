@@ -136,6 +136,53 @@ impl Scene {
         serde_json::from_str(&self.ok(words)).unwrap()
     }
 
+    /// Lets commands start only with an approval, for this machine and every service of the scene.
+    pub fn ask_for_approvals(&self) {
+        let directory = self.path("config/policy");
+        std::fs::create_dir_all(&directory).unwrap();
+        let text = "policy: nexus.policy/1\nid: asks\nlevel: user\napproval: {exec: needs_approval}\n";
+        std::fs::write(directory.join("asks.yaml"), text).unwrap();
+    }
+
+    /// Calls the control plane with a key, and returns the status and the answer.
+    pub fn call(&self, key: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} /mothership/api/v1{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+
+    /// Makes an API key with a role.
+    pub fn make_key(&self, role: &str) -> String {
+        let (status, made) = self.call(&self.key, "POST", "/api_keys", &format!("{{\"role\":\"{role}\"}}"));
+        assert_eq!(status, 201, "{made}");
+        made["api_key"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a command of the user with another key.
+    pub fn nexus_as(&self, key: &str, words: &[&str]) -> Output {
+        self.user(words).env("NEXUS_API_KEY", key).output().unwrap()
+    }
+
+    /// Creates a directive with a key, and returns its id and that of the approval that it waits for.
+    pub fn asked(&self, key: &str, facility: &str, words: &[&str]) -> (String, String) {
+        let made = self.nexus_as(key, &[&["directive", "create", "--facility", facility], words].concat());
+        assert!(made.status.success(), "{made:?}");
+        let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+        let (_, list) = self.call(&self.key, "GET", "/approvals", "");
+        let found = list["approvals"].as_array().unwrap().iter().find(|one| one["directive_id"] == id.as_str());
+        let approval = found.unwrap_or_else(|| panic!("{list}"))["approval_id"].as_str().unwrap().to_owned();
+        (id, approval)
+    }
+
     pub fn signal(&self, name: &str, signal: Signal) {
         kill_process(Pid::from_child(&self.processes[name]), signal).unwrap();
     }

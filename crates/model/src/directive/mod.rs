@@ -3,6 +3,7 @@
 //! ```text
 //!  create ─▶ awaiting_approval ─approve─▶ queued ─claim─▶ leased ─started─▶ running ─finished─▶ succeeded | failed
 //!    │            └ reject, expire ─▶ rejected  ▲            │                 │                  | canceled | timed_out
+//!    │                         (from queued too, while an approval is not used)│
 //!    └─ policy forbids ─▶ rejected              │            │                 │
 //!                                               ├─ returned ─┘                 │
 //!                                               │  (never started)             │

@@ -155,8 +155,10 @@ pub enum EndReason {
     PolicyDenied,
     /// A person refused the approval.
     ApprovalRejected,
-    /// The approval was not answered in time.
+    /// The approval was not answered, or not used, in time.
     ApprovalExpired,
+    /// The specification differs from the approved one.
+    ApprovalVoid,
 }
 
 impl EndReason {
@@ -173,6 +175,7 @@ impl EndReason {
             Self::PolicyDenied => Some("policy_denied"),
             Self::ApprovalRejected => Some("approval_rejected"),
             Self::ApprovalExpired => Some("approval_expired"),
+            Self::ApprovalVoid => Some("approval_void"),
         }
     }
 }

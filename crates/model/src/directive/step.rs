@@ -11,10 +11,12 @@ pub const MAX_STARTS: u32 = 3;
 pub enum Event {
     /// A person approves the directive.
     Approve,
-    /// A person refuses the directive.
+    /// A person refuses the directive, or takes the approval back before a territory claims it.
     Reject,
-    /// The approval was not answered in time.
+    /// The approval was not answered, or not used, in time.
     ApprovalExpired,
+    /// The specification differs from the approved one.
+    ApprovalVoid,
     /// The directive waited too long for a territory.
     QueueTimeout,
     /// A territory claims the directive.
@@ -135,10 +137,16 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
         return Err(Refusal::StaleFence { given, present: directive.fence });
     }
     let next = match *event {
-        Event::Approve | Event::Reject | Event::ApprovalExpired if state != State::AwaitingApproval => return wrong,
+        Event::Approve if state != State::AwaitingApproval => return wrong,
+        Event::Reject | Event::ApprovalExpired | Event::ApprovalVoid
+            if !matches!(state, State::AwaitingApproval | State::Queued) =>
+        {
+            return wrong;
+        }
         Event::Approve => Directive { state: State::Queued, ..*directive },
         Event::Reject => ended(directive, State::Rejected, EndReason::ApprovalRejected),
         Event::ApprovalExpired => ended(directive, State::Rejected, EndReason::ApprovalExpired),
+        Event::ApprovalVoid => ended(directive, State::Rejected, EndReason::ApprovalVoid),
         Event::QueueTimeout | Event::Claim { .. } if state != State::Queued => return wrong,
         Event::QueueTimeout => ended(directive, State::Failed, EndReason::QueueTimeout),
         Event::Claim { fence } => {
@@ -187,6 +195,7 @@ impl Event {
             Self::Approve
             | Self::Reject
             | Self::ApprovalExpired
+            | Self::ApprovalVoid
             | Self::QueueTimeout
             | Self::Claim { .. }
             | Self::Cancel { .. } => None,

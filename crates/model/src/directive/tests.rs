@@ -8,6 +8,7 @@ enum Kind {
     Approve,
     Reject,
     ApprovalExpired,
+    ApprovalVoid,
     QueueTimeout,
     Claim,
     Returned,
@@ -26,6 +27,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Approve),
         1 => Just(Kind::Reject),
         1 => Just(Kind::ApprovalExpired),
+        1 => Just(Kind::ApprovalVoid),
         1 => Just(Kind::QueueTimeout),
         4 => Just(Kind::Claim),
         2 => Just(Kind::Returned),
@@ -44,6 +46,7 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Approve => Event::Approve,
         Kind::Reject => Event::Reject,
         Kind::ApprovalExpired => Event::ApprovalExpired,
+        Kind::ApprovalVoid => Event::ApprovalVoid,
         Kind::QueueTimeout => Event::QueueTimeout,
         Kind::Claim => Event::Claim { fence: next },
         Kind::Returned => Event::Returned { fence },
@@ -69,7 +72,7 @@ fn is_drawn(from: State, to: State) -> bool {
     use State::{AwaitingApproval, Canceled, Failed, Leased, Queued, Rejected, Running, Succeeded, TimedOut};
     match from {
         AwaitingApproval => matches!(to, Queued | Rejected | Canceled),
-        Queued => matches!(to, Leased | Canceled | Failed),
+        Queued => matches!(to, Leased | Canceled | Failed | Rejected),
         Leased => matches!(to, Running | Queued | Succeeded | Failed | Canceled | TimedOut),
         Running => matches!(to, Queued | Succeeded | Failed | Canceled | TimedOut),
         Succeeded | Failed | Canceled | TimedOut | Rejected => false,

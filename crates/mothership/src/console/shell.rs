@@ -15,6 +15,7 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
 pub enum Section {
     Home,
     Directives,
+    Approvals,
     Territories,
     Facilities,
     Audit,
@@ -25,6 +26,7 @@ pub enum Section {
 const NAVIGATION: &[(Section, &str, &str)] = &[
     (Section::Home, "/", "Home"),
     (Section::Directives, "/directives", "Directives"),
+    (Section::Approvals, "/approvals", "Approvals"),
     (Section::Territories, "/territories", "Territories"),
     (Section::Facilities, "/facilities", "Facilities"),
     (Section::Audit, "/audit", "Audit"),

@@ -1,12 +1,12 @@
 //! The creation of a directive: what a user asks for becomes a specification, or is refused with the rule that forbids it.
 
-use crate::store::types::{ClassRequirements, NewDirective};
+use crate::store::types::{Asks, ClassRequirements, NewDirective};
 use nexus_api::mothership::{CreateDirective, DEFAULT_TIMEOUT_SECONDS, Role};
 use nexus_model::capability::{Capabilities, FsCapability, NetCapability, NetMode, NetPreset};
 use nexus_model::guarantee::Guarantee;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{ArtifactRules, DirectiveLimits, DirectiveSpec, FacilityRef, SandboxProfile};
-use nexus_policy::document::{DirectiveRefusal, Effective, check_directive, lower_limits};
+use nexus_policy::document::{Admission, DirectiveRefusal, Effective, check_directive, lower_limits};
 use nexus_policy::net::{PolicyInput, approval_reasons, from_capability};
 use nexus_policy::profile::LimitKind;
 
@@ -59,6 +59,8 @@ pub const MAX_DIFF_BYTES: u64 = 2 * 1024 * 1024;
 const DEFAULT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 const MAX_LOG_BYTES: u64 = 1024 * 1024 * 1024;
 const MAX_PRIORITY: i32 = 1_000;
+/// Reason of a directive whose command a policy lets start only with an approval.
+const EXEC_REASON: &str = "EXEC_APPROVAL_REQUIRED";
 /// Largest number of patterns of files to keep.
 const MAX_GLOBS: usize = 64;
 
@@ -72,6 +74,7 @@ pub fn build(
     facility: FacilityRef,
     role: Role,
     policies: &Effective,
+    approval_ms: i64,
 ) -> Result<NewDirective, Rejection> {
     if request.command.trim().is_empty() || request.command.len() > MAX_COMMAND || request.command.contains('\0') {
         return Err(field("command", format!("it must have 1 to {MAX_COMMAND} bytes and no NUL")));
@@ -124,7 +127,14 @@ pub fn build(
         changes: request.changes,
     };
     lower_limits(policies, &mut spec);
-    check_directive(policies, &spec)?;
+    let asks = match check_directive(policies, &spec)? {
+        Admission::Free => None,
+        Admission::NeedsApproval { reasons } => Some(Asks { reasons, life_ms: approval_ms }),
+    };
+    let mut approval_reasons = approval_reasons;
+    if asks.is_some() {
+        approval_reasons.push(EXEC_REASON.to_owned());
+    }
     let log_limit = spec.limits.max_output_bytes.unwrap_or(DEFAULT_LOG_BYTES).min(MAX_LOG_BYTES);
     let class = ClassRequirements {
         profile: profile.name().to_owned(),
@@ -135,6 +145,7 @@ pub fn build(
         spec,
         class,
         approval_reasons,
+        asks,
         group: request.group.map(group).transpose()?,
         priority,
         queue_ms: request.queue_timeout_seconds.map(|seconds| (seconds.min(MAX_TIMEOUT_SECONDS) * 1000) as i64),

@@ -5,7 +5,7 @@ fn build_json(role: Role, value: serde_json::Value) -> Result<NewDirective, Stri
     let request: CreateDirective = serde_json::from_value(value).map_err(|error| format!("json: {error}"))?;
     let facility =
         FacilityRef { id: nexus_model::ids::FacilityId::new(), mount: "/workspace".to_owned(), repo_url: None };
-    build(request, facility, role, &Effective::default()).map_err(|rejection| rejection.code().to_owned())
+    build(request, facility, role, &Effective::default(), 1000).map_err(|rejection| rejection.code().to_owned())
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_policy_refuses_what_it_forbids_and_lowers_what_nobody_named() {
     let built = |value: serde_json::Value| {
         let facility =
             FacilityRef { id: nexus_model::ids::FacilityId::new(), mount: "/workspace".to_owned(), repo_url: None };
-        build(serde_json::from_value(value).unwrap(), facility, Role::Owner, &policies)
+        build(serde_json::from_value(value).unwrap(), facility, Role::Owner, &policies, 1000)
     };
     let plain = built(json!({"command": "make"})).unwrap();
     assert_eq!(

@@ -111,6 +111,11 @@ impl From<StoreError> for Problem {
                 "store_full",
                 "The store of the server is full. Try again when the operator has made room.",
             ),
+            StoreError::TooManyApprovals => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_approvals",
+                "Too many approvals of the account wait for an answer.",
+            ),
             StoreError::Text => Self::invalid("invalid_field", "A text holds the character U+0000."),
             // The cause stands in no answer: it may name paths and statements.
             _ => {

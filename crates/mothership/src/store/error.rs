@@ -67,6 +67,9 @@ pub enum StoreError {
         /// Cause of the failure, for people.
         why: String,
     },
+    /// Too many approvals of the account wait for an answer.
+    #[error("too many approvals wait for an answer")]
+    TooManyApprovals,
     /// A text holds a character that the database cannot store.
     #[error("a text holds the character U+0000")]
     Text,
@@ -89,6 +92,7 @@ impl StoreError {
             Self::Unreachable { .. } => "store_unreachable",
             Self::Settings { .. } => "store_settings",
             Self::Blobs { .. } => "kept_files",
+            Self::TooManyApprovals => "too_many_approvals",
             Self::Text => "invalid_field",
         }
     }

@@ -7,6 +7,7 @@
 //! An operation runs in one transaction and ends as it decides, even when its caller goes away. What an event does to a directive
 //! is decided by `nexus_model::directive::step`, never by a statement.
 
+mod approvals;
 mod artifacts;
 mod audits;
 pub mod error;

@@ -2,8 +2,10 @@
 
 use nexus_api::Labels;
 use nexus_api::audit::{AuditEvent, AuditHead};
-use nexus_api::conduits::{Capacity, Progress, Stream, TerritoryKind, Verdict};
+use nexus_api::conduits::{Capacity, ClaimApproval, Progress, Stream, TerritoryKind, Verdict};
 use nexus_api::mothership::Role;
+use nexus_model::approval::ApprovalRefusal;
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Fence, FinishStatus, Refusal, State};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
@@ -108,6 +110,8 @@ pub struct NewDirective {
     pub class: ClassRequirements,
     /// Reasons for which a person had to approve it.
     pub approval_reasons: Vec<String>,
+    /// It may start only once a person has approved it.
+    pub asks: Option<Asks>,
     pub group: Option<String>,
     /// Steps of priority.
     pub priority: i32,
@@ -119,6 +123,48 @@ pub struct NewDirective {
     pub log_limit: i64,
     /// Key, route and hash of the body, when the caller made the call repeatable.
     pub idempotency: Option<(String, String)>,
+}
+
+/// A request for an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asks {
+    /// Reasons why it is needed, for people.
+    pub reasons: Vec<String>,
+    /// Time within which it is answered and used, in milliseconds.
+    pub life_ms: i64,
+}
+
+/// Answer of a user to a request for an approval.
+#[derive(Debug, Clone)]
+pub struct ApprovalAnswer {
+    /// Bounds of a yes; `None` is a no.
+    pub allow: Option<Allow>,
+    /// Hash of what the user was shown.
+    pub subject: Option<Digest>,
+    pub comment: Option<String>,
+}
+
+/// Bounds of an approval. Each can only take away.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allow {
+    /// Number of uses.
+    pub max_uses: Option<u32>,
+    /// Time until it ends, in milliseconds.
+    pub expires_in_ms: Option<u64>,
+}
+
+/// Result of an answer: the lane that has a ready directive now.
+pub type Answered = Result<Option<Lane>, NotAnswered>;
+
+/// Reason for which an answer was refused. Nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAnswered {
+    /// The directive needs no approval.
+    NotAsked,
+    /// The answer is about something else than what is asked for.
+    OtherSubject,
+    /// The state of the approval does not allow it.
+    Refused(ApprovalRefusal),
 }
 
 /// Answer to a creation.
@@ -173,6 +219,8 @@ pub struct Claim {
     pub fence: Fence,
     /// Count of claims of the directive.
     pub attempt: u32,
+    /// The approval that lets it start.
+    pub approval: Option<ClaimApproval>,
 }
 
 /// Result of looking for work.

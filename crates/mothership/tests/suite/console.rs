@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
+use crate::approvals::asks;
 use crate::support::browser::Browser;
 use crate::support::{Server, end, other_account, plain};
 use nexus_api::base64;
-use nexus_api::client::ConduitsClient;
+use nexus_api::client::{ConduitsClient, ListQuery, MothershipClient};
 use nexus_api::conduits::{
     EventsRequest, LogChunkRequest, PollRequest, StartedRequest, Stream, TerritoryHeartbeatRequest,
 };
-use nexus_api::mothership::{CreateApiKey, CreateFacility, FacilityKind, Role};
+use nexus_api::mothership::{ApproveRequest, CreateApiKey, CreateFacility, FacilityKind, Role};
 use nexus_model::directive::{FinishStatus, State};
 use nexus_model::ids::DirectiveId;
 use std::time::{Duration, Instant};
@@ -394,6 +395,8 @@ async fn no_text_of_a_user_a_daemon_or_a_sandbox_becomes_markup() {
         "data-state",
         "checked",
         "hidden",
+        "min",
+        "max",
     ]
     .map(str::to_owned)
     .into_iter()
@@ -421,6 +424,119 @@ async fn no_text_of_a_user_a_daemon_or_a_sandbox_becomes_markup() {
         server.stop().await;
         plain_server.stop().await;
     }
+}
+
+/// The pages of the approval of a directive whose every text is the given one, while it waits and after its answer.
+async fn pages_of_approval(server: &Server, text: &str) -> Vec<String> {
+    let owner = server.owner();
+    let operator =
+        owner.create_api_key(&CreateApiKey { role: Role::Operator, name: Some(text.to_owned()) }).await.unwrap();
+    let asker = MothershipClient::new(&server.http(), &operator.api_key).unwrap();
+    let body = serde_json::json!({
+        "command": text, "cwd": text, "requested_capabilities": {"env": {"A": text}}, "requirements": {"labels": {"k": text}},
+        "artifacts": {"collect": ["x"]}, "group": "g",
+    });
+    let body = serde_json::from_value(body).unwrap();
+    let id = asker.create_directive(server.facility().await, &body, None).await.unwrap().directive_id;
+    let approval = owner.approvals(false, &ListQuery::default()).await.unwrap().approvals.remove(0).approval_id;
+    let browser = std::sync::Arc::new(Browser::enter(server, &server.key));
+    let paths =
+        ["/".to_owned(), "/approvals".to_owned(), format!("/approvals/{approval}"), format!("/directives/{id}")];
+    let mut bodies = Vec::new();
+    for round in 0..2 {
+        let (mine, paths) = (std::sync::Arc::clone(&browser), paths.clone());
+        bodies.extend(
+            beside(move || {
+                let open = |path: &String| {
+                    let reply = mine.get(path);
+                    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+                    reply.body
+                };
+                paths.iter().map(open).collect::<Vec<_>>()
+            })
+            .await,
+        );
+        if round == 0 {
+            let comment = Some(text.to_owned());
+            owner.approve(id, &ApproveRequest { comment, ..ApproveRequest::default() }).await.unwrap();
+        }
+    }
+    bodies
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_of_a_directive_becomes_markup_on_the_page_of_its_approval() {
+    for part in HOSTILE.chunks(16) {
+        // The number of reasons depends on the line, and each is a term and its text.
+        // Commands that no approval lets through are not asked for.
+        let hostile = part.iter().filter(|text| !text.contains("rm -rf")).copied().collect::<String>();
+        let (one, two) = (Server::start_with(asks).await, Server::start_with(asks).await);
+        let shown = pages_of_approval(&one, &hostile).await;
+        let escaped = pages_of_approval(&two, "plain").await;
+        for (plain, shown) in escaped.iter().zip(&shown) {
+            let without = |body: &str| -> Vec<String> {
+                tags(body).into_iter().filter(|tag| !matches!(tag.as_str(), "dt" | "/dt" | "dd" | "/dd")).collect()
+            };
+            assert_eq!(without(plain), without(shown), "{hostile:?}: {shown}");
+            for hidden in ['\u{202e}', '\u{200b}', '\u{2066}', '\u{feff}', '\u{2028}'] {
+                assert!(!shown.contains(hidden), "{hidden:?}");
+            }
+        }
+        one.stop().await;
+        two.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_an_approval_answers_once_for_who_may_and_says_when_it_is_over() {
+    let server = Server::start_with(|config| {
+        asks(config);
+        config.approval_ms = 120_000;
+    })
+    .await;
+    let owner = server.owner();
+    let make = |role| {
+        let owner = owner.clone();
+        async move { owner.create_api_key(&CreateApiKey { role, name: None }).await.unwrap().api_key }
+    };
+    let (agent, viewer) = (make(Role::Agent).await, make(Role::Viewer).await);
+    let asker = MothershipClient::new(&server.http(), &agent).unwrap();
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let id = asker.create_directive(server.facility().await, &plain("make"), None).await.unwrap().directive_id;
+        let all = owner.approvals(false, &ListQuery::default()).await.unwrap().approvals;
+        made.push(all.into_iter().find(|one| one.directive_id == id).unwrap());
+    }
+    let (mine, theirs) = (Browser::enter(&server, &server.key), Browser::enter(&server, &viewer));
+    let (mine, theirs) = (std::sync::Arc::new(mine), std::sync::Arc::new(theirs));
+    let (path, subject) = (format!("/approvals/{}", made[0].approval_id), made[0].subject.to_string());
+    let other = made[1].subject.to_string();
+    let (here, browser, reader) = (path.clone(), std::sync::Arc::clone(&mine), std::sync::Arc::clone(&theirs));
+    let statuses = beside(move || {
+        let approve = format!("{here}/approve");
+        assert!(!reader.get(&here).body.contains("id=\"approve\""));
+        let denied = reader.post(&approve, &[("token", &reader.token("/settings")), ("subject", &subject)]);
+        let token = browser.token(&here);
+        let send =
+            |fields: &[(&str, &str)]| browser.post(&approve, &[&[("token", token.as_str())], fields].concat()).status;
+        [
+            denied.status,
+            send(&[]),
+            send(&[("subject", &other)]),
+            send(&[("subject", &subject), ("uses", "0")]),
+            send(&[("subject", &subject), ("uses", "1"), ("minutes", "1")]),
+            send(&[("subject", &subject)]),
+        ]
+    })
+    .await;
+    assert_eq!(statuses, [403, 422, 409, 422, 303, 409]);
+    assert_eq!(owner.directive(made[0].directive_id).await.unwrap().state, State::Queued);
+    server.jump(130_000).await;
+    let here = format!("/approvals/{}", made[1].approval_id);
+    let (page, list) = beside(move || (mine.get(&here).body, mine.get("/approvals").body)).await;
+    assert!(page.contains("Expired") && !page.contains("id=\"approve\""), "{page}");
+    assert!(list.contains("Nothing waits for you."), "{list}");
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,7 @@ async fn every_route_refuses_every_caller_without_rights() {
         ("directive_id", directive.as_str()),
         ("artifact_id", "01890a5d-ac96-774b-bcce-b302099a8057"),
         ("api_key_id", key.as_str()),
+        ("approval_id", "01890a5d-ac96-774b-bcce-b302099a8057"),
     ];
     let mut keys = Vec::new();
     for role in Role::ALL {
@@ -84,7 +85,7 @@ async fn every_route_refuses_every_caller_without_rights() {
                 }
                 let read_only = route.method == Method::Get && !route.later && route.id != "directiveEvents";
                 for (role, caller) in keys.iter().filter(|(role, _)| read_only && roles.contains(role)) {
-                    let missing = matches!(route.id, "getDiff" | "getReceipt" | "getArtifact");
+                    let missing = matches!(route.id, "getDiff" | "getReceipt" | "getArtifact" | "getApproval");
                     let expected = if missing { 404 } else { 200 };
                     assert_eq!(status(caller, route, &ids).await, expected, "{} as {role:?}", route.id);
                 }

@@ -4,6 +4,7 @@ use super::context::Shared;
 use super::upload::{self, Uploaded};
 use crate::claims::{Note, Runs};
 use crate::decide::admit::admit;
+use crate::decide::allowed::is_allowed;
 use crate::decide::outcome::{End, verdict};
 use crate::lease;
 use crate::live::{Live, REPORTING};
@@ -19,7 +20,7 @@ use nexus_api::events::EventBody;
 use nexus_facility::Head;
 use nexus_model::ExitReason;
 use nexus_model::directive::{Fence, OnLeaseLoss};
-use nexus_policy::document::{check_directive, lower_limits};
+use nexus_policy::document::lower_limits;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -176,8 +177,8 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
 fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Output, runs: Runs, clock: Instant) -> Done {
     let policies = &shared.engine.egress.policies;
     // Evaluated at the creation already, perhaps under other documents.
-    if let Err(refused) = check_directive(policies, &claimed.spec) {
-        explain(output, &format!("{refused} ({})", refused.code()));
+    if let Err(refused) = is_allowed(policies, claimed) {
+        explain(output, &refused);
         return Done::without_report(End::Refused);
     }
     let mut lowered = claimed.spec.clone();

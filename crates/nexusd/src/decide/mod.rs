@@ -1,5 +1,6 @@
 //! The decisions of the daemon, without I/O.
 
 pub mod admit;
+pub mod allowed;
 pub mod outcome;
 pub mod reconcile;

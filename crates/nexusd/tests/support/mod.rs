@@ -116,6 +116,7 @@ impl Memory {
             fence: Some(Fence(fence)),
             attempt: Some(1),
             lease_ttl_seconds: Some(ttl),
+            approval: None,
         });
         drop(inner);
         self.changed.notify_all();

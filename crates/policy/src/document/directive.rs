@@ -4,7 +4,7 @@ use super::effective::{Effective, RunRights, Verdict};
 use super::form::{Act, Answer};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question};
-use crate::command::Commands;
+use crate::command::{self, Commands, classify};
 use crate::profile::{LimitKind, NetMode, Sourced};
 use nexus_model::capability::{Capabilities, FsCapability, NetMode as Mode};
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
@@ -30,6 +30,12 @@ pub enum DirectiveRefusal {
         /// Reason for which it cannot be read.
         why: String,
     },
+    /// No approval lets the command through.
+    #[error("no approval lets this command through: {why}")]
+    Command {
+        /// Reason for which none does.
+        why: String,
+    },
     /// A document forbids the act.
     #[error("a policy says {answer} about {act} ({from})")]
     Act {
@@ -50,10 +56,22 @@ impl DirectiveRefusal {
     }
 }
 
+/// A directive that the documents do not refuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// It may start.
+    Free,
+    /// It may start once a person has approved it.
+    NeedsApproval {
+        /// The reasons, for people. What the command chose stands in them quoted and escaped.
+        reasons: Vec<String>,
+    },
+}
+
 /// Holds a directive against the documents. A part that it asks for and may not have refuses all of it.
-pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<(), DirectiveRefusal> {
+pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<Admission, DirectiveRefusal> {
     if policies.is_empty() {
-        return Ok(());
+        return Ok(Admission::Free);
     }
     let answered = |asked: &dyn std::fmt::Display, verdict: &Verdict| match verdict.forbidden.first() {
         None => Ok(()),
@@ -103,12 +121,32 @@ pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<(),
     for (kind, value) in limits(spec) {
         ask(Question::Limit(kind, value))?;
     }
-    let words = [spec.shell.clone(), "-c".to_owned(), spec.command.clone()];
-    act(policies.exec_answer(&Commands::of_words(&words), rights(&spec.capabilities)).as_ref(), "exec")?;
     if spec.changes.unwrap_or_default() == DirectiveChanges::Commit {
         act(policies.answer(Act::Changes), "changes")?;
     }
-    Ok(())
+    exec(policies, spec)
+}
+
+/// Asks the documents about the start of the command.
+fn exec(policies: &Effective, spec: &DirectiveSpec) -> Result<Admission, DirectiveRefusal> {
+    let words = [spec.shell.clone(), "-c".to_owned(), spec.command.clone()];
+    let Some(answer) = policies.exec_answer(&Commands::of_words(&words), rights(&spec.capabilities)) else {
+        return Ok(Admission::Free);
+    };
+    match answer.value {
+        Answer::Skip => Ok(Admission::Free),
+        Answer::Forbidden => act(Some(&answer), "exec").map(|()| Admission::Free),
+        Answer::NeedsApproval => {
+            let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+            let found = classify(&quoted.join(" "));
+            if found.verdict == command::Verdict::Forbidden {
+                return Err(DirectiveRefusal::Command { why: found.reasons.join("; ") });
+            }
+            let mut reasons = vec![format!("a policy asks for it ({})", answer.from)];
+            reasons.extend(found.reasons);
+            Ok(Admission::NeedsApproval { reasons })
+        }
+    }
 }
 
 /// Returns whether a directive has more than its workspace. It is compared as a whole: a part that comes later is more.
@@ -232,6 +270,18 @@ mod tests {
             refused.to_string(),
             "a policy says forbidden about exec (p.yaml:1:19)".replace("1:19", &place(&exec))
         );
+    }
+
+    #[test]
+    fn a_command_that_needs_an_approval_is_admitted_with_its_reasons_unless_none_can_let_it_through() {
+        let asks = effective(&json!({"approval": {"exec": "needs_approval"}, "commands": {"skip": ["true"]}}));
+        let check = |command: &str| check_directive(&asks, &spec(&json!({"command": command, "changes": "discard"})));
+        assert_eq!(check("true"), Ok(Admission::Free));
+        let Ok(Admission::NeedsApproval { reasons }) = check("make it's") else { panic!() };
+        assert!(reasons[0].starts_with("a policy asks for it (p.yaml:"), "{reasons:?}");
+        let refused = check("rm -rf /").unwrap_err();
+        assert!(matches!(refused, DirectiveRefusal::Command { .. }), "{refused}");
+        assert_eq!(check_directive(&Effective::default(), &spec(&json!({}))), Ok(Admission::Free));
     }
 
     fn place(policies: &Effective) -> String {

@@ -36,7 +36,7 @@ mod set;
 
 pub use budget::BudgetKind;
 pub use command_rule::CommandRule;
-pub use directive::{DirectiveRefusal, check_directive, lower_limits};
+pub use directive::{Admission, DirectiveRefusal, check_directive, lower_limits};
 pub use effective::{Effective, Forbidden, RunRights, Verdict};
 pub use form::{Act, Answer, Case, Entry, FsPart, Level, NetPart, PolicyDocument};
 pub use loaded::{DocumentName, LoadedPolicy};

@@ -66,7 +66,7 @@ fn worktree(to: &mut Adder<'_>) {
     };
     to.show_unsearched(&linked.common, &linked.common, "the history of this linked worktree");
     for (path, shown) in configs {
-        to.show_made(shown, &path.display().to_string(), "its configuration without passwords and programs");
+        to.show_made(shown, path.display().to_string(), "its configuration without passwords and programs");
     }
     to.set("GIT_OPTIONAL_LOCKS", "0");
     to.note(format!(

@@ -137,7 +137,7 @@ function views(log) {
 function keys() {
   const help = find("#help");
   let before = "";
-  const go = { h: "/", d: "/directives", t: "/territories", f: "/facilities", a: "/audit", s: "/settings" };
+  const go = { h: "/", d: "/directives", p: "/approvals", t: "/territories", f: "/facilities", a: "/audit", s: "/settings" };
   const rows = () => all("[data-row] a.row-link");
   const move = (step) => {
     const links = rows();
@@ -159,6 +159,8 @@ function keys() {
       "/": () => { const filter = find("#filter"); if (filter) { event.preventDefault(); filter.focus(); } },
       j: () => move(1),
       k: () => move(-1),
+      // No key answers a request: this one leads to what it asks for.
+      a: () => { const five = find("#five"); if (five) { five.focus(); five.scrollIntoView(); } },
       f: () => { const follow = find("#follow"); if (follow) follow.click(); },
       c: () => { const copy = find("[data-copy]"); if (copy) copy.click(); },
     };

@@ -22,6 +22,15 @@ const MAX_RAW: usize = 2 * 1024 * 1024;
 const VIEWS: [(&str, &str); 5] =
     [("log", "Log"), ("network", "Network"), ("changes", "Changes"), ("receipt", "Receipt"), ("spec", "Spec")];
 
+/// Returns the id of the approval that the directive waits for, where the key may see it.
+async fn asked(visit: &Visit, one: &Directive) -> Result<Option<String>, Problem> {
+    if one.state != State::AwaitingApproval || !visit.may("getApproval") {
+        return Ok(None);
+    }
+    let approval = visit.context.app.store.approval_of(visit.account, one.directive_id, visit.now()).await?;
+    Ok(approval.map(|approval| approval.approval_id.to_string()))
+}
+
 async fn load(visit: &Visit) -> Result<(Directive, Snapshot), Problem> {
     let app = &visit.context.app;
     let id: DirectiveId = visit.context.id("directive_id")?;
@@ -49,7 +58,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         _ => spec(&one, &mut content),
     }
     let mut top = Html::default();
-    write_head(visit, &one, &mut top)?;
+    write_head(visit, &one, asked(visit, &one).await?.as_deref(), &mut top)?;
     let id = one.directive_id.to_string();
     let title = format!("Directive {}", id.get(24..).unwrap_or(&id));
     Ok(page(StatusCode::OK, visit.frame(&title, Section::Directives), |html| {
@@ -66,7 +75,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     }))
 }
 
-fn write_head(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Problem> {
+fn write_head(visit: &Visit, one: &Directive, asked: Option<&str>, html: &mut Html) -> Result<(), Problem> {
     let now = visit.now();
     let id = one.directive_id.to_string();
     let source = format!("/directives/{id}/head");
@@ -97,6 +106,10 @@ fn write_head(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Pro
         }
     }
     html.raw("</div>");
+    if let Some(asked) = asked {
+        html.raw("<p class=\"s-wait\">A person has to approve it: ");
+        html.leaf("a", &[("id", "asked"), ("href", &format!("/approvals/{asked}"))], "the request").raw("</p>");
+    }
     if let Some(because) = &one.queued_because {
         html.leaf("p", &[("class", "s-wait")], because);
     }
@@ -122,7 +135,7 @@ fn write_head(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Pro
 pub async fn head(visit: &Visit) -> Result<Answer, Problem> {
     let (one, _) = load(visit).await?;
     let mut html = Html::default();
-    write_head(visit, &one, &mut html)?;
+    write_head(visit, &one, asked(visit, &one).await?.as_deref(), &mut html)?;
     Ok(fragment(StatusCode::OK, html))
 }
 

@@ -1,12 +1,13 @@
-//! The first page: what is wrong, what runs, what ended last.
+//! The first page: what needs a person, what is wrong, what runs, what ended last.
 
-use super::parts;
+use super::{approvals, parts};
 use crate::console::shell::{Section, page};
 use crate::console::visit::Visit;
 use crate::http::{Answer, Problem};
 use crate::store::types::{DirectiveLine, Page};
 use axum::http::StatusCode;
 use nexus_api::mothership::TerritoryStatus;
+use nexus_model::directive::State;
 
 /// Directives that the page shows of each kind.
 const SHOWN: usize = 20;
@@ -19,10 +20,17 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     let live = app.store.live_directives(visit.account, 200, times, now).await?;
     let latest = app.store.directive_lines(visit.account, None, Page { before: None, limit: 100 }).await?;
     let ended: Vec<_> = latest.into_iter().filter(|one| one.state.is_terminal()).take(SHOWN).collect();
-    let lines = live.directives.iter().map(DirectiveLine::from);
-    let (queued, running): (Vec<_>, Vec<_>) = lines.partition(|one| one.started_at.is_none());
+    let waiting = approvals::waiting(visit).await?;
+    // What waits for an approval stands above, and is in no queue.
+    let in_queue = live.directives.iter().filter(|one| one.state != State::AwaitingApproval).map(DirectiveLine::from);
+    let (queued, running): (Vec<_>, Vec<_>) = in_queue.partition(|one| one.started_at.is_none());
     Ok(page(StatusCode::OK, visit.frame("Home", Section::Home), |html| {
         html.raw("<h1>Home</h1>");
+        if !waiting.is_empty() {
+            html.leaf("h2", &[], &format!("Needs you {}", waiting.len()));
+            let first = &waiting[..waiting.len().min(SHOWN)];
+            approvals::table(html, "Requests that wait for an answer, the soonest end first", first, now);
+        }
         let lost: Vec<_> = territories.iter().filter(|one| one.status == TerritoryStatus::Offline).collect();
         if !lost.is_empty() {
             html.leaf("h2", &[], &format!("Unhealthy {}", lost.len())).raw("<ul>");

@@ -1,5 +1,6 @@
 //! The pages of the console, and the table of their names.
 
+mod approvals;
 mod audit;
 mod directive;
 mod directives;
@@ -24,6 +25,10 @@ pub async fn handle(id: &str, visit: Visit) -> Result<Answer, Problem> {
         "raw" => directive::raw(&visit).await,
         "events" => event_stream(visit.context).await,
         "cancel" => directive::cancel(&visit).await,
+        "approvals" => approvals::show(&visit).await,
+        "approval" => approvals::one(&visit).await,
+        "approve" => approvals::approve(&visit).await,
+        "deny" => approvals::deny(&visit).await,
         "territories" => territories::show(&visit).await,
         "territory" => territories::one(&visit).await,
         "drain" => territories::drain(&visit).await,

@@ -3,6 +3,7 @@
 use crate::console::html::Html;
 use crate::store::types::DirectiveLine;
 use nexus_api::Timestamp;
+use nexus_model::approval::ApprovalState;
 use nexus_model::directive::State;
 
 /// Shape, class and word of a state: a state is never shown by its colour alone.
@@ -25,6 +26,22 @@ fn appearance(state: State) -> (&'static str, &'static str, &'static str) {
         State::TimedOut => (CLOCK, "state s-bad", "Timed out"),
         State::Rejected => (CROSS, "state s-bad", "Rejected"),
     }
+}
+
+/// Writes the state of an approval. It has the shape of the state of a directive that means the same.
+pub fn approval_state(html: &mut Html, state: ApprovalState) {
+    let (like, word) = match state {
+        ApprovalState::Pending => (State::AwaitingApproval, "Asks"),
+        ApprovalState::Granted => (State::Queued, "Granted"),
+        ApprovalState::Used => (State::Succeeded, "Used"),
+        ApprovalState::Denied => (State::Rejected, "Refused"),
+        ApprovalState::Expired => (State::TimedOut, "Expired"),
+        ApprovalState::Withdrawn => (State::Canceled, "Withdrawn"),
+    };
+    let (shape, class, _) = appearance(like);
+    html.element("span", &[("class", class)], |html| {
+        html.raw(shape).text(word);
+    });
 }
 
 /// Writes a state: shape, word, colour.

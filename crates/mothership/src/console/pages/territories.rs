@@ -104,7 +104,7 @@ pub async fn one(visit: &Visit) -> Result<Answer, Problem> {
         };
         fact("Id", one.territory_id.to_string());
         let last_seen = one.last_seen_at.map(|seen| format!("{} ago", parts::span(now - seen.0)));
-        fact("Last last_seen", last_seen.unwrap_or_else(|| "never".to_owned()));
+        fact("Last heard", last_seen.unwrap_or_else(|| "never".to_owned()));
         let room = one.capacity.max_concurrent.map(|max| format!(" of {max}")).unwrap_or_default();
         fact("Directives", format!("{}{room}", one.load));
         fact("Version", one.nexus_version.clone().unwrap_or_default());

@@ -142,6 +142,7 @@ fn claimed(app: &Shared, territory: Territory, claims: &Claims) -> Answer {
                 fence: Some(claim.fence),
                 attempt: Some(claim.attempt),
                 lease_ttl_seconds: Some(lease),
+                approval: claim.approval.clone(),
             }
         })
         .collect();

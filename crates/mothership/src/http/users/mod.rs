@@ -1,5 +1,6 @@
 //! Handlers of Mothership v1.
 
+pub mod approvals;
 mod audit;
 mod directives;
 mod facilities;
@@ -35,6 +36,10 @@ pub async fn handle(id: &str, context: Context) -> Result<Answer, Problem> {
         "listFacilityDirectives" => directives::list_of_facility(&context).await,
         "listDirectives" => directives::list(&context).await,
         "getDirective" => directives::get(&context).await,
+        "listApprovals" => approvals::list(&context).await,
+        "getApproval" => approvals::get(&context).await,
+        "approveDirective" => approvals::approve(&context).await,
+        "rejectDirective" => approvals::reject(&context).await,
         "cancelDirective" => directives::cancel(&context).await,
         "getLogChunks" => output::log_chunks(&context).await,
         "getFacilityLogChunks" => output::facility_log_chunks(&context).await,

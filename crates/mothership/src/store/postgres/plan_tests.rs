@@ -74,6 +74,7 @@ impl Scene {
             facility,
             self.account.role,
             &nexus_policy::document::Effective::default(),
+            60_000,
         )
         .unwrap();
         new.idempotency = Some((DirectiveId::new().to_string(), "h".into()));

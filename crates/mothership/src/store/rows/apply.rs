@@ -2,7 +2,8 @@
 
 use super::audit;
 use super::values::{ANY, Id, json, optional, text};
-use super::work::{LEASED, READY, RUNNING, SETTLING, Work};
+use super::withdrawal::withdraw;
+use super::work::{AWAITS, LEASED, READY, RUNNING, SETTLING, WAITS, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{ClassRequirements, EndResult, Lane};
@@ -59,6 +60,9 @@ pub fn apply(
 
 fn change(connection: &Connection<'_>, work: &Work, next: &Directive, now: i64) -> Result<Option<Lane>, StoreError> {
     let cancel_at = next.cancel_requested.then_some(work.cancel_at.unwrap_or(now));
+    if next.state == State::Queued && work.phase == AWAITS {
+        return approved(connection, work);
+    }
     if next.state == State::Queued {
         // The directive keeps the facility: it is the head of its queue.
         connection
@@ -82,6 +86,17 @@ fn change(connection: &Connection<'_>, work: &Work, next: &Directive, now: i64) 
     Ok(None)
 }
 
+/// The directive takes its place in the queue of its facility.
+fn approved(connection: &Connection<'_>, work: &Work) -> Result<Option<Lane>, StoreError> {
+    let taken: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM work WHERE facility_id = ?1 AND phase >= 1)")?
+        .query_row(params![work.facility], |row| row.get(0))?;
+    connection
+        .prepare_cached("UPDATE work SET phase = ?2, version = version + 1 WHERE directive_id = ?1")?
+        .execute(params![work.id, if taken { WAITS } else { READY }])?;
+    if taken { Ok(None) } else { lane_of(connection, work.account, work.class, work.pin).map(Some) }
+}
+
 fn end(
     connection: &Connection<'_>,
     work: &Work,
@@ -93,6 +108,9 @@ fn end(
         Some(EndReason::Reported) | None => facts.reason,
         Some(reason) => reason.name().map(str::to_owned),
     };
+    if work.asks {
+        withdraw(connection, &work.id, now)?;
+    }
     connection.prepare_cached("DELETE FROM work WHERE directive_id = ?1")?.execute(params![work.id])?;
     connection
         .prepare_cached(

@@ -1,6 +1,7 @@
 //! Claims of directives.
 
 use super::apply::{EndFacts, apply};
+use super::approval;
 use super::territory::facts;
 use super::values::{ANY, Id, json, optional, text};
 use super::work::{self, LEASED};
@@ -38,7 +39,8 @@ pub fn claim(
             classes.iter().flat_map(|class| [(*class, *territory.id.as_bytes()), (*class, ANY)]).collect();
         for _ in 0..room {
             let Some(head) = head(connection, territory, &mut lanes)? else { break };
-            claims.push(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
+            // One that may not start is no head any more.
+            claims.extend(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
         }
     }
     Ok(Claims { claims, facts })
@@ -57,14 +59,20 @@ fn confirms(connection: &Connection<'_>, territory: Territory) -> Result<bool, S
 /// The answer to this poll was lost: the daemon gets the claims that it has not started.
 fn repeated(connection: &Connection<'_>, territory: Territory, poll: &str) -> Result<Vec<Claim>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT w.directive_id, w.fence, w.attempt, d.spec FROM work w JOIN directive d ON d.id = w.directive_id
+        "SELECT w.directive_id, w.fence, w.attempt, d.spec, w.asks FROM work w JOIN directive d ON d.id = w.directive_id
            WHERE w.holder = ?1 AND w.phase = 2 AND w.poll_id = ?2",
     )?;
-    statement.query_all(params![territory.id.as_bytes(), poll], |row| {
+    let found = statement.query_all(params![territory.id.as_bytes(), poll], |row| {
         let spec = json(&row.get::<_, String>(3)?)?;
         let fence = Fence(row.get::<_, i64>(1)? as u64);
-        Ok(Claim { id: DirectiveId::from_bytes(row.get(0)?), spec, fence, attempt: row.get(2)? })
-    })
+        let id = DirectiveId::from_bytes(row.get(0)?);
+        Ok((Claim { id, spec, fence, attempt: row.get(2)?, approval: None }, row.get::<_, bool>(4)?))
+    })?;
+    let with_approval = |(claim, asks): (Claim, bool)| {
+        let approval = if asks { approval::used(connection, &claim.id)? } else { None };
+        Ok(Claim { approval, ..claim })
+    };
+    found.into_iter().map(with_approval).collect()
 }
 
 fn classes(
@@ -125,9 +133,16 @@ fn take(
     times: LeaseTimes,
     epoch: u64,
     now: i64,
-) -> Result<Claim, StoreError> {
+) -> Result<Option<Claim>, StoreError> {
     let id = DirectiveId::from_bytes(*id);
     let work = work::load(connection, &id)?.ok_or(StoreError::NotFound)?;
+    let mut used = None;
+    if work.asks {
+        used = approval::take(connection, &work, territory, now)?;
+        if used.is_none() {
+            return Ok(None);
+        }
+    }
     let fence = work.fence.next(epoch).ok_or_else(|| StoreError::corrupt("the fences are used up"))?;
     apply(connection, &work, &Event::Claim { fence }, now, EndFacts::default())?
         .map_err(|refusal| StoreError::corrupt(refusal.to_string()))?;
@@ -153,7 +168,7 @@ fn take(
     let spec: String = connection
         .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
         .query_row(params![id.as_bytes()], |row| row.get(0))?;
-    Ok(Claim { id, spec: json(&spec)?, fence, attempt })
+    Ok(Some(Claim { id, spec: json(&spec)?, fence, attempt, approval: used }))
 }
 
 /// Takes back claims whose answer reached no daemon. A claim that was started meanwhile stays.

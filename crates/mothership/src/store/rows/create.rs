@@ -1,9 +1,9 @@
 //! Creation of directives.
 
 use super::apply::lane_of;
-use super::audit;
 use super::values::{ANY, Id, optional, text};
-use super::work::{READY, WAITS};
+use super::work::{AWAITS, READY, WAITS};
+use super::{approval, audit};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{Account, Counters, Creation, NewDirective};
@@ -47,10 +47,18 @@ pub fn create(
         .query_row(params![facility.as_bytes()], |row| row.get(0))?;
     let id = new.spec.directive_id;
     let empty = text(&Counters::default())?;
+    let (phase, state) = match (&new.asks, taken) {
+        (Some(_), _) => (AWAITS, State::AwaitingApproval),
+        (None, true) => (WAITS, State::Queued),
+        (None, false) => (READY, State::Queued),
+    };
+    if let Some(asks) = &new.asks {
+        approval::request(connection, account, new, asks, pin, now)?;
+    }
     connection
         .prepare_cached(
             "INSERT INTO work (directive_id, account_id, facility_id, pin, class_id, rank, phase, queue_until, timeout_ms, requeue,
-               log_limit, out, err) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)",
+               log_limit, out, err, asks) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12, ?13)",
         )?
         .execute(params![
             id.as_bytes(),
@@ -59,12 +67,13 @@ pub fn create(
             pin.unwrap_or(ANY),
             class,
             rank,
-            if taken { WAITS } else { READY },
+            phase,
             new.queue_ms.map(|ms| now.saturating_add(ms)),
             new.timeout_ms,
             new.spec.on_lease_loss == Some(OnLeaseLoss::Requeue),
             new.log_limit,
             empty,
+            new.asks.is_some(),
         ])?;
     connection
         .prepare_cached(
@@ -74,7 +83,7 @@ pub fn create(
             id.as_bytes(),
             owner.as_bytes(),
             facility.as_bytes(),
-            State::Queued.name(),
+            state.name(),
             now,
             text(&new.spec)?,
             text(&new.approval_reasons)?,
@@ -84,8 +93,9 @@ pub fn create(
         "facility": facility, "profile": new.class.profile, "spec": nexus_model::digest::Digest::of_json(&new.spec),
     });
     audit::note(connection, account, "directive.create", &format!("directive/{id}"), &detail, now)?;
-    let lane = if taken { None } else { Some(lane_of(connection, owner, class, pin.map(TerritoryId::from_bytes))?) };
-    Ok(Creation::Stored { id, state: State::Queued, created_at: now, lane })
+    let lane =
+        if phase == READY { Some(lane_of(connection, owner, class, pin.map(TerritoryId::from_bytes))?) } else { None };
+    Ok(Creation::Stored { id, state, created_at: now, lane })
 }
 
 /// Takes the key for this directive, or returns what an earlier call made with it. A call with the same key that has not ended

@@ -1,12 +1,13 @@
 //! The questions and changes of the store, each written once for SQLite and PostgreSQL.
 //!
 //! ```text
-//!  a change locks what it relies on, in this order: territory ─▶ presence ─▶ facility ─▶ directive
+//!  a change locks what it relies on, in this order: territory ─▶ presence ─▶ facility ─▶ directive ─▶ approval
 //!  (PostgreSQL, read committed; in SQLite the one writer stands for all locks)
 //! ```
 //! A claim takes directives that no other transaction has locked, and waits for none.
 
 mod apply;
+pub mod approval;
 pub mod artifact;
 pub mod audit;
 mod chunk;
@@ -23,6 +24,7 @@ pub mod session;
 mod territory;
 mod values;
 mod view;
+mod withdrawal;
 mod work;
 
 pub use chunk::{chunks, events, put_chunk, put_events};

@@ -1,8 +1,9 @@
 //! Claims and leases that have passed.
 
 use super::apply::{Effect, EndFacts, apply};
+use super::approval;
 use super::report::OVERRUN_MS;
-use super::work::{self, COLUMNS, LEASED, Work};
+use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use nexus_model::directive::Event;
@@ -17,17 +18,24 @@ const MAX_ROUND: usize = 200;
 
 /// Ends or queues again a directive that no daemon reports any more. What changed since it was listed decides.
 pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64) -> Result<Option<Effect>, StoreError> {
-    let Some(work) = work::hold(connection, id)? else { return Ok(None) };
+    let Some(mut work) = work::hold(connection, id)? else { return Ok(None) };
     let times = connection
         .prepare_cached("SELECT lease_until, visible_at, queue_until FROM work WHERE directive_id = ?1")?
         .query_row(params![work.id], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?)))?;
     let (lease_until, visible_at, queue_until) = times;
-    let event = if work.phase < LEASED {
+    let event = if work.phase == AWAITS {
+        // Its time in the queue has not begun.
+        None
+    } else if work.phase < LEASED {
         queue_until.is_some_and(|until| now >= until).then_some(Event::QueueTimeout)
     } else {
         verdict(&work, lease_until, visible_at, epoch, now)
     };
     let Some(event) = event else { return Ok(None) };
+    if matches!(event, Event::LeaseLost { .. }) && work.asks && work.requeue {
+        // Another start needs another use of the approval.
+        work.requeue = approval::may_start_again(connection, &work, now)?;
+    }
     Ok(apply(connection, &work, &event, now, EndFacts::default())?.ok())
 }
 
@@ -54,8 +62,9 @@ pub fn due(connection: &Connection<'_>, epoch: u64, now: i64) -> Result<Vec<Dire
         }
         Ok(found.len() < MAX_ROUND)
     })?;
-    let mut statement =
-        connection.prepare_cached("SELECT directive_id FROM work WHERE queue_until <= ?1 AND phase < 2 LIMIT ?2")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT directive_id FROM work WHERE queue_until <= ?1 AND phase >= 0 AND phase < 2 LIMIT ?2",
+    )?;
     let waiting = statement.query_all(params![now, MAX_ROUND as i64], |row| row.get(0))?;
     found.extend(waiting.into_iter().map(DirectiveId::from_bytes));
     Ok(found)

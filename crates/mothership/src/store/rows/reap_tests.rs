@@ -25,6 +25,7 @@ fn work(phase: i64) -> Work {
         timeout_ms: 1,
         log_limit: 1,
         requeue: false,
+        asks: false,
         counters: [Counters::default(); 2],
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ended + log_ms    ─▶ output, diff, events, kept files; the directive itself, its end and its receipt stay
-//!  trail + audit_ms  ─▶ the trail of territories, the front of the audit chains
+//!  trail + audit_ms  ─▶ the trail of territories, the front of the audit chains, approvals that are over
 //!  keys, tokens, counts of enrolments ─▶ when they mean nothing any more
 //! ```
 //! Rows go first: a file of a kept file that has no row is removed afterwards, and by every later sweep.
@@ -38,6 +38,9 @@ pub fn sweep(connection: &Connection<'_>, times: Retention, now: i64) -> Result<
     let rates = "DELETE FROM enroll_rate WHERE (source, hour) IN (SELECT source, hour FROM enroll_rate WHERE hour < ?1 LIMIT ?2)";
     swept.rows += connection.prepare_cached(rates)?.execute(params![now / HOUR_MS - 2, batch])? as u64;
     swept.rows += super::audit::retain(connection, now - times.audit_ms, times.batch)?;
+    let approvals =
+        "DELETE FROM approval WHERE id IN (SELECT id FROM approval WHERE NOT live AND expires_at < ?1 LIMIT ?2)";
+    swept.rows += connection.prepare_cached(approvals)?.execute(params![now - times.audit_ms, batch])? as u64;
     let sessions = "DELETE FROM console_session WHERE created_at < ?1";
     swept.rows += connection.execute(sessions, params![now - super::session::LIFE_MS])? as u64;
     swept.more = swept.directives >= u64::from(times.batch);

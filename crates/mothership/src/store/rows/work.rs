@@ -8,6 +8,8 @@ use nexus_api::conduits::Stream;
 use nexus_model::directive::{Directive, Fence, OnLeaseLoss, State};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 
+/// Waits for an approval: no claim and no facility looks at it.
+pub const AWAITS: i64 = -1;
 /// Waits for the facility.
 pub const WAITS: i64 = 0;
 /// Ready to be claimed.
@@ -56,13 +58,15 @@ pub struct Work {
     pub log_limit: i64,
     /// Run again when the territory is lost.
     pub requeue: bool,
+    /// It starts only with an approval.
+    pub asks: bool,
     /// Counters of stdout and stderr.
     pub counters: [Counters; 2],
 }
 
 /// Columns that [`read`] expects.
 pub const COLUMNS: &str = "directive_id, account_id, facility_id, pin, class_id, phase, version, attempt, starts, fence, holder, \
-     confirms, cancel_at, started_at, started, deadline, timeout_ms, log_limit, requeue, out, err";
+     confirms, cancel_at, started_at, started, deadline, timeout_ms, log_limit, requeue, asks, out, err";
 
 /// Reads a row with [`COLUMNS`].
 pub fn read(row: &Row<'_>) -> Result<Work, StoreError> {
@@ -87,6 +91,7 @@ pub fn read(row: &Row<'_>) -> Result<Work, StoreError> {
         timeout_ms: row.get("timeout_ms")?,
         log_limit: row.get("log_limit")?,
         requeue: row.get("requeue")?,
+        asks: row.get("asks")?,
         counters: [json(&row.get::<_, String>("out")?)?, json(&row.get::<_, String>("err")?)?],
     })
 }
@@ -159,6 +164,7 @@ impl Work {
 /// State of a directive in a phase.
 pub fn state_of(phase: i64) -> State {
     match phase {
+        AWAITS => State::AwaitingApproval,
         LEASED => State::Leased,
         RUNNING | SETTLING => State::Running,
         _ => State::Queued,

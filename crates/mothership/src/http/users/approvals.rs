@@ -1,0 +1,105 @@
+//! Handlers of approvals: list, read, approve, refuse.
+
+use crate::app::App;
+use crate::http::answer::{Answer, Problem, ok};
+use crate::http::cursor;
+use crate::http::request::Context;
+use crate::store::types::{Account, Allow, ApprovalAnswer, NotAnswered};
+use axum::http::StatusCode;
+use nexus_api::mothership::{ApprovalList, ApproveRequest, DirectiveStateAnswer, RejectRequest};
+use nexus_model::approval::ApprovalRefusal;
+use nexus_model::ids::{ApprovalId, DirectiveId};
+
+/// Longest comment, in characters.
+pub const MAX_COMMENT: usize = 1_000;
+const MAX_SECONDS: u64 = 7 * 86_400;
+
+/// Lists approvals of the account.
+pub async fn list(context: &Context) -> Result<Answer, Problem> {
+    let app = &context.app;
+    let account = context.account()?;
+    let all = match context.parameter("all").as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", "all must be true or false."));
+        }
+    };
+    let page = cursor::page(context, account, "approvals")?;
+    let approvals = app.store.approvals(account, all, page, app.now()).await?;
+    let last = approvals.last().filter(|_| all && approvals.len() == page.limit as usize);
+    let next_cursor = last.map(|last| cursor::write(&app.cursors, account, "approvals", last.approval_id.as_bytes()));
+    Ok(ok(&ApprovalList { approvals, next_cursor }))
+}
+
+/// Returns one approval.
+pub async fn get(context: &Context) -> Result<Answer, Problem> {
+    let id: ApprovalId = context.id("approval_id")?;
+    Ok(ok(&context.app.store.approval(context.account()?, id, context.app.now()).await?))
+}
+
+/// Approves a directive.
+pub async fn approve(context: &Context) -> Result<Answer, Problem> {
+    let id: DirectiveId = context.id("directive_id")?;
+    let request: ApproveRequest = context.json()?;
+    if request.scope.as_deref().is_some_and(|scope| scope != "once") {
+        return Err(Problem::invalid("unavailable", "The scope must be once: an approval is for one directive."));
+    }
+    if request.max_uses == Some(0) || request.expires_in.is_some_and(|seconds| !(1..=MAX_SECONDS).contains(&seconds)) {
+        let error = format!("max_uses must be at least 1, and expires_in 1 to {MAX_SECONDS}.");
+        return Err(Problem::invalid("invalid_field", error));
+    }
+    let allow = Allow { max_uses: request.max_uses, expires_in_ms: request.expires_in.map(|seconds| seconds * 1000) };
+    let answer = ApprovalAnswer { allow: Some(allow), subject: request.subject, comment: request.comment };
+    answered(&context.app, context.account()?, id, answer).await
+}
+
+/// Refuses a directive, or takes its approval back.
+pub async fn reject(context: &Context) -> Result<Answer, Problem> {
+    let id: DirectiveId = context.id("directive_id")?;
+    let request: RejectRequest = context.json()?;
+    let answer = ApprovalAnswer { allow: None, subject: None, comment: request.comment };
+    answered(&context.app, context.account()?, id, answer).await
+}
+
+async fn answered(app: &App, account: Account, id: DirectiveId, answer: ApprovalAnswer) -> Result<Answer, Problem> {
+    give(app, account, id, answer).await?;
+    let now = app.store.directive(account, id, app.config.times, app.now()).await?;
+    Ok(ok(&DirectiveStateAnswer { directive_id: id, state: now.state, cancel_requested: now.cancel_requested }))
+}
+
+/// Gives an answer. The console comes here too.
+pub async fn give(app: &App, account: Account, id: DirectiveId, answer: ApprovalAnswer) -> Result<(), Problem> {
+    if answer.comment.as_ref().is_some_and(|text| text.chars().count() > MAX_COMMENT) {
+        return Err(Problem::invalid("invalid_field", format!("comment must have at most {MAX_COMMENT} characters.")));
+    }
+    match app.store.answer_approval(account, id, answer, app.now()).await? {
+        Ok(lane) => {
+            app.changed(id);
+            app.wake(&lane);
+            Ok(())
+        }
+        Err(refused) => Err(problem(refused)),
+    }
+}
+
+fn problem(refused: NotAnswered) -> Problem {
+    match refused {
+        NotAnswered::NotAsked => Problem::conflict("not_asked", "The directive needs no approval."),
+        NotAnswered::OtherSubject => {
+            Problem::conflict("other_subject", "The answer is about something else than what is asked for.")
+                .hint("Look at it again.")
+        }
+        NotAnswered::Refused(ApprovalRefusal::OwnRequest) => Problem::new(
+            StatusCode::FORBIDDEN,
+            ApprovalRefusal::OwnRequest.code(),
+            "Who asks for an approval does not answer it. Answer with another API key.",
+        ),
+        NotAnswered::Refused(ApprovalRefusal::Bounds) => {
+            Problem::invalid("invalid_field", "max_uses and expires_in must be above 0.")
+        }
+        NotAnswered::Refused(refusal) => {
+            Problem::conflict(refusal.code(), format!("The answer comes too late: {refusal}."))
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The end of an approval whose directive is over.
+
+use super::values::{Id, json, optional, text};
+use crate::store::error::StoreError;
+use crate::store::sql::{Connection, params};
+use nexus_model::approval::{Approval, ApprovalEvent};
+
+/// Ends the approval of a directive that is over: nothing of it can be used any more.
+pub fn withdraw(connection: &Connection<'_>, directive: &Id, now: i64) -> Result<(), StoreError> {
+    let locked = connection.locked();
+    let question = format!("SELECT approval FROM approval WHERE directive_id = ?1{locked}");
+    let row = connection.prepare_cached(&question)?.query_row(params![directive], |row| row.get::<_, String>(0));
+    let Some(stored) = optional(row)? else { return Ok(()) };
+    let before: Approval = json(&stored)?;
+    if let Ok(next) = before.step(&ApprovalEvent::Withdraw, u64::try_from(now).unwrap_or(0))
+        && next != before
+    {
+        connection
+            .prepare_cached("UPDATE approval SET live = ?2, approval = ?3 WHERE directive_id = ?1")?
+            .execute(params![directive, !next.state.is_over(), text(&next)?])?;
+    }
+    Ok(())
+}
