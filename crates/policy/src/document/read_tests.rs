@@ -78,7 +78,7 @@ fn a_mistake_is_named_with_its_place_and_what_to_write() {
         (&format!("{head}id: b\n"), "4:1", "twice"),
         (&format!("{head}approval:"), "4:9", "approval is empty"),
         (&format!("{head}approval:\nlimits: {{pids: 1}}\n"), "4:9", "approval is empty"),
-        (&format!("{head}fs: {{deny: }}\n"), "4:12", "deny is empty"),
+        (&format!("{head}fs: {{deny: }}\n"), "4:10", "deny is empty"),
         (&format!("{head}commands: {{forbidden: [~]}}\n"), "4:24", "forbidden is empty"),
     ] {
         let error = parse(text, "a.yaml").unwrap_err();
