@@ -46,9 +46,8 @@ impl From<StateDirError> for Failure {
         let hint = match &error {
             StateDirError::Relative { .. } => "set NEXUS_STATE_DIR to an absolute path",
             StateDirError::WithParent { .. } => "set NEXUS_STATE_DIR to the whole path without ..",
-            StateDirError::NoHome | StateDirError::Unusable { .. } => {
-                "set NEXUS_STATE_DIR to a directory that you can write"
-            }
+            StateDirError::NoHome => "set HOME, or NEXUS_STATE_DIR to a directory that you can write",
+            StateDirError::Unusable { .. } => "set NEXUS_STATE_DIR to a directory that you can write",
             StateDirError::OpenToOthers { .. } => "set NEXUS_STATE_DIR to another directory, or chmod 700 it",
         };
         Self::refused(error.code(), error.to_string(), hint)

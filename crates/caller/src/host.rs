@@ -44,9 +44,12 @@ fn parse_membership(stat: &str) -> Option<Membership> {
     Some(Membership { session: fields.next()?.parse().ok()?, group })
 }
 
-/// Returns the caller's home directory.
+/// Returns the caller's home directory: that of the environment, or of the machine's own table of users.
 pub fn home() -> Option<PathBuf> {
-    std::env::home_dir().filter(|home| home.is_absolute())
+    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        Some(home) => Some(PathBuf::from(home)).filter(|home| home.is_absolute()),
+        None => nexus_runner::plan::git_host::home_of(rustix::process::getuid().as_raw()),
+    }
 }
 
 /// Finds the state directory and makes nothing.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use nexus_policy::command::Commands;
-use nexus_policy::document::{Answer, Effective, Question, Verdict};
+use nexus_policy::document::{Answer, Effective, Question, RunRights, Verdict};
 use std::ffi::OsStr;
 
 /// The code of a run that a policy document refuses.
@@ -25,9 +25,13 @@ pub fn secret(policies: &Effective, name: &OsStr) -> Result<(), Failure> {
     allowed(&policies.ask(&Question::Secret(shown.clone())), &format!("--env-secret {shown} passes a secret"))
 }
 
-/// Refuses a command in a sandbox that runs already: no approval is for one.
+/// Refuses a command in a sandbox that runs already: no approval is for one. The rights of the sandbox may be those that another
+/// command was approved with, so no rule lets it go.
 pub fn no_further_command(policies: &Effective, words: &[String]) -> Result<(), Failure> {
-    match policies.exec_answer(&Commands::of_words(words)).filter(|answer| answer.value != Answer::Skip) {
+    match policies
+        .exec_answer(&Commands::of_words(words), RunRights::Other)
+        .filter(|answer| answer.value != Answer::Skip)
+    {
         None => Ok(()),
         Some(answer) => {
             let message = format!("A policy says {} about this command ({})", answer.value.word(), answer.from);

@@ -83,7 +83,7 @@ pub enum Command {
 }
 
 /// Arguments of `nexus run`.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(after_help = "\
 Exit codes: the command's own; 2 wrong use; 124 time limit; 125 refused, failed before the start, disk limit, or the
 changes could not be committed; 126 not executable; 127 not found; 128+N killed by signal N.

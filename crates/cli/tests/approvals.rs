@@ -105,7 +105,8 @@ fn the_session_that_asks_does_not_answer_and_no_pipe_does() {
         let mut piped = bench.command("setsid");
         piped.args(["--wait", "--"]).arg(bench.base.path().join("bin/nexus")).args(["approvals", "approve", &id]);
         let mut child = piped.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"y\n").unwrap();
+        // It may have ended before it could read.
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"y\n").ok();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}: {}", bench.who(), stderr(&output));
         assert!(stderr(&output).contains("not a terminal to ask on"), "{}: {}", bench.who(), stderr(&output));
@@ -179,6 +180,7 @@ fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
         ];
         let of_open = |flags: &[&str]| asked(&bench, &bench.run([&["run"][..], flags, &["--", "sh", "s.sh"]].concat()));
         let open = of_open(&open[1..]);
+        let outside = |name: &str| bench.home.join(name).to_str().unwrap().to_owned();
         for (other, base) in [
             (&["--net", "unrestricted", "--max-connections", "5", "--protect", "s.sh"][..], &open),
             (&["--net", "unrestricted", "--net-methods", "read-only", "--protect", "s.sh"], &open),
@@ -190,8 +192,8 @@ fn an_approval_is_for_no_other_command_directory_environment_file_or_right() {
             (&["--direct", "--direct-git"], &of_open(&["--direct"])),
             (&["--raw"], &of_open(&[])),
             (&["--grace", "1h"], &of_open(&[])),
-            (&["--full-output", "log"], &of_open(&[])),
-            (&["--receipt", "receipt"], &of_open(&[])),
+            (&["--full-output", &outside("log")], &of_open(&[])),
+            (&["--receipt", &outside("receipt")], &of_open(&[])),
             (&[], &of_open(&["--require", "limits.memory"])),
         ] {
             assert_ne!(of_open(other), *base, "{}: {other:?}", bench.who());
@@ -264,6 +266,49 @@ fn no_command_is_started_in_a_running_sandbox_where_each_needs_an_approval() {
         assert!(stderr(&output).contains("needs_approval"), "{}: {}", bench.who(), stderr(&output));
         assert!(bench.run(["stop", "box"]).status.success() || bench.run(["kill", "box"]).status.success());
         bench.run(["rm", "--all"]);
+    }
+}
+
+#[test]
+fn an_approval_of_a_file_is_for_the_file_that_was_meant() {
+    for bench in benches() {
+        policy(&bench);
+        for directory in ["one", "two"] {
+            bench.at_home(&format!("{directory}/x"), "");
+        }
+        for flag in ["--full-output", "--receipt"] {
+            let workspace = bench.workspace.to_str().unwrap();
+            let in_directory = |directory: &str| {
+                let mut run = bench.nexus(["run", "--workspace", workspace, flag, "config", "--", "echo", "text"]);
+                run.current_dir(bench.home.join(directory)).output().unwrap()
+            };
+            let id = asked(&bench, &in_directory("one"));
+            let meant = bench.home.join("one/config");
+            let (shown, done) = answered(&bench, &[&id], "y\n");
+            let name = if flag == "--receipt" { "receipt to " } else { "output to  " };
+            let row = format!("{name}{}", meant.display());
+            assert!(done && shown.contains(&row), "{}: {row}: {shown}", bench.who());
+            // The same words in another directory ask for another file.
+            assert_ne!(asked(&bench, &in_directory("two")), id, "{}", bench.who());
+            assert!(!bench.home.join("two/config").exists(), "{}", bench.who());
+            assert!(in_directory("one").status.success(), "{}", bench.who());
+            assert!(meant.exists(), "{}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn a_session_without_a_number_answers_no_request() {
+    for bench in benches() {
+        policy(&bench);
+        // A request of a known session: in a PID namespace of its own the same session would be another one.
+        let id = asked(&bench, &bench.run(["run", "--", "echo", "hello"]));
+        for answer in ["approve", "deny"] {
+            let said = stderr(&run_of_outside(&bench, &["approvals", answer, &id]));
+            assert!(said.contains("outside of its PID namespace"), "{}: {answer}: {said}", bench.who());
+        }
+        let all = listed(&bench);
+        assert!(all["approvals"].as_array().unwrap().iter().all(|one| one["state"] == "pending"), "{all}");
     }
 }
 

@@ -58,3 +58,91 @@ fn a_mount_inside_the_workspace_is_refused_by_name() {
         assert!(smaller.join("x").exists());
     }
 }
+
+/// A mount whose program never answers, in the mount namespace of the script alone.
+const SILENT: &str = "import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+at, uid = sys.argv[1], int(sys.argv[2])
+fd = os.open('/dev/fuse', os.O_RDWR)
+options = b'fd=%d,rootmode=40000,user_id=%d,group_id=%d' % (fd, uid, uid)
+if libc.mount(b'silent', at.encode(), b'fuse', 0, options):
+    sys.exit('mount: %d' % ctypes.get_errno())
+open(sys.argv[3], 'w').close()
+time.sleep(60)
+";
+
+#[test]
+fn no_advice_waits_for_a_file_system_that_does_not_answer() {
+    if !needs_root() || !std::path::Path::new("/dev/fuse").exists() {
+        return;
+    }
+    for bench in benches() {
+        let at = bench.home.join("silent");
+        fs::create_dir(&at).unwrap();
+        bench.give(&at);
+        let script = bench.base.path().join("silent.py");
+        fs::write(&script, SILENT).unwrap();
+        let (user, at) = (bench.user.unwrap_or(0), at.display());
+        let identity =
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+        bench.write(".git", format!("gitdir: {at}/main/.git/worktrees/lw\n"));
+        let complaint = format!("echo \"cat: {at}/x: No such file or directory\" >&2; exit 1");
+        let worktree = "echo \"fatal: not a git repository\" >&2; exit 1".to_owned();
+        for (number, (flags, words)) in
+            [("", &complaint), ("-q", &complaint), ("", &worktree), ("-q", &worktree)].into_iter().enumerate()
+        {
+            let ready = bench.base.path().join(format!("ready{number}"));
+            let nexus = bench.program().display();
+            let line = format!(
+                "python3 {} '{at}' {user} '{ready}' & server=$!; while ! [ -e '{ready}' ]; do kill -0 $server || exit 99; sleep 0.05; done; \
+                 timeout -s KILL 20 {identity}{nexus} run --changes discard {flags} --shell '{words}'; code=$?; \
+                 kill $server; exit $code",
+                script.display(),
+                ready = ready.display(),
+            );
+            let begun = std::time::Instant::now();
+            let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+            let (code, told) = (output.status.code(), stderr(&output));
+            assert_eq!(code, Some(1), "{} {flags} {words}: {:?}: {told}", bench.who(), begun.elapsed());
+            assert!(!told.contains("is there outside"), "{}: {told}", bench.who());
+        }
+    }
+}
+
+#[test]
+fn without_home_the_machines_own_table_names_the_home() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        // The state of root is not in a home.
+        let Some(user) = bench.user else { continue };
+        let file = |name: &str, text: String| {
+            let path = bench.base.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let table =
+            file("passwd", format!("root:x:0:0::/:/bin/sh\nx:x:{user}:{user}::{}:/bin/sh\n", bench.home.display()));
+        let other = file("other", "y:x:4:4::/:/bin/sh\n".to_owned());
+        // Whoever asked the C library would load this module and find nobody.
+        let modules = file("nsswitch.conf", "passwd: nosuchmodule\n".to_owned());
+        let identity = format!("setpriv --reuid {user} --regid {user} --clear-groups ");
+        let run = |table: &str, home: &str| {
+            let nexus = bench.program().display();
+            let line = format!(
+                "mount --bind {table} /etc/passwd && mount --bind {modules} /etc/nsswitch.conf && \
+                 exec env -u HOME -u NEXUS_STATE_DIR {home} {identity}{nexus} run -- pwd"
+            );
+            bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap()
+        };
+        for home in ["", "HOME="] {
+            let found = run(&table, home);
+            assert_eq!(found.status.code(), Some(0), "{} {home}: {}", bench.who(), stderr(&found));
+        }
+        assert!(bench.home.join(".local/state/nexus").exists(), "{}", bench.who());
+        let missing = run(&other, "");
+        assert_eq!(missing.status.code(), Some(125), "{}", bench.who());
+        assert!(stderr(&missing).contains("HOME"), "{}: {}", bench.who(), stderr(&missing));
+    }
+}

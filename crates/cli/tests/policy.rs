@@ -402,3 +402,144 @@ fn rules_of_other_programs_are_imported_with_a_report_and_applied() {
         }
     }
 }
+
+#[test]
+fn a_rule_of_skip_lets_only_a_plain_run_of_the_systems_program_go() {
+    on_each_bench(|bench| {
+        policy(&bench, "approval: {exec: needs_approval}\ncommands: {skip: [\"echo *\", \"true\"]}\n");
+        let art = bench.at_home("art/x", "");
+        let art = art.parent().unwrap().to_str().unwrap();
+        for narrow in [&[][..], &["--changes", "discard"], &["--net", "none", "--quiet"], &["--hide-secrets", "--json"]]
+        {
+            runs(&bench, &[&["run"], narrow, &["--", "echo", "x"]].concat());
+        }
+        for more in [
+            &["--rw", art][..],
+            &["--ro", art],
+            &["--net", "unrestricted"],
+            &["--allow-host-port", "5432"],
+            &["--env", "A=1"],
+            &["--env-secret", "TOKEN"],
+            &["--direct"],
+            &["--allow-ptrace"],
+            &["--pids", "5000"],
+            &["--timeout", "1h"],
+            &["--full-output", &format!("{art}/out")],
+            &["--publish", "0:80"],
+            &["--profile", "git"],
+        ] {
+            let output = bench.run([&["run"], more, &["--", "echo", "x"]].concat());
+            refused(&bench, &output, &["only with an approval", "where no flag gives more"]);
+        }
+        // Another program of that name.
+        let tool = bench.write("true", "#!/bin/sh\necho another\n");
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        runs(&bench, &["run", "--", "true"]);
+        let path = format!("PATH={}:/usr/bin:/bin", bench.workspace.display());
+        refused(&bench, &bench.run(["run", "--env", &path, "--", "true"]), &["only with an approval"]);
+        refused(&bench, &bench.run(["run", "--", "./true"]), &["only with an approval"]);
+        // A sandbox has the rights that it was started with, whatever they are.
+        let before = bench.home.join(".config/nexus/policy/mine.yaml");
+        let text = fs::read_to_string(&before).unwrap();
+        policy(&bench, "");
+        runs(&bench, &["run", "--detach", "--name", "box", "--rw", art, "--", "sleep", "60"]);
+        fs::write(&before, text).unwrap();
+        refused(&bench, &bench.run(["exec", "box", "--", "echo", "x"]), &["needs_approval"]);
+        bench.run(["kill", "box"]);
+        bench.run(["rm", "--all"]);
+    });
+}
+
+#[test]
+fn no_bind_of_a_part_of_the_workspace_is_written_past_a_policy_about_its_changes_or_its_disk() {
+    on_each_bench(|bench| {
+        bench.write("bin/tool", "x");
+        let beside = bench.at_home("beside/x", "x");
+        let beside = beside.parent().unwrap().to_str().unwrap().to_owned();
+        let link = bench.home.join("to-bin");
+        std::os::unix::fs::symlink(bench.workspace.join("bin"), &link).unwrap();
+        let link = link.to_str().unwrap().to_owned();
+        for rest in [
+            "approval: {changes: forbidden}\n",
+            "approval: {changes: needs_approval}\n",
+            "fs: {write: [\"workspace:/src/**\", \"host:/**\"]}\n",
+            "limits: {disk: 10M}\n",
+        ] {
+            policy(&bench, rest);
+            for bind in ["./bin", "bin:/mnt/x", "bin/tool", &link] {
+                let output = bench.run(["run", "--changes", "discard", "--rw", bind, "--shell", "echo y > bin/new"]);
+                refused(&bench, &output, &["is a part of the workspace", "mine.yaml:4:"]);
+            }
+            let aside = ["run", "--changes", "discard", "--rw", &beside, "--ro", "bin:/mnt/x", "--", "true"];
+            runs(&bench, &aside);
+        }
+        assert!(!bench.workspace.join("bin/new").exists(), "{}", bench.who());
+        policy(&bench, "");
+        runs(&bench, &["run", "--rw", "bin", "--shell", "echo y > bin/new"]);
+        assert!(bench.workspace.join("bin/new").exists(), "{}", bench.who());
+    });
+}
+
+#[test]
+fn a_command_in_a_sandbox_is_under_the_document_of_its_workspace() {
+    on_each_bench(|bench| {
+        runs(&bench, &["run", "--detach", "--name", "box", "--", "sleep", "60"]);
+        let exec = |directory: &std::path::Path, words: &[&str]| {
+            let mut command = bench.nexus([&["exec", "box", "--"], words].concat());
+            command.current_dir(directory).output().unwrap()
+        };
+        assert!(exec(&bench.home, &["ls", "-d", "."]).status.success(), "{}", bench.who());
+        let forbids = "policy: nexus.policy/1\nid: ws\nlevel: facility\ncommands: {forbidden: [\"ls *\"]}\n";
+        bench.write(".nexus-policy.yaml", forbids);
+        // From anywhere: the workspace is that of the sandbox.
+        for directory in [&bench.home, &bench.workspace] {
+            refused(&bench, &exec(directory, &["ls", "-d", "."]), &["says forbidden", ".nexus-policy.yaml:4:"]);
+            assert!(exec(directory, &["true"]).status.success(), "{}", bench.who());
+        }
+        bench.run(["kill", "box"]);
+        bench.run(["rm", "--all"]);
+    });
+}
+
+#[test]
+fn a_file_that_a_flag_asks_for_is_written_only_where_the_policy_lets_it() {
+    on_each_bench(|bench| {
+        let keys = bench.at_home("keys/x", "");
+        let logs = bench.at_home("logs/x", "");
+        let (keys, logs) = (keys.parent().unwrap(), logs.parent().unwrap());
+        for rest in [
+            format!("fs: {{deny: [\"host:{}/**\"]}}\n", keys.display()),
+            format!("fs: {{write: [\"workspace:**\", \"host:{}/**\"]}}\n", logs.display()),
+        ] {
+            policy(&bench, &rest);
+            for flag in ["--full-output", "--receipt"] {
+                let (out, log) = (keys.join("out"), logs.join("log"));
+                let there = format!("{}/../keys/out", logs.display());
+                for path in [out.to_str().unwrap(), &there] {
+                    let output = bench.run(["run", flag, path, "--", "true"]);
+                    refused(&bench, &output, &[flag, "a policy forbids it", "mine.yaml:4:"]);
+                }
+                assert!(!out.exists(), "{}", bench.who());
+                runs(&bench, &["run", flag, log.to_str().unwrap(), "--", "true"]);
+                fs::remove_file(log).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn no_file_that_a_flag_asks_for_is_written_through_a_link_of_a_command() {
+    on_each_bench(|bench| {
+        bench.at_home("victim/keep", "");
+        let art = bench.at_home("art/logs/x", "");
+        let logs = art.parent().unwrap().to_owned();
+        let art = logs.parent().unwrap().to_str().unwrap().to_owned();
+        let swap = format!("cd {art} && mv logs moved && ln -s ../victim logs");
+        runs(&bench, &["run", "--rw", &art, "--shell", &swap]);
+        for flag in ["--full-output", "--receipt"] {
+            let output = bench.run(["run", flag, logs.join("name").to_str().unwrap(), "--", "echo", "x"]);
+            refused(&bench, &output, &[flag, "is a link"]);
+        }
+        assert!(!bench.home.join("victim/name").exists(), "{}", bench.who());
+    });
+}

@@ -5,7 +5,7 @@
 use nexus_model::capability::NetMode;
 use nexus_policy::command::Commands;
 use nexus_policy::document::{
-    Act, Answer, Effective, Level, LoadedPolicy, PolicySet, Question, SetError, parse, run_cases, schema,
+    Act, Answer, Effective, Level, LoadedPolicy, PolicySet, Question, RunRights, SetError, parse, run_cases, schema,
 };
 use nexus_policy::net::{Attempt, Ingress, MonotonicMs, Policy, PolicyInput, Target, check_name};
 use serde_json::{Value, json};
@@ -505,7 +505,7 @@ fn many_rules_and_a_long_line_are_matched_in_a_time_that_is_linear_in_both() {
     let begun = std::time::Instant::now();
     let answer = |line: String| {
         let words: Vec<String> = ["sh", "-c", &line].map(str::to_owned).into();
-        set.effective().exec_answer(&Commands::of_words(&words)).map(|answer| answer.value)
+        set.effective().exec_answer(&Commands::of_words(&words), RunRights::Plain).map(|answer| answer.value)
     };
     let pairs = "env a ".repeat(15_000);
     assert_eq!(answer(pairs.clone()), None);
@@ -536,7 +536,7 @@ fn a_strict_rule_counts_for_every_command_of_a_line_and_skip_for_a_plain_one_alo
     let set = PolicySet::build(vec![one, other]).unwrap();
     let answer = |line: &str| {
         let words: Vec<String> = ["sh", "-c", line].map(str::to_owned).into();
-        set.effective().exec_answer(&Commands::of_words(&words)).map(|answer| answer.value)
+        set.effective().exec_answer(&Commands::of_words(&words), RunRights::Plain).map(|answer| answer.value)
     };
     for (line, expected) in [
         ("git status", Answer::Skip),
@@ -558,12 +558,19 @@ fn a_strict_rule_counts_for_every_command_of_a_line_and_skip_for_a_plain_one_alo
     }
     let direct = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        set.effective().exec_answer(&Commands::of_words(&words)).unwrap().value
+        set.effective().exec_answer(&Commands::of_words(&words), RunRights::Plain).unwrap().value
     };
     assert_eq!(direct(&["git", "status"]), Answer::Skip);
     assert_eq!(direct(&["/tmp/git", "status"]), Answer::NeedsApproval, "another program of that name is not let go");
     assert_eq!(direct(&["sh", "-c", "git status", "x"]), Answer::NeedsApproval);
     assert_eq!(direct(&["/usr/bin/rm", "x"]), Answer::Forbidden);
+    // With other rights no rule lets a command go, and the strict ones stay.
+    let widened = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        set.effective().exec_answer(&Commands::of_words(&words), RunRights::Other).unwrap().value
+    };
+    assert_eq!(widened(&["git", "status"]), Answer::NeedsApproval);
+    assert_eq!(widened(&["rm", "x"]), Answer::Forbidden);
     let rules = ["npm run *x", "a; b", "", " *", "a $b *", "*"];
     assert!(rules.iter().all(|rule| {
         let text =

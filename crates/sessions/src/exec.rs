@@ -62,7 +62,8 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         let message = "--tty needs a terminal, and standard input is none";
         return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
     }
-    let policies = nexus_profiles::policies::load(&caller(), None)?;
+    // The sandbox may be asked from anywhere: the document of its own workspace holds for it.
+    let policies = nexus_profiles::policies::load(&caller(), Some(entry.about.workspace.as_path()))?;
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     policies::no_further_command(policies.effective(), &words)?;
     let input = args.stdin || args.tty;

@@ -14,6 +14,7 @@ pub mod args;
 mod ask;
 mod fleet;
 pub mod obtain;
+mod plain;
 mod show;
 
 use crate::failure::Failure;
@@ -60,8 +61,18 @@ pub fn caller() -> Result<Actor, Failure> {
     let here = crate::host::membership().map_err(|error| {
         Failure::refused("approvals", format!("the session of this process is not known: {error}"), "Try it again.")
     })?;
-    // 0, a session of outside this PID namespace, is the same for all that are: none of them answers another.
+    // 0, a session of outside this PID namespace, is the same for all that are.
     Ok(of_session(here.session))
+}
+
+/// Refuses an answer of a session that is outside of this PID namespace: it has no number here, so that it may well be the one that
+/// asked, which made a namespace for the answer.
+fn refuse_unknown(by: &Actor) -> Result<(), Failure> {
+    if *by == of_session(0) {
+        let message = "the session of this process is outside of its PID namespace, and may be the one that asks";
+        return Err(Failure::refused("approvals", message, "Answer in a terminal of your own."));
+    }
+    Ok(())
 }
 
 /// Returns the user of this process in a session.
@@ -94,9 +105,10 @@ fn approve(args: &AnswerArgs) -> Result<String, Failure> {
     let stored = Approvals::open(&places)?.find(&args.id, now())?;
     let by = caller()?;
     let expires_at = args.within.map(|ms| now().saturating_add(ms));
-    let event = ApprovalEvent::Approve { by, max_uses: args.uses, expires_at };
+    let event = ApprovalEvent::Approve { by: by.clone(), max_uses: args.uses, expires_at };
     // What cannot be is said before anybody reads.
     stored.approval.step(&event, now()).map_err(ApprovalError::from)?;
+    refuse_unknown(&by)?;
     if !confirmed(&show::text(&stored))? {
         return Err(Failure::refused("approvals", "nothing was approved", "nexus approvals deny refuses it for good"));
     }
@@ -116,6 +128,8 @@ fn deny(id: &str) -> Result<String, Failure> {
     let approvals = Approvals::open(&places()?)?;
     refuse_inside()?;
     let stored = approvals.find(id, now())?;
-    let stored = approvals.answer(stored.id, &ApprovalEvent::Deny { by: caller()? }, now())?;
+    let by = caller()?;
+    refuse_unknown(&by)?;
+    let stored = approvals.answer(stored.id, &ApprovalEvent::Deny { by }, now())?;
     Ok(format!("{} is {}\n", stored.id, stored.approval.state.name()))
 }

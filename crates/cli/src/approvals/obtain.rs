@@ -1,26 +1,43 @@
 //! The approval of a run whose policy asks for one.
 
-use super::{caller, of_session};
+use super::{caller, of_session, plain};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::run::input::Input;
 use nexus_model::ByteText;
 use nexus_policy::command::{Commands, Verdict, classify};
-use nexus_policy::document::{Answer, Effective};
+use nexus_policy::document::{Answer, Effective, RunRights};
+use nexus_runner::live::full_output::FilePlace;
 use nexus_runner::plan::resolve::ResolvedRun;
 use nexus_runner::state::approvals::{Approvals, ExecSubject, now};
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Duration;
+
+/// The places of the files that the flags of a run ask for.
+#[derive(Default)]
+pub struct AskedFiles {
+    /// That of `--full-output`.
+    pub full_output: Option<FilePlace>,
+    /// That of `--receipt`.
+    pub receipt: Option<FilePlace>,
+}
 
 /// Time within which a request is answered and used.
 const LIFE: Duration = Duration::from_secs(3600);
 
 /// Takes a use of an approval for exactly this run, right before it starts, or asks for one and refuses the run. Without a
-/// policy that asks for approvals nothing happens.
-pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunArgs) -> Result<(), Failure> {
+/// policy that asks for approvals nothing happens. `files` are the files that the flags ask for.
+pub fn obtain(
+    policies: &Effective,
+    run: &ResolvedRun,
+    input: Input,
+    args: &RunArgs,
+    files: &AskedFiles,
+) -> Result<(), Failure> {
     let words: Vec<String> = run.plan.argv.iter().map(|word| word.as_path().display().to_string()).collect();
-    let Some(asks) = policies.exec_answer(&Commands::of_words(&words)) else { return Ok(()) };
+    let commands = Commands::of_words(&words);
+    let rights = plain::rights(args, &run.plan);
+    let Some(asks) = policies.exec_answer(&commands, rights) else { return Ok(()) };
     match asks.value {
         Answer::Skip => return Ok(()),
         Answer::NeedsApproval => {}
@@ -35,10 +52,11 @@ pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunA
         Input::AsRead | Input::Ahead => "passed on, whatever it is",
     };
     let publish: Vec<String> = args.publish.iter().map(|publish| format!("{publish:?}")).collect();
-    let file = |path: &Option<PathBuf>| path.as_deref().map(ByteText::from);
+    // As they were found: a text would mean another file in another directory, and through a link that was put there.
+    let file = |place: &Option<FilePlace>| place.as_ref().map(|place| ByteText::from(place.path()));
     let around = json!({
         "input": input, "publish": publish, "terminal": args.tty, "raw": args.raw, "detached": args.detach,
-        "full_output": file(&args.full_output), "receipt": file(&args.receipt),
+        "full_output": file(&files.full_output), "receipt": file(&files.receipt),
         "require": args.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
     let subject = ExecSubject::of(run, &around)?;
@@ -47,6 +65,17 @@ pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunA
         return Ok(());
     }
     let mut reasons = vec![format!("a policy asks for it ({})", asks.from)];
+    let mut because = String::new();
+    let skips = || policies.exec_answer(&commands, RunRights::Plain).filter(|answer| answer.value == Answer::Skip);
+    if rights == RunRights::Other
+        && let Some(skip) = skips()
+    {
+        because = format!(
+            " (the rule {} lets it start without one where no flag gives more and the program is one of the system)",
+            skip.from
+        );
+        reasons.push("it asks for more than a plain run, or the program is not one of the system".to_owned());
+    }
     let word = |text: String| format!("'{}'", text.replace('\'', "'\\''"));
     let found = classify(&words.into_iter().map(word).collect::<Vec<_>>().join(" "));
     if found.verdict == Verdict::Forbidden {
@@ -56,8 +85,10 @@ pub fn obtain(policies: &Effective, run: &ResolvedRun, input: Input, args: &RunA
     reasons.extend(found.reasons);
     let requester = args.asking_session.map_or_else(caller, |session| Ok(of_session(session)))?;
     let asked = approvals.request(&subject, requester, reasons, LIFE, now())?;
-    let message =
-        format!("A policy lets this command start only with an approval ({}); {} waits for one", asks.from, asked.id);
+    let message = format!(
+        "A policy lets this command start only with an approval ({}); {} waits for one{because}",
+        asks.from, asked.id
+    );
     let hint = format!(
         "nexus approvals approve {} in another terminal lets exactly this run once; then run it again",
         asked.id

@@ -26,7 +26,7 @@ pub enum NetMethods {
 }
 
 /// Flags for the network of a command.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct NetFlags {
     /// Network of the command [default: what the profiles say, else none]
     #[arg(long = "net", value_name = "MODE")]

@@ -13,7 +13,7 @@ use nexus_policy::net::{
 };
 use nexus_policy::net::{Host, Rule, Target};
 use nexus_policy::profile::{NetGrants, Sourced};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::Path;
 
 /// The code of these refusals.
@@ -105,6 +105,8 @@ pub fn refuse_port_of_proxy(
     let port = proxy.port.number();
     let addresses: Vec<IpAddr> = match &proxy.host {
         Host::Address(address) => vec![*address],
+        // Known without a look-up, for which a C library may load modules of the host.
+        here if is_loopback(here) => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
         Host::Name(name) => {
             let found = (name.as_str(), port).to_socket_addrs();
             found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()

@@ -10,9 +10,13 @@
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::policies::{CODE, HINT, allowed, secret};
+use nexus_model::plan::Access;
 use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question};
-use nexus_policy::profile::{ChangesMode, Grants, NetMode, Origin, Sourced};
+use nexus_policy::profile::{ChangesMode, Grants, LimitKind, NetMode, Origin, Sourced};
 use nexus_profiles::{Found, FoundSource, Host};
+use nexus_runner::live::full_output::FilePlace;
+use nexus_runner::plan::mounts;
+use nexus_runner::plan::resolve::ResolvedRun;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -134,6 +138,51 @@ fn paths(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &Hos
     for (rules, writes) in [(&grants.ro, false), (&grants.rw, true)] {
         for rule in rules {
             host_path(policies, &of_home(&rule.value.src, caller), writes, &rule.from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a file that a flag asks for where the documents do not let it be written.
+pub fn file(policies: &Effective, place: &FilePlace) -> Result<(), Failure> {
+    if !policies.limits_paths() {
+        return Ok(());
+    }
+    let path = place.path();
+    let asks = format!("{} would write {}", place.asked(), path.display());
+    match PathPattern::of_host(&path, false) {
+        Some(pattern) => allowed(&policies.ask(&Question::Write(pattern)), &asks),
+        None => Err(Failure::refused(CODE, format!("{asks}, whose name no policy can hold"), HINT)),
+    }
+}
+
+/// Refuses a writable bind of a part of the workspace where changes of it may not come, or only by an accept, or where its disk is
+/// limited: it is written past the layer that holds all three.
+pub fn binds(policies: &Effective, run: &ResolvedRun) -> Result<(), Failure> {
+    let of_changes = policies.answer(Act::Changes).filter(|answer| answer.value != Answer::Skip);
+    let of_changes = of_changes.map(|answer| (format!("changes: {}", answer.value.word()), answer.from.to_string()));
+    let of_paths = policies.writes_workspace().forbidden.first().map(|why| ("fs.write".to_owned(), why.to_string()));
+    let of_disk = policies.limits().get(&LimitKind::Disk);
+    let of_disk = of_disk.map(|limit| ("limits.disk".to_owned(), limit.from.to_string()));
+    let Some((what, from)) = of_changes.or(of_paths).or(of_disk) else { return Ok(()) };
+    let workspace = run.plan.workspace.source.as_path();
+    for bind in run.plan.binds.iter().filter(|bind| bind.access == Access::ReadWrite) {
+        let source = bind.source.as_path();
+        let is_apart = mounts::overlap(source, workspace).map(|overlaps| !overlaps);
+        match is_apart {
+            Ok(true) => {}
+            Ok(false) => {
+                let message = format!(
+                    "{} is a part of the workspace, and a command would write it past its layer; a policy says {what} ({from})",
+                    source.display()
+                );
+                let hint = "Leave the bind out: the workspace is writable without it, and its changes are kept apart.";
+                return Err(Failure::refused(CODE, message, hint));
+            }
+            Err(error) => {
+                let message = format!("{} cannot be compared with the workspace: {error}", source.display());
+                return Err(Failure::refused(CODE, message, HINT));
+            }
         }
     }
     Ok(())

@@ -21,11 +21,13 @@ mod perhaps;
 pub mod report;
 mod slow_end;
 
+use crate::approvals::obtain::{AskedFiles, obtain};
 use crate::args::RunArgs;
 use crate::driver;
 use crate::failure::Failure;
 use crate::failures::{INTERNAL_ADVICE, print_failure};
 use crate::notices::{print, tell};
+use crate::profile::policy;
 use crate::recovery::OfNamespace;
 use crate::signals::Signals;
 use crate::terminal::raw::Raw;
@@ -34,9 +36,12 @@ use crate::used_up;
 use foreground::Foreground;
 use frontend::Terminal;
 use nexus_driver_namespace::warm::WarmDriver;
+use nexus_model::RunId;
+use nexus_policy::document::Effective;
 use nexus_runner::live::attendant::Attendant;
-use nexus_runner::live::full_output::FullOutput;
+use nexus_runner::live::full_output::{FilePlace, FullOutput};
 use nexus_runner::live::ports::Ports;
+use nexus_runner::plan::resolve::ResolvedRun;
 use nexus_runner::recover::clear;
 use nexus_runner::run::finished::Finished;
 use nexus_runner::run::prepared::Prepared;
@@ -200,10 +205,12 @@ fn reported<C: Attendant>(
         interrupts: signals,
         was_ended: crate::terminal::out::ended_flag(),
     };
+    let files = asked_files(args, run, policies)?;
     // Right before the start: a use is not spent on a run that something else refuses.
-    crate::approvals::obtain::obtain(policies, run, *input, args)?;
+    obtain(policies, run, *input, args, &files)?;
     let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
-    let opened = asked_files(args, &order).and_then(|(full, copy)| Ok((open(&order, full)?, copy)));
+    let made = made_files(files, run.plan.run_id);
+    let opened = made.and_then(|(full, copy)| Ok((open(&order, full)?, copy)));
     let (attendant, receipt_copy) = match opened {
         Ok(opened) => opened,
         Err(failure) => {
@@ -217,7 +224,7 @@ fn reported<C: Attendant>(
     let finished = Finished::attend(Running::start(prepared)?, attendant)?;
     match finished.settle() {
         Ok(report) => {
-            let mut report = Report::new(&order, report, receipt_copy);
+            let mut report = Report::new(&order, report, receipt_copy, !args.quiet);
             if !args.quiet {
                 unset(&args.env, |name| std::env::var_os(name).is_some()).for_each(|line| report.note(line));
             }
@@ -237,14 +244,22 @@ fn reported<C: Attendant>(
     }
 }
 
-/// Makes the files that `--full-output` and `--receipt` ask for.
-fn asked_files(args: &RunArgs, order: &Order) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
-    let plan = &order.run.plan;
-    let file = |flag: &str, path: &Option<PathBuf>| -> Result<Option<FullOutput>, Failure> {
-        let workspace = plan.workspace.source.as_path();
-        path.as_ref().map(|path| Ok(FullOutput::create(flag, path, workspace, plan.run_id)?)).transpose()
+/// Finds the places of the files that `--full-output` and `--receipt` ask for, as far as the policies let them be written.
+fn asked_files(args: &RunArgs, run: &ResolvedRun, policies: &Effective) -> Result<AskedFiles, Failure> {
+    let find = |flag: &str, path: &Option<PathBuf>| -> Result<Option<FilePlace>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let place = FilePlace::find(flag, path, run.plan.workspace.source.as_path())?;
+        policy::file(policies, &place)?;
+        Ok(Some(place))
     };
-    Ok((file("--full-output", &args.full_output)?, file("--receipt", &args.receipt)?))
+    let full_output = find("--full-output", &args.full_output)?;
+    Ok(AskedFiles { full_output, receipt: find("--receipt", &args.receipt)? })
+}
+
+/// Makes these files.
+fn made_files(files: AskedFiles, run: RunId) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
+    let make = |place: Option<FilePlace>| place.map(|place| FullOutput::create(place, run)).transpose();
+    Ok((make(files.full_output)?, make(files.receipt)?))
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {

@@ -8,6 +8,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::net::ask as net_ask;
 use crate::net::host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
+use crate::profile::policy;
 use crate::profile::resolution::Resolution;
 use crate::request;
 use crate::terminal::Hold;
@@ -65,6 +66,7 @@ impl Order {
         let host_ports: Vec<u16> = grants.net.host_ports.iter().map(|port| port.value).collect();
         refuse_ports_of_nexus(&host_ports)?;
         let run = resolve(site, &request::of(args, &resolution)?, &host)?;
+        policy::binds(&resolution.settings.egress.policies, &run)?;
         if let Some(searches) = resolution.searches.changed()
             && let Err(error) = searches::write(&run.site.places.state, &searches)
         {

@@ -42,9 +42,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds advice and what the caller asked for to the report of the engine. `copy` takes a copy of the receipt.
-    pub fn new(order: &Order, mut run: RunReport, copy: Option<FullOutput>) -> Self {
-        let hints = hints::for_run(order, &run);
+    /// Adds advice, where it is wanted, and what the caller asked for to the report of the engine. `copy` takes a copy of the
+    /// receipt.
+    pub fn new(order: &Order, mut run: RunReport, copy: Option<FullOutput>, advises: bool) -> Self {
+        // Nothing is looked up for advice that nobody reads.
+        let hints = if advises { hints::for_run(order, &run) } else { Vec::new() };
         let asked = &order.run;
         let argv = &asked.plan.argv;
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();

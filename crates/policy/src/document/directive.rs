@@ -1,12 +1,12 @@
 //! A directive under policy documents: the same questions at its creation and at its claim.
 
-use super::effective::{Effective, Verdict};
+use super::effective::{Effective, RunRights, Verdict};
 use super::form::{Act, Answer};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question};
 use crate::command::{self, Commands, classify};
 use crate::profile::{LimitKind, NetMode, Sourced};
-use nexus_model::capability::NetMode as Mode;
+use nexus_model::capability::{Capabilities, FsCapability, NetMode as Mode};
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 
 const MIB: u64 = 1 << 20;
@@ -130,7 +130,9 @@ pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<Adm
 /// Asks the documents about the start of the command.
 fn exec(policies: &Effective, spec: &DirectiveSpec) -> Result<Admission, DirectiveRefusal> {
     let words = [spec.shell.clone(), "-c".to_owned(), spec.command.clone()];
-    let Some(answer) = policies.exec_answer(&Commands::of_words(&words)) else { return Ok(Admission::Free) };
+    let Some(answer) = policies.exec_answer(&Commands::of_words(&words), rights(&spec.capabilities)) else {
+        return Ok(Admission::Free);
+    };
     match answer.value {
         Answer::Skip => Ok(Admission::Free),
         Answer::Forbidden => act(Some(&answer), "exec").map(|()| Admission::Free),
@@ -145,6 +147,16 @@ fn exec(policies: &Effective, spec: &DirectiveSpec) -> Result<Admission, Directi
             Ok(Admission::NeedsApproval { reasons })
         }
     }
+}
+
+/// Returns whether a directive has more than its workspace. It is compared as a whole: a part that comes later is more.
+fn rights(asked: &Capabilities) -> RunRights {
+    let FsCapability { read, write, .. } = &asked.fs;
+    let fs = FsCapability { read: read.clone(), write: write.clone(), ..FsCapability::default() };
+    let of_workspace = |text: &String| PathPattern::parse(text).is_ok_and(|path| path.is_in_workspace());
+    let is_plain =
+        *asked == Capabilities { fs, ..Capabilities::default() } && read.iter().chain(write).all(of_workspace);
+    if is_plain { RunRights::Plain } else { RunRights::Other }
 }
 
 fn act(answer: Option<&Sourced<Answer>>, act: &'static str) -> Result<(), DirectiveRefusal> {

@@ -63,11 +63,13 @@ struct Part {
 impl Part {
     /// Returns the answer of this document about commands: a strict rule about one of them, else a rule that lets the only one
     /// go, else the answer about all.
-    fn exec(&self, commands: &Commands) -> Option<(Answer, Place)> {
+    fn exec(&self, commands: &Commands, rights: RunRights) -> Option<(Answer, Place)> {
         let strict =
             self.commands.iter().filter(|(answer, entry)| *answer != Answer::Skip && entry.rule.matches_some(commands));
-        let skip =
-            || self.commands.iter().find(|(answer, entry)| *answer == Answer::Skip && entry.rule.matches_all(commands));
+        let lets_go = |(answer, entry): &&(Answer, Entry<CommandRule>)| {
+            rights == RunRights::Plain && *answer == Answer::Skip && entry.rule.matches_all(commands)
+        };
+        let skip = || self.commands.iter().find(lets_go);
         let strict = strict.max_by_key(|(answer, _)| *answer);
         strict.or_else(skip).map(|(answer, entry)| (*answer, entry.place)).or(self.exec)
     }
@@ -79,6 +81,15 @@ impl Part {
     fn forbids(&self, (place, why): Refusal) -> Forbidden {
         Forbidden { level: self.level, id: self.id.clone(), from: self.origin(place), why }
     }
+}
+
+/// The rights that a command is to start with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunRights {
+    /// Those of a run without a flag that widens something.
+    Plain,
+    /// Others, or unknown ones: no rule lets the command go without a question.
+    Other,
 }
 
 /// A list that the nearest level set, with the first document of that level that says something.
@@ -168,7 +179,7 @@ impl Effective {
             Question::Secret(name) => not_in(self.secrets.as_ref(), name.as_str(), "the secrets"),
             Question::Run(line) => {
                 let commands = Commands::of_line(line);
-                ceiling(&|part| match part.exec(&commands) {
+                ceiling(&|part| match part.exec(&commands, RunRights::Plain) {
                     Some((answer, place)) if answer != Answer::Skip => Err((place, answer.word().to_owned())),
                     Some(_) | None => Ok(()),
                 })
@@ -306,11 +317,11 @@ impl Effective {
         self.approval.get(&act)
     }
 
-    /// Returns the strictest answer about commands, and who gave it; `None` where no document says something.
+    /// Returns the strictest answer about commands with these rights, and who gave it; `None` where no document says something.
     #[must_use]
-    pub fn exec_answer(&self, commands: &Commands) -> Option<Sourced<Answer>> {
+    pub fn exec_answer(&self, commands: &Commands, rights: RunRights) -> Option<Sourced<Answer>> {
         let answers = self.parts.iter().filter_map(|part| {
-            let (answer, place) = part.exec(commands)?;
+            let (answer, place) = part.exec(commands, rights)?;
             Some(Sourced::new(answer, part.origin(place)))
         });
         answers.reduce(|strictest, one| if one.value > strictest.value { one } else { strictest })

@@ -37,7 +37,7 @@ mod set;
 pub use budget::BudgetKind;
 pub use command_rule::CommandRule;
 pub use directive::{Admission, DirectiveRefusal, check_directive, lower_limits};
-pub use effective::{Effective, Forbidden, Verdict};
+pub use effective::{Effective, Forbidden, RunRights, Verdict};
 pub use form::{Act, Answer, Case, Entry, FsPart, Level, NetPart, PolicyDocument};
 pub use loaded::{DocumentName, LoadedPolicy};
 pub use past_run::{Decision, Difference, Outcome, PastAttempt, PastChanges, PastRun, decide, differences};

@@ -7,7 +7,7 @@
 //! Documents only take away, so that an answer is about the documents alone: what a profile or a flag refused then stays refused.
 
 use super::budget::BudgetKind;
-use super::effective::{Effective, Verdict};
+use super::effective::{Effective, RunRights, Verdict};
 use super::form::{Act, Answer};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question};
@@ -180,7 +180,8 @@ fn decide_changes(policies: &Effective, changes: PastChanges) -> Decision {
 }
 
 fn decide_exec(policies: &Effective, words: &[String]) -> Decision {
-    match policies.exec_answer(&Commands::of_words(words)) {
+    // The flags of the run are not known: its paths and its network have answers of their own.
+    match policies.exec_answer(&Commands::of_words(words), RunRights::Plain) {
         Some(by) if by.value == Answer::Forbidden => Decision::because(Outcome::Refused, &by.from),
         Some(by) if by.value == Answer::NeedsApproval => Decision::because(Outcome::Asked, &by.from),
         Some(_) | None => Decision::allowed(),

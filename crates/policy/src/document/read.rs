@@ -36,6 +36,7 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
     let (mut form, mut id, mut level) = (None, None, None);
     let mut rest = Rest::default();
     for (place, key, node) in entries(read(text)?, "a policy")? {
+        nothing_is_empty(&node, &key)?;
         match known(place, &key, KEYS, "")? {
             "policy" => form = Some(text_of(node, "policy")?),
             "id" => id = Some(text_of(node, "id")?),
@@ -81,6 +82,18 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
         sandbox: rest.sandbox.map(kinds),
         tests: rest.tests,
     })
+}
+
+/// Refuses a key with nothing behind it: a document that was cut off there would say less than its author wrote.
+fn nothing_is_empty(node: &Node, what: &str) -> Result<(), DocumentError> {
+    match &node.value {
+        Value::Null => {
+            Err(DocumentError::at(node.place, format!("{what} is empty: say something there, or leave it out")))
+        }
+        Value::Map(entries) => entries.iter().try_for_each(|(_, key, node)| nothing_is_empty(node, key)),
+        Value::List(nodes) => nodes.iter().try_for_each(|node| nothing_is_empty(node, what)),
+        Value::Bool(_) | Value::Number(_) | Value::Text(_) => Ok(()),
+    }
 }
 
 #[derive(Default)]

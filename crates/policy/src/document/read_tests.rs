@@ -76,6 +76,10 @@ fn a_mistake_is_named_with_its_place_and_what_to_write() {
         (&format!("{head}tests: {{match: [\"go far\"]}}\n"), "4:17", "is not a question"),
         (&format!("{head}tests: {{matches: []}}\n"), "4:9", "did you mean tests.match?"),
         (&format!("{head}id: b\n"), "4:1", "twice"),
+        (&format!("{head}approval:"), "4:9", "approval is empty"),
+        (&format!("{head}approval:\nlimits: {{pids: 1}}\n"), "4:9", "approval is empty"),
+        (&format!("{head}fs: {{deny: }}\n"), "4:10", "deny is empty"),
+        (&format!("{head}commands: {{forbidden: [~]}}\n"), "4:24", "forbidden is empty"),
     ] {
         let error = parse(text, "a.yaml").unwrap_err();
         assert!(error.message.contains(said), "{text:?}: {error}");

@@ -15,7 +15,7 @@ const OF_SYSTEM: &[&str] = &["/etc/gitconfig", "/usr/local/etc/gitconfig", "/usr
 pub fn find(host: &Host, workspace: &Path) -> GitHost {
     let mut users = BTreeSet::from([host.uid, rustix::process::getuid().as_raw()]);
     users.extend(std::fs::metadata(workspace).map(|meta| meta.uid()));
-    let accounts = std::fs::read("/etc/passwd").unwrap_or_default();
+    let accounts = accounts();
     let mut homes: Vec<PathBuf> = host.home.clone().into_iter().collect();
     for home in homes_of(&accounts, &users) {
         if !homes.contains(&home) {
@@ -34,6 +34,16 @@ pub fn find(host: &Host, workspace: &Path) -> GitHost {
     let mut configurations = configuration::places(host, &homes);
     configurations.extend(configuration::of_clients(host, &homes));
     GitHost { homes, git_configurations, configurations }
+}
+
+/// Returns the home directory of a user by the machine's own table. getpwuid(3) would load modules of the host
+/// (`nsswitch.conf`), and a static program does not survive each of them.
+pub fn home_of(uid: u32) -> Option<PathBuf> {
+    homes_of(&accounts(), &BTreeSet::from([uid])).into_iter().next()
+}
+
+fn accounts() -> Vec<u8> {
+    std::fs::read("/etc/passwd").unwrap_or_default()
 }
 
 /// The home directories of some users by the lines of passwd(5).

@@ -1,4 +1,5 @@
-//! Refuses a layer over a workspace that has mounts in it.
+//! Reads the table of mounts: refuses a layer over a workspace that has mounts in it, finds a directory again at another mount of
+//! it, and tells file systems that answer on their own from those that may wait for a server.
 //!
 //! An overlay looks at one mount. As root the command would see the directory below a mount inside the workspace, and
 //! what it wrote there could not be committed; as an ordinary user the kernel refuses the overlay (EINVAL).
@@ -7,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names that a message lists.
@@ -45,7 +47,7 @@ impl MountError {
 
 /// Refuses a workspace with a mount of a directory or a file in it.
 pub fn refuse_inside(workspace: &Path) -> Result<(), MountError> {
-    let table = std::fs::read("/proc/self/mountinfo").map_err(|source| MountError::Unreadable { source })?;
+    let table = table().map_err(|source| MountError::Unreadable { source })?;
     let found = inside(&table, workspace);
     let Some(first) = found.first() else { return Ok(()) };
     let names: Vec<String> =
@@ -55,26 +57,97 @@ pub fn refuse_inside(workspace: &Path) -> Result<(), MountError> {
     Err(MountError::Mounted { workspace: workspace.to_owned(), first: first.at.clone(), listed })
 }
 
+/// File systems whose answers come from this machine alone. A server or a program behind any other may be silent for ever.
+const LOCAL: &[&str] = &[
+    "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "rootfs", "squashfs",
+    "tmpfs", "vfat", "xfs", "zfs",
+];
+
+/// Reports whether every mount on the way to a path without links is of a file system that answers on its own. No call on the path
+/// is made for that, so that nothing waits.
+pub fn is_local(path: &Path) -> bool {
+    table().is_ok_and(|table| is_local_in(&table, path))
+}
+
+fn is_local_in(table: &[u8], path: &Path) -> bool {
+    let mut on_the_way = lines(table).into_iter().filter(|mount| path.starts_with(&mount.at)).peekable();
+    // One that another mount hides counts, too: what is on top of it need not stay.
+    on_the_way.peek().is_some() && on_the_way.all(|mount| LOCAL.contains(&mount.kind.as_str()))
+}
+
+/// Reports whether one of two existing paths without links is the other one or lies in it, also where another mount shows the same
+/// directories at another place.
+pub fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
+    let identity = |path: &Path| std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    let is_on_the_way_to = |top: &Path, path: &Path| -> io::Result<bool> {
+        let top = identity(top)?;
+        // A directory above that may not be looked at has its place in the table.
+        Ok(path.ancestors().any(|above| identity(above).is_ok_and(|above| above == top)))
+    };
+    if is_on_the_way_to(one, other)? || is_on_the_way_to(other, one)? {
+        return Ok(true);
+    }
+    Ok(overlap_in(&table()?, one, other))
+}
+
+/// The same by what the mounts show alone: a mount may begin below the directory that the other path is in.
+fn overlap_in(table: &[u8], one: &Path, other: &Path) -> bool {
+    let all = lines(table);
+    match (shown(&all, one), shown(&all, other)) {
+        (Some((device, one)), Some((same, other))) => {
+            device == same && (one.starts_with(&other) || other.starts_with(&one))
+        }
+        (_, _) => false,
+    }
+}
+
+/// Returns the file system of a path, and the path in it.
+fn shown<'a>(all: &'a [Mount], path: &Path) -> Option<(&'a str, PathBuf)> {
+    let id = resolve(&places(all), top(all)?.id, path);
+    let mount = all.iter().find(|mount| mount.id == id)?;
+    Some((&mount.device, mount.root.join(path.strip_prefix(&mount.at).ok()?)))
+}
+
+fn table() -> io::Result<Vec<u8>> {
+    std::fs::read("/proc/self/mountinfo")
+}
+
 /// One line of proc_pid_mountinfo(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mount {
     id: u64,
     parent: u64,
+    /// Number of the file system.
+    device: String,
+    /// The directory of the file system that is shown.
+    root: PathBuf,
     at: PathBuf,
     kind: String,
 }
 
+fn lines(table: &[u8]) -> Vec<Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(read_line).collect()
+}
+
+/// Maps each place to the mount there.
+fn places(all: &[Mount]) -> HashMap<(u64, &Path), u64> {
+    let mut places = HashMap::new();
+    for mount in all.iter().filter(|mount| mount.parent != mount.id) {
+        places.insert((mount.parent, mount.at.as_path()), mount.id);
+    }
+    places
+}
+
+/// Returns the mount of the root.
+fn top(all: &[Mount]) -> Option<&Mount> {
+    let ids: HashSet<u64> = all.iter().map(|mount| mount.id).collect();
+    all.iter().find(|mount| mount.at == Path::new("/") && (mount.parent == mount.id || !ids.contains(&mount.parent)))
+}
+
 /// Lists the mounts below `workspace` that can be reached by their path, in the order of the table.
 fn inside(table: &[u8], workspace: &Path) -> Vec<Mount> {
-    let all: Vec<Mount> = table.split(|byte| *byte == b'\n').filter_map(read_line).collect();
-    let mut places: HashMap<(u64, &Path), u64> = HashMap::new();
-    for mount in all.iter().filter(|mount| mount.parent != mount.id) {
-        places.insert((mount.parent, &mount.at), mount.id);
-    }
-    let ids: HashSet<u64> = all.iter().map(|mount| mount.id).collect();
-    let top = all
-        .iter()
-        .find(|mount| mount.at == Path::new("/") && (mount.parent == mount.id || !ids.contains(&mount.parent)));
+    let all = lines(table);
+    let (places, top) = (places(&all), top(&all));
     let below = |mount: &&Mount| mount.at.starts_with(workspace) && mount.at != workspace;
     // A mount can be hidden by one above it. Without a root there is nothing to tell that by.
     let reached = |mount: &&Mount| top.is_none_or(|top| resolve(&places, top.id, &mount.at) == mount.id);
@@ -100,9 +173,11 @@ fn read_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
     let (id, parent) = (number(fields.next())?, number(fields.next())?);
-    let at = PathBuf::from(OsString::from_vec(unescape(fields.nth(2)?)));
+    let device = String::from_utf8_lossy(fields.next()?).into_owned();
+    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
+    let (root, at) = (path(fields.next()?), path(fields.next()?));
     let kind = fields.by_ref().skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount { id, parent, at, kind: String::from_utf8_lossy(kind).into_owned() })
+    Some(Mount { id, parent, device, root, at, kind: String::from_utf8_lossy(kind).into_owned() })
 }
 
 /// Undoes the kernel's `\ooo` for blanks and backslashes.
@@ -166,6 +241,31 @@ mod tests {
     fn a_table_without_a_root_hides_nothing() {
         assert_eq!(found("7 5 0:30 / /w/m rw - tmpfs none rw\n", "/w"), named(&[("/w/m", "tmpfs")]));
         assert_eq!(found("7 7 0:1 / / rw - x x rw\n8 9 0:2 / /w/m rw - x x rw\n9 8 0:2 / /w/m rw - x x rw", "/w"), []);
+    }
+
+    #[test]
+    fn only_a_path_that_no_other_file_system_is_on_the_way_to_is_local() {
+        let is_local = |path: &str| is_local_in(TABLE.as_bytes(), Path::new(path));
+        assert!(is_local("/w/x") && is_local("/w/m/x"));
+        for other in ["/w/a b", "/w/a b/x/y", "/proc/1"] {
+            assert!(!is_local(other), "{other}");
+        }
+        let hidden = TABLE.replace("rootfs rootfs", "nfs4 server");
+        assert!(!is_local_in(hidden.as_bytes(), Path::new("/w")), "another one is below it");
+        assert!(!is_local_in(b"", Path::new("/w")), "nothing is known");
+    }
+
+    #[test]
+    fn a_directory_is_found_again_at_another_mount_of_a_part_of_it() {
+        let table =
+            format!("{TABLE}50 20 254:0 /w/bin /mnt/b rw - ext4 x rw\n51 20 254:9 /w/bin /mnt/c rw - ext4 y rw\n");
+        let overlap = |one: &str, other: &str| overlap_in(table.as_bytes(), Path::new(one), Path::new(other));
+        for (one, other) in [("/mnt/b", "/w"), ("/mnt/b/x", "/w"), ("/w", "/mnt/b"), ("/mnt/b", "/w/bin/x")] {
+            assert!(overlap(one, other), "{one} {other}");
+        }
+        for (one, other) in [("/mnt/c", "/w"), ("/mnt/b", "/w/binx"), ("/w/m", "/w/x"), ("/v", "/w")] {
+            assert!(!overlap(one, other), "{one} {other}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const VERSION: u32 = 1;
 /// Largest file of an approval, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Largest number of approvals that are kept.
+/// Largest number of approvals that are kept. Of those that are over the oldest make room for a new one.
 const MAX_APPROVALS: usize = 1000;
 /// Time after which an approval that is over is removed, in milliseconds.
 const KEPT_MS: u64 = 7 * 86_400_000;
@@ -311,7 +311,11 @@ impl Approvals {
             }
         }
         let mut kept = all.len();
-        for stored in all.iter().filter(|one| one.approval.state.is_over() && one.asked_at + KEPT_MS < now) {
+        // The oldest first: a new request needs its place more than one that nobody can answer any more.
+        for stored in all.iter().rev().filter(|one| one.approval.state.is_over()) {
+            if kept < MAX_APPROVALS && stored.asked_at.saturating_add(KEPT_MS) >= now {
+                break;
+            }
             files::remove(&self.directory, &stored.id.to_string()).map_err(|source| self.io(source))?;
             kept -= 1;
         }
@@ -476,6 +480,42 @@ mod tests {
         assert_eq!(approvals.take(&other, "run", 1002).unwrap(), None);
         assert_eq!(approvals.take(&subject("a"), "run", 1100).unwrap(), None, "its time is over");
         assert_eq!(approvals.list(1100).unwrap()[0].approval.state, ApprovalState::Expired);
+    }
+
+    #[test]
+    fn what_is_over_makes_room_for_a_new_request_the_oldest_first() {
+        let (_dir, places) = scene();
+        let first = Approvals::open(&places).unwrap().request(
+            &subject("first"),
+            actor("a"),
+            Vec::new(),
+            Duration::from_millis(100),
+            1000,
+        );
+        let first = first.unwrap();
+        let directory = places.state.join("approvals");
+        let mut oldest = None;
+        for number in 1..MAX_APPROVALS as u64 {
+            let mut more = Stored { id: RunId::new(), asked_at: 1000 + number, ..first.clone() };
+            // All but the first have time left.
+            more.approval.expires_at = 1_000_000;
+            oldest.get_or_insert(more.id);
+            std::fs::write(directory.join(more.id.to_string()), serde_json::to_vec(&more).unwrap()).unwrap();
+        }
+        let approvals = Approvals::open(&places).unwrap();
+        let ask = |word: &str, now| {
+            approvals.request(&subject(word), actor("a"), Vec::new(), Duration::from_secs(100), now).map(|_| ())
+        };
+        assert!(matches!(ask("b", 1099), Err(ApprovalError::TooMany)), "all of them wait");
+        ask("b", 1101).unwrap();
+        assert!(!directory.join(first.id.to_string()).exists(), "its time is over");
+        assert!(matches!(ask("c", 1101), Err(ApprovalError::TooMany)));
+        // What is denied makes room as well.
+        let oldest = oldest.unwrap();
+        approvals.answer(oldest, &ApprovalEvent::Deny { by: actor("z") }, 1101).unwrap();
+        ask("c", 1101).unwrap();
+        assert!(!directory.join(oldest.to_string()).exists());
+        assert_eq!(approvals.list(1101).unwrap().len(), MAX_APPROVALS, "no more went than were in the way");
     }
 
     #[test]

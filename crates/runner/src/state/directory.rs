@@ -42,7 +42,7 @@ pub enum StateDirError {
         path: PathBuf,
     },
     /// Neither a variable nor a home directory says where state goes.
-    #[error("there is no home directory to keep state in")]
+    #[error("there is no home directory to keep state in: HOME is not set, and /etc/passwd names none for this user")]
     NoHome,
     /// A call failed.
     #[error("the state directory {} cannot be used: {source}", path.display())]

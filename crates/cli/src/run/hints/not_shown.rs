@@ -2,7 +2,8 @@
 //!
 //! The words are hostile. A path of them is looked up when the command is over, and the answer goes to the caller alone. Nothing is
 //! opened, no link is followed, and nothing is said about places that no flag shows: credentials, the kernel's files, the state of
-//! Nexus.
+//! Nexus, and file systems that may wait for a server or a program: a process cannot leave such a wait, and its thread keeps the whole
+//! process from ending.
 
 use super::denied::{after_program, at, path_of, whole};
 use crate::failure::one_line;
@@ -11,6 +12,7 @@ use nexus_model::plan::Access;
 use nexus_profiles::toolchains::is_system;
 use nexus_runner::live::last_words::LastWords;
 use nexus_runner::plan::guarded::Guarded;
+use nexus_runner::plan::mounts;
 use std::path::Path;
 
 /// Written by programs for ENOENT; dash says only "No such file".
@@ -28,7 +30,8 @@ pub fn advice(plan: &Plan, state: &Path, words: &LastWords) -> Option<String> {
 fn of_line(plan: &Plan, state: &Path, line: &[u8]) -> Option<String> {
     let place = NOT_THERE.iter().find_map(|error| at(line, error))?;
     let path = whole(&plan.cwd.as_path().join(path_of(line, after_program(line, place), place)?))?;
-    if is_inside(plan, &path) || OWN.iter().any(|own| path.starts_with(own)) {
+    // Before any other look at the path.
+    if is_inside(plan, &path) || OWN.iter().any(|own| path.starts_with(own)) || !mounts::is_local(&path) {
         return None;
     }
     let guarded = Guarded::here(&crate::host::here());
@@ -40,19 +43,13 @@ fn of_line(plan: &Plan, state: &Path, line: &[u8]) -> Option<String> {
     Some(format!("perhaps: {name} is there outside, and the sandbox does not show it. --ro {name} shows it."))
 }
 
-/// The type of a file system whose directories are mounted on demand (AUTOFS_SUPER_MAGIC).
-const AUTOFS: i64 = 0x0187;
-
-/// Reports whether a path is there, without links on its way: a name beside the workspace may lead to a key. A directory that is
-/// mounted on demand is not searched, because the command chose the name, and a look would connect the host with its server.
+/// Reports whether a path is there, without links on its way: a name beside the workspace may lead to a key. Only file systems that
+/// answer on their own are asked: the command chose the name, and a look could connect the host with a server, or wait for one.
 pub(super) fn is_there(path: &Path) -> bool {
     let mut ways: Vec<&Path> = path.ancestors().collect();
     ways.reverse();
-    ways.windows(2).all(|step| {
-        let [parent, child] = step else { return false };
-        let is_on_demand = rustix::fs::statfs(*parent).map_or(true, |about| about.f_type == AUTOFS);
-        !is_on_demand && child.symlink_metadata().is_ok_and(|about| !about.is_symlink())
-    })
+    mounts::is_local(path)
+        && ways.iter().skip(1).all(|child| child.symlink_metadata().is_ok_and(|about| !about.is_symlink()))
 }
 
 /// Reports whether the sandbox shows this place.

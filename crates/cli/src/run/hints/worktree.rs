@@ -3,6 +3,7 @@
 //! A linked worktree has a file `.git` that names its directory in the repository. A run has a layer over the workspace alone, so that a
 //! commit has nowhere to go. A workspace that holds both, the worktree and the repository, has room for it.
 
+use super::not_shown::is_there;
 use crate::failure::one_line;
 use nexus_model::Plan;
 use nexus_runner::live::last_words::LastWords;
@@ -45,17 +46,17 @@ fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {
     let is_too_much = both.components().count() <= 2 || home.is_some_and(|home| home.starts_with(&both));
     let inspection = "--profile git shows its history read-only.";
     if !is_too_much {
-        return format!(
-            "{what} --workspace {} --cwd {} has both; {inspection}",
-            shown(&both),
-            shown(plan.cwd.as_path())
-        );
+        return format!("{what} --workspace {} --cwd {} has both; {inspection}", word(&both), word(plan.cwd.as_path()));
     }
     // A bare repository has no directory for working trees.
-    match workspace.file_name().filter(|_| repository.join(".git").is_dir()) {
+    let has_git = || {
+        let git = repository.join(".git");
+        is_there(&git) && git.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+    };
+    match workspace.file_name().filter(|_| has_git()) {
         Some(name) => {
-            let (repository, inside) = (shown(repository), shown(&repository.join(".worktrees").join(name)));
-            let from = shown(workspace);
+            let (repository, inside) = (word(repository), word(&repository.join(".worktrees").join(name)));
+            let from = word(workspace);
             format!(
                 "{what} Move it there: mkdir -p {repository}/.worktrees && git -C {repository} worktree move {from} {inside}. Then \
                  --workspace {repository} --cwd {inside} has both; {inspection}"
@@ -65,6 +66,13 @@ fn text(plan: &Plan, repository: &Path, home: Option<&Path>) -> String {
             "{what} Make the worktree beside its repository, and name a directory that holds both with --workspace; {inspection}"
         ),
     }
+}
+
+/// Returns a path as a word of a shell: who pastes the advice runs nothing that a `.git` file says.
+fn word(path: &Path) -> String {
+    let text = one_line(&path.display().to_string());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./+,@%".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// Returns the repository that a `.git` file of a linked worktree names: what lies above `.git/worktrees/NAME`.
@@ -113,6 +121,12 @@ mod tests {
         for other in ["gitdir: /home/you/main/.git/modules/x\n", "gitdir: ", "", "ref: x"] {
             assert_eq!(of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        assert_eq!(word(Path::new("/home/you/a-b_1.c")), "/home/you/a-b_1.c");
+        assert_eq!(word(Path::new("/p/$(touch x)/it's")), r"'/p/$(touch x)/it'\''s'");
     }
 
     #[test]
