@@ -45,7 +45,7 @@ fn has_plain_flags(args: &RunArgs) -> bool {
 
 /// Reports whether the program that the command names is one of the system: any other of that name is another program.
 fn is_of_system(plan: &Plan) -> bool {
-    let Some(name) = plan.argv.first().map(|name| name.as_path()) else { return false };
+    let Some(name) = plan.argv.first().map(nexus_model::ByteText::as_path) else { return false };
     if name.as_os_str().as_bytes().contains(&b'/') {
         return found(plan, &plan.cwd.as_path().join(name)).unwrap_or(false);
     }
