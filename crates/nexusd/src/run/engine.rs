@@ -169,7 +169,9 @@ impl Engine {
         let heads = [before, head()];
         // What the next directive of the facility changes is not kept for this one: the copies are made before the lock ends.
         let kept = self.kept(job, ran.kept.as_ref(), facility.tree());
-        if let Err(error) = lock.release() {
+        // A directive whose lease is lost runs again only where it asked for that, and never after its commit was allowed.
+        let is_final = spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Fail || live.commits_changes();
+        if let Err(error) = lock.release(is_final) {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
         Ok(Done { heads, kept, ..concluded(ran, spec, job.output) })

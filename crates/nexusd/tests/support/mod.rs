@@ -33,6 +33,7 @@ pub struct Seen {
     pub finished: Vec<FinishedRequest>,
     pub verdict: Option<Verdict>,
     pub settling: u32,
+    pub beats: u32,
     pub events: Vec<serde_json::Value>,
     /// Kept files by name: size, hash and the bytes so far.
     pub files: BTreeMap<String, (u64, String, Vec<u8>)>,
@@ -65,6 +66,8 @@ struct Inner {
     loses_ends: bool,
     /// No kept file arrives.
     loses_files: bool,
+    /// The store takes no output, as with a full disk.
+    refuses_chunks: bool,
     ttl: u32,
     is_stopped: bool,
     open: usize,
@@ -133,6 +136,10 @@ impl Memory {
         self.inner().loses_files = loses;
     }
 
+    pub fn refuse_chunks(&self, refuses: bool) {
+        self.inner().refuses_chunks = refuses;
+    }
+
     pub fn set_ttl(&self, ttl: u32) {
         self.inner().ttl = ttl;
     }
@@ -190,9 +197,12 @@ impl WorkSource for Memory {
     }
 
     fn beat(&self, request: &TerritoryHeartbeatRequest) -> Result<TerritoryHeartbeatAnswer, SourceError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         if inner.is_away {
             return no_answer();
+        }
+        for beat in request.directives.iter().flatten() {
+            inner.seen.get_mut(&beat.directive_id).unwrap().beats += 1;
         }
         let verdict = |beat: &nexus_api::conduits::DirectiveBeat| DirectiveVerdict {
             directive_id: beat.directive_id,
@@ -235,6 +245,10 @@ impl WorkSource for Memory {
         let mut inner = self.inner();
         if inner.is_away {
             return no_answer();
+        }
+        if inner.refuses_chunks {
+            let why = "the store is full".to_owned();
+            return Err(SourceError::Refused { status: 507, retry_after: None, why });
         }
         let bytes = data_encoding::BASE64.decode(request.bytes.as_bytes()).unwrap();
         let before = inner.seen.get_mut(&id).unwrap().chunks.insert((request.stream, request.seq), bytes);
@@ -362,7 +376,8 @@ fn start(
     egress: EgressSettings,
 ) -> Daemon {
     memory.inner().is_stopped = false;
-    let settings = Settings { max_concurrent: at_once, heartbeat, ..Settings::here("0") };
+    let output_within = Duration::from_secs(1);
+    let settings = Settings { max_concurrent: at_once, heartbeat, output_within, ..Settings::here("0") };
     assert_eq!(launcher.name(), "namespace");
     Daemon::start(Parts {
         source: Arc::clone(memory) as Arc<dyn WorkSource>,
