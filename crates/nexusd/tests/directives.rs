@@ -7,6 +7,7 @@ mod support;
 use nexus_api::conduits::{Stream, Verdict};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
+use nexus_model::RunId;
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::FacilityId;
 use nexusd::claims::{Claims, Note};
@@ -22,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 22] = [
+const TESTS: [(&str, Test); 23] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -59,6 +60,7 @@ const TESTS: [(&str, Test); 22] = [
         output_that_does_not_arrive_is_missing_by_the_report_and_sent_behind_it,
     ),
     ("a_claim_called_lost_while_it_reports_is_reported", a_claim_called_lost_while_it_reports_is_reported),
+    ("a_commit_that_the_recovery_finished_is_reported", a_commit_that_the_recovery_finished_is_reported),
     ("kept_files_of_an_earlier_daemon_hold_up_no_end", kept_files_of_an_earlier_daemon_hold_up_no_end),
 ];
 
@@ -79,7 +81,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 22] = TESTS;
+    let tests: [(&str, Test); 23] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -543,6 +545,47 @@ fn a_claim_called_lost_while_it_reports_is_reported(launcher: &Arc<Launcher>, da
     memory.until(id, "no kept file", |seen| seen.files.get("one.log").is_some_and(|file| file.2 == b"kept\n"));
     running.stop();
     assert!(noted(data).is_empty());
+}
+
+fn a_commit_that_the_recovery_finished_is_reported(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    // The commit takes a while, in which the note says how the command ended.
+    let command = "i=0; while [ $i -lt 1500 ]; do : > f$i; i=$((i+1)); done; exit 4";
+    let id = memory.create(FacilityId::new(), command, json!({ "on_lease_loss": "requeue" }));
+    // From its start on no slot is made, which a second reader would disturb.
+    memory.until(id, "no start", |seen| seen.starts > 0);
+    let mut ended = None;
+    while ended.is_none() && memory.seen(id).finished.is_empty() {
+        let found = noted(data).into_iter().find(|note| note.directive == id && note.result.is_none());
+        ended = ended.or(found.and_then(|note| note.ended));
+    }
+    assert_eq!(ended.map(|ended| ended.exit), Some(4), "the end of the command is noted before its commit");
+    memory.ended(id);
+    running.stop();
+    memory.lose_ends(false);
+    let mut note = noted(data).remove(0);
+    let run = note.command.unwrap();
+    // The daemon died in the middle of the commit: there is no receipt and no result, and the recovery finishes it.
+    std::fs::remove_file(data.join(format!("state/receipts/{run}.json"))).unwrap();
+    for (ended, expected) in [(ended, (Some(4), "exit")), (None, (None, "committed_at_recovery"))] {
+        (note.ended, note.result) = (ended, None);
+        let claims = Claims::open(&data.join("claims")).unwrap();
+        claims.write(&note).unwrap();
+        memory.finish_commits(&[RunId::new(), run]);
+        let count = memory.seen(id).finished.len();
+        let next = daemon(&memory, launcher, data, 2);
+        let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
+        let end = seen.end();
+        assert_eq!(
+            (end.status, end.exit_code, end.reason.as_deref()),
+            (FinishStatus::Failed, expected.0, Some(expected.1))
+        );
+        assert!(end.diff_truncated && end.stdout_truncated, "what died with the daemon is named as missing");
+        next.stop();
+        assert!(noted(data).is_empty());
+    }
 }
 
 fn kept_files_of_an_earlier_daemon_hold_up_no_end(launcher: &Arc<Launcher>, data: &Path) {

@@ -3,7 +3,7 @@
 use super::beat;
 use super::context::Shared;
 use super::worker::{deliver, forget};
-use crate::claims::Note;
+use crate::claims::{Claims, Ended, Note};
 use crate::decide::outcome::{End, Verdict, verdict};
 use crate::decide::reconcile::{Action, reconcile};
 use crate::lease;
@@ -147,6 +147,29 @@ fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
         shared.tell(&format!("directive {}: its end cannot be noted: {error}", note.directive));
     }
     note
+}
+
+/// Notes the report of the claim whose commit an earlier daemon began and the recovery finished.
+pub fn note_commit(claims: &Claims, run: RunId) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the end of the run {run} cannot be noted: {error}");
+    let (notes, _) = claims.all().map_err(failed)?;
+    match notes.into_iter().find(|note| note.command == Some(run) && note.result.is_none()) {
+        Some(mut note) => {
+            note.result = Some(of_commit(note.ended));
+            claims.write(&note).map_err(failed)
+        }
+        // Another run than that of a directive, or its end is known.
+        None => Ok(()),
+    }
+}
+
+/// The end of a directive whose changes are committed. Its receipt, its diff and the rest of its output died with the daemon.
+fn of_commit(ended: Option<Ended>) -> FinishedRequest {
+    let told = match ended {
+        Some(Ended { exit, reason }) => verdict(&End::Ran { exit, reason, unsettled: false }, false, false),
+        None => verdict(&End::CommittedAtRecovery, false, false),
+    };
+    FinishedRequest { diff_truncated: true, ..of_verdict(&told) }
 }
 
 /// The end as the receipt states it. The rest of the output and the diff were in the memory of the daemon that died.

@@ -92,7 +92,8 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         if matches!(done.end, End::Ran { .. }) {
             shared.health.proved();
         }
-        if live.is_lost() {
+        // What the lease allowed to be committed is committed: the control plane takes the true end, or refuses it.
+        if live.is_lost() && !live.commits_changes() {
             shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
             output.discard();
             return forget(shared, &note);

@@ -66,6 +66,8 @@ struct Inner {
     loses_ends: bool,
     /// No kept file arrives.
     loses_files: bool,
+    /// Runs whose commits the next daemon finishes.
+    committed: Vec<RunId>,
     /// The store takes no output, as with a full disk.
     refuses_chunks: bool,
     ttl: u32,
@@ -138,6 +140,10 @@ impl Memory {
 
     pub fn refuse_chunks(&self, refuses: bool) {
         self.inner().refuses_chunks = refuses;
+    }
+
+    pub fn finish_commits(&self, runs: &[RunId]) {
+        self.inner().committed = runs.to_vec();
     }
 
     pub fn set_ttl(&self, ttl: u32) {
@@ -322,7 +328,11 @@ impl WorkSource for Memory {
 }
 
 /// Plays the composition root, which brings the recovery.
-pub struct Keeper;
+#[derive(Default)]
+pub struct Keeper {
+    /// Runs whose commits it finishes.
+    pub committed: Vec<RunId>,
+}
 
 impl Recovery for Keeper {
     fn finish_others(&self, _: &StateDir, _: &str, _: &Path, _: &Workspace) -> Result<(), String> {
@@ -339,7 +349,12 @@ impl Recovery for Keeper {
 }
 
 impl Upkeep for Keeper {
-    fn recover(&self, _: &StateDir) -> Result<Vec<String>, String> {
+    fn recover(
+        &self,
+        _: &StateDir,
+        committed: &mut dyn FnMut(RunId) -> Result<(), String>,
+    ) -> Result<Vec<String>, String> {
+        self.committed.iter().try_for_each(|run| committed(*run))?;
         Ok(Vec::new())
     }
 
@@ -382,7 +397,7 @@ fn start(
     Daemon::start(Parts {
         source: Arc::clone(memory) as Arc<dyn WorkSource>,
         driver: Arc::clone(launcher) as Arc<dyn nexusd::LeaseDriver>,
-        upkeep: Arc::new(Keeper),
+        upkeep: Arc::new(Keeper { committed: memory.inner().committed.clone() }),
         territory: Territory::open(data).unwrap(),
         settings,
         egress,
