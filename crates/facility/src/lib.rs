@@ -5,6 +5,7 @@
 //!    NAME/
 //!      facility.json   kind, repository, time, version of this form
 //!      lock            {directive, fence} of the last holder; flock(2) while it lives
+//!      ended           ids of the last directives that ended here
 //!      tree/           the workspace: hostile content, which only layers change
 //!    .gone-NAME-…      is being removed
 //! ```
@@ -25,6 +26,7 @@
 pub mod artifacts;
 mod beneath;
 pub mod diff;
+mod ended;
 pub mod glob;
 pub mod head;
 pub mod kind;

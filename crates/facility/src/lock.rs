@@ -3,13 +3,14 @@
 //! ```text
 //!  acquire(directive, fence) ─┬─ flock is held          ─▶ Busy: by whom
 //!                             ├─ same directive, fence ≤ the noted one ─▶ Stale: that claim ran or was replaced
+//!                             ├─ the directive ended here ─▶ Ended: whatever its fence, which a restored control plane raises
 //!                             └─ free                   ─▶ note {directive, fence}, synced ─▶ Lock ─drop─▶ free
 //!  the holder dies ─▶ the kernel frees the lock; the note stays and tells the next one whose work was cut off
 //! ```
 //! The control plane's lock only schedules. This one decides, because it is on the machine where the work is. The note outlives a
 //! crash, so that a claim that began once never begins again on this territory.
 
-use crate::beneath;
+use crate::{beneath, ended};
 use nexus_model::ids::DirectiveId;
 use rustix::fd::AsFd;
 use rustix::fs::FlockOperation;
@@ -50,6 +51,15 @@ pub enum LockError {
         /// Fence of the claim that is refused.
         fence: u64,
     },
+    /// The directive ended here, and its end was final.
+    #[error(
+        "the directive {directive} ended in this facility already: the control plane that gave it out again does not know its end, as \
+         after the restore of a backup"
+    )]
+    Ended {
+        /// The directive that ended.
+        directive: DirectiveId,
+    },
     /// The file cannot be read or written.
     #[error("the lock of the facility cannot be used: {0}")]
     Io(#[from] io::Error),
@@ -62,6 +72,7 @@ impl LockError {
         match self {
             Self::Busy { .. } => "facility_busy",
             Self::Stale { .. } => "stale_fence",
+            Self::Ended { .. } => "directive_ended",
             Self::Io(_) => "facility",
         }
     }
@@ -71,6 +82,8 @@ impl LockError {
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    /// The directives that ended here; `None` for a removal.
+    ended: Option<File>,
     /// The claim that was noted before, and whether its holder let go of the facility in order.
     pub before: Option<Noted>,
 }
@@ -89,7 +102,7 @@ pub struct Noted {
 impl Lock {
     /// Takes the lock in the directory of a facility for a claim.
     pub(crate) fn acquire(facility: impl AsFd, claim: Claim) -> Result<Self, LockError> {
-        let file = beneath::file(facility, FILE, true)?;
+        let file = beneath::file(&facility, FILE, true)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -105,17 +118,21 @@ impl Lock {
         {
             return Err(LockError::Stale { noted, fence: claim.fence });
         }
+        let ended = beneath::file(&facility, ended::FILE, true)?;
+        if ended::has(&ended, claim.directive)? {
+            return Err(LockError::Ended { directive: claim.directive });
+        }
         note(&file, Noted { claim, released: false })?;
         // A power cut must not let the claim begin again. Only the content counts: no time stamp waits for the disk.
         file.sync_data()?;
-        Ok(Self { file, before })
+        Ok(Self { file, ended: Some(ended), before })
     }
 
     /// Takes the lock of a facility that is to be removed: no claim is noted.
     pub(crate) fn for_removal(facility: impl AsFd) -> Result<Self, LockError> {
         let file = beneath::file(facility, FILE, true)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { before: noted(&file).ok().flatten(), file }),
+            Ok(()) => Ok(Self { before: noted(&file).ok().flatten(), ended: None, file }),
             Err(Errno::WOULDBLOCK) => {
                 Err(LockError::Busy { holder: noted(&file).ok().flatten().map(|noted| noted.claim) })
             }
@@ -124,9 +141,14 @@ impl Lock {
     }
 
     /// Lets the facility go in order: the next holder need not look for work that was cut off. After a power cut the note may
-    /// be the one before, which only makes the next holder look.
-    pub fn release(self) -> io::Result<()> {
-        match noted(&self.file)? {
+    /// be the one before, which only makes the next holder look. `is_final` says that the directive never runs again, so that every
+    /// later claim of it is refused.
+    pub fn release(self, is_final: bool) -> io::Result<()> {
+        let noted = noted(&self.file)?;
+        if let (true, Some(noted), Some(ended)) = (is_final, noted, &self.ended) {
+            ended::add(ended, noted.claim.directive)?;
+        }
+        match noted {
             Some(noted) => note(&self.file, Noted { released: true, ..noted }),
             None => Ok(()),
         }

@@ -106,7 +106,7 @@ fn one_directive_at_a_time_and_no_stale_claim_has_a_facility() {
         other => panic!("{other:?}"),
     }
     assert!(matches!(opened(dir.path()).remove(&name("one")), Err(StoreError::Lock(LockError::Busy { .. }))));
-    held.release().unwrap();
+    held.release(false).unwrap();
     for fence in [2, 3] {
         assert!(matches!(one.lock(Claim { directive: first, fence }), Err(LockError::Stale { .. })), "{fence}");
     }
@@ -117,6 +117,26 @@ fn one_directive_at_a_time_and_no_stale_claim_has_a_facility() {
     let next = one.lock(Claim { directive: second, fence: 1 }).unwrap();
     let before = next.before.unwrap();
     assert_eq!((before.claim.directive, before.claim.fence, before.released), (first, 4, false));
+}
+
+#[test]
+fn a_directive_that_ended_in_a_facility_never_has_it_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = opened(dir.path()).create(&name("one"), Kind::Empty, 7).unwrap();
+    let (first, second) = (DirectiveId::new(), DirectiveId::new());
+    let taken = |directive, fence| one.lock(Claim { directive, fence });
+    // A claim that was lost comes back with a larger fence.
+    taken(first, 1).unwrap().release(false).unwrap();
+    taken(first, 2).unwrap().release(true).unwrap();
+    taken(second, 1).unwrap().release(true).unwrap();
+    // A control plane that was restored from a backup raises all fences by its epoch.
+    for directive in [first, second] {
+        match taken(directive, 1 << 40) {
+            Err(error @ LockError::Ended { .. }) => assert_eq!(error.code(), "directive_ended"),
+            other => panic!("{other:?}"),
+        }
+    }
+    taken(DirectiveId::new(), 1).unwrap();
 }
 
 #[test]

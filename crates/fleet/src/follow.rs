@@ -103,6 +103,9 @@ async fn wait(client: &MothershipClient, id: DirectiveId, events: &mut Events) {
 
 /// Says how it ended, and returns the exit code.
 fn ended(directive: &Directive, follow: bool, as_json: bool) -> Result<u8, Failure> {
+    if let Some(line) = missing(directive.stdout_truncated, directive.stderr_truncated).filter(|_| !as_json) {
+        crate::notices::tell(line);
+    }
     if as_json {
         print_json(directive)?;
     } else if follow && directive.state != State::Succeeded {
@@ -110,6 +113,16 @@ fn ended(directive: &Directive, follow: bool, as_json: bool) -> Result<u8, Failu
         crate::notices::tell(&format!("The directive {}: {reason}.", directive.state));
     }
     Ok(if follow { exit_code(directive) } else { 0 })
+}
+
+/// Returns the line about output that the reader does not see.
+fn missing(stdout: bool, stderr: bool) -> Option<&'static str> {
+    match (stdout, stderr) {
+        (true, true) => Some("The log is not complete: output of stdout and of stderr is missing."),
+        (true, false) => Some("The log is not complete: output of stdout is missing."),
+        (false, true) => Some("The log is not complete: output of stderr is missing."),
+        (false, false) => None,
+    }
 }
 
 /// Returns the exit code of a directive as `nexus run` would.

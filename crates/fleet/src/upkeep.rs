@@ -11,6 +11,7 @@ use nexus_runner::recover::clear::interrupted;
 use nexus_runner::recover::finish::{as_notices, finish, finish_others};
 use nexus_runner::recover::layers::{Parked, park};
 use nexus_runner::recover::steps::Recovery;
+use nexus_runner::recover::words::finished_line;
 use nexus_runner::state::directory::StateDir;
 use nexusd::Upkeep;
 use std::path::Path;
@@ -41,12 +42,24 @@ impl Recovery for TerritoryUpkeep {
 }
 
 impl Upkeep for TerritoryUpkeep {
-    fn recover(&self, places: &StateDir) -> Result<Vec<String>, String> {
+    fn recover(
+        &self,
+        places: &StateDir,
+        committed: &mut dyn FnMut(RunId) -> Result<(), String>,
+    ) -> Result<Vec<String>, String> {
         let mut left = Vec::new();
         // All commits that were decided: the directories of a territory belong to it alone.
         let found = interrupted(places, &OfNamespace(&self.driver), &print);
         for one in found.map_err(|error| Failure::from(error).text())? {
-            if let Err(error) = finish(places, &one, &mut as_notices(&print)) {
+            let mut report = |lines: &[String]| {
+                let Some(line) = finished_line(lines) else { return as_notices(&print)(lines) };
+                if let Ok(run) = one.run.parse() {
+                    committed(run)?;
+                }
+                // A line for each change would bury the log; the end of the directive is reported to its user.
+                as_notices(&print)(std::slice::from_ref(line))
+            };
+            if let Err(error) = finish(places, &one, &mut report) {
                 left.push(error.to_string());
             }
         }

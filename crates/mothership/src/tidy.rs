@@ -3,10 +3,12 @@
 //! ```text
 //!  timer (5 min) or signal ─▶ compaction, one stream after the other ─▶ removal, batch after batch ─▶ files without rows
 //! ```
-//! A failure ends the round; the next one begins afresh. Requests never wait for a round: each step is a transaction of its own.
+//! After a jump of the clock nothing is removed for a day: what is old by a wrong clock is not old. A failure ends the round; the next
+//! one begins afresh. Requests never wait for a round: each step is a transaction of its own.
 
 use crate::app::{Shared, stopped};
 use crate::blobs::BlobId;
+use crate::decide::{Reading, RemovalGuard};
 use crate::metrics::add;
 use crate::store::StoreError;
 use crate::store::types::Compaction;
@@ -14,21 +16,37 @@ use crate::store::types::Compaction;
 /// Steps of one round, at most: a long list is worked off over several rounds.
 const MAX_STEPS: usize = 1_000;
 
+/// Time after the start from which the clock is watched: that of the database is known by then.
+const WATCHED_FROM: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Runs rounds until the server stops.
 pub async fn run(app: Shared) {
     let mut stopping = app.stopping.clone();
+    let mut guard = None;
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(app.config.tidy_every) => {}
-            () = app.tidy.notified() => {}
+        let pause = if guard.is_none() { WATCHED_FROM.min(app.config.tidy_every) } else { app.config.tidy_every };
+        let is_round = tokio::select! {
+            () = tokio::time::sleep(pause) => guard.is_some(),
+            () = app.tidy.notified() => true,
             () = stopped(&mut stopping) => return,
+        };
+        // Each server watches the clock, also while another one leads.
+        let now = Reading { wall: app.now(), boot: app.config.clock.boot() };
+        if guard.is_none() {
+            // Without the database there is nothing to remove.
+            let Ok(last_seen) = app.store.last_seen().await else { continue };
+            guard = Some(RemovalGuard::new(now, last_seen));
         }
-        if !app.store.leads() {
+        let is_allowed = guard.as_mut().is_some_and(|guard| guard.allows(now));
+        if !app.store.leads() || !is_round {
             continue;
         }
         // What failed is tried again in the next round; requests report the state of the store.
         drop(compact(&app).await);
-        drop(remove(&app).await);
+        if !is_allowed {
+            continue;
+        }
+        drop(remove(&app, now.wall).await);
         drop(sweep_files(&app).await);
     }
 }
@@ -59,12 +77,13 @@ async fn one(app: &Shared, mut stream: Compaction) -> Result<(), StoreError> {
     app.blobs.remove(blob).await
 }
 
-async fn remove(app: &Shared) -> Result<(), StoreError> {
+/// Removes what is old at `now`, a time that was checked.
+async fn remove(app: &Shared, now: i64) -> Result<(), StoreError> {
     for _ in 0..MAX_STEPS {
         if app.is_stopping() {
             return Ok(());
         }
-        let swept = app.store.sweep(app.config.retention, app.now()).await?;
+        let swept = app.store.sweep(app.config.retention, now).await?;
         add(&app.metrics.removed, swept.directives);
         for (account, id) in swept.blobs {
             app.blobs.remove(BlobId { account, id }).await?;

@@ -10,9 +10,9 @@
 pub use crate::slot::text_of as text_of_slot;
 use crate::slot::{self, Slot};
 use nexus_api::conduits::FinishedRequest;
-use nexus_model::RunId;
 use nexus_model::directive::Fence;
 use nexus_model::ids::DirectiveId;
+use nexus_model::{ExitReason, RunId};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +50,9 @@ pub struct Note {
     /// The directive is queued again when its lease is lost, unless its changes were about to be committed.
     #[serde(default)]
     pub requeues: bool,
+    /// The end of the command, before its changes are committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
     /// The report of the end.
     #[serde(default)]
     pub result: Option<FinishedRequest>,
@@ -67,6 +70,7 @@ impl Note {
             runs: runs.clone.into_iter().chain([runs.command]).collect(),
             command: Some(runs.command),
             requeues: false,
+            ended: None,
             result: None,
         }
     }
@@ -76,6 +80,15 @@ impl Note {
     pub fn name(&self) -> String {
         format!("{}-{}", self.directive, self.fence)
     }
+}
+
+/// The end of a command whose changes are not settled yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Exit code of the command.
+    pub exit: u8,
+    /// Reason for the end.
+    pub reason: ExitReason,
 }
 
 /// The ids of the runs of a claim, chosen before the first of them begins.
@@ -154,7 +167,8 @@ impl Claims {
     fn write_once(&self, note: &Note) -> io::Result<()> {
         let slot = Slot::at(&self.path, self.slot_of(&note.name()));
         let text = serde_json::to_vec(note)?;
-        if note.result.is_some() { slot.add_result(&text) } else { slot.begin(&text) }
+        // The beginning is never written twice: what a power cut tears must leave it whole.
+        if note.result.is_some() || note.ended.is_some() { slot.add_result(&text) } else { slot.begin(&text) }
     }
 
     /// Returns the slot of a claim, a free one, or a new one.

@@ -61,10 +61,9 @@ pub fn now() -> Timestamp {
     Timestamp(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// Sends the output of a claim until it ends. Returns the streams of which a chunk was not taken.
-pub fn send_output(source: &dyn WorkSource, live: &Live, output: &Output, stop: &Stop) -> [bool; 2] {
+/// Sends the output of a claim until it ends. What is not taken is noted as missing.
+pub fn send_output(source: &dyn WorkSource, live: &Live, output: &Output, stop: &Stop) {
     let mut next_seq = [0i64; 2];
-    let mut has_gap = [false; 2];
     while let Some(piece) = output.next() {
         let index = usize::from(piece.stream == Stream::Stderr);
         let request = LogChunkRequest {
@@ -75,21 +74,36 @@ pub fn send_output(source: &dyn WorkSource, live: &Live, output: &Output, stop: 
         };
         // The attendant may wait for room.
         live.control.wake();
-        let is_over = || live.is_lost() || live.left().is_zero();
-        match repeated(stop, is_over, || source.log_chunk(live.directive, &live.token(), &request)) {
+        let send = || {
+            let sent = source.log_chunk(live.directive, &live.token(), &request);
+            output.tried(sent.is_ok(), matches!(sent, Err(SourceError::NoAnswer { .. })));
+            sent
+        };
+        // After the end of its command no lease is needed: the control plane takes the output of the claim that ended the directive.
+        let is_over = || match live.is_reporting() {
+            true => output.is_late(),
+            false => live.is_lost() || live.left().is_zero(),
+        };
+        match repeated(stop, is_over, send) {
             Ok(()) => {
                 live.last_seq.fetch_max(next_seq[index], Ordering::SeqCst);
             }
             Err(GivenUp::Refused { next: Next::Abandon | Next::Alarm, .. }) => {
-                // The directive belongs to another daemon: its work here ends.
-                live.lose();
                 output.discard();
-                has_gap = [true; 2];
+                // The directive belongs to another daemon: its work here ends. A report of the end is refused by the control plane.
+                if !live.is_reporting() {
+                    live.lose();
+                }
             }
-            Err(GivenUp::Refused { .. } | GivenUp::Stopped) => has_gap[index] = true,
+            Err(GivenUp::Refused { .. }) => output.lose(piece.stream),
+            Err(GivenUp::Stopped) => {
+                output.lose(piece.stream);
+                if output.is_late() {
+                    output.discard();
+                }
+            }
         }
         // A chunk that was not taken leaves a gap, by which the control plane sees that output is missing.
         next_seq[index] += 1;
     }
-    has_gap
 }

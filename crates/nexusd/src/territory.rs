@@ -33,6 +33,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// Time that a poll waits at the control plane.
     pub poll_wait: Duration,
+    /// Time without progress after which the end of a directive is reported before its last output.
+    pub output_within: Duration,
     /// Labels by which directives choose the territory.
     pub labels: Labels,
     /// Bounds of directives.
@@ -50,6 +52,7 @@ impl Settings {
             max_concurrent: u32::try_from(processors).unwrap_or(u32::MAX).max(2),
             heartbeat: Duration::from_millis(2500),
             poll_wait: Duration::from_secs(20),
+            output_within: Duration::from_secs(30),
             labels: Labels::default(),
             bounds: Bounds { max_net: NetMode::Allowlist, max_timeout_seconds: 24 * 3600 },
             version: version.to_owned(),

@@ -7,6 +7,7 @@ mod support;
 use nexus_api::conduits::{Stream, Verdict};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
+use nexus_model::RunId;
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::FacilityId;
 use nexusd::claims::{Claims, Note};
@@ -22,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 19] = [
+const TESTS: [(&str, Test); 23] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -54,6 +55,13 @@ const TESTS: [(&str, Test); 19] = [
     ("a_directive_that_may_run_again_is_not_reported_lost", a_directive_that_may_run_again_is_not_reported_lost),
     ("a_commit_asks_for_the_lease_that_it_needs", a_commit_asks_for_the_lease_that_it_needs),
     ("a_claim_that_comes_too_late_is_not_started", a_claim_that_comes_too_late_is_not_started),
+    (
+        "output_that_does_not_arrive_is_missing_by_the_report_and_sent_behind_it",
+        output_that_does_not_arrive_is_missing_by_the_report_and_sent_behind_it,
+    ),
+    ("a_claim_called_lost_while_it_reports_is_reported", a_claim_called_lost_while_it_reports_is_reported),
+    ("a_commit_that_the_recovery_finished_is_reported", a_commit_that_the_recovery_finished_is_reported),
+    ("kept_files_of_an_earlier_daemon_hold_up_no_end", kept_files_of_an_earlier_daemon_hold_up_no_end),
 ];
 
 fn main() {
@@ -73,7 +81,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 19] = TESTS;
+    let tests: [(&str, Test); 23] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -496,6 +504,121 @@ fn kept_files_outlive_their_changes_and_a_restart(launcher: &Arc<Launcher>, data
     let id = memory.create(facility, "true", json!({"artifacts": {"collect": ["*.log"]}}));
     memory.until(id, "no upload", |seen| seen.files.get("old.log").is_some_and(|file| file.2 == b"new\n"));
     last.stop();
+}
+
+fn output_that_does_not_arrive_is_missing_by_the_report_and_sent_behind_it(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let id = memory.create(FacilityId::new(), "echo first; sleep 1; echo last; echo err >&2; exit 3", json!({}));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    // Only output is refused, again and again: it must not hold up the end.
+    memory.refuse_chunks(true);
+    let seen = memory.ended(id);
+    let end = seen.end();
+    assert_eq!((end.status, end.exit_code), (FinishStatus::Failed, Some(3)));
+    assert_eq!((seen.text(Stream::Stdout).as_str(), seen.text(Stream::Stderr).as_str()), ("first\n", ""));
+    assert!(end.stdout_truncated && end.stderr_truncated, "the reader is told that output is missing");
+    memory.refuse_chunks(false);
+    let all =
+        |seen: &support::Seen| seen.text(Stream::Stdout).ends_with("last\n") && !seen.text(Stream::Stderr).is_empty();
+    memory.until(id, "no late output", all);
+    // What arrives in time is not called missing.
+    let whole = memory.ended(memory.create(FacilityId::new(), "seq 1 1000; echo err >&2", json!({})));
+    assert!(!whole.end().stdout_truncated && !whole.end().stderr_truncated);
+    running.stop();
+}
+
+fn a_claim_called_lost_while_it_reports_is_reported(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    let keeps = json!({"artifacts": {"collect": ["*.log"]}});
+    let id = memory.create(FacilityId::new(), "echo kept > one.log", keeps);
+    memory.ended(id);
+    // The directive is over by a report whose answer was lost: heartbeats call the claim lost, and the next answer is lost, too.
+    memory.tell(id, Verdict::Lost);
+    let beats = memory.seen(id).beats;
+    memory.until(id, "no heartbeat", |seen| seen.beats > beats + 2);
+    let count = memory.seen(id).finished.len();
+    memory.until(id, "no other report", |seen| seen.finished.len() > count);
+    memory.lose_ends(false);
+    memory.until(id, "no kept file", |seen| seen.files.get("one.log").is_some_and(|file| file.2 == b"kept\n"));
+    running.stop();
+    assert!(noted(data).is_empty());
+}
+
+fn a_commit_that_the_recovery_finished_is_reported(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    // The commit takes a while, in which the note says how the command ended.
+    let command = "i=0; while [ $i -lt 1500 ]; do : > f$i; i=$((i+1)); done; exit 4";
+    let id = memory.create(FacilityId::new(), command, json!({ "on_lease_loss": "requeue" }));
+    // From its start on no slot is made, which a second reader would disturb.
+    memory.until(id, "no start", |seen| seen.starts > 0);
+    let mut ended = None;
+    while ended.is_none() && memory.seen(id).finished.is_empty() {
+        let found = noted(data).into_iter().find(|note| note.directive == id && note.result.is_none());
+        ended = ended.or(found.and_then(|note| note.ended));
+    }
+    assert_eq!(ended.map(|ended| ended.exit), Some(4), "the end of the command is noted before its commit");
+    memory.ended(id);
+    running.stop();
+    memory.lose_ends(false);
+    let mut note = noted(data).remove(0);
+    let run = note.command.unwrap();
+    // The daemon died in the middle of the commit: there is no receipt and no result, and the recovery finishes it.
+    std::fs::remove_file(data.join(format!("state/receipts/{run}.json"))).unwrap();
+    for (ended, expected) in [(ended, (Some(4), "exit")), (None, (None, "committed_at_recovery"))] {
+        (note.ended, note.result) = (ended, None);
+        let claims = Claims::open(&data.join("claims")).unwrap();
+        claims.write(&note).unwrap();
+        memory.finish_commits(&[RunId::new(), run]);
+        let count = memory.seen(id).finished.len();
+        let next = daemon(&memory, launcher, data, 2);
+        let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
+        let end = seen.end();
+        assert_eq!(
+            (end.status, end.exit_code, end.reason.as_deref()),
+            (FinishStatus::Failed, expected.0, Some(expected.1))
+        );
+        assert!(end.diff_truncated && end.stdout_truncated, "what died with the daemon is named as missing");
+        next.stop();
+        assert!(noted(data).is_empty());
+    }
+}
+
+fn kept_files_of_an_earlier_daemon_hold_up_no_end(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_files(true);
+    let keeps = json!({"artifacts": {"collect": ["*.log"]}});
+    let slow = memory.create(FacilityId::new(), "echo kept > one.log", keeps);
+    memory.ended(slow);
+    memory.lose_ends(true);
+    let other = memory.create(FacilityId::new(), "true", json!({}));
+    memory.ended(other);
+    running.stop();
+    assert_eq!(noted(data).len(), 2);
+    // The end of the second is behind the files of the first, which do not arrive.
+    let (beats, count) = (memory.seen(other).beats, memory.seen(other).finished.len());
+    let next = daemon(&memory, launcher, data, 2);
+    memory.until(other, "no heartbeat for a note", |seen| seen.beats > beats);
+    memory.until(other, "no report", |seen| seen.finished.len() > count);
+    memory.lose_ends(false);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while noted(data).len() > 1 {
+        assert!(Instant::now() < deadline, "the end of the second is not acknowledged");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Nor do they hold up work.
+    let third = memory.create(FacilityId::new(), "true", json!({}));
+    assert_eq!(memory.ended(third).end().status, FinishStatus::Succeeded);
+    assert!(memory.seen(slow).files.is_empty());
+    memory.lose_files(false);
+    memory.until(slow, "no kept file", |seen| seen.files.get("one.log").is_some_and(|file| file.2 == b"kept\n"));
+    next.stop();
+    assert!(noted(data).is_empty());
 }
 
 fn the_commit_of_a_repository_is_reported_before_and_after(launcher: &Arc<Launcher>, data: &Path) {

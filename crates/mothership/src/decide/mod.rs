@@ -4,10 +4,12 @@ mod chunk;
 mod drift;
 mod matching;
 mod rate;
+mod removal;
 mod request;
 
 pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
 pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use rate::Windows;
+pub use removal::RemovalGuard;
 pub use request::build;

@@ -39,8 +39,8 @@ impl Store {
         self.write(move |tx| rows::artifact::received(tx, id, from, to)).await
     }
 
-    /// Ends the upload of a file, or lets it begin afresh. The caller has the rights to the file.
-    pub async fn artifact_checked(&self, id: [u8; 16], is_good: bool) -> Result<(), StoreError> {
+    /// Ends the upload of a file, or lets it begin afresh. Returns whether this call did so. The caller has the rights to the file.
+    pub async fn artifact_checked(&self, id: [u8; 16], is_good: bool) -> Result<bool, StoreError> {
         self.write(move |tx| rows::artifact::checked(tx, id, is_good)).await
     }
 
@@ -67,6 +67,11 @@ impl Store {
     /// Removes one batch of what is older than its days. The server itself is the caller.
     pub async fn sweep(&self, times: Retention, now: i64) -> Result<Swept, StoreError> {
         self.write(move |tx| rows::retain::sweep(tx, times, now)).await
+    }
+
+    /// Returns the latest time at which a territory spoke to a server. The server itself is the caller.
+    pub async fn last_seen(&self) -> Result<Option<i64>, StoreError> {
+        self.read(rows::retain::last_seen).await
     }
 
     /// Reports which of these files have a row. The server itself is the caller.

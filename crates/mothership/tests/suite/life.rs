@@ -254,6 +254,32 @@ async fn a_lost_lease_ends_or_repeats_a_directive() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_claim_that_was_taken_back_during_its_commit_is_what_its_holder_reports() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let id = users.create_directive(server.facility().await, &plain("x"), None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    let token = &claim.directive_token;
+    daemon.started(id, token, &StartedRequest::default()).await.unwrap();
+    let settling = serde_json::json!({"progress": {"phase": "settling"}});
+    daemon.heartbeat(id, token, &serde_json::from_value(settling).unwrap()).await.unwrap();
+    server.advance(72_000).await;
+    let seen = server.until_over(id).await;
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Failed, Some("commit_unknown")), "it may be committed");
+    let other = server.territory("two").await;
+    assert_eq!(other.finished(id, token, &end(FinishStatus::Succeeded)).await.unwrap_err().status(), Some(403));
+    let report = end(FinishStatus::Succeeded);
+    assert!(!daemon.finished(id, token, &report).await.unwrap().duplicate);
+    let seen = users.directive(id).await.unwrap();
+    assert_eq!((seen.state, seen.exit_code), (State::Succeeded, Some(0)));
+    // From here on it is an end like any other.
+    assert!(daemon.finished(id, token, &report).await.unwrap().duplicate);
+    let differs = daemon.finished(id, token, &end(FinishStatus::Failed)).await.unwrap_err();
+    assert_eq!((differs.status(), differs.code()), (Some(409), "report_differs"));
+    server.stop().await;
+}
+
 async fn poll_until(daemon: &ConduitsClient) -> nexus_api::conduits::ClaimedDirective {
     for _ in 0..100 {
         let mut claims = daemon.poll(&PollRequest::default()).await.unwrap().directives;

@@ -130,6 +130,32 @@ async fn output_is_removed_after_its_days_and_the_end_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_ahead_for_a_while_removes_nothing() {
+    let server = Server::start().await;
+    let daemon = server.territory("one").await;
+    let (id, token) = started(&server, &daemon).await;
+    daemon.log_chunk(id, &token, &chunk(0, "kept")).await.unwrap();
+    daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let rounds = || async {
+        for _ in 0..10 {
+            server.tidy();
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    rounds().await;
+    server.move_wall_clock(40 * DAY).await;
+    rounds().await;
+    server.move_wall_clock(-40 * DAY).await;
+    rounds().await;
+    assert_eq!(log(&server, id).await.len(), 1, "it is not old by the clock that goes on");
+    assert!(!server.owner().directive(id).await.unwrap().stdout_truncated);
+    // Time that passes makes it old.
+    server.jump(32 * DAY).await;
+    tidied(&server, "SELECT count(*) FROM directive WHERE kept = 0", 1).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_trail_and_idempotency_keys_are_removed_after_their_days() {
     let server = Server::start().await;
     let territory = server.enroll("one").await;

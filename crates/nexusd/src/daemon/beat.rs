@@ -83,6 +83,8 @@ fn apply(shared: &Shared, verdict: DirectiveVerdict, sent: Duration) {
                 live.control.cancel();
             }
         }
+        // The answer to its report decides: the directive may be over because of a report whose answer was lost.
+        Verdict::Abort | Verdict::Lost if live.is_reporting() => {}
         Verdict::Abort | Verdict::Lost => live.lose(),
     }
 }

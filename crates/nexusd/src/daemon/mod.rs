@@ -100,13 +100,14 @@ impl Daemon {
         upkeep.raise_limits();
         let host = territory.host();
         let places = StateDir::find(&host)?.ensure(&host)?;
-        let left = upkeep.recover(&places).map_err(|why| DaemonError::Recovery { why })?;
+        let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
+        let mut committed = |run| replay::note_commit(&claims, run);
+        let left = upkeep.recover(&places, &mut committed).map_err(|why| DaemonError::Recovery { why })?;
         for line in left {
             upkeep.tell(&line);
         }
         let facilities = Facilities::open(&territory.path().join("facilities"))?;
         facilities.sweep()?;
-        let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
         let spool = Spool::open(&territory.path().join("spool")).map_err(DaemonError::Claims)?;
         let health = Health::new(&territory.path().join("trial"));
         let engine = Engine { driver, upkeep, host, facilities, egress, claims, spool };

@@ -1,10 +1,13 @@
 //! Reports the claims of an earlier daemon, before any work is asked for.
 
+use super::beat;
 use super::context::Shared;
 use super::worker::{deliver, forget};
-use crate::claims::Note;
+use crate::claims::{Claims, Ended, Note};
 use crate::decide::outcome::{End, Verdict, verdict};
 use crate::decide::reconcile::{Action, reconcile};
+use crate::lease;
+use crate::live::{Live, REPORTING};
 use crate::report::now;
 use crate::run::engine::read_receipt;
 use nexus_api::conduits::FinishedRequest;
@@ -12,15 +15,23 @@ use nexus_model::RunId;
 use nexus_runner::recover::signed::{SignedEnd, signed_end};
 use nexus_runner::state::directory::StateDir;
 use serde_json::json;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Time between two looks at a sandbox that is not gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time in which no work is asked for because ends are not acknowledged.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+/// Seconds that a heartbeat gives a claim that has ended, for the daemon's own count.
+const REPLAY_TTL: u32 = 60;
 
-/// Reports every claim of an earlier daemon. Returns when all are acknowledged, or the daemon stops.
-pub fn run(shared: &Shared) {
+/// Reports every claim of an earlier daemon, each on a thread of its own, with heartbeats for all of them. Returns when all ends are
+/// acknowledged, or no more work may wait for them, or the daemon stops. Kept files are uploaded beside the polls.
+pub fn run(shared: &Arc<Shared>) {
+    let mut sent = BTreeSet::new();
     loop {
-        let (notes, damaged) = match shared.engine.claims.all() {
+        let (mut notes, damaged) = match shared.engine.claims.all() {
             Ok(found) => found,
             Err(error) => {
                 shared.tell(&format!("the notes about claims cannot be read: {error}"));
@@ -41,12 +52,13 @@ pub fn run(shared: &Shared) {
                 Vec::new()
             }
         };
-        let mut waits = false;
+        notes.retain(|note| !sent.contains(&note.name()));
+        let (mut waits, mut ended) = (false, Vec::new());
         for action in reconcile(notes, &found, |run| signed(shared, run)) {
             match action {
-                Action::Replay(note) => deliver(shared, &note, None, || false),
-                Action::Ended(note, end) => report(shared, note, of_signed(&end)),
-                Action::Lost(note) => report(shared, note, of_lost()),
+                Action::Replay(note) => ended.push(note),
+                Action::Ended(note, end) => ended.push(noted(shared, note, of_signed(&end))),
+                Action::Lost(note) => ended.push(noted(shared, note, of_lost())),
                 Action::Expires(note) => {
                     shared.tell(&format!(
                         "directive {}: its daemon died; it may run again when its lease is over",
@@ -60,8 +72,55 @@ pub fn run(shared: &Shared) {
                 }
             }
         }
-        if !waits || shared.stop.wait(LOOK_EVERY) {
+        // In the table before the first call: the heartbeats name all of them, so that no lease ends while others are reported.
+        for note in &ended {
+            sent.insert(note.name());
+            hold(shared, note);
+        }
+        if !ended.is_empty() {
+            beat::once(shared).ok();
+        }
+        for note in ended {
+            send(shared, note);
+        }
+        if !waits {
+            break;
+        }
+        if shared.stop.wait(LOOK_EVERY) {
             return;
+        }
+    }
+    // One report that gets no answer takes a place of the territory, as it would without a restart, and holds up no other work.
+    let until = Instant::now() + ENDS_WITHIN;
+    while Instant::now() < until && !shared.stop.is_set() && !shared.table.wait_below(1, LOOK_EVERY) {}
+}
+
+/// Puts a claim that has ended among the claims of this daemon.
+fn hold(shared: &Shared, note: &Note) {
+    let until = lease::end(lease::boot_time(), REPLAY_TTL);
+    match Live::new(note.directive, note.fence, note.token.clone(), REPLAY_TTL, until) {
+        Ok(live) => {
+            live.enter(REPORTING);
+            live.has_started();
+            shared.table.insert(&Arc::new(live));
+        }
+        // Without heartbeats its report is sent all the same.
+        Err(error) => shared.tell(&format!("directive {}: no heartbeats for it: {error}", note.directive)),
+    }
+}
+
+/// Sends the report of a claim, and then its kept files, on a thread.
+fn send(shared: &Arc<Shared>, note: Note) {
+    let (ours, directive) = (Arc::clone(shared), note.directive);
+    let thread = std::thread::Builder::new().name("nexusd-replay".to_owned()).spawn(move || {
+        deliver(&ours, &note, None);
+        ours.table.remove(note.directive);
+    });
+    match thread {
+        Ok(thread) => shared.workers.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
+        Err(error) => {
+            shared.table.remove(directive);
+            shared.tell(&format!("directive {directive}: no thread for its report, which stays noted: {error}"));
         }
     }
 }
@@ -81,13 +140,36 @@ fn signed(shared: &Shared, run: RunId) -> Option<SignedEnd> {
     })
 }
 
-/// Reports a claim whose daemon died. The report is noted first: a second crash sends the same.
-fn report(shared: &Shared, mut note: Note, result: FinishedRequest) {
+/// Notes the report of a claim whose daemon died, before it is sent: a second crash sends the same.
+fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
     note.result = Some(result);
     if let Err(error) = shared.engine.claims.write(&note) {
         shared.tell(&format!("directive {}: its end cannot be noted: {error}", note.directive));
     }
-    deliver(shared, &note, None, || false);
+    note
+}
+
+/// Notes the report of the claim whose commit an earlier daemon began and the recovery finished.
+pub fn note_commit(claims: &Claims, run: RunId) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the end of the run {run} cannot be noted: {error}");
+    let (notes, _) = claims.all().map_err(failed)?;
+    match notes.into_iter().find(|note| note.command == Some(run) && note.result.is_none()) {
+        Some(mut note) => {
+            note.result = Some(of_commit(note.ended));
+            claims.write(&note).map_err(failed)
+        }
+        // Another run than that of a directive, or its end is known.
+        None => Ok(()),
+    }
+}
+
+/// The end of a directive whose changes are committed. Its receipt, its diff and the rest of its output died with the daemon.
+fn of_commit(ended: Option<Ended>) -> FinishedRequest {
+    let told = match ended {
+        Some(Ended { exit, reason }) => verdict(&End::Ran { exit, reason, unsettled: false }, false, false),
+        None => verdict(&End::CommittedAtRecovery, false, false),
+    };
+    FinishedRequest { diff_truncated: true, ..of_verdict(&told) }
 }
 
 /// The end as the receipt states it. The rest of the output and the diff were in the memory of the daemon that died.

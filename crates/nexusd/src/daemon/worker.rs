@@ -28,8 +28,10 @@ use std::time::{Duration, Instant};
 
 /// Time that the output and the report of a directive have at a shutdown.
 pub const REPORT_WITHIN: Duration = Duration::from_secs(5);
-/// Time that the last output has before the end is reported.
-const OUTPUT_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time that the last output has before the end is reported, however much of it arrives.
+const OUTPUT_AT_MOST: Duration = Duration::from_secs(120);
+/// Time in which output that waits still is sent after the report of the end.
+const LATE_OUTPUT_WITHIN: Duration = Duration::from_secs(300);
 
 /// Time in which the events of a directive are sent again where no answer came.
 const EVENTS_WITHIN: Duration = Duration::from_secs(60);
@@ -78,8 +80,8 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         return forget(shared, &note);
     }
     let output = Output::default();
-    let (done, has_gap) = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
         let done = done(shared, live, claimed, &output, runs, clock);
         output.close();
         if live.has_lapsed() && is_cut_off(&done.end) {
@@ -88,31 +90,32 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
             live.lose();
         }
         live.enter(REPORTING);
-        let within = if live.is_lost() { Duration::ZERO } else { OUTPUT_WITHIN.min(live.left()) };
-        if !output.is_sent_within(within) {
-            output.discard();
+        if matches!(done.end, End::Ran { .. }) {
+            shared.health.proved();
         }
-        (done, sender.join().unwrap_or([true; 2]))
+        // What the lease allowed to be committed is committed: the control plane takes the true end, or refuses it.
+        if live.is_lost() && !live.commits_changes() {
+            shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
+            output.discard();
+            return forget(shared, &note);
+        }
+        output.settle(shared.settings().output_within, OUTPUT_AT_MOST);
+        // What waits still is missing by the report, and is sent behind it: no output holds up the end of a directive.
+        let result = finished(live, &done, output.missing());
+        if requeues && is_loss(&result) && !live.commits_changes() {
+            shared.tell(&format!("directive {}: it may run again when its lease is over", live.directive));
+            output.discard();
+            return forget(shared, &note);
+        }
+        note.token = live.token();
+        note.result = Some(result);
+        if let Err(error) = shared.engine.claims.write(&note) {
+            shared.tell(&format!("directive {}: its end cannot be noted, and is only sent: {error}", live.directive));
+        }
+        let tape = finish_tape(live, done.tape, note.result.as_ref(), clock);
+        deliver(shared, &note, Some(&tape));
+        output.send_until(Instant::now() + LATE_OUTPUT_WITHIN);
     });
-    if matches!(done.end, End::Ran { .. }) {
-        shared.health.proved();
-    }
-    if live.is_lost() {
-        shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
-        return forget(shared, &note);
-    }
-    let result = finished(live, &done, has_gap);
-    if requeues && is_loss(&result) && !live.commits_changes() {
-        shared.tell(&format!("directive {}: it may run again when its lease is over", live.directive));
-        return forget(shared, &note);
-    }
-    note.token = live.token();
-    note.result = Some(result);
-    if let Err(error) = shared.engine.claims.write(&note) {
-        shared.tell(&format!("directive {}: its end cannot be noted, and is only sent: {error}", live.directive));
-    }
-    let tape = finish_tape(live, done.tape, note.result.as_ref(), clock);
-    deliver(shared, &note, Some(&tape), || live.is_lost());
 }
 
 /// Reports whether the command did not come to an end of its own.
@@ -196,14 +199,14 @@ fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Outpu
     }
 }
 
-fn finished(live: &Live, done: &Done, has_gap: [bool; 2]) -> FinishedRequest {
+fn finished(live: &Live, done: &Done, missing: [bool; 2]) -> FinishedRequest {
     let is_stopped = live.control.wanted() == Wanted::ShutDown;
     let verdict = verdict(&done.end, live.is_canceled.load(Ordering::SeqCst), is_stopped);
     FinishedRequest {
         status: verdict.status,
         exit_code: verdict.exit_code,
-        stdout_truncated: done.truncated[0] || has_gap[0],
-        stderr_truncated: done.truncated[1] || has_gap[1],
+        stdout_truncated: done.truncated[0] || missing[0],
+        stderr_truncated: done.truncated[1] || missing[1],
         diff_truncated: done.diff.truncated,
         diff_base64: (!done.diff.bytes.is_empty()).then(|| BASE64.encode(&done.diff.bytes)),
         snapshot_before: snapshot(done.heads[0].as_ref()),
@@ -223,9 +226,12 @@ fn snapshot(head: Option<&Head>) -> Option<Value> {
 
 /// Sends the report of an end until it is acknowledged, and then its events and the kept files. What is not acknowledged stays noted.
 /// Events are lost with the daemon, or when the control plane is away for longer than a minute: the receipt states the facts.
-pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>, is_over: impl Fn() -> bool) {
+///
+/// Nothing but its own answer ends the repetition: a heartbeat calls a claim lost also when the directive is over because of a report
+/// whose answer was lost.
+pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>) {
     let Some(result) = &note.result else { return };
-    match repeated(&shared.stop, is_over, || shared.source.finished(note.directive, &note.token, result)) {
+    match repeated(&shared.stop, || false, || shared.source.finished(note.directive, &note.token, result)) {
         Ok(_) => {
             // The directive is over: its files take no place of another one.
             shared.table.remove(note.directive);

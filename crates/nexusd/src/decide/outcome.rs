@@ -23,6 +23,8 @@ pub enum End {
     Refused,
     /// The daemon was shut down, or a daemon before it died.
     LeaseLost,
+    /// A daemon before it died while it committed, and the recovery finished the commit; how the command ended is not known.
+    CommittedAtRecovery,
 }
 
 /// The part of the report that says how it ended.
@@ -45,6 +47,7 @@ pub fn verdict(end: &End, canceled: bool, stopped: bool) -> Verdict {
     let failed = |exit_code, reason| Verdict { status: FinishStatus::Failed, exit_code, reason };
     let (exit, reason, unsettled) = match end {
         End::LeaseLost => return failed(None, "lease_lost"),
+        End::CommittedAtRecovery => return failed(None, "committed_at_recovery"),
         End::Refused => return failed(None, "policy_denied"),
         End::PrepareFailed if !canceled && !stopped => return failed(None, "prepare_failed"),
         End::Broke if !canceled && !stopped => return failed(Some(REFUSED), "driver_failed"),
@@ -99,6 +102,7 @@ mod tests {
         assert_eq!(told(&End::Broke, true, false).0, Canceled);
         assert_eq!(told(&End::Refused, true, false), (Failed, None, "policy_denied"));
         assert_eq!(told(&End::LeaseLost, false, false), (Failed, None, "lease_lost"));
+        assert_eq!(told(&End::CommittedAtRecovery, false, false), (Failed, None, "committed_at_recovery"));
         assert_eq!(told(&End::PrepareFailed, false, false), (Failed, None, "prepare_failed"));
     }
 

@@ -1,7 +1,8 @@
 //! Decides what to do about the claims of a daemon that died, before any work is asked for.
 //!
 //! ```text
-//!  note on the disk ─┬─ with a result   ─▶ Replay: the very same report is sent again
+//!  note on the disk ─┬─ with a result   ─▶ Replay: the very same report is sent again; the recovery gives a claim a result whose
+//!                    │                     commit it finished
 //!                    └─ without one     ─▶ its sandbox is there ─▶ Wait: no work is asked for beside it
 //!                                       └─ it is gone, with a receipt ─▶ Ended: the daemon died between the end and its note
 //!                                       └─ it is gone, without one ─┬─ fails on loss   ─▶ Lost: reported as failed (lease_lost)

@@ -1,6 +1,6 @@
 //! Runs the commands of one directive, one after the other, through the engine.
 
-use crate::claims::{Claims, Runs};
+use crate::claims::{Claims, Ended, Note, Runs};
 use crate::decide::admit::Admitted;
 use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
@@ -169,7 +169,9 @@ impl Engine {
         let heads = [before, head()];
         // What the next directive of the facility changes is not kept for this one: the copies are made before the lock ends.
         let kept = self.kept(job, ran.kept.as_ref(), facility.tree());
-        if let Err(error) = lock.release() {
+        // A directive whose lease is lost runs again only where it asked for that, and never after its commit was allowed.
+        let is_final = spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Fail || live.commits_changes();
+        if let Err(error) = lock.release(is_final) {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
         Ok(Done { heads, kept, ..concluded(ran, spec, job.output) })
@@ -219,12 +221,20 @@ impl Engine {
         let issuer = open_issuer(&run.site.places).map_err(|error| error.to_string())?;
         let spool = self.spool.place(&live.claim());
         let globs = if matches!(command, Command::Directive) { admitted.keeps.as_slice() } else { &[] };
+        let requeues = spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Requeue;
+        let note_end = |ended| {
+            let note = Note::new(live.directive, live.fence, &live.token(), job.runs);
+            let note = Note { requeues, ended: Some(ended), ..note };
+            self.claims.write(&note).map_err(|error| error.to_string())
+        };
         let caller = DirectiveFrontend {
             live,
             source,
             upkeep: &*self.upkeep,
             host: &self.host,
-            requeues: spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Requeue,
+            requeues,
+            note_end: &note_end,
+            ended: Mutex::new(None),
             max_diff: spec.limits.max_diff_bytes.map_or(nexus_facility::diff::DEFAULT_MAX, |max| {
                 usize::try_from(max).unwrap_or(usize::MAX).min(MAX_DIFF)
             }),
@@ -248,6 +258,10 @@ impl Engine {
         let mut attendant = Reporter::new(output, &live.control, limit, prefix);
         let running = Running::start(prepared).map_err(|error| error.to_string())?;
         let finished = Finished::attend(running, &mut attendant).map_err(|error| error.to_string())?;
+        if matches!(command, Command::Directive) {
+            let (exit, reason) = finished.end();
+            *caller.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended { exit, reason });
+        }
         let report = finished.settle().map_err(|failed| failed.error.to_string())?;
         let diff = caller.diff.lock().unwrap_or_else(PoisonError::into_inner).take();
         let kept = caller.kept.lock().unwrap_or_else(PoisonError::into_inner).take();

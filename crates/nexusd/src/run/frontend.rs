@@ -1,5 +1,6 @@
 //! The user of a directive's run, for the engine: no terminal and no person, but a diff, and a lease that a commit needs.
 
+use crate::claims::Ended;
 use crate::lease::COMMIT_WITHIN;
 use crate::live::Live;
 use crate::source::{SourceError, WorkSource};
@@ -40,6 +41,10 @@ pub struct DirectiveFrontend<'a> {
     pub requeues: bool,
     /// Largest diff, in bytes.
     pub max_diff: usize,
+    /// Notes the end of the command before its changes are committed: a daemon that dies during the commit reports it.
+    pub note_end: &'a (dyn Fn(Ended) -> Result<(), String> + Sync),
+    /// The end of the command.
+    pub ended: Mutex<Option<Ended>>,
     /// The diff, once the command has ended.
     pub diff: Mutex<Option<Result<Diff, String>>>,
     /// Patterns of the files to keep, and the directory for their copies.
@@ -68,6 +73,12 @@ impl DirectiveFrontend<'_> {
         let left = self.live.left();
         if left < COMMIT_WITHIN {
             return Err(format!("the lease ends in {} s, which is too soon for a commit", left.as_secs()));
+        }
+        if let Some(ended) = *self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Err(why) = (self.note_end)(ended)
+        {
+            self.upkeep
+                .tell(&format!("directive {}: the end of its command cannot be noted: {why}", self.live.directive));
         }
         self.live.allow_commit();
         Ok(())

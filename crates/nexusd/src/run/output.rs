@@ -33,8 +33,21 @@ struct State {
     bytes: usize,
     is_closed: bool,
     is_discarded: bool,
-    /// The sender has a piece that is not acknowledged.
-    is_sending: bool,
+    /// Stream of the piece that the sender has and that is not acknowledged.
+    sending: Option<Stream>,
+    /// Streams of which bytes were refused or thrown away.
+    lost: [bool; 2],
+    /// Pieces that were acknowledged.
+    acknowledged: u64,
+    /// The last try to send had no answer: a report would have none either.
+    is_away: bool,
+    /// Time after which nothing more is sent.
+    until: Option<Instant>,
+}
+
+/// Returns the place of a stream.
+fn place(stream: Stream) -> usize {
+    usize::from(stream == Stream::Stderr)
 }
 
 impl Output {
@@ -52,6 +65,7 @@ impl Output {
     pub fn push(&self, stream: Stream, bytes: &[u8], truncated: bool) {
         let mut state = self.state();
         if state.is_discarded || state.is_closed {
+            state.lost[place(stream)] |= !bytes.is_empty();
             return;
         }
         state.bytes += bytes.len();
@@ -71,10 +85,10 @@ impl Output {
     pub fn next(&self) -> Option<Piece> {
         let mut state = self.state();
         loop {
-            state.is_sending = false;
+            state.sending = None;
             if let Some(piece) = state.pieces.pop_front() {
                 state.bytes -= piece.bytes.len();
-                state.is_sending = true;
+                state.sending = Some(piece.stream);
                 return Some(piece);
             }
             self.changed.notify_all();
@@ -92,20 +106,66 @@ impl Output {
         self.changed.notify_all();
     }
 
-    /// Throws away what waits and what comes.
+    /// Throws away what waits and what comes, and remembers of which streams.
     pub fn discard(&self) {
         let mut state = self.state();
         state.is_discarded = true;
+        state.lost = state.missing();
         state.pieces.clear();
         state.bytes = 0;
         self.changed.notify_all();
+    }
+
+    /// Notes that the piece of this stream, which the sender has, was not taken.
+    pub fn lose(&self, stream: Stream) {
+        self.state().lost[place(stream)] = true;
+    }
+
+    /// Notes the end of one try to send a piece.
+    pub fn tried(&self, is_taken: bool, is_away: bool) {
+        let mut state = self.state();
+        state.acknowledged += u64::from(is_taken);
+        state.is_away = is_away;
+        self.changed.notify_all();
+    }
+
+    /// Returns the streams of which the control plane does not have all bytes, now.
+    pub fn missing(&self) -> [bool; 2] {
+        self.state().missing()
+    }
+
+    /// Lets the sender go on with what waits, at most until this time.
+    pub fn send_until(&self, until: Instant) {
+        self.state().until = Some(until);
+    }
+
+    /// Reports whether the time to send is over.
+    pub fn is_late(&self) -> bool {
+        self.state().until.is_some_and(|until| until <= Instant::now())
+    }
+
+    /// Waits until everything was sent: for as long as a piece arrives within each `patience`, or no call has an answer at all, but at
+    /// most `longest` in all.
+    pub fn settle(&self, patience: Duration, longest: Duration) {
+        let end = Instant::now() + longest;
+        loop {
+            let before = self.state().acknowledged;
+            let left = end.saturating_duration_since(Instant::now());
+            if self.is_sent_within(patience.min(left)) || left.is_zero() {
+                return;
+            }
+            let state = self.state();
+            if state.is_discarded || (state.acknowledged == before && !state.is_away) {
+                return;
+            }
+        }
     }
 
     /// Waits until everything was sent, at most for that long. Returns whether it was.
     pub fn is_sent_within(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut state = self.state();
-        while !state.pieces.is_empty() || state.is_sending {
+        while !state.pieces.is_empty() || state.sending.is_some() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -113,6 +173,17 @@ impl Output {
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         !state.is_discarded
+    }
+}
+
+impl State {
+    /// Returns the streams of which bytes are lost, wait, or are not acknowledged.
+    fn missing(&self) -> [bool; 2] {
+        let mut missing = self.lost;
+        for stream in self.pieces.iter().map(|piece| piece.stream).chain(self.sending) {
+            missing[place(stream)] = true;
+        }
+        missing
     }
 }
 
@@ -154,5 +225,56 @@ mod tests {
         output.discard();
         output.push(Stream::Stdout, &vec![0; 1 << 21], false);
         assert!(output.has_room() && !output.is_sent_within(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn bytes_that_wait_or_were_thrown_away_are_missing() {
+        let output = Output::default();
+        output.push(Stream::Stdout, b"a", false);
+        output.push(Stream::Stderr, b"b", false);
+        assert_eq!(output.missing(), [true, true]);
+        assert_eq!(output.next().map(|piece| piece.stream), Some(Stream::Stdout));
+        assert_eq!(output.missing(), [true, true], "a piece that is on its way is not there yet");
+        output.next();
+        assert_eq!(output.missing(), [false, true]);
+        output.discard();
+        output.close();
+        assert!(output.next().is_none());
+        assert_eq!(output.missing(), [false, true], "what was on its way when all was thrown away");
+        output.push(Stream::Stdout, b"late", false);
+        assert_eq!(output.missing(), [true, true]);
+    }
+
+    #[test]
+    fn output_is_waited_for_while_some_of_it_arrives() {
+        let (short, long) = (Duration::from_millis(100), Duration::from_secs(20));
+        let stuck = Output::default();
+        stuck.push(Stream::Stdout, b"a", false);
+        let clock = Instant::now();
+        stuck.settle(short, long);
+        assert!(clock.elapsed() < long && stuck.missing()[0]);
+        // Each piece takes longer than half of the patience, and all of them take longer than it.
+        let slow = Output::default();
+        for _ in 0..4 {
+            slow.push(Stream::Stdout, &[0; MAX_CHUNK_BYTES], false);
+        }
+        slow.close();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while slow.next().is_some() {
+                    std::thread::sleep(short * 3 / 4);
+                    slow.tried(true, false);
+                }
+            });
+            slow.settle(short * 2, long);
+            assert_eq!(slow.missing(), [false; 2]);
+        });
+        // Without any answer the report would have none either.
+        let away = Output::default();
+        away.push(Stream::Stdout, b"a", false);
+        away.tried(false, true);
+        let clock = Instant::now();
+        away.settle(short, short * 5);
+        assert!(clock.elapsed() >= short * 5);
     }
 }

@@ -33,6 +33,7 @@ pub struct Seen {
     pub finished: Vec<FinishedRequest>,
     pub verdict: Option<Verdict>,
     pub settling: u32,
+    pub beats: u32,
     pub events: Vec<serde_json::Value>,
     /// Kept files by name: size, hash and the bytes so far.
     pub files: BTreeMap<String, (u64, String, Vec<u8>)>,
@@ -65,6 +66,10 @@ struct Inner {
     loses_ends: bool,
     /// No kept file arrives.
     loses_files: bool,
+    /// Runs whose commits the next daemon finishes.
+    committed: Vec<RunId>,
+    /// The store takes no output, as with a full disk.
+    refuses_chunks: bool,
     ttl: u32,
     is_stopped: bool,
     open: usize,
@@ -134,6 +139,14 @@ impl Memory {
         self.inner().loses_files = loses;
     }
 
+    pub fn refuse_chunks(&self, refuses: bool) {
+        self.inner().refuses_chunks = refuses;
+    }
+
+    pub fn finish_commits(&self, runs: &[RunId]) {
+        self.inner().committed = runs.to_vec();
+    }
+
     pub fn set_ttl(&self, ttl: u32) {
         self.inner().ttl = ttl;
     }
@@ -191,9 +204,12 @@ impl WorkSource for Memory {
     }
 
     fn beat(&self, request: &TerritoryHeartbeatRequest) -> Result<TerritoryHeartbeatAnswer, SourceError> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         if inner.is_away {
             return no_answer();
+        }
+        for beat in request.directives.iter().flatten() {
+            inner.seen.get_mut(&beat.directive_id).unwrap().beats += 1;
         }
         let verdict = |beat: &nexus_api::conduits::DirectiveBeat| DirectiveVerdict {
             directive_id: beat.directive_id,
@@ -236,6 +252,10 @@ impl WorkSource for Memory {
         let mut inner = self.inner();
         if inner.is_away {
             return no_answer();
+        }
+        if inner.refuses_chunks {
+            let why = "the store is full".to_owned();
+            return Err(SourceError::Refused { status: 507, retry_after: None, why });
         }
         let bytes = data_encoding::BASE64.decode(request.bytes.as_bytes()).unwrap();
         let before = inner.seen.get_mut(&id).unwrap().chunks.insert((request.stream, request.seq), bytes);
@@ -309,7 +329,11 @@ impl WorkSource for Memory {
 }
 
 /// Plays the composition root, which brings the recovery.
-pub struct Keeper;
+#[derive(Default)]
+pub struct Keeper {
+    /// Runs whose commits it finishes.
+    pub committed: Vec<RunId>,
+}
 
 impl Recovery for Keeper {
     fn finish_others(&self, _: &StateDir, _: &str, _: &Path, _: &Workspace) -> Result<(), String> {
@@ -326,7 +350,12 @@ impl Recovery for Keeper {
 }
 
 impl Upkeep for Keeper {
-    fn recover(&self, _: &StateDir) -> Result<Vec<String>, String> {
+    fn recover(
+        &self,
+        _: &StateDir,
+        committed: &mut dyn FnMut(RunId) -> Result<(), String>,
+    ) -> Result<Vec<String>, String> {
+        self.committed.iter().try_for_each(|run| committed(*run))?;
         Ok(Vec::new())
     }
 
@@ -363,12 +392,13 @@ fn start(
     egress: EgressSettings,
 ) -> Daemon {
     memory.inner().is_stopped = false;
-    let settings = Settings { max_concurrent: at_once, heartbeat, ..Settings::here("0") };
+    let output_within = Duration::from_secs(1);
+    let settings = Settings { max_concurrent: at_once, heartbeat, output_within, ..Settings::here("0") };
     assert_eq!(launcher.name(), "namespace");
     Daemon::start(Parts {
         source: Arc::clone(memory) as Arc<dyn WorkSource>,
         driver: Arc::clone(launcher) as Arc<dyn nexusd::LeaseDriver>,
-        upkeep: Arc::new(Keeper),
+        upkeep: Arc::new(Keeper { committed: memory.inner().committed.clone() }),
         territory: Territory::open(data).unwrap(),
         settings,
         egress,

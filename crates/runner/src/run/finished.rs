@@ -17,6 +17,7 @@ use crate::settle::end::{Over, settle};
 use crate::settle::lingers;
 use crate::settle::settled::Settled;
 use nexus_driver::Sandbox;
+use nexus_model::exit::REFUSED;
 use nexus_model::{ExitReason, ExitStatus};
 use nexus_receipt::Issued;
 use std::io;
@@ -58,6 +59,15 @@ impl<'a> Finished<'a> {
             Ok(ended) => Ok(Self { held, ended }),
             Err(error) => Err(held.fail(error)),
         }
+    }
+
+    /// Returns the exit code and the reason with which the run ends, unless its changes cannot be settled.
+    #[must_use]
+    pub fn end(&self) -> (u8, ExitReason) {
+        let outcome = &self.ended.outcome;
+        let of_status = || outcome.reason.exit_code(outcome.ended.map(|ended| ended.status));
+        let exit = outcome.not_started.as_ref().map_or_else(of_status, |reason| reason.exit_code().unwrap_or(REFUSED));
+        (exit, outcome.reason)
     }
 
     /// Settles the changes, issues the receipt, and removes the record.

@@ -11,6 +11,9 @@ use nexus_model::digest::Digest;
 use nexus_model::directive::{Directive, EndReason, Event, Refusal, State, Step, step};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 
+/// Reason of a directive whose territory was lost in the middle of its commit: the changes may be there.
+pub const COMMIT_UNKNOWN: &str = "commit_unknown";
+
 /// Facts of a reported end, beside the state.
 #[derive(Debug, Clone, Default)]
 pub struct EndFacts {
@@ -106,6 +109,8 @@ fn end(
 ) -> Result<(), StoreError> {
     let reason = match next.reason {
         Some(EndReason::Reported) | None => facts.reason,
+        // Who reads lease_lost takes the changes for not committed.
+        Some(EndReason::LeaseLost) if work.phase == SETTLING => Some(COMMIT_UNKNOWN.to_owned()),
         Some(reason) => reason.name().map(str::to_owned),
     };
     if work.asks {

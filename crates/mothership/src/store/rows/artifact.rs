@@ -142,15 +142,14 @@ pub fn received(connection: &Connection<'_>, id: Id, from: u64, to: u64) -> Resu
     Ok(changed == 1)
 }
 
-/// Ends the upload of a file, whose hash is the announced one; otherwise it begins afresh.
-pub fn checked(connection: &Connection<'_>, id: Id, is_good: bool) -> Result<(), StoreError> {
+/// Ends the upload of a file, whose hash is the announced one; otherwise it begins afresh. Returns whether this call did so.
+pub fn checked(connection: &Connection<'_>, id: Id, is_good: bool) -> Result<bool, StoreError> {
     let statement = if is_good {
         "UPDATE artifact SET complete = TRUE WHERE id = ?1 AND received = size"
     } else {
-        "UPDATE artifact SET received = 0 WHERE id = ?1 AND NOT complete"
+        "UPDATE artifact SET received = 0 WHERE id = ?1 AND received = size AND NOT complete"
     };
-    connection.prepare_cached(statement)?.execute(params![id])?;
-    Ok(())
+    Ok(connection.prepare_cached(statement)?.execute(params![id])? == 1)
 }
 
 /// Lists the kept files of the account's directive.

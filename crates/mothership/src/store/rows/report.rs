@@ -1,13 +1,13 @@
 //! Reports of daemons about a directive, and the request of a user to end one.
 
-use super::apply::{EndFacts, apply, over};
+use super::apply::{COMMIT_UNKNOWN, EndFacts, apply, over};
 use super::audit;
-use super::values::{ANY, json};
+use super::values::{ANY, json, optional};
 use super::work::{self, Load, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{
-    Account, Beat, EndState, Holding, Lane, LeaseTimes, NewEnd, Reported, StartedState, Territory,
+    Account, Beat, Counters, EndState, Holding, Lane, LeaseTimes, NewEnd, Reported, StartedState, Territory,
 };
 use nexus_api::conduits::{Progress, Verdict};
 use nexus_model::digest::Digest;
@@ -144,7 +144,7 @@ pub fn finished(
 ) -> Result<Reported<EndState>, StoreError> {
     let mut work = match held(connection, territory, holding, work::hold)? {
         Ok(work) => work,
-        Err(Refusal::Over { state }) => return repeated(connection, holding, end, state),
+        Err(Refusal::Over { state }) => return repeated(connection, territory, holding, end, state, now),
         Err(refusal) => return Ok(Reported::Refused(refusal)),
     };
     if let Some(diff) = &end.diff {
@@ -157,19 +157,7 @@ pub fn finished(
         counters.truncated |= cut;
     }
     work.started_at = work.started_at.or(Some(now));
-    if end.diff.is_some() || end.receipt.is_some() {
-        connection
-            .prepare_cached(
-                "INSERT INTO report (directive_id, attempt, diff, receipt) VALUES (?1, ?2, ?3, ?4)
-                   ON CONFLICT (directive_id, attempt) DO UPDATE SET diff = excluded.diff, receipt = excluded.receipt",
-            )?
-            .execute(params![
-                work.id,
-                work.attempt,
-                end.diff,
-                end.receipt.as_ref().map(serde_json::Value::to_string)
-            ])?;
-    }
+    put_report(connection, &work.id, work.attempt, end.diff.as_ref(), end.receipt.as_ref())?;
     let facts = EndFacts {
         reason: end.reason.clone(),
         exit_code: end.exit_code,
@@ -193,19 +181,101 @@ fn max_diff(connection: &Connection<'_>, work: &Work) -> Result<u64, StoreError>
     Ok(spec.limits.max_diff_bytes.unwrap_or(DEFAULT_DIFF_BYTES))
 }
 
-/// A report of an end that is known already is a duplicate; one that says something else is refused.
+/// A report of an end that is known already is a duplicate; one that says something else is refused. The end of a claim that was taken
+/// back in the middle of a commit is not known: the report of its holder says it.
 fn repeated(
     connection: &Connection<'_>,
+    territory: Territory,
     holding: Holding,
     end: &NewEnd,
     state: State,
+    now: i64,
 ) -> Result<Reported<EndState>, StoreError> {
     let known = over(connection, &holding.directive)?.and_then(|over| over.payload_hash);
     Ok(match known {
         Some(known) if known == end.payload_hash => Reported::Done(EndState { state, duplicate: true, promoted: None }),
         Some(_) => Reported::Differs,
+        None if late(connection, territory, holding, end, now)? => {
+            Reported::Done(EndState { state: end.status.state(), duplicate: false, promoted: None })
+        }
         None => Reported::Refused(Refusal::Over { state }),
     })
+}
+
+/// Puts the report of the holder in the place of an end that says that nothing is known of the commit. `false` when there is no such end.
+fn late(
+    connection: &Connection<'_>,
+    territory: Territory,
+    holding: Holding,
+    end: &NewEnd,
+    now: i64,
+) -> Result<bool, StoreError> {
+    let id = holding.directive.as_bytes();
+    let locked = connection.locked();
+    let found: Option<(u32, Option<String>, Option<String>, String)> = optional(
+        connection
+            .prepare_cached(&format!(
+                "SELECT attempt, out, err, spec FROM directive WHERE id = ?1 AND state = 'failed' AND reason = ?2
+                   AND payload_hash IS NULL AND fence = ?3 AND territory_id = ?4{locked}"
+            ))?
+            .query_row(params![id, COMMIT_UNKNOWN, holding.fence.0 as i64, territory.id.as_bytes()], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            }),
+    )?;
+    let Some((attempt, out, err, spec)) = found else { return Ok(false) };
+    let spec: DirectiveSpec = json(&spec)?;
+    let max = spec.limits.max_diff_bytes.unwrap_or(DEFAULT_DIFF_BYTES);
+    // A diff that is too large is left out: the end matters more.
+    let diff = end.diff.as_ref().filter(|diff| diff.len() as u64 <= max);
+    let mut result = end.result.clone();
+    result.diff_truncated |= diff.is_none() && end.diff.is_some();
+    let counters = |text: Option<String>, cut: bool| -> Result<String, StoreError> {
+        let counters: Counters = text.map_or_else(|| Ok(Counters::default()), |text| json(&text))?;
+        super::values::text(&Counters { truncated: counters.truncated | cut, ..counters })
+    };
+    connection
+        .prepare_cached(
+            "UPDATE directive SET state = ?2, reason = ?3, exit_code = ?4, payload_hash = ?5, result = ?6, out = ?7, err = ?8,
+               version = version + 1 WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            end.status.state().name(),
+            end.reason,
+            end.exit_code,
+            end.payload_hash,
+            super::values::text(&result)?,
+            counters(out, end.truncated[0])?,
+            counters(err, end.truncated[1])?,
+        ])?;
+    put_report(connection, id, attempt, diff, end.receipt.as_ref())?;
+    let detail = serde_json::json!({
+        "state": end.status.state(), "reason": end.reason, "exit_code": end.exit_code, "attempt": attempt,
+        "receipt": end.receipt.as_ref().and_then(Digest::of_json), "late": true,
+    });
+    let object = format!("directive/{}", holding.directive);
+    audit::note_of_territory(connection, territory.account, territory.id, "directive.end", &object, &detail, now)?;
+    Ok(true)
+}
+
+/// Stores the diff and the receipt of an end.
+fn put_report(
+    connection: &Connection<'_>,
+    id: &[u8; 16],
+    attempt: u32,
+    diff: Option<&Vec<u8>>,
+    receipt: Option<&serde_json::Value>,
+) -> Result<(), StoreError> {
+    if diff.is_none() && receipt.is_none() {
+        return Ok(());
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO report (directive_id, attempt, diff, receipt) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT (directive_id, attempt) DO UPDATE SET diff = excluded.diff, receipt = excluded.receipt",
+        )?
+        .execute(params![id, attempt, diff, receipt.map(serde_json::Value::to_string)])?;
+    Ok(())
 }
 
 /// Result of a request to end a directive.

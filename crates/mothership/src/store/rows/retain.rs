@@ -91,6 +91,11 @@ fn remove(connection: &Connection<'_>, directive: &Id) -> Result<Vec<(Id, Id)>, 
     Ok(blobs)
 }
 
+/// Returns the latest time at which a territory spoke to a server.
+pub fn last_seen(connection: &Connection<'_>) -> Result<Option<i64>, StoreError> {
+    connection.prepare_cached("SELECT max(last_seen) FROM presence")?.query_row(params![], |row| row.get(0))
+}
+
 /// Reports which of these files have a row.
 pub fn known_blobs(connection: &Connection<'_>, ids: &[Id]) -> Result<Vec<bool>, StoreError> {
     let mut statement = connection.prepare_cached(
