@@ -80,10 +80,7 @@ pub fn send_output(source: &dyn WorkSource, live: &Live, output: &Output, stop: 
             sent
         };
         // After the end of its command no lease is needed: the control plane takes the output of the claim that ended the directive.
-        let is_over = || match live.is_reporting() {
-            true => output.is_late(),
-            false => live.is_lost() || live.left().is_zero(),
-        };
+        let is_over = || if live.is_reporting() { output.is_late() } else { live.is_lost() || live.left().is_zero() };
         match repeated(stop, is_over, send) {
             Ok(()) => {
                 live.last_seq.fetch_max(next_seq[index], Ordering::SeqCst);

@@ -93,12 +93,12 @@ impl Bucket {
 
     /// Reads a piece of a file.
     pub async fn read(&self, blob: BlobId, offset: u64, length: u64) -> Result<Vec<u8>, StoreError> {
-        let read = self.look(blob, offset, length).await?;
+        let read = self.inspect(blob, offset, length).await?;
         read.ok_or_else(|| StoreError::corrupt("a kept file whose bytes are not in the bucket"))
     }
 
     /// Reads a piece of a file; `None` where bytes are missing.
-    async fn look(&self, blob: BlobId, offset: u64, length: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn inspect(&self, blob: BlobId, offset: u64, length: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&blob).cloned();
         if let Some(parts) = known
             && let Some(bytes) = self.read_parts(blob, &parts, offset, length).await?
@@ -121,7 +121,7 @@ impl Bucket {
         let (mut hash, mut at) = (blake3::Hasher::new(), 0);
         while at < size {
             let most = HASHED.min(size - at);
-            let Some(bytes) = self.look(blob, at, most).await? else { return Ok(String::new()) };
+            let Some(bytes) = self.inspect(blob, at, most).await? else { return Ok(String::new()) };
             hash.update(&bytes);
             at += most;
         }

@@ -58,14 +58,12 @@ fn answer(client: &TcpStream, objects: &Objects) -> Option<()> {
             (204, Vec::new())
         }
         _ if target.contains('?') => {
-            let listed: String = objects
-                .keys()
-                .map(|key| {
-                    format!(
-                        "<Contents><Key>{key}</Key><LastModified>2026-11-26T11:40:55.000Z</LastModified></Contents>"
-                    )
-                })
-                .collect();
+            let mut listed = String::new();
+            for key in objects.keys() {
+                listed.push_str("<Contents><Key>");
+                listed.push_str(key);
+                listed.push_str("</Key><LastModified>2026-11-26T11:40:55.000Z</LastModified></Contents>");
+            }
             let page = format!("<ListBucketResult><IsTruncated>false</IsTruncated>{listed}</ListBucketResult>");
             (200, page.into_bytes())
         }

@@ -165,11 +165,11 @@ pub fn note_commit(claims: &Claims, run: RunId) -> Result<(), String> {
 
 /// The end of a directive whose changes are committed. Its receipt, its diff and the rest of its output died with the daemon.
 fn of_commit(ended: Option<Ended>) -> FinishedRequest {
-    let told = match ended {
+    let verdict = match ended {
         Some(Ended { exit, reason }) => verdict(&End::Ran { exit, reason, unsettled: false }, false, false),
         None => verdict(&End::CommittedAtRecovery, false, false),
     };
-    FinishedRequest { diff_truncated: true, ..of_verdict(&told) }
+    FinishedRequest { diff_truncated: true, ..of_verdict(&verdict) }
 }
 
 /// The end as the receipt states it. The rest of the output and the diff were in the memory of the daemon that died.

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Time that the output and the report of a directive have at a shutdown.
 pub const REPORT_WITHIN: Duration = Duration::from_secs(5);
 /// Longest time that the last output has before the end is reported, however much of it arrives.
-const OUTPUT_AT_MOST: Duration = Duration::from_secs(120);
+const MAX_OUTPUT_WAIT: Duration = Duration::from_secs(120);
 /// Time in which output that waits still is sent after the report of the end.
 const LATE_OUTPUT_WITHIN: Duration = Duration::from_secs(300);
 
@@ -99,7 +99,7 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
             output.discard();
             return forget(shared, &note);
         }
-        output.settle(shared.settings().output_within, OUTPUT_AT_MOST);
+        output.settle(shared.settings().output_within, MAX_OUTPUT_WAIT);
         // What waits still is missing by the report, and is sent behind it: no output holds up the end of a directive.
         let result = finished(live, &done, output.missing());
         if requeues && is_loss(&result) && !live.commits_changes() {

@@ -144,14 +144,14 @@ impl Output {
         self.state().until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// Waits until everything was sent: for as long as a piece arrives within each `patience`, or no call has an answer at all, but at
+    /// Waits until everything was sent: for as long as a piece arrives within each `timeout`, or no call has an answer at all, but at
     /// most `longest` in all.
-    pub fn settle(&self, patience: Duration, longest: Duration) {
+    pub fn settle(&self, timeout: Duration, longest: Duration) {
         let end = Instant::now() + longest;
         loop {
             let before = self.state().acknowledged;
             let left = end.saturating_duration_since(Instant::now());
-            if self.is_sent_within(patience.min(left)) || left.is_zero() {
+            if self.is_sent_within(timeout.min(left)) || left.is_zero() {
                 return;
             }
             let state = self.state();
@@ -253,10 +253,10 @@ mod tests {
         let clock = Instant::now();
         stuck.settle(short, long);
         assert!(clock.elapsed() < long && stuck.missing()[0]);
-        // Each piece takes longer than half of the patience, and all of them take longer than it.
+        // Each piece takes longer than half of the timeout, and all of them take longer than it.
         let slow = Output::default();
         for _ in 0..4 {
-            slow.push(Stream::Stdout, &[0; MAX_CHUNK_BYTES], false);
+            slow.push(Stream::Stdout, &vec![0; MAX_CHUNK_BYTES], false);
         }
         slow.close();
         std::thread::scope(|scope| {
