@@ -21,7 +21,7 @@ fn called(source: &str) -> BTreeSet<String> {
 }
 
 /// Programs of listed packages that are known by another program.
-const WITH_LISTED: &[&str] = &["chattr", "flock", "kill", "losetup", "prlimit"];
+const WITH_LISTED: &[&str] = &["chattr", "flock", "kill", "losetup", "prlimit", "tc"];
 
 #[test]
 fn every_program_that_a_test_calls_is_installed() {

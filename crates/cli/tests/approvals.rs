@@ -80,7 +80,7 @@ fn a_command_runs_once_after_an_answer_in_another_session() {
             stderr(&ran)
         );
         assert_ne!(asked(&bench, &bench.run(run)), id, "{}: the use is gone", bench.who());
-        let again = bench.run(["approvals", "deny", &id]);
+        let again = in_a_session(&bench, &["approvals", "deny", &id]);
         assert!(stderr(&again).contains("the approval is used"), "{}: {}", bench.who(), stderr(&again));
     }
 }
@@ -113,6 +113,12 @@ fn the_session_that_asks_does_not_answer_and_no_pipe_does() {
         let all = listed(&bench);
         assert!(all["approvals"].as_array().unwrap().iter().all(|one| one["state"] == "pending"), "{all}");
     }
+}
+
+/// Runs the program in a session of its own: that of the tests may have no number.
+fn in_a_session(bench: &Bench, arguments: &[&str]) -> Output {
+    let mut command = bench.command("setsid");
+    command.args(["--wait", "--"]).arg(bench.base.path().join("bin/nexus")).args(arguments).output().unwrap()
 }
 
 /// Runs the program in a PID namespace that has no session of its own, as in many a container: its session is 0 there.
@@ -302,7 +308,7 @@ fn a_session_without_a_number_answers_no_request() {
     for bench in benches() {
         policy(&bench);
         // A request of a known session: in a PID namespace of its own the same session would be another one.
-        let id = asked(&bench, &bench.run(["run", "--", "echo", "hello"]));
+        let id = asked(&bench, &in_a_session(&bench, &["run", "--", "echo", "hello"]));
         for answer in ["approve", "deny"] {
             let said = stderr(&run_of_outside(&bench, &["approvals", answer, &id]));
             assert!(said.contains("outside of its PID namespace"), "{}: {answer}: {said}", bench.who());

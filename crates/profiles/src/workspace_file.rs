@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(text_of(&path.join("plain")).unwrap(), "changes: review\n");
         let refused = |name: &str| text_of(&path.join(name)).unwrap_err().to_string();
         assert!(refused("link").contains("symbolic link"));
-        assert!(refused("fifo").contains("no plain file") && text_of(Path::new("/dev/zero")).is_err());
+        assert!(refused("fifo").contains("not a plain file") && text_of(Path::new("/dev/zero")).is_err());
         assert!(refused("large").contains("more than") && !refused("missing").is_empty());
     }
 
@@ -175,8 +175,8 @@ mod tests {
         let fifo = refused(&|path| {
             rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         });
-        assert!(fifo.contains("no plain file"), "{fifo}");
-        assert!(refused(&|path| std::fs::create_dir(path).unwrap()).contains("no plain file"));
+        assert!(fifo.contains("not a plain file"), "{fifo}");
+        assert!(refused(&|path| std::fs::create_dir(path).unwrap()).contains("not a plain file"));
         let large = refused(&|path| std::fs::write(path, "#".repeat(MAX_BYTES + 1)).unwrap());
         assert!(large.contains("more than"), "{large}");
         assert!(refused(&|path| std::fs::write(path, [0xff, 0xfe]).unwrap()).contains("UTF-8"));

@@ -82,11 +82,10 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let same = |path: &str| {
         let opened = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        // A session of outside this PID namespace has the number 0 here, which a `Pid` cannot hold.
-        let known = || crate::host::membership().is_ok_and(|here| here.session != 0);
-        let device = |fd: BorrowedFd<'_>| if known() { rustix::termios::tcgetsid(fd).ok() } else { None };
+        // The foreground group is told of the controlling terminal alone (ioctl_tty(2)), and one of outside this PID namespace is an error.
+        let group = |fd: BorrowedFd<'_>| rustix::termios::tcgetpgrp(fd).ok();
         // The controlling terminal may be another one than this.
-        (path != "/dev/tty" || device(opened.as_fd()).is_some_and(|sid| device(fd) == Some(sid))).then_some(opened)
+        (path != "/dev/tty" || group(opened.as_fd()).is_some_and(|one| group(fd) == Some(one))).then_some(opened)
     };
     same(&format!("/proc/self/fd/{}", fd.as_raw_fd())).or_else(|| same("/dev/tty"))
 }
