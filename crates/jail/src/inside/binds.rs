@@ -7,7 +7,7 @@ use crate::mounts::{self, NODEV, NOSUID};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, FileId};
 use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result
 
 /// Mounts the binds. The directories between a bind and what it lies in are pinned where the command may write there: it would
 /// rename one of them, with the bind, and put another in its place, which the host has under the name of what was bound. So are
-/// those above what is to be covered.
-pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<(), StepError> {
+/// those above what is to be covered: their identities are returned.
+pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<BTreeSet<FileId>, StepError> {
     request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
@@ -41,6 +41,7 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     let mut done = vec![(workspace, Access::ReadWrite)];
     let mut pinned = BTreeSet::new();
     let above_covers = pins::find(request);
+    let mut held = BTreeSet::new();
     for (bind, mount) in pairs {
         let target = bind.target.as_path();
         let name = show(target);
@@ -65,11 +66,11 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
         };
         mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
         if let Some(directories) = above_covers.get(target) {
-            pins::hold(root, target, directories).at(Step::MountBinds, &name)?;
+            pins::hold(root, target, directories, &mut held).at(Step::MountBinds, &name)?;
         }
         done.push((target, bind.access));
     }
-    Ok(())
+    Ok(held)
 }
 
 /// Refuses another device than the one that was allowed: that one was looked at by its path, before it was opened.

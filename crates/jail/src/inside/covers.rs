@@ -1,6 +1,7 @@
 //! Covers what the command must not reach in what is shown to it.
 
 use crate::inside::closed::{self, ClosedError};
+use crate::inside::pins;
 use crate::inside::rootfs::Root;
 use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
@@ -8,10 +9,11 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::{Access, Bind, Cover};
+use nexus_model::plan::{Access, Bind, Cover, FileId};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,8 +33,9 @@ pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepE
 
 /// Covers sockets in binds in the same way: a mount that cannot be written does not keep anybody from connecting. Another file than
 /// the one that was found is refused: a run beside this one may have exchanged the two, and what was found is at another name.
-/// Nor is what is covered renamed inside, and the directories above it are pinned where the command may write.
-pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), StepError> {
+/// Nor is what is covered renamed inside, and the directories above it are pinned where the command may write: what lies in a
+/// directory that is not one of `held` was exchanged between the pins and the covers, and is refused.
+pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<FileId>) -> Result<(), StepError> {
     let since = request.plan.second_search.as_ref().map(|search| search.since);
     for Cover { path, id } in &request.plan.covered {
         // What is hidden is covered anyway.
@@ -40,8 +43,8 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
             continue;
         }
         let at = |error: io::Error| StepError::os(Step::HidePaths, error, show(path.as_path()));
-        let place = match open(root, below_root(path.as_path())) {
-            Ok(place) => place,
+        let (place, is_held) = match pins::open_held(request, root, path.as_path(), held) {
+            Ok(found) => found,
             // Gone since the launcher looked. The second search finds it where it is at another name.
             Err(error) if second_search::is_gone(&error) => continue,
             Err(error) => return Err(at(error)),
@@ -50,6 +53,9 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root) -> Result<(), St
         // A service that began anew has made another one.
         let is_made_since = since.is_some_and(|since| second_search::is_newer(&stat, since));
         if second_search::id(&stat) != *id && !(is_made_since && second_search::is_endpoint(&stat)) {
+            return Err(second_search::moved(path.as_path()));
+        }
+        if !is_held {
             return Err(second_search::moved(path.as_path()));
         }
         if places::is_dir(&place).map_err(at)? {

@@ -10,11 +10,12 @@
 
 use crate::inside::covers::{cover, innermost};
 use crate::inside::rootfs::Root;
-use crate::inside::second_search::is_gone;
+use crate::inside::second_search::{id, is_gone};
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::places::{below_root, is_dir};
 use crate::request::Request;
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, FileId};
+use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,14 @@ pub(super) fn find<'a>(request: &'a Request<'_>) -> Pins<'a> {
     found
 }
 
-/// Pins directories of a bind that is in its place.
-pub(super) fn hold(root: &Root, bind: &Path, directories: &BTreeSet<PathBuf>) -> io::Result<()> {
+/// Pins directories of a bind that is in its place, and adds their identities to `held`: another process may exchange one
+/// meanwhile, so that the pin is on a directory that has only its name.
+pub(super) fn hold(
+    root: &Root,
+    bind: &Path,
+    directories: &BTreeSet<PathBuf>,
+    held: &mut BTreeSet<FileId>,
+) -> io::Result<()> {
     if directories.is_empty() {
         return Ok(());
     }
@@ -52,7 +59,10 @@ pub(super) fn hold(root: &Root, bind: &Path, directories: &BTreeSet<PathBuf>) ->
     // Those further down first: nothing is mounted on the way to them then.
     for directory in directories.iter().rev() {
         match mounts::place(&below, directory) {
-            Ok(place) if is_dir(&place)? => cover(root, &place)?,
+            Ok(place) if is_dir(&place)? => {
+                cover(root, &place)?;
+                held.insert(id(&rustix::fs::fstat(&place)?));
+            }
             Ok(_) => {}
             // The second search finds what was in it.
             Err(error) if is_gone(&error) => {}
@@ -60,4 +70,25 @@ pub(super) fn hold(root: &Root, bind: &Path, directories: &BTreeSet<PathBuf>) ->
         }
     }
     mounts::attach(seen, below)
+}
+
+/// Opens a path that is to be covered, and reports whether each directory above it in a writable bind is one of `held`. The way
+/// down goes from one open directory to the next, so what is reported is about the directories that the file was found in.
+pub(super) fn open_held(
+    request: &Request<'_>,
+    root: &Root,
+    path: &Path,
+    held: &BTreeSet<FileId>,
+) -> io::Result<(OwnedFd, bool)> {
+    let bind = innermost(request, path).filter(|bind| bind.access == Access::ReadWrite);
+    let below = bind.and_then(|bind| Some((bind.target.as_path(), path.strip_prefix(bind.target.as_path()).ok()?)));
+    let Some((bind, below)) = below else { return Ok((mounts::place(root.tree(), below_root(path))?, true)) };
+    let mut place = mounts::place(root.tree(), below_root(bind))?;
+    let mut is_held = true;
+    let mut names = below.iter().peekable();
+    while let Some(name) = names.next() {
+        place = mounts::place(&place, Path::new(name))?;
+        is_held &= names.peek().is_none() || held.contains(&id(&rustix::fs::fstat(&place)?));
+    }
+    Ok((place, is_held))
 }

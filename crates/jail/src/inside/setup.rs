@@ -225,9 +225,9 @@ fn populate(
         covers::make(request, &root)?;
     }
     // A bind of a part of the workspace at its own place lies over it, and the covers over both.
-    binds::attach(request, &root, binds)?;
+    let held = binds::attach(request, &root, binds)?;
     if needs_covers {
-        covers::cover_sockets(request, &root)?;
+        covers::cover_sockets(request, &root, &held)?;
         covers::hide_paths(request, &root)?;
         covers::remove(&root)?;
     }
