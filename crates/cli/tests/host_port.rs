@@ -279,7 +279,7 @@ fn flags_that_look_like_it_name_the_right_one() {
             assert!(text.contains("use --allow-host-port 5432"), "{}: {flag} {value}: {text}", bench.who());
         }
         for (port, word) in
-            [("0", "no port"), ("53", "Nexus itself"), ("3128", "Nexus itself"), ("localhost:1", "one PORT")]
+            [("0", "not a port"), ("53", "Nexus itself"), ("3128", "Nexus itself"), ("localhost:1", "one PORT")]
         {
             let text = said(&["--allow-host-port", port]);
             assert!(text.contains(word), "{}: {port}: {text}", bench.who());
