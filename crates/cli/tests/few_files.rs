@@ -67,8 +67,10 @@ fn a_limit_above_the_smallest_sandbox_is_named_at_every_step() {
 fn a_run_with_too_few_descriptors_says_that_nothing_was_run() {
     for bench in benches() {
         let mut unstarted = 0;
-        for free in 12..48 {
-            let output = run_with(&bench, (300, 300), 297 - free, "run --net allowlist --allow a.b -- echo ran");
+        // What a machine has installed is bound by `auto`, and takes descriptors of the set-up.
+        for free in 12..100 {
+            let words = "run --profile none --net allowlist --allow a.b -- echo ran";
+            let output = run_with(&bench, (300, 300), 297 - free, words);
             let err = stderr(&output);
             if is_refused(&bench, &output) && err.contains("the command could not be started") {
                 unstarted += 1;

@@ -149,9 +149,10 @@ fn a_crowd_of_directives_ends_as_asked_when_a_daemon_and_a_control_plane_die() {
     let of_far = asked.values().filter(|one| ended_at(one).as_deref() == Some(far_id)).count();
     println!("    {of_far} directives ended behind the bad network");
     assert!(of_far > 0, "nothing ended behind the bad network: the test tried nothing");
-    for count in [&far.counts.refused, &far.counts.cut, &far.counts.late] {
-        assert!(count.load(Ordering::SeqCst) > 0, "the bad network was a good one: {:?}", far.counts);
-    }
+    // Connections are kept, so that a short play may have none that is cut; each way to lose one is enough then.
+    let [refused, cut, late] =
+        [&far.counts.refused, &far.counts.cut, &far.counts.late].map(|count| count.load(Ordering::SeqCst));
+    assert!(refused + cut > 0 && late > 0, "the bad network was a good one: {:?}", far.counts);
     if let Some(wire) = &wire {
         let waited = wire.waited();
         println!("    {waited} pieces waited for the narrow wire");
