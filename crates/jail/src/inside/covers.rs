@@ -1,7 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
 use crate::inside::closed::{self, ClosedError};
-use crate::inside::pins;
 use crate::inside::rootfs::Root;
 use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
@@ -43,7 +42,7 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
             continue;
         }
         let at = |error: io::Error| StepError::os(Step::HidePaths, error, show(path.as_path()));
-        let (place, is_held) = match pins::open_held(request, root, path.as_path(), held) {
+        let (place, is_held) = match open_held(request, root, path.as_path(), held) {
             Ok(found) => found,
             // Gone since the launcher looked. The second search finds it where it is at another name.
             Err(error) if second_search::is_gone(&error) => continue,
@@ -67,6 +66,22 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
         cover(root, &place).map_err(at)?;
     }
     Ok(())
+}
+
+/// Opens a path that is to be covered, and reports whether each directory above it in a writable bind is one of `held`. The way
+/// down goes from one open directory to the next, so what is reported is about the directories that the file was found in.
+fn open_held(request: &Request<'_>, root: &Root, path: &Path, held: &BTreeSet<FileId>) -> io::Result<(OwnedFd, bool)> {
+    let bind = innermost(request, path).filter(|bind| bind.access == Access::ReadWrite);
+    let below = bind.and_then(|bind| Some((bind.target.as_path(), path.strip_prefix(bind.target.as_path()).ok()?)));
+    let Some((bind, below)) = below else { return Ok((mounts::place(root.tree(), below_root(path))?, true)) };
+    let mut place = mounts::place(root.tree(), below_root(bind))?;
+    let mut is_held = true;
+    let mut names = below.iter().peekable();
+    while let Some(name) = names.next() {
+        place = mounts::place(&place, Path::new(name))?;
+        is_held &= names.peek().is_none() || held.contains(&second_search::id(&rustix::fs::fstat(&place)?));
+    }
+    Ok((place, is_held))
 }
 
 /// The error about a closed directory, with the word that tells it from one that moves.

@@ -15,7 +15,6 @@ use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::places::{below_root, is_dir};
 use crate::request::Request;
 use nexus_model::plan::{Access, FileId};
-use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,25 +69,4 @@ pub(super) fn hold(
         }
     }
     mounts::attach(seen, below)
-}
-
-/// Opens a path that is to be covered, and reports whether each directory above it in a writable bind is one of `held`. The way
-/// down goes from one open directory to the next, so what is reported is about the directories that the file was found in.
-pub(super) fn open_held(
-    request: &Request<'_>,
-    root: &Root,
-    path: &Path,
-    held: &BTreeSet<FileId>,
-) -> io::Result<(OwnedFd, bool)> {
-    let bind = innermost(request, path).filter(|bind| bind.access == Access::ReadWrite);
-    let below = bind.and_then(|bind| Some((bind.target.as_path(), path.strip_prefix(bind.target.as_path()).ok()?)));
-    let Some((bind, below)) = below else { return Ok((mounts::place(root.tree(), below_root(path))?, true)) };
-    let mut place = mounts::place(root.tree(), below_root(bind))?;
-    let mut is_held = true;
-    let mut names = below.iter().peekable();
-    while let Some(name) = names.next() {
-        place = mounts::place(&place, Path::new(name))?;
-        is_held &= names.peek().is_none() || held.contains(&id(&rustix::fs::fstat(&place)?));
-    }
-    Ok((place, is_held))
 }
