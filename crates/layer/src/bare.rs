@@ -1,7 +1,7 @@
 //! Git directories without the name `.git`: a bare repository is one by its entries, so its hooks and configuration are
 //! treated as those of `.git`.
 //!
-//! What makes a directory a repository is in `git_dirs`. The entries may come in several runs, and a part of a layer may
+//! The signs of a repository are in `git_dirs`. The entries may come in several runs, and a part of a layer may
 //! stay behind: an entry counts that the workspace or the layer has.
 
 use crate::bare_links;
