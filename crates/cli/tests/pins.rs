@@ -205,3 +205,65 @@ fn a_directory_that_its_owner_closes_during_the_start_is_no_hiding_place() {
         assert_eq!(refused.len(), 3, "of {refused:?} alone a directory was closed in time and refused");
     });
 }
+
+/// Exchanges two directories until its input ends.
+const EXCHANGES: &str = "\
+import ctypes, os, select, sys
+libc = ctypes.CDLL(None)
+os.chdir(sys.argv[1])
+print('ready', flush=True)
+while not select.select([0], [], [], 0.004)[0]:
+    libc.syscall(316, -100, b'right', -100, b'decoy', 2)
+";
+
+/// Moves what has either name to where the other bind shows it, and back.
+const TAKES: &str = "\
+import os, socket, sys
+own, other = sys.argv[1:]
+for _ in range(3):
+    for name in ['right', 'decoy']:
+        try:
+            os.rename(own + '/' + name, own + '/x/m')
+        except OSError:
+            continue
+        try:
+            socket.socket(socket.AF_UNIX).connect(other + '/m/h.sock')
+            print('connected')
+        except OSError:
+            pass
+        os.rename(own + '/x/m', own + '/' + name)
+";
+
+/// Many other sockets make the time long between the pins and the covers.
+#[test]
+fn a_directory_that_is_exchanged_during_the_start_is_pinned_or_the_start_is_refused() {
+    on_each_bench(|bench| {
+        bench.write("takes.py", TAKES);
+        let data = bench.home.join("data");
+        for directory in ["right", "decoy", "x"] {
+            made(&bench, &data.join(directory));
+        }
+        let _others: Vec<_> =
+            (0..150).map(|number| service(&made(&bench, &data.join(format!("other{number}"))).join("s"))).collect();
+        let listener = service(&data.join("right/h.sock"));
+        let mut exchanger = bench.command("python3");
+        exchanger.args(["-c", EXCHANGES]).arg(&data).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut exchanger = exchanger.spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(exchanger.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        let own = data.display().to_string();
+        let shown = format!("{own}/x:/y");
+        let runs: Vec<_> = (0..8)
+            .map(|_| bench.run(["run", "--rw", &own, "--ro", &shown, "--", "python3", "takes.py", &own, "/y"]))
+            .collect();
+        drop(exchanger.stdin.take());
+        assert!(exchanger.wait().unwrap().success());
+        for output in &runs {
+            let (code, said) = (output.status.code(), stderr(output));
+            assert!(!stdout(output).contains("connected"), "{}: {said}", bench.who());
+            assert!(code == Some(0) || said.contains("was moved or replaced"), "{}: {code:?} {said}", bench.who());
+        }
+        assert!(listener.accept().is_err(), "{}: the service was reached", bench.who());
+    });
+}

@@ -51,10 +51,8 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
         // A service that began anew has made another one.
         let is_made_since = since.is_some_and(|since| second_search::is_newer(&stat, since));
-        if second_search::id(&stat) != *id && !(is_made_since && second_search::is_endpoint(&stat)) {
-            return Err(second_search::moved(path.as_path()));
-        }
-        if !is_held {
+        let is_found = second_search::id(&stat) == *id || (is_made_since && second_search::is_endpoint(&stat));
+        if !is_found || !is_held {
             return Err(second_search::moved(path.as_path()));
         }
         if places::is_dir(&place).map_err(at)? {
