@@ -7,6 +7,7 @@
 
 use crate::app::{Shared, stopped};
 use crate::identity::{Authorities, AuthorityError};
+use crate::metrics::Task;
 use crate::store::postgres::Database;
 use crate::store::{StoreError, change_authorities};
 use crate::tls::LiveTls;
@@ -48,8 +49,8 @@ pub async fn keep(app: Shared, listeners: Vec<Arc<LiveTls>>) {
             () = tokio::time::sleep(app.config.reap_every) => {}
             () = stopped(&mut stopping) => return,
         }
-        // A failure is met again by the next round; the authorities that are known go on.
-        drop(round(&app, &listeners).await);
+        // A failure is counted, and met again by the next round; the authorities that are known go on.
+        app.metrics.of(Task::Authorities, round(&app, &listeners).await);
     }
 }
 

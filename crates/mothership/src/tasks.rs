@@ -2,7 +2,7 @@
 
 use crate::app::{Shared, stopped};
 use crate::decide::{Drift, Reading, drift};
-use crate::metrics::add;
+use crate::metrics::{Task, add};
 use crate::store::StoreError;
 use crate::store::postgres::Hints;
 use crate::store::types::Reaped;
@@ -56,7 +56,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Drift::None => {}
             Drift::Jumped(by) => {
                 // The leases move with the clock, so that none ends because of the jump. A failure is tried again.
-                if leads && app.store.shift_leases(by).await.is_err() {
+                if leads && app.metrics.of(Task::Leases, app.store.shift_leases(by).await).is_none() {
                     continue;
                 }
                 // A lease that was renewed between the jump and this round has moved twice: its daemon renews it again.
@@ -68,22 +68,24 @@ pub async fn reaper(app: Shared, is_new: bool) {
         before = now;
         if leads {
             // No answer and no use counts after the end of an approval, also when this failed: the next round repeats it.
-            if let Ok(settled) = app.store.settle_approvals(now.wall).await {
+            if let Some(settled) = app.metrics.of(Task::Leases, app.store.settle_approvals(now.wall).await) {
                 tell(&app, &settled);
             }
             // A failure is met again by the next round, and by every reader of the chain.
-            drop(app.store.seal_audit().await);
+            app.metrics.of(Task::Audit, app.store.seal_audit().await);
             if now.boot >= head_at {
-                head_at = now.boot.saturating_add(head_every);
                 let heads = std::sync::Arc::clone(&app.heads);
-                drop(app.store.note_heads(move |head| heads.sign(head, now.wall), now.wall).await);
+                let noted = app.store.note_heads(move |head| heads.sign(head, now.wall), now.wall).await;
+                if app.metrics.of(Task::Heads, noted).is_some() {
+                    head_at = now.boot.saturating_add(head_every);
+                }
             }
         }
         if now.boot < quiet_until || !leads {
             continue;
         }
         // A failed round is repeated by the next one; requests report the state of the store.
-        if reap(&app, now.wall).await.is_err() {
+        if app.metrics.of(Task::Leases, reap(&app, now.wall).await).is_none() {
             quiet_until = now.boot + app.config.times.ttl_ms;
         }
     }

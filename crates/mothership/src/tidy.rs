@@ -9,7 +9,7 @@
 use crate::app::{Shared, stopped};
 use crate::blobs::BlobId;
 use crate::decide::{Reading, RemovalGuard};
-use crate::metrics::add;
+use crate::metrics::{Task, add};
 use crate::store::StoreError;
 use crate::store::types::Compaction;
 
@@ -41,13 +41,13 @@ pub async fn run(app: Shared) {
         if !app.store.leads() || !is_round {
             continue;
         }
-        // What failed is tried again in the next round; requests report the state of the store.
-        drop(compact(&app).await);
+        // What failed is counted, and tried again in the next round.
+        app.metrics.of(Task::Tidy, compact(&app).await);
         if !is_allowed {
             continue;
         }
-        drop(remove(&app, now.wall).await);
-        drop(sweep_files(&app).await);
+        app.metrics.of(Task::Tidy, remove(&app, now.wall).await);
+        app.metrics.of(Task::Tidy, sweep_files(&app).await);
     }
 }
 
