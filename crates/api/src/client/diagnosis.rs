@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// `SOCK_DIAG_BY_FAMILY`, the message of a question and of its answer.
 const BY_FAMILY: u16 = 20;
-/// Kind of a message that says why there is no answer (`NLMSG_ERROR`).
+/// Kind of the message that refuses a question (`NLMSG_ERROR`).
 const ERROR: u16 = 2;
 /// Flag of a question (`NLM_F_REQUEST`).
 const REQUEST: u16 = 1;
@@ -125,7 +125,7 @@ mod tests {
             let host = if listen == "[::1]:0" { "::1" } else { "127.0.0.1" };
             let client = TcpStream::connect((host, port)).unwrap();
             let (ours, theirs) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
-            // Neither the user nor a file is known before somebody accepts.
+            // Neither the user nor a file is known before a process accepts.
             assert_eq!(find(theirs, ours).unwrap().map(|socket| socket.inode), Some(0), "{listen}");
             let (_server, _) = listener.accept().unwrap();
             let found = find(theirs, ours).unwrap().unwrap();
@@ -136,8 +136,8 @@ mod tests {
             other.set_port(1);
             assert_eq!(find(theirs, other).unwrap(), None, "{listen}");
         }
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-        assert_eq!(find(nobody, nobody).unwrap(), None);
+        let closed = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert_eq!(find(closed, closed).unwrap(), None);
     }
 
     #[test]

@@ -30,7 +30,13 @@ mod tests {
             r#"{"policy": "nexus.policy/1", "id": "a", "level": "global", "approval": {"exec": "needs_approval"}}"#;
         let policies = Effective::of(&[LoadedPolicy::read("a.yaml", text).unwrap()]);
         let id = "01890a5d-ac96-774b-bcce-b302099a8057";
-        let spec = json!({"directive_id": id, "facility": {"id": id}, "command": "make", "capabilities": {"net": {"mode": "none"}, "fs": {"read": ["workspace:**"], "write": ["workspace:**"]}, "env": {"A": "1"}}});
+        let capabilities = |a: &str| {
+            let fs = json!({"read": ["workspace:**"], "write": ["workspace:**"]});
+            json!({"net": {"mode": "none"}, "fs": fs, "env": {"A": a}})
+        };
+        let spec = json!({
+            "directive_id": id, "facility": {"id": id}, "command": "make", "capabilities": capabilities("1")
+        });
         let subject: DirectiveSubject = serde_json::from_value(json!({"spec": spec, "labels": {"zone": "a"}})).unwrap();
         let claim = |approval: serde_json::Value, change: &dyn Fn(&mut serde_json::Value)| {
             let mut spec = spec.clone();
@@ -42,14 +48,7 @@ mod tests {
         let approval = json!({"approval_id": id, "subject": subject.digest(), "labels": {"zone": "a"}});
         assert_eq!(claim(approval.clone(), &|_| {}), Ok(()));
         assert!(claim(json!(null), &|_| {}).unwrap_err().contains("a policy asks for it (a.yaml:"));
-        for (place, value) in [
-            ("command", json!("make x")),
-            ("cwd", json!("b")),
-            (
-                "capabilities",
-                json!({"net": {"mode": "none"}, "fs": {"read": ["workspace:**"], "write": ["workspace:**"]}, "env": {"A": "2"}}),
-            ),
-        ] {
+        for (place, value) in [("command", json!("make x")), ("cwd", json!("b")), ("capabilities", capabilities("2"))] {
             let refused = claim(approval.clone(), &|spec| spec[place] = value.clone()).unwrap_err();
             assert!(refused.ends_with("(other_subject)"), "{refused}");
         }

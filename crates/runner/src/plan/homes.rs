@@ -15,7 +15,7 @@ pub struct Homes {
 impl Homes {
     /// Sorts the directories of a request. `inside` is the place of the workspace, and `binds` are those of what is shown.
     ///
-    /// Where a person shows what holds such a directory, a tool without a network reads there what is shown, and one with a
+    /// Such a directory may lie in a bind that a person asked for. Then a tool without a network reads there what is shown, and one with a
     /// network, which has to write, has its directory in HOME as if there were none outside.
     pub fn of(request: &RunRequest, inside: &Path, binds: &[&Path]) -> Self {
         let is_free = |home: &ToolHome| {
