@@ -29,7 +29,7 @@ pub(crate) const LISTED: usize = 16;
 /// Of more files with several names in one directory, a partial accept makes conflicts of the rest.
 const MAX_SHARED: usize = 4096;
 
-/// Why a directory with a socket waits: it would take the socket to another place, or away.
+/// Reasons for which a directory with a socket waits: it would take the socket to another place, or away.
 const SOCKET_MOVES: &str = "a socket of this machine that moves with its directory";
 const SOCKET_GOES: &str = "a socket of this machine that goes with its directory";
 
