@@ -55,16 +55,13 @@ impl Metrics {
 
     /// Counts a failed step of the background, which a later round repeats. Returns the result of one that did not fail.
     pub fn of<T, E>(&self, task: Task, result: Result<T, E>) -> Option<T> {
-        let place = Task::ALL.iter().position(|(one, _)| *one == task);
-        match result {
-            Ok(result) => Some(result),
-            Err(_) => {
-                if let Some(counter) = place.and_then(|place| self.failures.get(place)) {
-                    add(counter, 1);
-                }
-                None
+        if result.is_err() {
+            let mut counters = Task::ALL.iter().zip(&self.failures);
+            if let Some((_, counter)) = counters.find(|((one, _), _)| *one == task) {
+                add(counter, 1);
             }
         }
+        result.ok()
     }
 
     /// Returns the text.
