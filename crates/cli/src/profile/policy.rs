@@ -217,7 +217,8 @@ fn host_path(policies: &Effective, path: &Path, writes: bool, from: &Origin) -> 
     Ok(())
 }
 
-/// Leaves out what was found without anybody asking and may not be shown, and refuses what a profile or flag asked for.
+/// Removes automatically found tools that the policy does not allow to show, and refuses those that a profile or flag
+/// asked for.
 pub fn tools(policies: &Effective, found: &mut Found) -> Result<(), Failure> {
     if !policies.limits_paths() {
         return Ok(());

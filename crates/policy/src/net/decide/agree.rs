@@ -36,7 +36,7 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Monoto
         return Ok(());
     }
     let target = permit.target();
-    if permit.basis.must_name && !matches!(hello, Hello::Sni(_)) {
+    if permit.grant.must_name && !matches!(hello, Hello::Sni(_)) {
         return Err(unnamed(permit.target()));
     }
     match (hello, &target.host) {
@@ -47,7 +47,7 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Monoto
                 return Ok(());
             }
             // An address as a name, or a name that the server does not have, is answered by its first site.
-            if policy.is_open() && !permit.basis.must_name {
+            if policy.is_open() && !permit.grant.must_name {
                 let named = Target { host: asked, port: target.port };
                 let attempt = Attempt { target: named, ..permit.attempt().clone() };
                 return check_name(policy, &attempt, now).map(|_| ());
@@ -105,7 +105,7 @@ fn unnamed(target: &Target) -> Denial {
 
 fn missing(policy: &Policy, permit: &Permit, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
-        MissingSni::Allow if !permit.basis.refuse_unnamed => Ok(()),
+        MissingSni::Allow if !permit.grant.refuse_unnamed => Ok(()),
         MissingSni::Allow | MissingSni::Refuse => Err(Denial::new(cause, why)),
     }
 }
@@ -118,7 +118,7 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
     if policy.methods == Methods::ReadOnly {
         return Err(unseen(target));
     }
-    if permit.basis.must_name {
+    if permit.grant.must_name {
         return Err(unnamed(permit.target()));
     }
     let why = format!("the connection to {target} does not begin with an HTTP request");
@@ -197,9 +197,9 @@ pub(super) fn tcp_flag(policy: &Policy, permit: &Permit) -> Option<String> {
     let value = format!("{}{TCP}{only}", attempt.target);
     let rule = parse_allow(&value, Source::flag(&value)).ok()?;
     let with = policy.approve(AnyRule::Name(rule)).ok()?;
-    let basis = named_attempt(&with, name, attempt).ok()?;
-    let helps = !basis.tls && !basis.http;
+    let grant = named_attempt(&with, name, attempt).ok()?;
+    let helps = !grant.tls && !grant.http;
     // A rule that opens a private destination has the same host and port, and another flag.
-    let flag = if permit.basis.private { "--allow-private" } else { "--allow" };
+    let flag = if permit.grant.private { "--allow-private" } else { "--allow" };
     helps.then(|| format!("{flag} {value}"))
 }
