@@ -13,7 +13,7 @@ pub(super) type Brought = HashMap<Slot, (ByteText, Option<FileId>)>;
 
 impl Apply<'_> {
     /// Reports whether an earlier pass brought the entry that `slot` was made for to its new place. What lies in the
-    /// slot then, `found`, was displaced there by an exchange: it is no entry of another process that came to the slot,
+    /// slot then, `found`, was displaced there by an exchange. No other process put it there,
     /// and the step that made the exchange looks at it again.
     pub(super) fn was_brought(&mut self, slot: Slot, entry: &Seen, found: Option<&Meta>) -> io::Result<bool> {
         if !self.again {
