@@ -219,7 +219,7 @@ impl Drop for Mounted {
 
 /// The files of a snapshot have the numbers and times of birth of those that they were made of.
 #[test]
-fn a_file_of_a_snapshot_is_no_further_name() {
+fn a_file_of_a_snapshot_is_not_a_hard_link() {
     let room = tempfile::tempdir().unwrap();
     let (image, place) = (room.path().join("image"), room.path().join("mounted"));
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
@@ -227,7 +227,7 @@ fn a_file_of_a_snapshot_is_no_further_name() {
     let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let Some(_mounted) = Mounted::at(&place, &image) else {
-        println!("in part: test a_file_of_a_snapshot_is_no_further_name: no Btrfs here, or no right to mount");
+        println!("in part: test a_file_of_a_snapshot_is_not_a_hard_link: no Btrfs here, or no right to mount");
         return;
     };
     let base = [mkdir("d"), write("f", "one"), link("f", "d/g")];

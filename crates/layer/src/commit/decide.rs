@@ -1,10 +1,10 @@
-//! From a plan to its journal: one pass over the steps looks what they need, a second one stages it and writes them.
-//! Neither has all steps in memory.
+//! Turns a plan into a journal in two passes over its steps: the first collects their requirements, the second stages files and
+//! writes the steps. Neither pass holds all steps in memory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
+use crate::commit::actions::{Sink, emit, moved_from, parents};
 use crate::commit::beside::BESIDE;
 use crate::commit::decided::is_going_back;
-use crate::commit::emit::{Sink, emit, moved_from, parents};
 use crate::commit::immovable::{self, Trial};
 use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::commit::marks_back;
@@ -22,9 +22,9 @@ use crate::layer::Layer;
 use crate::layer::index_notes::write_notes;
 use crate::locked::is_run_id;
 use crate::meta::{FileId, FsTime, stat, stat_if_there};
+use crate::partial::arrivals;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
-use crate::rest::arrivals;
 use crate::tree::LayerTree;
 use crate::upper::{open_index, open_upper};
 use nexus_model::ByteText;
@@ -190,7 +190,7 @@ impl Layer {
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),
-            ours: crate::tree::Own::with_arrivals(&[&self.ours[..], &copied_up].concat(), arrivals(&tree)),
+            ours: crate::tree::CommittedEntry::with_arrivals(&[&self.ours[..], &copied_up].concat(), arrivals(&tree)),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;

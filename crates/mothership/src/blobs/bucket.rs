@@ -250,7 +250,7 @@ impl Bucket {
         loop {
             let unsigned =
                 Unsigned { method: method.name(), host: &settings.host, path: &path, query, headers, body: &body };
-            // Signed anew: a signature holds for some minutes.
+            // Signed again: a signature holds for some minutes.
             let signed = signature::sign(&unsigned, &settings.key, &settings.region, &stamp(now()));
             let answer = self.http.exchange(method, &target, &signed, body.clone()).await;
             match answer {

@@ -406,7 +406,7 @@ async fn a_server_that_was_away_takes_the_ends_that_daemons_kept() {
         daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
         claims.push((id, claim.directive_token));
     }
-    // Longer than a lease: nobody could renew one.
+    // Longer than a lease: no daemon could renew one.
     let server = server.restart_after_an_outage(300_000).await;
     let territory = server.owner().territories().await.unwrap().territories[0].territory_id;
     let (users, daemon) = (server.owner(), server.daemon(territory));

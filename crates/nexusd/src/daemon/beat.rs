@@ -28,7 +28,7 @@ pub fn run(shared: &Arc<Shared>) {
                     shared.tell(&format!("the control plane takes no heartbeat: {error}"));
                 }
                 if let Next::Alarm = retry::next(error.outcome(), 1, 0.5) {
-                    // Revoked: what runs belongs to nobody whom this daemon may tell.
+                    // Revoked: no control plane remains to which this daemon may report what runs.
                     shared.table.all().iter().for_each(|live| live.lose());
                 }
             }

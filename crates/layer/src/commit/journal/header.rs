@@ -4,10 +4,10 @@ use crate::changes::Change;
 use crate::identity::Home;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
-use crate::plan::Keep;
+use crate::plan::KeptEntry;
 use crate::started::Started;
 use crate::top::Top;
-use crate::tree::{Own, SharedPath, is_fresh};
+use crate::tree::{CommittedEntry, SharedPath, is_fresh};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct Header<L = Vec<Change>> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_from: Vec<FileId>,
     /// The paths that stay in the layer.
-    pub keep: Vec<Keep>,
+    pub keep: Vec<KeptEntry>,
     /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_in_index: Vec<ByteText>,
@@ -86,7 +86,7 @@ pub struct Header<L = Vec<Change>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Top>,
     /// Earlier commits of this layer wrote these.
-    pub ours: Vec<Own>,
+    pub ours: Vec<CommittedEntry>,
 }
 
 impl<L> Header<L> {

@@ -242,7 +242,7 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
     for pages in [many, ten, thousand] {
         assert!(pages < few + 20, "{few} pages with 1,000 directives; {many}, {ten} and {thousand} with more");
     }
-    // The statements are prepared anew with what the server knows now.
+    // The statements are prepared again with what the server knows now.
     scene.database().0.drop_idle();
     scene.life().await;
     // Without values the server takes a third of the rows for those that a statement wants.

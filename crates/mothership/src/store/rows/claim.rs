@@ -39,7 +39,7 @@ pub fn claim(
             classes.iter().flat_map(|class| [(*class, *territory.id.as_bytes()), (*class, ANY)]).collect();
         for _ in 0..room {
             let Some(head) = head(connection, territory, &mut lanes)? else { break };
-            // One that may not start is no head any more.
+            // One that may not start is not a head any more.
             claims.extend(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
         }
     }
