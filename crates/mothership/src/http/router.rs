@@ -44,6 +44,9 @@ pub fn router(app: &Shared) -> Router {
                 };
                 let answer = answered.unwrap_or_else(Problem::answer);
                 app.metrics.answer(answer.status().as_u16());
+                if answer.status() == StatusCode::INSUFFICIENT_STORAGE {
+                    app.fullness.note(app.config.clock.boot());
+                }
                 answer
             }
         };
