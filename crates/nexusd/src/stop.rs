@@ -44,10 +44,11 @@ impl Stop {
         self.wait_while(within, |_| true).is_set
     }
 
-    /// Waits for that long, or until it is set or somebody calls since `heard`, which is brought up to date. Returns whether it is set.
-    pub fn wait_for_call(&self, within: Duration, heard: &mut u64) -> bool {
-        let state = self.wait_while(within, |state| state.calls == *heard);
-        *heard = state.calls;
+    /// Waits for that long, or until it is set or [`Stop::hurry`] was called more than `known` times, which is brought up to date.
+    /// Returns whether it is set.
+    pub fn wait_for_call(&self, within: Duration, known: &mut u64) -> bool {
+        let state = self.wait_while(within, |state| state.calls == *known);
+        *known = state.calls;
         state.is_set
     }
 

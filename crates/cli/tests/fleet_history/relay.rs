@@ -1,5 +1,5 @@
 //! A relay between one daemon and the control plane that reads HTTP, records what the contract says, and loses answers. Reports of a
-//! claim come once more when a later claim of the directive has started, as from a network that held them back.
+//! claim come again when a later claim of the directive has started, as from a network that held them back.
 
 use super::record::{Call, Record, Seen};
 use data_encoding::{BASE64, BASE64URL_NOPAD};

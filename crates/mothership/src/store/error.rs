@@ -75,7 +75,7 @@ pub enum StoreError {
     /// The territory that holds the files of a facility was revoked: no other one ever gets its directives.
     #[error("the territory {territory} has no access any more")]
     TerritoryGone {
-        /// The territory.
+        /// Territory that was revoked.
         territory: TerritoryId,
     },
     /// A text holds a character that the database cannot store.

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Beats until the daemon stops.
 pub fn run(shared: &Arc<Shared>) {
     let mut interval = shared.settings().heartbeat;
-    let (mut was_reached, mut heard) = (true, 0);
-    while !shared.stop.wait_for_call(interval, &mut heard) {
+    let (mut was_reached, mut calls) = (true, 0);
+    while !shared.stop.wait_for_call(interval, &mut calls) {
         match once(shared) {
             Ok(wanted) => {
                 interval = shared.settings().heartbeat.min(wanted);

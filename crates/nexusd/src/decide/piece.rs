@@ -4,9 +4,9 @@ use nexus_api::retry::{Outcome, SLOW_BODY};
 use std::time::Duration;
 
 /// Largest piece, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_PIECE: u64 = 1 << 20;
 /// Smallest piece, in bytes: a link of 1 kB/s carries it.
-const LEAST: u64 = 16 << 10;
+const MIN_PIECE: u64 = 16 << 10;
 /// Time of a piece after which the next one may be twice as large.
 const QUICK: Duration = Duration::from_secs(5);
 
@@ -16,7 +16,7 @@ pub struct PieceSize(u64);
 
 impl Default for PieceSize {
     fn default() -> Self {
-        Self(MOST)
+        Self(MAX_PIECE)
     }
 }
 
@@ -30,14 +30,14 @@ impl PieceSize {
     /// A piece was taken, after this time.
     pub fn taken(&mut self, after: Duration) {
         if after <= QUICK {
-            self.0 = (self.0 * 2).min(MOST);
+            self.0 = (self.0 * 2).min(MAX_PIECE);
         }
     }
 
     /// A piece did not arrive. Where the time may have been too short, the next one is a quarter of it.
     pub fn failed(&mut self, outcome: Outcome) {
         if matches!(outcome, Outcome::NoAnswer | Outcome::Status { status: SLOW_BODY, .. }) {
-            self.0 = (self.0 / 4).max(LEAST);
+            self.0 = (self.0 / 4).max(MIN_PIECE);
         }
     }
 }
@@ -69,7 +69,7 @@ mod tests {
         for _ in 0..50 {
             size.failed(Outcome::NoAnswer);
         }
-        assert_eq!(size.of(u64::MAX), LEAST as usize);
+        assert_eq!(size.of(u64::MAX), MIN_PIECE as usize);
         for _ in 0..50 {
             size.taken(Duration::ZERO);
         }
