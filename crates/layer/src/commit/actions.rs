@@ -9,7 +9,7 @@
 //!  SetDir   attributes of directories, the deepest first
 //! ```
 
-use crate::beneath::IoFailure;
+use crate::beneath::{IoFailure, split};
 use crate::commit::dir_times::DirTimes;
 use crate::commit::directory_content::DirectoryContent;
 use crate::commit::journal::Parent;
@@ -24,7 +24,7 @@ use crate::renames::Moves;
 use crate::sources::{MadeFrom, Sources};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use nexus_model::ByteText;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Takes the steps of a commit one by one: a large commit never has all of them in memory.
 pub(crate) trait Sink {
@@ -432,6 +432,24 @@ pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
     }
     let parent = |(path, (id, is_unchanged)): (&SharedPath, _)| Parent { path: path.text(), id, is_unchanged };
     parents.into_iter().map(parent).collect()
+}
+
+/// Lists the directories that renamed directories leave and that the layer has no version of: one that was removed after
+/// them is gone from the layer with everything above it. A commit takes the renamed directory out of it, which sets its
+/// times, before it takes the removed one away.
+pub(crate) fn moved_from(tree: &LayerTree, plan: &CommitPlan) -> Vec<ByteText> {
+    let committed = plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit);
+    let moved = committed.filter_map(|(at, _)| match &tree.nodes[at].rare.lower {
+        Lower::Moved(found) => Some(split(&found.at.0).0),
+        _ => None,
+    });
+    let mut left: BTreeSet<&[u8]> = moved.filter(|parent| !parent.is_empty()).collect();
+    if !left.is_empty() {
+        for node in &tree.nodes {
+            left.remove(&*node.path.0);
+        }
+    }
+    left.into_iter().map(|path| ByteText(path.to_vec())).collect()
 }
 
 fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {

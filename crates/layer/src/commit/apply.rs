@@ -13,9 +13,10 @@
 //! stops the commit, which then goes on or back as a whole.
 //!
 //! The steps: `take`, `put` and `attrs`. Their parts: `inspect` compares, `side` exchanges, `give_back` undoes,
-//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
+//! `earlier` tells what an interrupted pass did, `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
 
 mod attrs;
+mod earlier;
 mod files;
 mod give_back;
 mod inspect;
@@ -88,6 +89,8 @@ pub(crate) struct Apply<'a> {
     /// must know.
     written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
+    /// On a second pass, once it was asked for: the steps that use what was held or taken.
+    brought: Option<earlier::Brought>,
     /// Renamed directories by their slot.
     renamed: HashMap<Slot, Renamed>,
     /// Renamed directories that are back at their old places.
@@ -151,10 +154,11 @@ impl<'a> Apply<'a> {
             ours,
             shared: shared.collect(),
             moved: HashSet::new(),
-            worked: header.parents.iter().map(|one| one.id).collect(),
+            worked: header.parents.iter().map(|one| one.id).chain(header.moved_from.iter().copied()).collect(),
             traces: Traces::default(),
             written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
             dead_slots: HashSet::new(),
+            brought: None,
             renamed: HashMap::new(),
             returned: Vec::new(),
             kept_paths: HashSet::new(),

@@ -2,7 +2,7 @@
 //! writes the steps. Neither pass holds all steps in memory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
-use crate::commit::actions::{Sink, emit, parents};
+use crate::commit::actions::{Sink, emit, moved_from, parents};
 use crate::commit::beside::BESIDE;
 use crate::commit::decided::is_going_back;
 use crate::commit::immovable::{self, Trial};
@@ -170,6 +170,9 @@ impl Layer {
         let id = workspace.identity().doing("look at", b"")?;
         let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
         let parents = parents(&tree, &plan);
+        // One that is gone keeps its renamed directory back, when that is taken.
+        let left = moved_from(&tree, &plan).into_iter().filter_map(|path| workspace.stat(&path.0).ok().flatten());
+        let moved_from = left.map(|found| found.id).collect();
         let header = Header {
             version: VERSION,
             run: self.run.clone(),
@@ -177,6 +180,7 @@ impl Layer {
             mode: self.mode,
             slots,
             parents,
+            moved_from,
             keep: std::mem::take(&mut plan.keep),
             keep_in_index: std::mem::take(&mut plan.keep_in_index),
             parked: (),

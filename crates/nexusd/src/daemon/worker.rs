@@ -189,7 +189,8 @@ fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Outpu
     let spec = &lowered;
     match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
-            let job = Job { spec, admitted: &admitted, live, source: &*shared.source, output, runs };
+            let (source, beats) = (&*shared.source, &shared.stop);
+            let job = Job { spec, admitted: &admitted, live, source, beats, output, runs };
             shared.engine.run(&job, clock)
         }
         Err(refused) => {

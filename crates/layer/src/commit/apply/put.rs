@@ -124,6 +124,12 @@ impl Apply<'_> {
             self.layer_parents.last = None;
         }
         self.faults.action();
+        if new.links > 1
+            && let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta))
+        {
+            // Its move set the ctime of all its names, and one of them may lie in what it displaced.
+            self.own.insert(meta.id, meta.ctime);
+        }
         if let Some(old) = &put.old {
             let out = stat_if_there(source.dir, source.name)?;
             let quiet = match &out {

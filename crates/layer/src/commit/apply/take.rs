@@ -19,7 +19,11 @@ impl Apply<'_> {
         let name = slot.to_string().into_bytes();
         // Otherwise the later step looks whether the further name arrived.
         let Some(slots) = self.slots else { return Ok(()) };
-        match stat_if_there(slots.fd(), &name)? {
+        let found = stat_if_there(slots.fd(), &name)?;
+        if found.as_ref().is_none_or(|meta| meta.id != old.id) && self.was_brought(slot, old, found.as_ref())? {
+            return Ok(());
+        }
+        match found {
             Some(meta) if meta.id == old.id => return Ok(()),
             // An interrupted pass linked another process's file: it goes back, or its further name goes.
             Some(meta) if meta.links == 1 => {
@@ -56,6 +60,10 @@ impl Apply<'_> {
         let found = stat_if_there(there.dir, there.name)?;
         let mut taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
         if let Some(found) = found.filter(|_| !taken) {
+            if renamed && self.was_brought(slot, old, Some(&found))? {
+                self.touch(split(at).0);
+                return Ok(());
+            }
             // An interrupted pass took out what another process had put there in that moment.
             return Err(self.return_foreign(there, at, &found)?);
         }

@@ -58,6 +58,10 @@ pub struct Header<L = Vec<Change>> {
     pub slots: SlotPlace,
     /// The directories that the commit works in.
     pub parents: Vec<Parent>,
+    /// The directories that renamed directories leave and that the layer has no version of, since they go away
+    /// themselves; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_from: Vec<FileId>,
     /// The paths that stay in the layer.
     pub keep: Vec<KeptEntry>,
     /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
@@ -88,8 +92,8 @@ pub struct Header<L = Vec<Change>> {
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self { version, run, home, mode, slots, parents, keep, keep_in_index, .. } = self;
-        let Self { rewritten, borrowers, started, clock, top, ours, .. } = self;
+        let Self { version, run, home, mode, slots, parents, moved_from, keep, .. } = self;
+        let Self { keep_in_index, rewritten, borrowers, started, clock, top, ours, .. } = self;
         Header {
             version,
             run,
@@ -97,6 +101,7 @@ impl<L> Header<L> {
             mode,
             slots,
             parents,
+            moved_from,
             keep,
             keep_in_index,
             parked,
