@@ -186,13 +186,14 @@ fn open(
         created_ms: now_ms(),
         started_ms: None,
         layered: asked.direct.is_none(),
+        workspace_at_start: Some(order.workspace_at_start),
     };
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; here, no folder of the caller's is held.
     std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
     let own = Store::open(&order.run.site.places, nexus_sessions::find::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
-    Ok(Hub::new(own, &order.run.plan, launcher, full, ports, crate::notices::print))
+    Ok(Hub::new(own, &asked.plan, launcher, full, ports, crate::notices::print))
 }
 
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.

@@ -502,6 +502,42 @@ fn a_command_in_a_sandbox_is_under_the_document_of_its_workspace() {
 }
 
 #[test]
+fn a_workspace_that_moves_takes_its_document_from_no_sandbox() {
+    on_each_bench(|bench| {
+        let forbids = "policy: nexus.policy/1\nid: ws\nlevel: facility\ncommands: {forbidden: [\"ls *\"]}\n";
+        let document = bench.write(".nexus-policy.yaml", forbids);
+        runs(&bench, &["run", "--detach", "--name", "box", "--", "sleep", "60"]);
+        let exec = |words: &[&str]| {
+            let mut command = bench.nexus([&["exec", "box", "--"], words].concat());
+            command.current_dir(&bench.home).output().unwrap()
+        };
+        let listed = ["ls", "-d", "."];
+        refused(&bench, &exec(&listed), &["says forbidden", ".nexus-policy.yaml:4:"]);
+        let aside = bench.home.join("aside");
+        fs::rename(&bench.workspace, &aside).unwrap();
+        refused(&bench, &exec(&listed), &["is not found at", "Move it back"]);
+        // Nor does another directory of that name, with a document or without one.
+        fs::create_dir(&bench.workspace).unwrap();
+        bench.give(&bench.workspace);
+        refused(&bench, &exec(&listed), &["is another directory", "Move it back"]);
+        bench.write(".nexus-policy.yaml", "policy: nexus.policy/1\nid: ws\nlevel: facility\n");
+        refused(&bench, &exec(&["true"]), &["is another directory"]);
+        fs::remove_dir_all(&bench.workspace).unwrap();
+        fs::rename(&aside, &bench.workspace).unwrap();
+        refused(&bench, &exec(&listed), &["says forbidden"]);
+        assert!(exec(&["true"]).status.success(), "{}", bench.who());
+        // A document that was there at the start stays a condition; one that says something else counts as it is now.
+        fs::remove_file(&document).unwrap();
+        refused(&bench, &exec(&["true"]), &["was started under the policy document", "Put it back"]);
+        bench.write(".nexus-policy.yaml", &forbids.replace("ls *", "true"));
+        refused(&bench, &exec(&["true"]), &["says forbidden"]);
+        assert!(exec(&listed).status.success(), "{}", bench.who());
+        bench.run(["kill", "box"]);
+        bench.run(["rm", "--all"]);
+    });
+}
+
+#[test]
 fn a_file_that_a_flag_asks_for_is_written_only_where_the_policy_lets_it() {
     on_each_bench(|bench| {
         let keys = bench.at_home("keys/x", "");
