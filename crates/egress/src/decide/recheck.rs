@@ -31,6 +31,11 @@ impl Shared {
             self.denied_on(&grounds, event(EventKind::Deny, self.next_id()), attempt, &denial);
             return Err(denial);
         }
+        if asked.is_some() && ticket.must_name() {
+            let denial = denials::names_another(ticket.permit().target());
+            self.denied(self.next_id(), attempt, &denial);
+            return Err(denial);
+        }
         let asked = asked.map(Host::to_string).into_iter().collect();
         let request = Event { asked, ..event(EventKind::Request, ticket.id) };
         let recorded = grounds.must(&request, &self.audit);
