@@ -186,6 +186,7 @@ fn open(
         created_ms: now_ms(),
         started_ms: None,
         layered: asked.direct.is_none(),
+        workspace_at_start: Some(parsed_run.workspace_at_start),
     };
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
     // Every path is whole by now; from here no directory of the caller is kept open.

@@ -158,7 +158,13 @@ fn check_and_a_run_know_the_server_behind_a_denied_name() {
         let deny = ["--deny", "web.test", "--deny", "*.web.test"];
         for (flags, passes) in [(open.to_vec(), true), ([&open[..], &deny[..]].concat(), false)] {
             let checked = named.run(&bench, [&["net", "check", &target], &flags[..]].concat());
-            assert_eq!(checked.status.code(), Some(i32::from(!passes)), "{}", stdout(&checked));
+            // A request to the proxy names its host, and passes all the same.
+            assert_eq!(checked.status.code(), Some(0), "{}", stdout(&checked));
+            let alone = "by requests of plain HTTP to the proxy and by nothing else";
+            assert_eq!(stdout(&checked).contains(alone), !passes, "{}", stdout(&checked));
+            let by_proxy = client.replace("--noproxy '*' ", "");
+            let ran = named.run(&bench, [&["run"], &flags[..], &["--", "sh", "-c", &by_proxy]].concat());
+            assert_eq!(stdout(&ran), "hello\n", "{}: {}", bench.who(), stderr(&ran));
             let ran = named.run(&bench, [&["run"], &flags[..], &["--", "sh", "-c", &client]].concat());
             assert_eq!(stdout(&ran) == "hello\n", passes, "{}: {}", bench.who(), stderr(&ran));
             if !passes {
@@ -429,6 +435,7 @@ fn check_decides_as_a_run_would_and_its_exit_code_says_so() {
                 "allow",
                 "OK",
             ),
+            (&["198.18.0.1:80", "--allow-private", "198.18.0.1:80"], 1, "deny", "INVALID_DESTINATION"),
         ];
         for (arguments, exit, decision, code) in cases {
             let output = bench.nexus(["net", "check", "--json"]).args(*arguments).output().unwrap();
@@ -447,6 +454,9 @@ fn check_decides_as_a_run_would_and_its_exit_code_says_so() {
             let output = bench.nexus(["net", "check"]).args(wrong).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
         }
+        let carrying = ["[64:ff9b::a09:901]:80", "--allow-private", "[64:ff9b::a09:901]:80"];
+        let text = stdout(&bench.run([&["net", "check"], &carrying[..]].concat()));
+        assert!(text.contains("a private address") && !text.contains("allow it with"), "{text}");
         let text = stdout(&bench.run(["net", "check", "a.test:80", "--allow", "a.test"]));
         assert!(text.contains("denied: a.test is allowed on port 443, not on 80"), "{text}");
         assert!(text.contains("allow it with: --allow a.test:80"), "{text}");
@@ -473,6 +483,13 @@ fn a_network_for_reading_lets_requests_that_read_through_and_nothing_else() {
             assert_eq!(told["egress"]["denied"][0]["code"], "METHOD_NOT_ALLOWED", "{}: {more:?}: {told}", bench.who());
         }
         assert_eq!(server.accepted(), before, "{}: something came through", bench.who());
+        // The answer of a check is that of the way in which a run serves it.
+        let check = named
+            .run(&bench, ["net", "check", "--json", &allow, "--allow-private", &allow, "--net-methods", "read-only"]);
+        let told = report(&check);
+        assert_eq!(check.status.code(), Some(0), "{}: {told}", bench.who());
+        assert_eq!((&told["decision"], &told["only_by"]), (&"allow".into(), &"http_absolute".into()), "{told}");
+        assert!(told["explanation"].as_str().unwrap().contains("by requests of plain HTTP to the proxy"), "{told}");
     }
 }
 

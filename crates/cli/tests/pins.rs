@@ -267,3 +267,34 @@ fn a_directory_that_is_exchanged_during_the_start_is_pinned_or_the_start_is_refu
         assert!(listener.accept().is_err(), "{}: the service was reached", bench.who());
     });
 }
+
+#[test]
+fn a_directory_that_keeps_its_place_is_named_with_the_reason() {
+    on_each_bench(|bench| {
+        let data = made(&bench, &bench.home.join("data"));
+        made(&bench, &data.join("a/deep"));
+        made(&bench, &data.join("plain"));
+        let _listener = service(&data.join("a/deep/h.sock"));
+        let place = data.display();
+        for (script, name) in [
+            (format!("rm -r {place}/a"), "h.sock"),
+            (format!("cd {place} && mv a m"), "a"),
+            (format!("cd {place} && mv a/deep m"), "a/deep"),
+            (format!("python3 -c 'import os; os.rename(\"{place}/a\", \"{place}/m\")'"), "data/a"),
+        ] {
+            let output = bench.run(["run", "--rw", &place.to_string(), "--shell", &script]);
+            let said = stderr(&output);
+            let hint = said.lines().find(|line| line.contains("keeps its place")).unwrap_or_default();
+            assert!(hint.contains("perhaps: ") && hint.contains(name), "{}: {script}: {said}", bench.who());
+        }
+        // Nothing is said about another place that is in use.
+        let output = bench.run([
+            "run",
+            "--rw",
+            &place.to_string(),
+            "--shell",
+            "echo 'rm: plain: Device or resource busy' >&2; exit 1",
+        ]);
+        assert!(!stderr(&output).contains("keeps its place"), "{}: {}", bench.who(), stderr(&output));
+    });
+}

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
+use support::net::Named;
 use support::{Bench, benches, on_each_bench, stderr, stdout};
 
 /// Puts the policy `mine` of the user in force by its file.
@@ -502,6 +503,42 @@ fn a_command_in_a_sandbox_is_under_the_document_of_its_workspace() {
 }
 
 #[test]
+fn a_workspace_that_moves_takes_its_document_from_no_sandbox() {
+    on_each_bench(|bench| {
+        let forbids = "policy: nexus.policy/1\nid: ws\nlevel: facility\ncommands: {forbidden: [\"ls *\"]}\n";
+        let document = bench.write(".nexus-policy.yaml", forbids);
+        runs(&bench, &["run", "--detach", "--name", "box", "--", "sleep", "60"]);
+        let exec = |words: &[&str]| {
+            let mut command = bench.nexus([&["exec", "box", "--"], words].concat());
+            command.current_dir(&bench.home).output().unwrap()
+        };
+        let listed = ["ls", "-d", "."];
+        refused(&bench, &exec(&listed), &["says forbidden", ".nexus-policy.yaml:4:"]);
+        let aside = bench.home.join("aside");
+        fs::rename(&bench.workspace, &aside).unwrap();
+        refused(&bench, &exec(&listed), &["is not found at", "Move it back"]);
+        // Nor does another directory of that name, with a document or without one.
+        fs::create_dir(&bench.workspace).unwrap();
+        bench.give(&bench.workspace);
+        refused(&bench, &exec(&listed), &["is another directory", "Move it back"]);
+        bench.write(".nexus-policy.yaml", "policy: nexus.policy/1\nid: ws\nlevel: facility\n");
+        refused(&bench, &exec(&["true"]), &["is another directory"]);
+        fs::remove_dir_all(&bench.workspace).unwrap();
+        fs::rename(&aside, &bench.workspace).unwrap();
+        refused(&bench, &exec(&listed), &["says forbidden"]);
+        assert!(exec(&["true"]).status.success(), "{}", bench.who());
+        // A document that was there at the start stays a condition; one that says something else counts as it is now.
+        fs::remove_file(&document).unwrap();
+        refused(&bench, &exec(&["true"]), &["was started under the policy document", "Put it back"]);
+        bench.write(".nexus-policy.yaml", &forbids.replace("ls *", "true"));
+        refused(&bench, &exec(&["true"]), &["says forbidden"]);
+        assert!(exec(&listed).status.success(), "{}", bench.who());
+        bench.run(["kill", "box"]);
+        bench.run(["rm", "--all"]);
+    });
+}
+
+#[test]
 fn a_file_that_a_flag_asks_for_is_written_only_where_the_policy_lets_it() {
     on_each_bench(|bench| {
         let keys = bench.at_home("keys/x", "");
@@ -541,5 +578,47 @@ fn no_file_that_a_flag_asks_for_is_written_through_a_link_of_a_command() {
             refused(&bench, &output, &[flag, "is a link"]);
         }
         assert!(!bench.home.join("victim/name").exists(), "{}", bench.who());
+    });
+}
+
+#[test]
+fn a_denied_path_and_a_held_workspace_are_known_by_their_other_mounts() {
+    on_each_bench(|bench| {
+        bench.write("bin/tool", "x");
+        let place = |name: &str| bench.at_home(&format!("{name}/x"), "x").parent().unwrap().to_owned();
+        let (keys, logs, inner, sub) = (place("keys"), place("logs"), place("art/keys"), place("art/sub"));
+        let named = Named::new(&bench);
+        let run = |mount: &[(&std::path::Path, &std::path::Path)], arguments: &[&str]| {
+            let mounts = mount.iter().map(|(from, to)| format!("mount --bind {} {}", from.display(), to.display()));
+            let before = mounts.chain([":".to_owned()]).collect::<Vec<_>>().join(" && ");
+            named.prepared(&bench, &before, arguments).output().unwrap()
+        };
+        let art = inner.parent().unwrap().to_str().unwrap();
+        let log = logs.join("out");
+        policy(&bench, &format!("fs: {{deny: [\"host:{}/**\"]}}\n", keys.display()));
+        let denied = format!("which is {} too, and a policy denies that", keys.display());
+        for (at, flags) in [
+            (&logs, ["--rw", logs.to_str().unwrap()]),
+            (&logs, ["--ro", logs.to_str().unwrap()]),
+            (&inner, ["--ro", art]),
+            (&inner, ["--rw", inner.to_str().unwrap()]),
+        ] {
+            let command = ["run", flags[0], flags[1], "--", "true"];
+            refused(&bench, &run(&[(&keys, at)], &command), &[&denied, "mine.yaml:4:"]);
+            let free = run(&[], &command);
+            assert!(free.status.success(), "{}: {flags:?}: {}", bench.who(), stderr(&free));
+        }
+        let output = run(&[(&keys, &logs)], &["run", "--full-output", log.to_str().unwrap(), "--", "true"]);
+        let there = format!("which is {} too", keys.join("out").display());
+        refused(&bench, &output, &["--full-output", &there]);
+        // A part of the workspace comes by a mount below a bind.
+        policy(&bench, "approval: {changes: forbidden}\n");
+        let write = format!("touch {}/new", sub.display());
+        let command = ["run", "--changes", "discard", "--rw", art, "--shell", &write];
+        let bin = bench.workspace.join("bin");
+        refused(&bench, &run(&[(&bin, &sub)], &command), &["is a part of the workspace", "mine.yaml:4:"]);
+        assert!(!bin.join("new").exists(), "{}", bench.who());
+        let free = run(&[], &command);
+        assert!(free.status.success(), "{}: {}", bench.who(), stderr(&free));
     });
 }

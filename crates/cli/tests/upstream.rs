@@ -468,3 +468,40 @@ fn a_wrong_setting_refuses_the_run_and_no_document_repeats_the_password() {
         }
     }
 }
+
+#[test]
+fn a_check_behind_a_proxy_decides_as_the_run() {
+    for bench in benches() {
+        let proxy = Proxy::start(Does::Says("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n"));
+        let named = Named::new(&bench);
+        let hosts = "127.0.0.1 localhost\n127.0.0.1 lo.test\n10.9.9.1 priv.test\n93.184.216.34 public.test\n";
+        std::fs::write(bench.base.path().join("hosts"), hosts).unwrap();
+        let named = named.with_settings(&without_login(proxy.port));
+        let list = ["--allow", "lo.test:80", "--allow", "priv.test:80", "--allow", "public.test:80"];
+        let open = ["--net", "unrestricted"];
+        for (flags, target, passes, why) in [
+            (&list[..], "lo.test:80", false, "leads to 127.0.0.1:80: that is a loopback address"),
+            (&list, "priv.test:80", false, "leads to 10.9.9.1:80: that is a private address"),
+            (&list, "public.test:80", true, "the upstream proxy resolves it"),
+            (&open, "lo.test:80", false, "leads to 127.0.0.1:80: that is a loopback address"),
+            (&open, "priv.test:80", false, "leads to 10.9.9.1:80: that is a private address"),
+            (&open, "gone.test:80", false, "gets such a name only"),
+            (&open, "public.test:80", true, "the upstream proxy resolves it"),
+        ] {
+            let checked = named.run(&bench, [&["net", "check", target], flags].concat());
+            let said = stdout(&checked);
+            assert_eq!(checked.status.code(), Some(i32::from(!passes)), "{}: {target}: {said}", bench.who());
+            assert!(said.contains(why), "{}: {target}: {said}", bench.who());
+            let url = format!("http://{target}/");
+            let run = [&["run"], flags, &["--", "curl", "-sS", "--max-time", "30", &url]].concat();
+            let ran = named.run(&bench, run);
+            assert_eq!(stdout(&ran) == "ok\n", passes, "{}: {target}: {}", bench.who(), stdout(&ran));
+            if !passes {
+                let line = said.lines().next().unwrap().trim_start_matches("denied: ");
+                // How a server fails that is not there differs from look-up to look-up.
+                let reason = if target.starts_with("gone") { why } else { line };
+                assert!((stdout(&ran) + &stderr(&ran)).contains(reason), "{}: {reason}: {}", bench.who(), stderr(&ran));
+            }
+        }
+    }
+}

@@ -25,6 +25,7 @@ use crate::seams::OwnAddresses;
 use crate::upstream::dial::{Dialer, RESERVED_SOCKETS};
 use nexus_policy::net::Policy;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -99,43 +100,12 @@ pub struct Egress {
 impl Egress {
     /// Serves `listeners` in a thread of its own. Connections that queued up in their backlogs meanwhile are served.
     pub fn start(config: Config, listeners: Listeners) -> Result<Self, StartError> {
-        if config.policy.upstream_proxy() && config.upstream_proxy.is_none() {
-            return Err(StartError::NoUpstream);
-        }
+        let workers = config.workers;
+        let (shared, changes) = shared(config)?;
+        let shared = Arc::new(shared);
         let unasked = |source| StartError::OwnAddresses { source };
-        let own: Arc<dyn OwnAddresses> = match config.own_addresses {
-            Some(own) => own,
-            None => Arc::new(KernelRoutes::here().map_err(unasked)?),
-        };
-        let changes = own.changes().map_err(unasked)?;
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let (clients, look_ups) = affordable(limit)?;
-        let Limits { clients: most, look_ups: at_once, .. } = config.limits;
-        let limits = Limits { clients: most.min(clients), look_ups: at_once.min(look_ups), ..config.limits };
-        let heads = Arc::new(Heads::new(limits.heads_bytes));
-        let dialer = Dialer {
-            heads: Arc::clone(&heads),
-            connect_time: limits.connect_time,
-            stagger: limits.connect_stagger,
-            reserve: Arc::new(Semaphore::new(RESERVED_SOCKETS)),
-            upstream: config.upstream_proxy,
-            resolver: Arc::clone(&config.resolver),
-        };
-        let shared = Arc::new(Shared::new(Parts {
-            policy: config.policy,
-            audit: Audit::new(config.audit),
-            clock: config.clock,
-            limits,
-            programs: config.programs,
-            approver: config.approver,
-            destinations: config.destinations,
-            resolver: config.resolver,
-            own,
-            dialer,
-            heads,
-        }));
-        let runtime = if config.workers > 1 {
-            Builder::new_multi_thread().worker_threads(config.workers).enable_all().build()
+        let runtime = if workers > 1 {
+            Builder::new_multi_thread().worker_threads(workers).enable_all().build()
         } else {
             Builder::new_current_thread().enable_all().build()
         };
@@ -215,6 +185,46 @@ impl Drop for Egress {
             Ok(()) | Err(StopError::Panicked) => {}
         }
     }
+}
+
+/// Returns the state of an egress that serves nothing yet, and the socket that tells when this host's addresses changed.
+pub(crate) fn shared(config: Config) -> Result<(Shared, Option<OwnedFd>), StartError> {
+    if config.policy.upstream_proxy() && config.upstream_proxy.is_none() {
+        return Err(StartError::NoUpstream);
+    }
+    let unasked = |source| StartError::OwnAddresses { source };
+    let own: Arc<dyn OwnAddresses> = match config.own_addresses {
+        Some(own) => own,
+        None => Arc::new(KernelRoutes::here().map_err(unasked)?),
+    };
+    let changes = own.changes().map_err(unasked)?;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let (clients, look_ups) = affordable(limit)?;
+    let Limits { clients: most, look_ups: at_once, .. } = config.limits;
+    let limits = Limits { clients: most.min(clients), look_ups: at_once.min(look_ups), ..config.limits };
+    let heads = Arc::new(Heads::new(limits.heads_bytes));
+    let dialer = Dialer {
+        heads: Arc::clone(&heads),
+        connect_time: limits.connect_time,
+        stagger: limits.connect_stagger,
+        reserve: Arc::new(Semaphore::new(RESERVED_SOCKETS)),
+        upstream: config.upstream_proxy,
+        resolver: Arc::clone(&config.resolver),
+    };
+    let shared = Shared::new(Parts {
+        policy: config.policy,
+        audit: Audit::new(config.audit),
+        clock: config.clock,
+        limits,
+        programs: config.programs,
+        approver: config.approver,
+        destinations: config.destinations,
+        resolver: config.resolver,
+        own,
+        dialer,
+        heads,
+    });
+    Ok((shared, changes))
 }
 
 /// Returns the number of clients for which `limit` descriptors suffice, with one for the client and one for its server,

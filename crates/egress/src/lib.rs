@@ -25,6 +25,7 @@ mod egress;
 mod ingress;
 mod limits;
 mod memory;
+mod preview;
 mod seams;
 mod upstream;
 
@@ -33,18 +34,15 @@ pub use audit::file_sink::FileSink;
 pub use audit::summary::{Allowed, Denied, Summary};
 pub use clock::Clock;
 pub use config::{Config, Listeners};
-pub use decide::behind::behind_now;
-pub use decide::nat64::nat64_now;
 pub use decide::own::kernel::KernelRoutes;
-pub use decide::own::own_among;
 pub use decide::programs::Unknown;
 pub use decide::programs::processes::Processes;
 pub use decide::registry::ReloadError;
-pub use decide::synthetic::{SYNTHETIC_V4, SYNTHETIC_V6};
 pub use egress::{Egress, StartError, StopError};
 pub use ingress::dns::answer::without_network;
 pub use ingress::transparent::Kernel;
 pub use limits::Limits;
+pub use preview::{Preview, Unrecorded, preview};
 pub use seams::{
     Answer, Approver, Asked, Connection, Destinations, Lookup, OwnAddresses, Programs, ResolveError, Resolved,
     Resolver, Sink,

@@ -205,6 +205,110 @@ fn a_denied_name_is_followed_to_its_next_address() {
     is_denied(&world, &format!("{BAD}:{port}"), "an address of bad.test");
 }
 
+/// Resolver for which a denied name moves to the server of the other names.
+#[derive(Default)]
+struct Joining(std::sync::atomic::AtomicBool);
+
+impl nexus_egress::Resolver for Joining {
+    fn lookup<'a>(&'a self, name: &'a nexus_policy::net::Name) -> nexus_egress::Lookup<'a> {
+        let joined = self.0.load(std::sync::atomic::Ordering::SeqCst);
+        let apart = name.as_str() == "bad.test" && !joined;
+        let addrs = vec![IpAddr::V4(if apart { BAD } else { MOVED })];
+        Box::pin(async move { Ok(nexus_egress::Resolved { addrs, ttl_s: Some(1), partial: None }) })
+    }
+}
+
+/// Serves HTTP with upgrades, and repeats everything that is not HTTP.
+fn web(mut stream: TcpStream) {
+    loop {
+        let mut first = [0];
+        if !matches!(stream.peek(&mut first), Ok(1)) || first == [0] {
+            return echo(stream);
+        }
+        let head = read_head(&mut stream);
+        if head.contains("websocket") {
+            let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+            stream.write_all(switch.as_bytes()).unwrap();
+            return echo(stream);
+        }
+        if head.is_empty() || stream.write_all(b"HTTP/1.1 204 OK\r\n\r\n").is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_is_learned_of_a_server_holds_the_connections_that_are_open() {
+    if outside_of_netns() {
+        return;
+    }
+    server("0.0.0.0:443", echo);
+    server("0.0.0.0:80", web);
+    let resolver = std::sync::Arc::new(Joining::default());
+    let given = resolver.clone();
+    let mode = Some(NetMode::Unrestricted);
+    let world = World::with(PolicyInput { mode, ..input(&["-bad.test"]) }, move |config| {
+        config.resolver = given;
+        config.limits.follow_every = Duration::from_millis(600);
+    });
+    let open = |port: u16| tunnel(world.http, &format!("alias.test:{port}")).unwrap();
+    let repeats = |client: &mut TcpStream, bytes: &[u8]| {
+        let mut back = vec![0; bytes.len()];
+        client.write_all(bytes).is_ok() && client.read_exact(&mut back).is_ok() && back == bytes
+    };
+    let asks = |client: &mut TcpStream, host: &str, more: &str| {
+        let sent = client.write_all(format!("GET / HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").as_bytes());
+        sent.map_or(0, |()| support::status(&read_head(client)))
+    };
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
+    // Tunnels that named another host, or none, and those that named exactly their own.
+    let (own, other, none) = (hello("alias.test", None), hello("zzz.test", None), hello("127.0.0.1", None));
+    let mut unnamed: Vec<(&str, TcpStream)> = Vec::new();
+    for (what, port, bytes) in
+        [("plain", 443, &b"plain"[..]), ("other", 443, &other), ("none", 443, &none), ("zero", 80, &b"\0GET"[..])]
+    {
+        let mut client = open(port);
+        assert!(repeats(&mut client, bytes), "{what}");
+        unnamed.push((what, client));
+    }
+    let mut named = vec![("own", open(443))];
+    assert!(repeats(&mut named[0].1, &own));
+    for (host, kept) in [("zzz.test", false), ("alias.test", true)] {
+        let mut client = open(80);
+        assert_eq!(asks(&mut client, host, upgrade), 101, "{host}");
+        assert!(repeats(&mut client, b"frame"), "{host}");
+        if kept { named.push(("websocket", client)) } else { unnamed.push(("websocket", client)) }
+    }
+    // Connections that have said nothing yet, and ones with requests.
+    let silent =
+        [("plain", &b"plain"[..]), ("other", &other), ("none", &none)].map(|(what, bytes)| (what, bytes, open(443)));
+    let (mut late, mut zero) = (open(443), open(80));
+    let mut requests: Vec<TcpStream> = (0..2).map(|_| open(80)).collect();
+    for client in &mut requests {
+        assert_eq!(asks(client, "zzz.test", ""), 204);
+    }
+    let direct = format!("{MOVED}:443");
+    assert!(tunnel(world.http, &direct).is_ok());
+    resolver.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    eventually("the denied name is known at the server", || tunnel(world.http, &direct).is_err());
+
+    for (what, mut client) in unnamed {
+        assert!(!repeats(&mut client, b"more"), "{what}: open before");
+    }
+    for (what, mut client) in named {
+        // A record of TLS with data, which follows a hello in clear.
+        assert!(repeats(&mut client, b"\x17\x03\x03\0\x04more"), "{what}: it named its host");
+    }
+    for (what, bytes, mut client) in silent {
+        assert!(!repeats(&mut client, bytes), "{what}: silent before");
+    }
+    assert!(repeats(&mut late, &own), "a hello for exactly that host");
+    assert!(!repeats(&mut zero, b"\0GET"), "silent before, on port 80");
+    assert_eq!(asks(&mut requests[0], "alias.test", ""), 204);
+    assert_ne!(asks(&mut requests[1], "zzz.test", ""), 204);
+    replays(&world);
+}
+
 #[test]
 fn a_name_that_is_asked_for_often_leaves_the_others_alone() {
     if outside_of_netns() {

@@ -501,3 +501,27 @@ fn an_absent_server_is_distinguished_from_a_denial() {
     let (code, head, _) = tunnel(world.http, "other.test:80").unwrap_err();
     assert_eq!((code, field(&head, "x-proxy-error")), (502, Some("NAME_NOT_RESOLVED")));
 }
+
+#[test]
+fn an_address_of_the_name_service_means_its_name_in_a_request_to_the_proxy() {
+    let (server, heads) = web();
+    let world = world(server);
+    let port = server.port();
+    let given = support::enter::by_dns(&world, &hickory_proto::rr::Name::from_ascii("web.test.").unwrap()).unwrap();
+    for request in [
+        format!("GET http://{given}:{port}/x HTTP/1.1\r\nHost: {given}:{port}\r\n\r\n"),
+        format!("GET http://web.test:{port}/x HTTP/1.1\r\nHost: web.test:{port}\r\n\r\n"),
+    ] {
+        let (code, _, body) = response(&mut send(&world, &request));
+        assert_eq!((code, &body[..]), (200, &b"ok"[..]), "{request}");
+        let head = heads.recv_timeout(support::TIMEOUT).unwrap();
+        assert!(head.starts_with("GET /x HTTP/1.1\r\n"), "{head}");
+        assert_eq!(field(&head, "host"), Some(url(server).as_str()), "{request}");
+    }
+    // Another one of that range means nothing, also where a rule opens it.
+    let world = World::of(input(&["+198.18.0.0/15:80"]));
+    let request = "GET http://198.18.77.7/ HTTP/1.1\r\nHost: 198.18.77.7\r\n\r\n";
+    let (code, head, body) = response(&mut send(&world, request));
+    assert_eq!((code, field(&head, "x-proxy-error")), (400, Some("INVALID_DESTINATION")));
+    assert!(String::from_utf8(body).unwrap().contains("stands for no name any more"));
+}

@@ -1,7 +1,7 @@
 //! Network of a sandbox, and the addresses inside at which it meets the egress.
 
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The network of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -37,5 +37,21 @@ pub const TRANSPARENT_PORT: u16 = 15_001;
 pub const INSIDE_PORTS: [u16; 4] = [HTTP_PORT, SOCKS_PORT, DNS_PORT, TRANSPARENT_PORT];
 /// The address of every sandbox beside its loopback: the dummy address of RFC 7600, which no machine has.
 pub const INSIDE_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+/// First address and prefix length of the IPv4 range from which the name service inside gives out an address for each name.
+pub const SYNTHETIC_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
+/// First address and prefix length of the IPv6 range; the last 32 bits count as in the IPv4 one.
+pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 0, 0, 0, 0, 0), 96);
+/// Reports whether an address lies in a range of the name service inside: it means a name, or nothing.
+pub fn is_synthetic(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            (u32::from(address) ^ u32::from(SYNTHETIC_V4.0)) >> (32 - u32::from(SYNTHETIC_V4.1)) == 0
+        }
+        IpAddr::V6(address) => {
+            (u128::from(address) ^ u128::from(SYNTHETIC_V6.0)) >> (128 - u32::from(SYNTHETIC_V6.1)) == 0
+        }
+    }
+}
+
 /// The most ports of the host's loopback that one sandbox may reach.
 pub const MAX_HOST_PORTS: usize = 16;

@@ -13,10 +13,13 @@
 use crate::host::Host;
 use crate::library::{MACHINE, directories};
 use crate::owned::{ReadOwnedError, read_owned};
-use crate::workspace_file::{TextError, text_in};
+use crate::workspace_file::{TextError, text_below};
+use nexus_model::plan::FileId;
 use nexus_policy::document::{Level, LoadedPolicy, PolicySet, SetError};
 use nexus_policy::profile::DocumentError;
-use std::io::ErrorKind;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Directory of policy documents, in a configuration directory.
@@ -71,11 +74,50 @@ impl PoliciesError {
     }
 }
 
+/// The directory of a workspace, held open: its identity and its document are those of one directory, whatever becomes
+/// of its path.
+#[derive(Debug)]
+pub struct HeldWorkspace {
+    path: PathBuf,
+    directory: OwnedFd,
+    /// The device and inode of the directory.
+    pub id: FileId,
+}
+
+impl HeldWorkspace {
+    /// Opens the directory at `path`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&directory)?;
+        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+        Ok(Self { path: path.to_owned(), directory, id })
+    }
+}
+
 /// Reads the documents of this machine and this user, and that of `workspace`.
 pub fn load(host: &Host, workspace: Option<&Path>) -> Result<PolicySet, PoliciesError> {
+    let Some(path) = workspace else { return set(host, None) };
+    let held = HeldWorkspace::open(path)
+        .map_err(|error| PoliciesError::Workspace { path: path.join(WORKSPACE_NAME), reason: TextError::Io(error) })?;
+    set(host, Some(&held))
+}
+
+/// Reads the documents of this machine and this user, and that of a workspace that is held open.
+pub fn load_held(host: &Host, workspace: &HeldWorkspace) -> Result<PolicySet, PoliciesError> {
+    set(host, Some(workspace))
+}
+
+/// Reports whether a document of the workspace is among those of `set`.
+pub fn has_workspace_document(set: &PolicySet) -> bool {
+    set.documents().iter().any(|loaded| loaded.document.level == Level::Facility)
+}
+
+fn set(host: &Host, workspace: Option<&HeldWorkspace>) -> Result<PolicySet, PoliciesError> {
+    let path = workspace.map(|workspace| workspace.path.as_path());
     let mut all = Vec::new();
     for directory in places(host) {
-        all.extend(of_directory(host, &directory, workspace)?);
+        all.extend(of_directory(host, &directory, path)?);
     }
     if let Some(workspace) = workspace {
         all.extend(of_workspace(workspace)?);
@@ -163,9 +205,9 @@ fn is_absent(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-fn of_workspace(workspace: &Path) -> Result<Option<LoadedPolicy>, PoliciesError> {
-    let path = workspace.join(WORKSPACE_NAME);
-    let text = text_in(workspace, WORKSPACE_NAME);
+fn of_workspace(workspace: &HeldWorkspace) -> Result<Option<LoadedPolicy>, PoliciesError> {
+    let path = workspace.path.join(WORKSPACE_NAME);
+    let text = text_below(&workspace.directory, WORKSPACE_NAME);
     let text = text.map_err(|reason| PoliciesError::Workspace { path: path.clone(), reason })?;
     let Some(text) = text else { return Ok(None) };
     let loaded = read(&path, &text)?;

@@ -6,6 +6,7 @@
 
 use crate::document::{self, BrokenDocument};
 use nexus_policy::profile::{Loaded, MAX_BYTES};
+use rustix::fd::AsFd;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -85,12 +86,23 @@ pub fn read(workspace: &Path) -> Result<Option<WorkspaceFile>, WorkspaceFileErro
 }
 
 /// Reads a file in the top directory of a workspace; `None` when it does not exist.
-pub(crate) fn text_in(workspace: &Path, name: &str) -> Result<Option<String>, TextError> {
-    match open(workspace, name) {
+fn text_in(workspace: &Path, name: &str) -> Result<Option<String>, TextError> {
+    let directory = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::open(workspace, directory, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(TextError::Io(error.into())),
+        Ok(directory) => text_below(&directory, name),
+    }
+}
+
+/// Reads a file in a directory that is open; `None` when it does not exist.
+pub(crate) fn text_below(directory: impl AsFd, name: &str) -> Result<Option<String>, TextError> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(directory, name, FLAGS, Mode::empty(), resolve) {
         Err(Errno::NOENT) => Ok(None),
         Err(Errno::LOOP | Errno::XDEV) => Err(TextError::Link),
         Err(error) => Err(TextError::Io(error.into())),
-        Ok(file) => plain_text(file).map(Some),
+        Ok(file) => plain_text(File::from(file)).map(Some),
     }
 }
 
@@ -119,13 +131,6 @@ fn plain_text(file: File) -> Result<String, TextError> {
 /// Without NONBLOCK a FIFO of that name would block the process for ever.
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-
-fn open(workspace: &Path, name: &str) -> Result<File, Errno> {
-    let directory = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(workspace, directory, Mode::empty())?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(directory, name, FLAGS, Mode::empty(), resolve).map(File::from)
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,13 @@
 //! `nexus attach` and `nexus exec`.
 
 use super::args::{AttachArgs, ExecArgs};
+use super::documents;
 use super::find::find;
 use super::view::{Outcome, Part, View};
 use crate::environment::{check_passed, no_name, secret_name};
 use crate::failure::Failure;
 use crate::notices::print;
 use crate::policies;
-use crate::profiles::caller;
 use crate::signals::Signals;
 use crate::terminal::keys::Watch;
 use crate::terminal::out::write_unless_closed;
@@ -62,8 +62,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Failure> {
         let message = "--tty needs a terminal, and standard input is none";
         return Err(Failure::usage("tty", message, "leave --tty out; --stdin passes standard input on"));
     }
-    // The sandbox may be asked from anywhere: the document of its own workspace holds for it.
-    let policies = nexus_profiles::policies::load(&caller(), Some(entry.about.workspace.as_path()))?;
+    let policies = documents::that_hold_for(&entry.about)?;
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     policies::no_further_command(policies.effective(), &words)?;
     let input = args.stdin || args.tty;

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod documents;
 mod exec;
 pub mod find;
 mod lifecycle;

@@ -151,7 +151,10 @@ pub fn file(policies: &Effective, place: &FilePlace) -> Result<(), Failure> {
     let path = place.path();
     let asks = format!("{} would write {}", place.asked(), path.display());
     match PathPattern::of_host(&path, false) {
-        Some(pattern) => allowed(&policies.ask(&Question::Write(pattern)), &asks),
+        Some(pattern) => {
+            allowed(&policies.ask(&Question::Write(pattern)), &asks)?;
+            not_denied_elsewhere(policies, &path, false, &asks)
+        }
         None => Err(Failure::refused(CODE, format!("{asks}, whose name no policy can hold"), HINT)),
     }
 }
@@ -212,6 +215,29 @@ fn host_path(policies: &Effective, path: &Path, writes: bool, from: &Origin) -> 
         allowed(&policies.ask(&Question::Read(pattern.clone())), &asks)?;
         if writes {
             allowed(&policies.ask(&Question::Write(pattern)), &asks)?;
+        }
+    }
+    real.map_or(Ok(()), |real| not_denied_elsewhere(policies, &real, with_below, &asks))
+}
+
+/// Refuses a path that another mount shows under a name which documents deny. What they allow stays a matter of the name that is
+/// asked for.
+fn not_denied_elsewhere(policies: &Effective, path: &Path, with_below: bool, asks: &str) -> Result<(), Failure> {
+    let denied = policies.denied_on_host();
+    if denied.is_empty() {
+        return Ok(());
+    }
+    let names = mounts::other_names(path).map_err(|error| {
+        Failure::refused(CODE, format!("{asks}, and the mounts of this machine cannot be read: {error}"), HINT)
+    })?;
+    for name in names {
+        let pattern = PathPattern::of_host(&name, with_below);
+        let is_meant =
+            |denied: &&Sourced<PathPattern>| pattern.as_ref().is_none_or(|pattern| denied.value.overlaps(pattern));
+        if let Some(denied) = denied.iter().find(is_meant) {
+            let message =
+                format!("{asks}, which is {} too, and a policy denies that ({})", name.display(), denied.from);
+            return Err(Failure::refused(CODE, message, HINT));
         }
     }
     Ok(())

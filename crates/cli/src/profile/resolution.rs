@@ -14,6 +14,8 @@ use nexus_policy::settings::Settings;
 use nexus_profiles::toolchains::Searches;
 use nexus_profiles::{Found, ProfileStore, library, policies, settings, toolchains, workspace_file};
 use nexus_runner::net::network::RunNetwork;
+use nexus_runner::plan::workspace::WorkspaceError;
+use nexus_runner::session::store::WorkspaceAtStart;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::searches;
 use nexus_runner::state::trust;
@@ -47,6 +49,8 @@ pub struct Resolution {
     pub documents: Vec<ProfileName>,
     /// The searches for logins, for the next run.
     pub searches: Searches,
+    /// The workspace as it was when the policy documents were read.
+    pub workspace_at_start: WorkspaceAtStart,
 }
 
 impl Resolution {
@@ -54,7 +58,11 @@ impl Resolution {
     pub fn of(args: &RunArgs, workspace: &Path, places: &StateDir) -> Result<Self, Failure> {
         let caller = caller();
         library::check_directories(&caller, workspace)?;
-        let policies = policies::load(&caller, Some(workspace))?;
+        let held = policies::HeldWorkspace::open(workspace)
+            .map_err(|error| WorkspaceError::Unusable { path: workspace.to_owned(), source: error })?;
+        let policies = policies::load_held(&caller, &held)?;
+        let has_document = policies::has_workspace_document(&policies);
+        let workspace_at_start = WorkspaceAtStart { id: held.id, has_document };
         let mut settings = settings::load(&caller, Some(workspace))?;
         settings.obey(policies.effective());
         let settings = settings;
@@ -112,7 +120,7 @@ impl Resolution {
         });
         let documents = grants.profiles.iter().cloned().chain(narrowing).chain(of_policies).collect();
         let network = network::of(&grants, &args.net, &settings.egress, workspace, &mut found)?;
-        Ok(Self { grants, found, settings, file: state, network, documents, searches })
+        Ok(Self { grants, found, settings, file: state, network, documents, searches, workspace_at_start })
     }
 
     /// Returns the place where the workspace's own file says what becomes of the changes. A user who loses work by it

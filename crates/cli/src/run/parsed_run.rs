@@ -19,6 +19,7 @@ use nexus_policy::profile::{NetMode, Toolchain};
 use nexus_runner::plan::resolve::{ResolvedRun, resolve};
 use nexus_runner::plan::site::Site;
 use nexus_runner::request::ChangeMode;
+use nexus_runner::session::store::WorkspaceAtStart;
 use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::searches;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct ParsedRun {
     pub shows_auto: bool,
     /// Policy documents that hold for the run.
     pub policies: Effective,
+    /// The workspace as it was when the policy documents were read.
+    pub workspace_at_start: WorkspaceAtStart,
     /// Keeps other runs out of the facility until this one is over.
     _facility: Option<OpenFacility>,
 }
@@ -112,6 +115,7 @@ impl ParsedRun {
             shows_auto: grants.shows_auto(),
             hold: net_ask::hold(run.network.as_ref())?,
             policies: resolution.settings.egress.policies.clone(),
+            workspace_at_start: resolution.workspace_at_start,
             run,
             _facility: facility,
         })

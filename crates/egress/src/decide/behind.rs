@@ -12,7 +12,6 @@
 //! answer are kept: names with many servers answer with a few at a time. A name whose addresses are not known, or too
 //! many, closes every connection that could lead there unseen.
 
-use crate::limits::Limits;
 use crate::seams::{ResolveError, Resolved, Resolver};
 use nexus_policy::net::{Attempt, Behind, Name, Policy};
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,20 +127,6 @@ fn among(
         found.extend(unknown);
     }
     found
-}
-
-/// Returns the denied names behind these addresses after one look-up of each, for a decision without an egress.
-pub async fn behind_now(
-    policy: &Policy,
-    resolver: Arc<dyn Resolver>,
-    limit: Duration,
-    attempt: &Attempt,
-    to: &[IpAddr],
-) -> Vec<Behind> {
-    let followed = Followed::default();
-    followed.look_up(policy, &resolver, limit, Limits::default().follow_every).await;
-    let known = followed.known();
-    among(policy, &known, attempt, to.iter().copied())
 }
 
 impl Followed {

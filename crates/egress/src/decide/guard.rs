@@ -5,7 +5,7 @@ use crate::decide::context::InForce;
 use crate::decide::registry::Entry;
 use crate::decide::state::Shared;
 use crate::upstream::dial::{DialError, Received};
-use nexus_policy::net::{Charge, Denial, DenyCode, Host, MonotonicMs, Permit};
+use nexus_policy::net::{Charge, Denial, DenyCode, Host, MonotonicMs, Permit, Policy};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -73,6 +73,16 @@ impl ConnectionGuard {
     /// Returns the policy in force, for decisions while the connection is open.
     pub(crate) fn policy(&self) -> Arc<InForce> {
         self.shared.registry.policy()
+    }
+
+    /// Asks the policy in force together with what is known by now of the addresses of the connection.
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Policy) -> T) -> T {
+        self.entry.with_learned(&self.policy(), ask)
+    }
+
+    /// Decides again whether the connection may go on.
+    pub(crate) fn evaluate(&self) -> Result<(), Denial> {
+        self.entry.evaluate(&self.policy(), self.shared.clock.now())
     }
 
     /// Records that the destination was not reached.

@@ -13,12 +13,12 @@
 //! A program inside can cause silence and errors of this host, and must not gain by that.
 
 use crate::decide::denials;
-use crate::seams::{ResolveError, Resolved, Resolver};
-use nexus_policy::net::{Class, DISCOVERY_NAME, Denial, Host, Policy, classify, nat64_prefixes};
+use crate::seams::{ResolveError, Resolved};
+use nexus_policy::net::{Class, DISCOVERY_NAME, Denial, classify};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// Maximum time for which an attempt waits for the answer. A later answer counts for the attempts after it.
 pub(crate) const WAIT: Duration = Duration::from_secs(3);
@@ -51,24 +51,4 @@ pub(crate) fn not_known() -> Denial {
     let why =
         "the name servers of this machine do not answer in time whether IPv6 addresses lead to IPv4 ones here (NAT64)";
     denials::not_resolved(&ResolveError::Silent { name: DISCOVERY_NAME.to_owned(), why: why.to_owned() })
-}
-
-/// Returns the policy with the prefixes that `resolver` shows now, as a connection to one of the addresses `to` would find
-/// it, or the denial of a connection whose question has no answer. Asks only where an address may lie below a prefix.
-pub async fn nat64_now(
-    policy: &Policy,
-    resolver: &dyn Resolver,
-    to: &[IpAddr],
-    is_written: bool,
-) -> Result<Policy, Denial> {
-    let Ok(Host::Name(name)) = Host::parse(DISCOVERY_NAME) else { return Err(not_known()) };
-    if !to.iter().any(may_be_below) {
-        return Ok(policy.clone());
-    }
-    match timeout(WAIT, resolver.lookup(&name)).await {
-        Ok(Ok(found)) if is_written || !lacks_ipv6(&found) => Ok(policy.with_nat64(nat64_prefixes(&found.addrs))),
-        Ok(Err(ResolveError::Failed { .. } | ResolveError::Configuration { .. })) => Ok(policy.clone()),
-        _ if is_written => Ok(policy.clone()),
-        _ => Err(not_known()),
-    }
 }

@@ -57,16 +57,16 @@ pub(crate) enum Speech {
 }
 
 /// Decision for a connection, with its inputs for the record.
-struct Decided {
-    permit: Permit,
+pub(crate) struct Decided {
+    pub(crate) permit: Permit,
     /// Charge of a look-up, if one was paid for.
     charged: Option<Charged>,
     ttl_s: Option<u32>,
-    context: DecisionContext,
+    pub(crate) context: DecisionContext,
 }
 
 /// Denial with its inputs for the record.
-type Refused = (Denial, DecisionContext);
+pub(crate) type Refused = (Denial, DecisionContext);
 
 impl Shared {
     /// Leads an attempt to a connection, as long as the client waits for it.
@@ -179,7 +179,8 @@ impl Shared {
         }
     }
 
-    async fn decide_with(
+    /// Decides without a question to a person; `once` is the rule that a person gave for this attempt.
+    pub(crate) async fn decide_with(
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,

@@ -31,6 +31,11 @@ impl Shared {
             self.denied_on(&context, event(EventKind::Deny, self.next_id()), attempt, &denial);
             return Err(denial);
         }
+        if asked.is_some() && guard.must_name() {
+            let denial = denials::names_another(guard.permit().target());
+            self.denied(self.next_id(), attempt, &denial);
+            return Err(denial);
+        }
         let asked = asked.map(Host::to_string).into_iter().collect();
         let request = Event { asked, ..event(EventKind::Request, guard.id) };
         let recorded = context.must(&request, &self.audit);

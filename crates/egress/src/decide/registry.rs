@@ -8,7 +8,7 @@ use crate::decide::context::InForce;
 use crate::decide::own::own_among;
 use crate::seams::OwnAddresses;
 use nexus_policy::net::{
-    AnyRule, Behind, Denial, Host, Ipv6Net, MonotonicMs, Permit, Policy, Route, check_method, recheck,
+    AnyRule, Behind, Denial, Host, Ipv6Net, MonotonicMs, Permit, Policy, Route, check_method, check_unnamed, recheck,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -45,6 +45,8 @@ pub(crate) struct Entry {
     learned: Mutex<Learned>,
     /// True if the connection has become a tunnel that is not inspected.
     opaque: AtomicBool,
+    /// True if nothing on it named exactly its host before it became a tunnel.
+    unnamed: AtomicBool,
     why: OnceLock<Denial>,
     wake: Notify,
 }
@@ -52,7 +54,8 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn new(permit: Permit, once: Option<AnyRule>, learned: Learned) -> Self {
         let (why, wake) = (OnceLock::new(), Notify::new());
-        Self { permit, once, learned: Mutex::new(learned), opaque: AtomicBool::new(false), why, wake }
+        let (opaque, unnamed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { permit, once, learned: Mutex::new(learned), opaque, unnamed, why, wake }
     }
 
     /// Returns the latest facts about the addresses of the connection.
@@ -78,13 +81,27 @@ impl Entry {
         }
         let with_rule = self.once.as_ref().and_then(|rule| policy.approve(rule.clone()).ok());
         let policy = with_rule.map_or(Cow::Borrowed(policy), Cow::Owned);
+        self.with_learned(&policy, |policy| {
+            recheck(policy, &self.permit, now)?;
+            if self.unnamed.load(Ordering::Acquire) { check_unnamed(policy, &self.permit) } else { Ok(()) }
+        })
+    }
+
+    /// Asks `policy` together with the latest facts about the addresses of the connection.
+    pub(crate) fn with_learned<T>(&self, policy: &Policy, ask: impl FnOnce(&Policy) -> T) -> T {
         let learned = self.learned();
-        recheck(&policy.also_own(&learned.own).also_behind(&learned.behind), &self.permit, now)
+        ask(&policy.also_own(&learned.own).also_behind(&learned.behind))
     }
 
     /// Marks the connection as not inspected from now on. The caller then reads the policy, which may forbid that.
     pub(crate) fn close_eyes(&self) {
         self.opaque.store(true, Ordering::Release);
+    }
+
+    /// Marks the connection as one that did not name exactly its host. The caller then evaluates it again: what was
+    /// learned meanwhile may forbid that.
+    pub(crate) fn stay_unnamed(&self) {
+        self.unnamed.store(true, Ordering::Release);
     }
 
     /// Ends the connection; the first reason stays.

@@ -11,14 +11,10 @@
 //! many, and no name by time: some programs look up a name once in their life. An address is given to another name only
 //! after the whole range was used up, so that a stale address has no name rather than another one.
 
+use nexus_model::network::{SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::Name;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// First address and prefix length of the IPv4 range.
-pub const SYNTHETIC_V4: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
-/// First address and prefix length of the IPv6 range; the last 32 bits count as in the IPv4 one.
-pub const SYNTHETIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd6e, 0x6578, 0x7573, 0, 0, 0, 0, 0), 96);
 
 /// Number of addresses in the IPv4 range; the first and last are left out.
 const RANGE: u32 = 1 << 17;

@@ -34,22 +34,33 @@ pub(crate) struct Ends<'a> {
     pub(crate) from_upstream: InBuf,
 }
 
-/// Runs a tunnel to its end; `http::carry` keeps other connections away. `inspect` checks the ClientHello if the permit
-/// expects one.
-pub(crate) async fn run(ends: Ends<'_>, guard: &ConnectionGuard, inspect: bool) {
+/// The part of a connection that came before its tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// Nothing was seen: a ClientHello is checked if the permit expects one.
+    Unseen,
+    /// A request that named exactly the host of the permit.
+    Named,
+    /// A request that named another host.
+    NamedAnother,
+}
+
+/// Runs a tunnel to its end; `http::carry` keeps other connections away.
+pub(crate) async fn run(ends: Ends<'_>, guard: &ConnectionGuard, beginning: Beginning) {
     let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
-    // The mark comes before the policy: either a reload sees the mark, or this function sees the new policy.
+    let inspects = beginning == Beginning::Unseen && guard.permit().expects_tls();
+    // The marks come before the policy and the facts: either a change sees them, or this function sees the change.
     guard.entry.close_eyes();
-    let policy = guard.policy();
-    if policy.generation() != guard.permit().generation()
-        && let Err(why) = guard.entry.evaluate(&policy, guard.shared.clock.now())
-    {
+    if !inspects && beginning != Beginning::Named {
+        guard.entry.stay_unnamed();
+    }
+    if let Err(why) = guard.evaluate() {
         guard.entry.cut(why);
     }
     let stop = {
         let (mut client_read, mut client_write) = client.split();
         let (mut upstream_read, mut upstream_write) = upstream.split();
-        let answer = (inspect && guard.permit().expects_tls()).then(Answer::default);
+        let answer = inspects.then(Answer::default);
         let up = async {
             if let Some(answer) = &answer {
                 handshake::checked(&mut client_read, &mut from_client, &mut upstream_write, guard, answer).await?;

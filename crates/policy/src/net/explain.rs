@@ -49,6 +49,9 @@ pub struct Explanation {
     pub explanation: String,
     /// The flag that would allow it.
     pub allow_with: Option<String>,
+    /// The only way in by which it is allowed; `None` where the way does not matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_by: Option<Ingress>,
 }
 
 /// Decides about `target` as if it resolved to `addrs` (ignored for an address and behind an upstream proxy), for a
@@ -65,6 +68,16 @@ pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now
         Ok(Next::Resolve(query)) => check_addrs(policy, query, addrs, now),
         Err(denial) => Err(denial),
     };
+    explain_outcome(policy, target, outcome, addrs)
+}
+
+/// Reports a decision about `target` that was made under `policy`, where `addrs` are the addresses of its name.
+pub fn explain_outcome(
+    policy: &Policy,
+    target: &Target,
+    outcome: Result<Permit, Denial>,
+    addrs: &[IpAddr],
+) -> Explanation {
     let seen = match (&outcome, &target.host) {
         (Ok(permit), Host::Name(_) | Host::Address(_)) => dialled(permit),
         (Err(_), Host::Address(address)) => vec![*address],
@@ -81,10 +94,19 @@ pub fn explain_attempt(policy: &Policy, attempt: &Attempt, addrs: &[IpAddr], now
             addresses,
             explanation: allowed(policy, &permit),
             allow_with: None,
+            only_by: None,
         },
         Err(Denial { cause: _, code, rule, explanation, allow_with }) => {
             let decision = if code == DenyCode::ApprovalRequired { Decision::Ask } else { Decision::Deny };
-            Explanation { decision, code, rule: rule.map(|rule| *rule), addresses, explanation, allow_with }
+            Explanation {
+                decision,
+                code,
+                rule: rule.map(|rule| *rule),
+                addresses,
+                explanation,
+                allow_with,
+                only_by: None,
+            }
         }
     }
 }
@@ -112,6 +134,6 @@ fn allowed(policy: &Policy, permit: &Permit) -> String {
     if permit.addresses_checked() {
         by
     } else {
-        format!("{by}; the upstream proxy resolves it, so addresses are not checked")
+        format!("{by}; the upstream proxy resolves it, so the addresses that it connects to are not checked")
     }
 }

@@ -31,7 +31,7 @@ pub mod vectors;
 
 pub use cause::{Cause, DenyCode};
 pub use decide::agree::{
-    Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni,
+    Hello, Request, check_http_host, check_inner_host, check_not_http, check_second_sni, check_sni, check_unnamed,
 };
 pub use decide::methods::check_method;
 pub use decide::proxied::{check_proxied, first_asked, the_proxy_itself};
@@ -41,7 +41,7 @@ pub use document::error::DocumentError;
 pub use document::item::{FullItem, Item, PortsItem};
 pub use document::preset::{ApprovalReason, Baseline, approval_reasons, expand};
 pub use document::{DocumentTests, NetDocument};
-pub use explain::{Decision, ExplainedAddress, Explanation, explain, explain_attempt};
+pub use explain::{Decision, ExplainedAddress, Explanation, explain, explain_attempt, explain_outcome};
 pub use ipnet::{IpNet, Ipv6Net};
 pub use permit::{Attempt, Denial, Ingress, MonotonicMs, NameQuery, Next, Permit, Route, RuleRef};
 pub use policy::behind::Behind;

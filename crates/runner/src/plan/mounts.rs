@@ -90,15 +90,45 @@ pub fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(overlap_in(&table()?, one, other))
 }
 
-/// The same by what the mounts show alone: a mount may begin below the directory that the other path is in.
+/// The same by what the mounts show alone: a mount may begin below the directory that the other path is in, and one path may show
+/// the other by a mount below it.
 fn overlap_in(table: &[u8], one: &Path, other: &Path) -> bool {
     let all = lines(table);
-    match (shown(&all, one), shown(&all, other)) {
-        (Some((device, one)), Some((same, other))) => {
-            device == same && (one.starts_with(&other) || other.starts_with(&one))
+    let (one, other) = (all_shown(&all, one), all_shown(&all, other));
+    one.iter().any(|(device, one)| {
+        other.iter().any(|(same, other)| device == same && (one.starts_with(other) || other.starts_with(one)))
+    })
+}
+
+/// Returns the other names of what a path shows, with everything below it: the places at which another mount shows the same
+/// directory, one above it or one below it.
+pub fn other_names(path: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(other_names_in(&table()?, path))
+}
+
+fn other_names_in(table: &[u8], path: &Path) -> Vec<PathBuf> {
+    let all = lines(table);
+    let mut found = Vec::new();
+    for (device, there) in all_shown(&all, path) {
+        for mount in all.iter().filter(|mount| mount.device == device) {
+            let name = match there.strip_prefix(&mount.root) {
+                Ok(below) if below.as_os_str().is_empty() => mount.at.clone(),
+                Ok(below) => mount.at.join(below),
+                Err(_) if mount.root.starts_with(&there) => mount.at.clone(),
+                Err(_) => continue,
+            };
+            if !name.starts_with(path) && !found.contains(&name) {
+                found.push(name);
+            }
         }
-        (_, _) => false,
     }
+    found
+}
+
+/// Returns what a path shows: its own file system with the path in it, and those of the mounts below it.
+fn all_shown<'a>(all: &'a [Mount], path: &Path) -> Vec<(&'a str, PathBuf)> {
+    let below = below(all, path).map(|mount| (mount.device.as_str(), mount.root.clone()));
+    shown(all, path).into_iter().chain(below).collect()
 }
 
 /// Returns the file system of a path, and the path in it.
@@ -146,12 +176,16 @@ fn top(all: &[Mount]) -> Option<&Mount> {
 
 /// Lists the mounts below `workspace` that can be reached by their path, in the order of the table.
 fn inside(table: &[u8], workspace: &Path) -> Vec<Mount> {
-    let all = lines(table);
-    let (places, top) = (places(&all), top(&all));
-    let below = |mount: &&Mount| mount.at.starts_with(workspace) && mount.at != workspace;
+    below(&lines(table), workspace).cloned().collect()
+}
+
+/// Lists the mounts below `path` that can be reached by their path.
+fn below<'a>(all: &'a [Mount], path: &Path) -> impl Iterator<Item = &'a Mount> {
+    let (places, top) = (places(all), top(all));
     // A mount can be hidden by one above it. Without a root there is nothing to tell that by.
-    let reached = |mount: &&Mount| top.is_none_or(|top| resolve(&places, top.id, &mount.at) == mount.id);
-    all.iter().filter(below).filter(reached).cloned().collect()
+    let reached = move |mount: &&Mount| top.is_none_or(|top| resolve(&places, top.id, &mount.at) == mount.id);
+    let is_below = move |mount: &&Mount| mount.at.starts_with(path) && mount.at != path;
+    all.iter().filter(is_below).filter(reached)
 }
 
 /// Returns the mount that a path leads to, starting from the mount `top`.
@@ -266,6 +300,33 @@ mod tests {
         for (one, other) in [("/mnt/c", "/w"), ("/mnt/b", "/w/binx"), ("/w/m", "/w/x"), ("/v", "/w")] {
             assert!(!overlap(one, other), "{one} {other}");
         }
+    }
+
+    #[test]
+    fn a_mount_below_a_directory_shows_what_it_has_there() {
+        let table =
+            format!("{TABLE}50 20 254:0 /w/bin /art/sub rw - ext4 x rw\n51 20 254:9 /w/bin /far/sub rw - ext4 y rw\n");
+        let overlap = |one: &str, other: &str| overlap_in(table.as_bytes(), Path::new(one), Path::new(other));
+        for (one, other) in [("/art", "/w"), ("/w", "/art"), ("/art", "/w/bin/x")] {
+            assert!(overlap(one, other), "{one} {other}");
+        }
+        for (one, other) in [("/far", "/w"), ("/art/sib", "/w"), ("/art", "/w/binx"), ("/art/sub", "/w/lib")] {
+            assert!(!overlap(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_the_names_that_other_mounts_give_it() {
+        let table = format!("{TABLE}50 20 254:0 /keys /m rw - ext4 x rw\n51 20 254:0 /keys/a /n rw - ext4 x rw\n");
+        let names = |path: &str| {
+            let found = other_names_in(table.as_bytes(), Path::new(path));
+            found.iter().map(|name| name.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("/m"), ["/keys", "/n"]);
+        assert_eq!(names("/m/a/b"), ["/keys/a/b", "/n/b"]);
+        assert_eq!(names("/n/x"), ["/keys/a/x", "/m/a/x"]);
+        assert_eq!(names("/keys"), ["/m", "/n"]);
+        assert_eq!(names("/elsewhere"), [""; 0]);
     }
 
     #[test]

@@ -71,7 +71,8 @@ pub enum SocketError {
     },
     /// Sockets lie in too many directories.
     #[error(
-        "{from} {} has sockets or closed directories in more than {MAX_PINS} directories, too many to keep in place",
+        "{from} {} has sockets or closed directories below more than {MAX_PINS} directories, counted with those above them and at \
+         each place that shows them: too many to keep in place",
         path.display()
     )]
     TooSpread {

@@ -11,6 +11,7 @@ use crate::recover::retry::patiently;
 use crate::session::name::Name;
 use crate::state::directory::StateDir;
 use nexus_layer::state_file;
+use nexus_model::plan::FileId;
 use nexus_model::{ByteText, ExitReason, RunId};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
@@ -59,6 +60,18 @@ pub struct SessionInfo {
     /// True if the workspace has a layer, which does not follow the files outside; not said by older versions.
     #[serde(default)]
     pub layered: bool,
+    /// The workspace when the sandbox started; not said by older versions.
+    #[serde(default)]
+    pub workspace_at_start: Option<WorkspaceAtStart>,
+}
+
+/// The facts about a workspace from the start of a sandbox, by which `nexus exec` finds the document that holds for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceAtStart {
+    /// The device and inode of the directory.
+    pub id: FileId,
+    /// True if it had a policy document.
+    pub has_document: bool,
 }
 
 /// The form of [`SessionInfo`] and [`ExitRecord`] that this code writes.

@@ -6,7 +6,7 @@
 
 use crate::failure::one_line;
 use nexus_model::Plan;
-use nexus_model::plan::Access;
+use nexus_model::plan::{Access, Bind};
 use nexus_runner::live::last_words::LastWords;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +39,14 @@ fn of_line(plan: &Plan, line: &[u8]) -> Option<(&'static str, String)> {
             "perhaps: {name} is hidden from the command. Leave the pattern that hides it out (--hide, --hide-secrets, a profile)."
         );
         return Some(("hidden", message));
+    }
+    if let (Error::Busy, Some(path)) = (error, kept_in(plan, &line[start..])) {
+        let name = one_line(&path.display().to_string());
+        let message = format!(
+            "perhaps: {name} keeps its place, because a socket or closed directory of the host in it is covered and another bind could \
+             show it without a cover. Leave it there, or name a directory without sockets with --rw."
+        );
+        return Some(("kept", message));
     }
     let path = path_of(line, start, place)?;
     let whole = whole(&plan.cwd.as_path().join(path))?;
@@ -134,11 +142,35 @@ fn hidden_in<'a>(plan: &Plan, line: &'a [u8]) -> Option<&'a Path> {
     tokens(line).find(is_hidden)
 }
 
+/// Returns a path of the message that cannot be moved or removed: in a writable bind, covered or above what is covered. A command
+/// may have changed its directory, so the last names of a path are enough.
+fn kept_in<'a>(plan: &Plan, line: &'a [u8]) -> Option<&'a Path> {
+    let kept: Vec<&Path> = plan
+        .covered
+        .iter()
+        .filter_map(|cover| {
+            let bind = innermost(plan, cover.path.as_path()).filter(|bind| bind.access == Access::ReadWrite)?;
+            let target = bind.target.as_path();
+            Some(cover.path.as_path().ancestors().take_while(move |directory| *directory != target))
+        })
+        .flatten()
+        .collect();
+    tokens(line).find(|path| {
+        let whole = whole(&plan.cwd.as_path().join(path));
+        let names = path.components().all(|part| matches!(part, Component::Normal(_)));
+        kept.iter().any(|kept| whole.as_deref() == Some(*kept) || (names && kept.ends_with(path)))
+    })
+}
+
 /// Reports whether the innermost bind that shows a path is read-only.
 fn is_read_only_bind(plan: &Plan, path: &Path) -> bool {
+    innermost(plan, path).is_some_and(|bind| bind.access == Access::ReadOnly)
+}
+
+/// Returns the innermost bind that shows a path.
+fn innermost<'a>(plan: &'a Plan, path: &Path) -> Option<&'a Bind> {
     let shows = plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path()));
-    let innermost = shows.max_by_key(|bind| bind.target.0.len());
-    innermost.is_some_and(|bind| bind.access == Access::ReadOnly)
+    shows.max_by_key(|bind| bind.target.0.len())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 use super::head::is_token;
 use crate::decide::denials;
 use crate::decide::open::Opened;
-use crate::ingress::tunnel::{self, Ends};
+use crate::ingress::tunnel::{self, Beginning, Ends};
 use crate::memory::inbuf::InBuf;
 use nexus_policy::net::{Denial, check_not_http};
 use tokio::net::TcpStream;
@@ -62,7 +62,7 @@ pub(crate) struct Http {
 pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Opened) -> Option<Http> {
     if opened.guard.permit().expects_http() {
         let first = first(&mut stream, &mut held, &opened).await;
-        let lax = check_not_http(&opened.guard.policy(), opened.guard.permit());
+        let lax = opened.guard.ask(|policy| check_not_http(policy, opened.guard.permit()));
         let stop = match (first, lax) {
             (First::Begin(Begin::Http), _) => return Some(Http { stream, held, opened }),
             (First::Over(why), _) => why,
@@ -105,14 +105,14 @@ async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
         from_client: held,
         from_upstream: std::mem::take(&mut opened.dialed.early),
     };
-    tunnel::run(ends, &opened.guard, true).await;
+    tunnel::run(ends, &opened.guard, Beginning::Unseen).await;
 }
 
 /// Waits for the first bytes of either side. The server's bytes stay unread.
 async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     loop {
         // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
-        let is_lax = check_not_http(&opened.guard.policy(), opened.guard.permit()).is_ok();
+        let is_lax = opened.guard.ask(|policy| check_not_http(policy, opened.guard.permit())).is_ok();
         if is_lax
             && held.is_empty()
             && let Some(first) = silence(stream, opened).await

@@ -70,6 +70,14 @@ impl Forward {
     }
 }
 
+/// The peer that a client asks.
+pub(crate) enum Destination<'a> {
+    /// The proxy, with the meaning of an address: one that the DNS stub gave out stands for its name.
+    Proxy(&'a dyn Fn(Target) -> Result<Target, Denial>),
+    /// The server of an allowed connection.
+    Server(TunnelContext<'a>),
+}
+
 /// Allowed connection inside of which a request was read: its target is the target of all requests.
 pub(crate) struct TunnelContext<'a> {
     pub(crate) attempt: &'a Attempt,
@@ -97,14 +105,11 @@ impl Refused {
     }
 }
 
-/// Reads the target and head of `request`, which was sent to the proxy or `inside` of a connection to its target.
-pub(crate) fn proxy_request(
-    request: &Request<'_>,
-    inside: Option<&TunnelContext<'_>>,
-) -> Result<ProxyRequest, Refused> {
+/// Reads the target and head of `request`, which was sent `to` the proxy or inside of a connection to its target.
+pub(crate) fn proxy_request(request: &Request<'_>, to: &Destination<'_>) -> Result<ProxyRequest, Refused> {
     let body = request_body(request).map_err(Refused::head)?;
     let hosts: Vec<&[u8]> = request.fields.iter().filter(|field| field.is("host")).map(|field| field.value).collect();
-    if request.method == "CONNECT" && inside.is_none() {
+    if request.method == "CONNECT" && matches!(to, Destination::Proxy(_)) {
         let refused = |denial| Refused::of(Ingress::Connect, denial);
         let target = target(request.target, None).map_err(refused)?;
         check_http_host(&target, net::Request::Connect, &hosts).map_err(refused)?;
@@ -121,9 +126,9 @@ pub(crate) fn proxy_request(
         )));
     }
     let version = if request.minor == 0 { net::Request::Http10 } else { net::Request::Http11 };
-    let Place { target, named, path } = match inside {
-        Some(inside) => placed_inside(request, inside, version, &hosts),
-        None => placed(request.target, version, &hosts),
+    let Place { target, named, path } = match to {
+        Destination::Server(inside) => placed_inside(request, inside, version, &hosts),
+        Destination::Proxy(meant) => placed(request.target, version, &hosts, meant),
     }
     .map_err(refused)?;
     let kept = request_fields(request).map_err(Refused::head)?;
@@ -195,13 +200,20 @@ struct Place<'a> {
     path: &'a str,
 }
 
-/// Reads a request to the proxy: the request target alone decides, and `Host` must agree.
-fn placed<'a>(text: &'a str, version: net::Request, hosts: &[&[u8]]) -> Result<Place<'a>, Denial> {
+/// Reads a request to the proxy: the request target alone decides, and `Host` must agree. The server gets the name
+/// for which an address stands.
+fn placed<'a>(
+    text: &'a str,
+    version: net::Request,
+    hosts: &[&[u8]],
+    meant: &dyn Fn(Target) -> Result<Target, Denial>,
+) -> Result<Place<'a>, Denial> {
     let Some((authority, path)) = absolute(text)? else {
         return Err(denials::malformed("this is a proxy: it takes CONNECT HOST:PORT and METHOD http://HOST/"));
     };
     let target = target(authority, Some(Port::HTTP))?;
     check_http_host(&target, version, hosts)?;
+    let target = meant(target)?;
     Ok(Place { named: target.clone(), target, path })
 }
 

@@ -18,7 +18,7 @@ use super::carry::{Http, carry};
 use super::exchange::{self, Outcome};
 use super::framing::Body;
 use super::head::{Request, parse_request};
-use super::proxy_request::{Forward, ProxyRequest, Refused, TunnelContext, proxy_request};
+use super::proxy_request::{Destination, Forward, ProxyRequest, Refused, TunnelContext, proxy_request};
 use super::reply;
 use crate::decide::denials;
 use crate::decide::gone::Waiting;
@@ -26,7 +26,7 @@ use crate::decide::open::{Opened, Refusal, Speech};
 use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::meant::meant;
-use crate::ingress::tunnel::{self, Ends};
+use crate::ingress::tunnel::{self, Beginning, Ends};
 use crate::memory::bounds::Share;
 use crate::memory::inbuf::InBuf;
 use crate::seams::Connection;
@@ -103,12 +103,15 @@ impl Client {
     }
 
     fn proxy_request(&self, request: &Request<'_>) -> Result<ProxyRequest, Refused> {
-        let Some(attempt) = &self.fixed else { return proxy_request(request, None) };
+        let Some(attempt) = &self.fixed else {
+            return proxy_request(request, &Destination::Proxy(&|target| meant(&self.shared, target)));
+        };
         let policy = self.shared.registry.policy();
-        let must_name = self.must_name;
+        // Only now: what the kept connection leads to may have been learned while the client was silent.
+        let must_name = self.must_name || self.kept.as_ref().is_some_and(|kept| kept.opened.guard.must_name());
         proxy_request(
             request,
-            Some(&TunnelContext { attempt, must_name, policy: &policy, now: self.shared.clock.now() }),
+            &Destination::Server(TunnelContext { attempt, must_name, policy: &policy, now: self.shared.clock.now() }),
         )
     }
 
@@ -250,14 +253,15 @@ impl Client {
         }
     }
 
-    async fn tunnel(&mut self, opened: &mut Opened) {
+    async fn tunnel(&mut self, opened: &mut Opened, asked: Option<&Host>) {
         let ends = Ends {
             client: &mut self.stream,
             upstream: &mut opened.dialed.stream,
             from_client: std::mem::take(&mut self.held),
             from_upstream: std::mem::take(&mut opened.dialed.early),
         };
-        tunnel::run(ends, &opened.guard, false).await;
+        let beginning = if asked.is_none() { Beginning::Named } else { Beginning::NamedAnother };
+        tunnel::run(ends, &opened.guard, beginning).await;
     }
 
     /// Serves one request; reports whether the connection goes on.
@@ -326,7 +330,7 @@ impl Client {
                 client
             }
             Outcome::Switched => {
-                self.tunnel(&mut opened).await;
+                self.tunnel(&mut opened, proxy_request.asked.as_ref()).await;
                 false
             }
             Outcome::Nothing => self.bad_server("it closed the connection without an answer", proxy_request).await,

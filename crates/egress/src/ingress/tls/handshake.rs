@@ -94,9 +94,16 @@ pub(crate) async fn checked(
 ) -> Result<(), Stop> {
     let mut share = guard.shared.heads.share();
     let (first, length) = next_hello(from, held, guard, &mut share).await?;
-    check_sni(&guard.policy(), guard.permit(), named(&first), guard.shared.clock.now())?;
-    if let Seen::Sni(name) = &first {
-        guard.note_asked(Host::parse_bytes(name).ok().as_ref());
+    guard.ask(|policy| check_sni(policy, guard.permit(), named(&first), guard.shared.clock.now()))?;
+    let asked = match &first {
+        Seen::Sni(name) => Host::parse_bytes(name).ok(),
+        Seen::NoSni | Seen::NotTls | Seen::More => None,
+    };
+    guard.note_asked(asked.as_ref());
+    if asked.as_ref() != Some(guard.permit().host()) {
+        // The mark comes before the question: what is learned from here on finds the mark.
+        guard.entry.stay_unnamed();
+        guard.evaluate()?;
     }
     if matches!(first, Seen::NotTls | Seen::More) {
         // A server may take these bytes for a hello and read a host that is not seen here.
@@ -150,7 +157,8 @@ async fn next_hello(
     share: &mut Share,
 ) -> Result<(Seen, usize), Stop> {
     // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
-    let may_pass = || check_sni(&guard.policy(), guard.permit(), Hello::NotTls, guard.shared.clock.now()).is_ok();
+    let now = || guard.shared.clock.now();
+    let may_pass = || guard.ask(|policy| check_sni(policy, guard.permit(), Hello::NotTls, now())).is_ok();
     if held.is_empty() && may_pass() && held.fill(from).await? == 0 {
         return Ok((Seen::NotTls, 0));
     }

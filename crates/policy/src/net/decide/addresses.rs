@@ -22,15 +22,17 @@ pub(super) fn literal_grant(policy: &Policy, address: IpAddr, target: &Target) -
     let rule = address_rule(policy, address, target.port);
     let (tls, http) = (target.port == Port::HTTPS, target.port == Port::HTTP);
     let grant = Grant { tls, http, shows: Shows::of(tls, http), ..Grant::default() };
+    // A flag for this address does not open the one that it carries.
+    let admitted =
+        || admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial });
     if let Some(rule) = rule {
-        admitted_form(policy, address, target, false)?;
+        admitted()?;
         return Ok(Grant { rule: Some(address_ref(rule)), private: true, ..grant });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(policy, class, target, address));
     }
-    // A flag for this address would not open the one that it carries.
-    admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial })?;
+    admitted()?;
     match policy.mode {
         NetMode::Unrestricted => Ok(grant),
         NetMode::Allowlist | NetMode::None => {

@@ -4,6 +4,8 @@
 //! proxy that decides by the `Host` header while it connects by the request target is fooled by a client that writes
 //! both.
 
+use super::behind::check_behind;
+use super::loopback;
 use super::methods::unseen;
 use super::names::{is_somebodys, named_attempt};
 use crate::net::cause::Cause;
@@ -14,6 +16,7 @@ use crate::net::policy::methods::Methods;
 use crate::net::policy::narrower::MissingSni;
 use crate::net::rules::rule::{AnyRule, Source, TCP, parse_allow};
 use crate::net::rules::target::{Host, Port, Target};
+use std::net::SocketAddr;
 
 /// The beginning of a connection on which TLS was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +32,15 @@ pub enum Hello<'a> {
 /// Checks that a TLS connection asks for the host that was allowed. Only for permits that expect TLS; others pass.
 ///
 /// In the mode `unrestricted` every name passes that no rule denies. Under an allowlist, and where the same server has
-/// a denied name ([`Permit::must_name`]), it must be the allowed one. A connection to an address passes only without a
+/// a denied name (by the permit, or by what `policy` knows by now), it must be the allowed one. A connection to an address passes only without a
 /// server name (TLS has none for addresses, RFC 6066): otherwise the address would stand for every name behind it.
 pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: MonotonicMs) -> Result<(), Denial> {
     if !permit.expects_tls() {
         return Ok(());
     }
     let target = permit.target();
-    if permit.grant.must_name && !matches!(hello, Hello::Sni(_)) {
+    let must_name = must_name(policy, permit);
+    if must_name && !matches!(hello, Hello::Sni(_)) {
         return Err(unnamed(permit.target()));
     }
     match (hello, &target.host) {
@@ -47,7 +51,7 @@ pub fn check_sni(policy: &Policy, permit: &Permit, hello: Hello<'_>, now: Monoto
                 return Ok(());
             }
             // An address as a name, or a name that the server does not have, is answered by its first site.
-            if policy.is_open() && !permit.grant.must_name {
+            if policy.is_open() && !must_name {
                 let named = Target { host: asked, port: target.port };
                 let attempt = Attempt { target: named, ..permit.attempt().clone() };
                 return check_name(policy, &attempt, now).map(|_| ());
@@ -97,6 +101,23 @@ pub fn check_second_sni(permit: &Permit, first: Hello<'_>, second: Hello<'_>) ->
     Err(Denial::new(Cause::OtherSni, why))
 }
 
+/// Checks whether an open connection that did not name exactly its host may go on: not where `policy` knows by now that
+/// the same server has a denied name.
+pub fn check_unnamed(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
+    if must_name(policy, permit) { Err(unnamed(permit.target())) } else { Ok(()) }
+}
+
+/// Reports whether a connection must name exactly its host: by its permit, or by what `policy` knows by now of denied
+/// names behind its addresses.
+fn must_name(policy: &Policy, permit: &Permit) -> bool {
+    // No name is denied behind a port of the host's loopback that the user opened.
+    if loopback::is_meant(policy, permit.attempt()) {
+        return false;
+    }
+    let addresses = permit.addrs.iter().flatten().map(SocketAddr::ip);
+    permit.grant.must_name || check_behind(policy, permit.attempt(), addresses, true).unwrap_or(true)
+}
+
 /// Returns the denial of a connection that may be for a denied name of the same server and names no host.
 fn unnamed(target: &Target) -> Denial {
     let why = format!("the server of {target} has a denied name too, and the connection names no host");
@@ -118,7 +139,7 @@ pub fn check_not_http(policy: &Policy, permit: &Permit) -> Result<(), Denial> {
     if policy.methods == Methods::ReadOnly {
         return Err(unseen(target));
     }
-    if permit.grant.must_name {
+    if must_name(policy, permit) {
         return Err(unnamed(permit.target()));
     }
     let why = format!("the connection to {target} does not begin with an HTTP request");
