@@ -12,15 +12,23 @@
 //! comes a second later, so that no answer to the one is taken for the other. A destination that the user refused, or
 //! a question that got no answer, is not asked about again in this run.
 
+use super::args::AskOn;
+use super::elsewhere::Elsewhere;
+use super::grants::Grants;
+use super::question::{Question, about, place, request_text, rule_text};
+use super::requests::{self, Grant, LOOK_EVERY, Requests, Response};
 use super::saved;
 use crate::failure::Failure;
 use crate::terminal::{Hold, Taken};
 use crate::used_up::raise_descriptors;
 use nexus_egress::{Answer, Approver, Asked, Egress};
-use nexus_policy::net::{AnyRule, Attempt, Denial, Program};
-use nexus_runner::net::network::RunNetwork;
+use nexus_model::RunId;
+use nexus_model::approval::Actor;
+use nexus_policy::net::{AnyRule, Attempt, Denial};
+use nexus_receipt::Approved;
 use nexus_runner::net::rules;
 use nexus_runner::net::service::{CallerSide, Questions as AskedBeside, QuestionsPanicked};
+use nexus_runner::plan::resolve::ResolvedRun;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,13 +41,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Bytes of a typed line.
-const MOST_TYPED: usize = 256;
-
-/// One attempt that waits.
-struct Question {
-    target: String,
-    answer: oneshot::Sender<Answer>,
-}
+const MAX_TYPED: usize = 256;
 
 /// Time for which the terminal rests after a question was withdrawn.
 const REST: Duration = Duration::from_secs(1);
@@ -52,24 +54,27 @@ pub const QUIET: Duration = Duration::from_millis(700);
 /// The egress's side. `None` ends the other one.
 pub struct Questions {
     sender: Sender<Option<Question>>,
-    hold: Arc<Hold>,
+    /// The agreement about the terminal, where the question is put on it.
+    hold: Option<Arc<Hold>>,
 }
 
 /// Wakes the asker when an attempt ends before its answer.
-struct Attending<'a>(&'a Hold);
+struct Attending<'a>(Option<&'a Hold>);
 
 impl Drop for Attending<'_> {
     fn drop(&mut self) {
-        self.0.nudge();
+        if let Some(hold) = self.0 {
+            hold.nudge();
+        }
     }
 }
 
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.sender.send(Some(Question { target: wish(attempt), answer }));
+        let sent = self.sender.send(Some(Question::new(rule_text(attempt), answer)));
         // Dropped after the receiver: by then the question is closed.
-        let attending = Attending(&self.hold);
+        let attending = Attending(self.hold.as_deref());
         Box::pin(async move {
             let _attending = attending;
             let answered = answered;
@@ -81,40 +86,12 @@ impl Approver for Questions {
     }
 }
 
-/// Returns the rule that an answer is about, as text: for one program where it is known, so that a yes opens no more
-/// than was asked.
-fn wish(attempt: &Attempt) -> String {
-    let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
-    format!("{}{only}", attempt.target)
-}
-
-/// Returns the destination of a rule, without its program.
-fn place(wish: &str) -> &str {
-    wish.split_once('@').map_or(wish, |(place, _)| place)
-}
-
-/// Describes a rule as a request to the user.
-fn told(wish: &str) -> String {
-    match wish.split_once('@') {
-        Some((target, program)) => format!("{program} wants to reach {target}"),
-        None => format!("the command wants to reach {wish}"),
-    }
-}
-
-/// Names the destination, and the program where the answer is for one alone.
-fn about(wish: &str) -> String {
-    match wish.split_once('@') {
-        Some((target, program)) => format!("{target} for {program}"),
-        None => wish.to_owned(),
-    }
-}
-
 /// The person's side.
 pub struct Asker {
     egress: Arc<OnceLock<Weak<Egress>>>,
-    hold: Arc<Hold>,
+    hold: Option<Arc<Hold>>,
     questions: Sender<Option<Question>>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Vec<Approved>>,
 }
 
 /// Opens the terminal, before the sandbox exists.
@@ -124,21 +101,34 @@ fn terminal() -> io::Result<File> {
 
 impl Asker {
     /// Starts the thread that asks, with the other side for the egress.
-    pub fn start(terminal: File, timeout: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
+    fn start(surface: Surface, asking: requests::Asking) -> io::Result<(Self, Arc<Questions>)> {
         let (sender, questions) = channel();
         let egress = Arc::new(OnceLock::new());
-        let desk = Desk {
-            terminal,
-            hold: Arc::clone(&hold),
-            timeout,
-            quiet: QUIET,
-            egress: Arc::clone(&egress),
-            settled: BTreeMap::new(),
-            refuses_all: false,
-            withdrawn: None,
+        let thread = std::thread::Builder::new().name("nexus-ask".into());
+        let timeout = asking.waits;
+        let (hold, thread) = match surface {
+            Surface::Terminal { terminal, hold } => {
+                let prompter = Prompter {
+                    terminal,
+                    hold: Arc::clone(&hold),
+                    timeout,
+                    quiet: QUIET,
+                    egress: Arc::clone(&egress),
+                    settled: BTreeMap::new(),
+                    refuses_all: false,
+                    withdrawn: None,
+                    here: format!("{}, the terminal of the run", requests::actor_text(&asking.requester)),
+                    requests: Some(Requests::new(asking)),
+                    grants: Grants::default(),
+                };
+                (Some(hold), thread.spawn(move || prompter.serve(&questions))?)
+            }
+            Surface::Approvals { tell } => {
+                let elsewhere = Elsewhere::new(Requests::new(asking), timeout, tell);
+                (None, thread.spawn(move || elsewhere.serve(&questions))?)
+            }
         };
-        let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || desk.serve(&questions))?;
-        let asker = Self { egress, hold: Arc::clone(&hold), questions: sender.clone(), thread };
+        let asker = Self { egress, hold: hold.clone(), questions: sender.clone(), thread };
         Ok((asker, Arc::new(Questions { sender, hold })))
     }
 
@@ -148,26 +138,36 @@ impl Asker {
         self.egress.get_or_init(|| Arc::downgrade(egress));
     }
 
-    /// Ends a question that is open, and the thread; call it before the egress ends.
-    pub fn end(self) -> Result<(), QuestionsPanicked> {
-        self.hold.end();
+    /// Ends the questions that are open, and the thread; call it before the egress ends.
+    pub fn end(self) -> Result<Vec<Approved>, QuestionsPanicked> {
+        if let Some(hold) = &self.hold {
+            hold.end();
+        }
         // Where nobody receives it the thread has ended, and joining tells how.
         self.questions.send(None).ok();
         self.thread.join().map_err(|_| QuestionsPanicked)
     }
 }
 
+/// The place where a person is asked.
+enum Surface {
+    /// On the terminal of the run; another session may answer too.
+    Terminal { terminal: File, hold: Arc<Hold> },
+    /// In another session alone.
+    Approvals { tell: Option<fn(&str)> },
+}
+
 /// The questions of a run, before and while they are asked.
-struct Asking {
+struct AskedAtTheRun {
     /// The inputs of the thread; `None` once it was started.
-    start: Option<(File, Duration, Arc<Hold>)>,
+    start: Option<(Surface, requests::Asking)>,
     asker: Option<Asker>,
 }
 
-impl AskedBeside for Asking {
+impl AskedBeside for AskedAtTheRun {
     fn start(&mut self) -> io::Result<Arc<dyn Approver>> {
-        let (terminal, timeout, hold) = self.start.take().ok_or(io::ErrorKind::Unsupported)?;
-        let (asker, questions) = Asker::start(terminal, timeout, hold)?;
+        let (surface, asking) = self.start.take().ok_or(io::ErrorKind::Unsupported)?;
+        let (asker, questions) = Asker::start(surface, asking)?;
         self.asker = Some(asker);
         Ok(questions)
     }
@@ -178,27 +178,47 @@ impl AskedBeside for Asking {
         }
     }
 
-    fn end(self: Box<Self>) -> Result<(), QuestionsPanicked> {
-        self.asker.map_or(Ok(()), Asker::end)
+    fn end(self: Box<Self>) -> Result<Vec<Approved>, QuestionsPanicked> {
+        self.asker.map_or_else(|| Ok(Vec::new()), Asker::end)
     }
 }
 
-/// Returns the part of this process in the network of a run; `hold` is there when questions are asked.
-pub fn side(network: Option<&RunNetwork>, hold: Option<&Arc<Hold>>) -> Result<CallerSide, Failure> {
-    let asked = network.and_then(|network| network.ask).zip(hold);
-    let asking = asked.map(|(timeout, hold)| -> Result<Box<dyn AskedBeside>, Failure> {
-        let terminal = terminal().map_err(|error| {
-            let message = format!("--ask has no terminal to ask on: {error}");
-            Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
-        })?;
-        Ok(Box::new(Asking { start: Some((terminal, timeout, Arc::clone(hold))), asker: None }))
-    });
-    Ok(CallerSide { questions: asking.transpose()?, before_serving: raise_descriptors })
+/// Returns the part of this process in the network of a run; `hold` is there when the terminal is asked. `requester` is the session that asks.
+pub fn side(
+    run: &ResolvedRun,
+    hold: Option<&Arc<Hold>>,
+    requester: Option<Actor>,
+    tell: Option<fn(&str)>,
+) -> Result<CallerSide, Failure> {
+    let waits = run.network.as_ref().and_then(|network| network.ask);
+    let Some((waits, requester)) = waits.zip(requester) else {
+        return Ok(CallerSide { questions: None, before_serving: raise_descriptors });
+    };
+    let surface = match hold {
+        None => Surface::Approvals { tell },
+        Some(hold) => {
+            let terminal = terminal().map_err(|error| {
+                let message = format!("--ask has no terminal to ask on: {error}");
+                Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
+            })?;
+            Surface::Terminal { terminal, hold: Arc::clone(hold) }
+        }
+    };
+    let asking = requests::Asking {
+        places: run.site.places.clone(),
+        run: run.plan.run_id,
+        command: run.plan.argv.clone(),
+        workspace: run.plan.workspace.source.clone(),
+        requester,
+        waits,
+    };
+    let questions: Box<dyn AskedBeside> = Box::new(AskedAtTheRun { start: Some((surface, asking)), asker: None });
+    Ok(CallerSide { questions: Some(questions), before_serving: raise_descriptors })
 }
 
-/// Makes the agreement between the terminal and the questions of a run that has some.
-pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> {
-    let asks = network.is_some_and(|network| network.ask.is_some());
+/// Makes the agreement between the terminal and the questions of a run that asks there.
+pub fn hold(on: Option<AskOn>) -> Result<Option<Arc<Hold>>, Failure> {
+    let asks = on == Some(AskOn::Terminal);
     asks.then(|| Hold::new().map(Arc::new)).transpose().map_err(|error| {
         let message = format!("the questions of --ask cannot be prepared: {error}");
         Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
@@ -206,8 +226,8 @@ pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> 
 }
 
 /// Answer to a question, or the reason why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reply {
     Once,
     Run,
     Save,
@@ -217,9 +237,13 @@ enum Said {
     Nothing,
     /// The attempt has ended meanwhile.
     Withdrawn,
+    /// Another session has approved it.
+    Approved(Grant),
+    /// Another session has refused it.
+    Refused(String),
 }
 
-struct Desk {
+struct Prompter {
     terminal: File,
     hold: Arc<Hold>,
     timeout: Duration,
@@ -232,12 +256,17 @@ struct Desk {
     refuses_all: bool,
     /// The time when the latest question was withdrawn.
     withdrawn: Option<Instant>,
+    /// The user and session that answer on this terminal.
+    here: String,
+    /// The same questions for another session; `None` where there is no place for them.
+    requests: Option<Requests>,
+    grants: Grants,
 }
 
-impl Desk {
-    fn serve(mut self, questions: &Receiver<Option<Question>>) {
+impl Prompter {
+    fn serve(mut self, questions: &Receiver<Option<Question>>) -> Vec<Approved> {
         while let Ok(Some(question)) = questions.recv() {
-            if question.answer.is_closed() {
+            if question.is_gone() {
                 continue;
             }
             // A yes is for the program that asked, a no for the place: else another name of a program would ask again.
@@ -248,102 +277,141 @@ impl Desk {
                 _ if self.refuses_all => Answer::Deny,
                 (Some(true) | None, Some(false) | None) => self.decide(&question),
             };
-            // The attempt may have ended meanwhile.
-            drop(question.answer.send(answer));
+            question.answer(answer);
         }
+        if let Some(Err(error)) = self.requests.map(Requests::end) {
+            tracing::debug!(code = error.code(), "what waited for an answer could not be withdrawn");
+        }
+        self.grants.all()
+    }
+
+    /// Returns a use that is left of an answer of another session.
+    fn use_again(&mut self, target: &str) -> Option<Grant> {
+        // What goes wrong there leaves the question to this terminal.
+        self.requests.as_mut()?.use_again(target).ok().flatten()
     }
 
     fn decide(&mut self, question: &Question) -> Answer {
         let target = &question.target;
-        let Ok(rule) = rules::approved(target) else { return Answer::Deny };
+        let Ok(rule) = rules::approved(target, &self.here) else { return Answer::Deny };
+        if let Some(yes) = self.use_again(target) {
+            return self.approved(target, &yes);
+        }
         let hold = Arc::clone(&self.hold);
         // A terminal that fails is nobody.
-        let (said, taken) = self.ask(&hold, question).unwrap_or((Said::Nothing, None));
-        let answer = self.carry_out(said, target, rule);
+        let (reply, taken) = self.ask(&hold, question).unwrap_or((Reply::Nothing, None));
+        if reply == Reply::Withdrawn {
+            self.withdrawn = Some(Instant::now());
+        }
+        if !matches!(reply, Reply::Approved(_) | Reply::Refused(_))
+            && let Some(requests) = &mut self.requests
+            && let Err(error) = requests.withdraw(target)
+        {
+            tracing::debug!(code = error.code(), "a request could not be withdrawn; it ends with its time");
+        }
+        let answer = self.carry_out(reply, target, rule);
         drop(taken);
         answer
     }
 
+    /// Lets one connection through by an answer of another session.
+    fn approved(&mut self, target: &str, yes: &Grant) -> Answer {
+        let Ok(rule) = rules::approved(target, &yes.source()) else { return Answer::Deny };
+        self.grants.of_approval(target, yes);
+        Answer::Once(rule)
+    }
+
     /// Does what was answered, and repeats what it is about.
-    fn carry_out(&mut self, said: Said, target: &str, rule: AnyRule) -> Answer {
-        match said {
-            Said::Once => {
-                self.say(&format!("{} is allowed once, for this connection", about(target)));
+    fn carry_out(&mut self, reply: Reply, target: &str, rule: AnyRule) -> Answer {
+        match reply {
+            Reply::Once => {
+                self.print_line(&format!("{} is allowed once, for this connection", about(target)));
+                self.grants.once_here(target, &self.here);
                 Answer::Once(rule)
             }
-            Said::Withdrawn => {
-                self.withdrawn = Some(Instant::now());
-                Answer::Deny
+            Reply::Approved(yes) => {
+                self.print_line(&format!("{} is allowed once, by {}", about(target), yes.source()));
+                self.approved(target, &yes)
             }
-            Said::NoToAll => {
-                self.refuses_all = true;
-                self.say("Everything that no rule allows stays blocked for this run");
-                Answer::Deny
-            }
-            Said::No | Said::Nothing => {
+            Reply::Refused(by) => {
                 self.settled.insert(place(target).to_owned(), false);
-                if said == Said::No {
-                    self.say(&format!("{} stays blocked for this run", place(target)));
+                self.print_line(&format!("{} stays blocked for this run, by {by}", place(target)));
+                Answer::Deny
+            }
+            Reply::Withdrawn => Answer::Deny,
+            Reply::NoToAll => {
+                self.refuses_all = true;
+                self.print_line("Everything that no rule allows stays blocked for this run");
+                Answer::Deny
+            }
+            Reply::No | Reply::Nothing => {
+                self.settled.insert(place(target).to_owned(), false);
+                if reply == Reply::No {
+                    self.print_line(&format!("{} stays blocked for this run", place(target)));
                 }
                 Answer::Deny
             }
-            Said::Run | Said::Save => {
+            Reply::Run | Reply::Save => {
                 let Some(egress) = self.egress.get().and_then(Weak::upgrade) else { return Answer::Deny };
                 let changed = egress.policy().approve(rule).map_err(|error| error.to_string());
                 let reloaded = changed.and_then(|policy| egress.reload(Arc::new(policy)).map_err(|e| e.to_string()));
                 if let Err(error) = reloaded {
-                    self.say(&format!("{} stays blocked: {error}", about(target)));
+                    self.print_line(&format!("{} stays blocked: {error}", about(target)));
                     return Answer::Deny;
                 }
                 self.settled.insert(target.to_owned(), true);
+                self.grants.for_the_run(target, &self.here);
                 let allowed = format!("{} is allowed for this run", about(target));
-                if said == Said::Save {
+                if reply == Reply::Save {
                     match saved::add(target) {
                         Ok(path) => {
-                            self.say(&format!("{allowed} and saved in {}, which counts with --ask", path.display()));
+                            self.print_line(&format!(
+                                "{allowed} and saved in {}, which counts with --ask",
+                                path.display()
+                            ));
                         }
-                        Err(why) => self.say(&format!("{allowed} alone, since it was not saved: {why}")),
+                        Err(why) => self.print_line(&format!("{allowed} alone, since it was not saved: {why}")),
                     }
                 } else {
-                    self.say(&allowed);
+                    self.print_line(&allowed);
                 }
                 Answer::Again
             }
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn print_line(&mut self, text: &str) {
         // Where the terminal takes nothing there is nobody to tell.
         self.terminal.write_all(format!("nexus: {text}\n").as_bytes()).ok();
     }
 
-    /// Asks, and keeps the terminal for what is said after the answer.
-    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Said, Option<Taken<'a>>)> {
+    /// Asks, and keeps the terminal for what is written after the answer.
+    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Reply, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
         if tcgetpgrp(&self.terminal)?.as_raw_nonzero().get() != crate::host::membership()?.group {
-            return Ok((Said::Nothing, None));
+            return Ok((Reply::Nothing, None));
         }
-        let gone = || question.answer.is_closed();
+        let gone = || question.is_gone();
         if let Some(at) = self.withdrawn.take()
             && hold.is_over_by(at + REST)?
         {
-            return Ok((Said::Nothing, None));
+            return Ok((Reply::Nothing, None));
         }
         let end = Instant::now() + self.timeout;
         let Some(taken) = hold.take(end, gone)? else {
-            return Ok((if gone() { Said::Withdrawn } else { Said::Nothing }, None));
+            return Ok((if gone() { Reply::Withdrawn } else { Reply::Nothing }, None));
         };
-        let said = self.question(&taken, question, end + self.quiet)?;
-        Ok((said, Some(taken)))
+        let reply = self.question(&taken, question, end + self.quiet)?;
+        Ok((reply, Some(taken)))
     }
 
     /// Drops what is typed in the quiet time after a question was drawn. Returns the reason if the question ends
     /// meanwhile.
-    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Reply>> {
         let until = Instant::now() + self.quiet;
         loop {
-            if let Some(said) = self.ended(taken, question)? {
-                return Ok(Some(said));
+            if let Some(reply) = self.ended(taken, question)? {
+                return Ok(Some(reply));
             }
             if Instant::now() >= until {
                 tcflush(&self.terminal, QueueSelector::IFlush)?;
@@ -354,24 +422,39 @@ impl Desk {
     }
 
     /// Returns the reason if an open question has ended without an answer.
-    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Reply>> {
         if taken.is_over() {
-            return Ok(Some(Said::Nothing));
+            return Ok(Some(Reply::Nothing));
         }
-        if !question.answer.is_closed() {
+        if !question.is_gone() {
             return Ok(None);
         }
         let text = format!("\nnexus: nothing waits for {} any more, so nothing was decided\n", place(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        Ok(Some(Said::Withdrawn))
+        Ok(Some(Reply::Withdrawn))
     }
 
-    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Said> {
+    /// Asks another session too; without a place for that the terminal alone answers.
+    fn request(&mut self, target: &str) -> Option<RunId> {
+        self.requests.as_mut()?.ask(target).ok().flatten()
+    }
+
+    /// Looks for an answer of another session.
+    fn response(&mut self, id: RunId, target: &str) -> Option<Reply> {
+        match self.requests.as_mut()?.response(id, target) {
+            Ok(Response::Grant(yes)) => Some(Reply::Approved(yes)),
+            Ok(Response::No(by)) => Some(Reply::Refused(by)),
+            // Its time there is over a moment before it is over here.
+            Ok(Response::Waits | Response::Over) | Err(_) => None,
+        }
+    }
+
+    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Reply> {
         // The command may have left colours that hide, and a sequence without its end.
-        let text = format!("\x1b[0m\nnexus: {}\n", told(&question.target));
+        let text = format!("\x1b[0m\nnexus: {}\n", request_text(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        if let Some(said) = self.drop_keys(taken, question)? {
-            return Ok(said);
+        if let Some(reply) = self.drop_keys(taken, question)? {
+            return Ok(reply);
         }
         let seconds = self.timeout.as_secs();
         // Dropped keys without an end of line stand where the prompt begins.
@@ -379,14 +462,24 @@ impl Desk {
             format!("\r\x1b[Knexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o, no to [a]ll? ({seconds} s) ");
         self.terminal.write_all(text.as_bytes())?;
         let mut typed = Vec::new();
+        let request = self.request(&question.target);
         loop {
-            let is_typed = taken.wait(self.terminal.as_fd(), end)?;
-            if let Some(said) = self.ended(taken, question)? {
-                return Ok(said);
+            let next = Instant::now() + LOOK_EVERY;
+            let is_typed = taken.wait(self.terminal.as_fd(), if request.is_some() { end.min(next) } else { end })?;
+            if let Some(reply) = self.ended(taken, question)? {
+                return Ok(reply);
+            }
+            // What is typed here comes first.
+            if let Some(reply) = request.filter(|_| !is_typed).and_then(|id| self.response(id, &question.target)) {
+                self.terminal.write_all(b"\n")?;
+                return Ok(reply);
             }
             if Instant::now() >= end {
-                self.say(&format!("nobody answered: no, so {} stays blocked for this run", place(&question.target)));
-                return Ok(Said::Nothing);
+                self.print_line(&format!(
+                    "nobody answered: no, so {} stays blocked for this run",
+                    place(&question.target)
+                ));
+                return Ok(Reply::Nothing);
             }
             if !is_typed {
                 continue;
@@ -394,15 +487,15 @@ impl Desk {
             let mut piece = [0u8; 64];
             let count = self.terminal.read(&mut piece)?;
             if count == 0 {
-                return Ok(Said::No);
+                return Ok(Reply::No);
             }
             typed.extend_from_slice(&piece[..count]);
-            if typed.len() > MOST_TYPED {
+            if typed.len() > MAX_TYPED {
                 typed.clear();
             }
             if typed.ends_with(b"\n") {
-                if let Some(said) = understood(&typed) {
-                    return Ok(said);
+                if let Some(reply) = understood(&typed) {
+                    return Ok(reply);
                 }
                 typed.clear();
                 self.terminal.write_all(b"nexus: o, r, s, n or a? ")?;
@@ -411,8 +504,8 @@ impl Desk {
     }
 }
 
-fn understood(line: &[u8]) -> Option<Said> {
-    use Said::{No, NoToAll, Once, Run, Save};
+fn understood(line: &[u8]) -> Option<Reply> {
+    use Reply::{No, NoToAll, Once, Run, Save};
     match line.trim_ascii() {
         b"o" | b"once" => Some(Once),
         b"r" | b"run" => Some(Run),
