@@ -123,7 +123,12 @@ impl Requests {
         let Some(id) = self.known.get(target).copied() else { return Ok(None) };
         match self.response(id, target)? {
             Response::Grant(grant) => Ok(Some(grant)),
-            Response::Waits | Response::No(_) | Response::Over => Ok(None),
+            Response::Waits | Response::No(_) => Ok(None),
+            // Its file may make room for another one from here on.
+            Response::Over => {
+                self.known.remove(target);
+                Ok(None)
+            }
         }
     }
 
@@ -146,7 +151,16 @@ impl Requests {
     /// Takes back everything that is left: the run is over.
     pub fn end(mut self) -> Result<(), ApprovalError> {
         let targets: Vec<String> = self.known.keys().cloned().collect();
-        targets.iter().try_for_each(|target| self.withdraw(target))
+        // One that cannot be withdrawn keeps none of the others. Each try may wait for the lock of the approvals.
+        let mut failed = Ok(());
+        for target in &targets {
+            match self.withdraw(target) {
+                Ok(()) => {}
+                Err(busy @ ApprovalError::Busy) => return Err(busy),
+                Err(error) => failed = Err(error),
+            }
+        }
+        failed
     }
 }
 

@@ -375,7 +375,8 @@ async fn a_second_answer_that_comes_too_late_lets_nothing_start() {
     .await;
     let (agent, second) = (key(&server, Role::Agent).await, key(&server, Role::Operator).await);
     let id = asked(&server, &agent, server.facility().await, &plain("make")).await;
-    server.owner().approve(id, &ApproveRequest::default()).await.unwrap();
+    let first = server.owner().approve(id, &ApproveRequest::default()).await.unwrap();
+    assert_eq!(first.state, State::AwaitingApproval);
     server.jump(61_000).await;
     assert_eq!(code(second.approve(id, &ApproveRequest::default()).await), (409, "approval_over".to_owned()));
     until(&server, id, State::Rejected).await;
