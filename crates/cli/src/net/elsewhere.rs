@@ -63,7 +63,7 @@ impl Elsewhere {
             self.inspect();
         }
         for waiting in std::mem::take(&mut self.open) {
-            waiting.questions.into_iter().for_each(|question| question.answer(Answer::Deny));
+            deny(waiting.questions);
         }
         if let Err(error) = self.requests.end() {
             tracing::debug!(code = error.code(), "what waited for an answer could not be withdrawn");
@@ -101,7 +101,7 @@ impl Elsewhere {
                 }
                 self.open.push(Waiting { target, id, end: Instant::now() + self.waits, questions });
             }
-            Ok(None) => questions.into_iter().for_each(|question| question.answer(Answer::Deny)),
+            Ok(None) => deny(questions),
             Err(error) => self.failed(questions, &error),
         }
     }
@@ -111,7 +111,7 @@ impl Elsewhere {
         if let (Some(tell), Some(question)) = (self.tell, questions.first()) {
             tell(&format!("{} stays blocked: {error}", about(&question.target)));
         }
-        questions.into_iter().for_each(|question| question.answer(Answer::Deny));
+        deny(questions);
     }
 
     fn allow(&mut self, question: Question, grant: &Grant) {
@@ -173,12 +173,18 @@ impl Elsewhere {
 
     fn refuse(&mut self, waiting: Waiting) {
         self.refused.insert(place(&waiting.target).to_owned());
-        waiting.questions.into_iter().for_each(|question| question.answer(Answer::Deny));
+        deny(waiting.questions);
     }
 
     fn withdraw(&mut self, target: &str) {
         if let Err(error) = self.requests.withdraw(target) {
             tracing::debug!(code = error.code(), "a request could not be withdrawn; it ends with its time");
         }
+    }
+}
+
+fn deny(questions: Vec<Question>) {
+    for question in questions {
+        question.answer(Answer::Deny);
     }
 }
