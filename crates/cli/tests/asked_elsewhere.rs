@@ -372,7 +372,7 @@ fn a_quorum_that_this_machine_cannot_have_refuses_what_needs_an_approval() {
         refused(&["run", "--ask=approvals", "--", "true"]);
         policy(&bench, "approval: {egress: needs_approval, quorum: 2}");
         refused(&["run", "--ask=approvals", "--", "true"]);
-        // What needs none has nobody to wait for.
+        // A run that needs no approval starts.
         assert!(named.run(&bench, ["run", "--", "true"]).status.success(), "{}", bench.who());
         assert!(listed(&bench).is_empty(), "{}", bench.who());
     }

@@ -15,7 +15,7 @@
 use super::args::AskOn;
 use super::elsewhere::Elsewhere;
 use super::grants::Grants;
-use super::question::{Question, about, place, request_text, rule_text};
+use super::question::{Question, about, place, question_text, target_of};
 use super::requests::{self, Grant, LOOK_EVERY, Requests, Response};
 use super::saved;
 use crate::failure::Failure;
@@ -72,7 +72,7 @@ impl Drop for Attending<'_> {
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.sender.send(Some(Question::new(rule_text(attempt), answer)));
+        let sent = self.sender.send(Some(Question::new(target_of(attempt), answer)));
         // Dropped after the receiver: by then the question is closed.
         let attending = Attending(self.hold.as_deref());
         Box::pin(async move {
@@ -134,7 +134,7 @@ impl Asker {
 
     /// Sets the egress whose policy a lasting answer changes.
     pub fn attach(&self, egress: &Arc<Egress>) {
-        // It is attached once, by whoever made both.
+        // It is attached once, by the function that made both.
         self.egress.get_or_init(|| Arc::downgrade(egress));
     }
 
@@ -143,7 +143,7 @@ impl Asker {
         if let Some(hold) = &self.hold {
             hold.end();
         }
-        // Where nobody receives it the thread has ended, and joining tells how.
+        // If no thread receives it, the thread has ended, and joining returns how.
         self.questions.send(None).ok();
         self.thread.join().map_err(|_| QuestionsPanicked)
     }
@@ -227,7 +227,7 @@ pub fn hold(on: Option<AskOn>) -> Result<Option<Arc<Hold>>, Failure> {
 
 /// Answer to a question, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Reply {
+enum Choice {
     Once,
     Run,
     Save,
@@ -298,18 +298,18 @@ impl Prompter {
             return self.approved(target, &yes);
         }
         let hold = Arc::clone(&self.hold);
-        // A terminal that fails is nobody.
-        let (reply, taken) = self.ask(&hold, question).unwrap_or((Reply::Nothing, None));
-        if reply == Reply::Withdrawn {
+        // A terminal that fails gives no answer.
+        let (choice, taken) = self.ask(&hold, question).unwrap_or((Choice::Nothing, None));
+        if choice == Choice::Withdrawn {
             self.withdrawn = Some(Instant::now());
         }
-        if !matches!(reply, Reply::Approved(_) | Reply::Refused(_))
+        if !matches!(choice, Choice::Approved(_) | Choice::Refused(_))
             && let Some(requests) = &mut self.requests
             && let Err(error) = requests.withdraw(target)
         {
             tracing::debug!(code = error.code(), "a request could not be withdrawn; it ends with its time");
         }
-        let answer = self.carry_out(reply, target, rule);
+        let answer = self.carry_out(choice, target, rule);
         drop(taken);
         answer
     }
@@ -322,96 +322,93 @@ impl Prompter {
     }
 
     /// Does what was answered, and repeats what it is about.
-    fn carry_out(&mut self, reply: Reply, target: &str, rule: AnyRule) -> Answer {
-        match reply {
-            Reply::Once => {
-                self.print_line(&format!("{} is allowed once, for this connection", about(target)));
+    fn carry_out(&mut self, choice: Choice, target: &str, rule: AnyRule) -> Answer {
+        match choice {
+            Choice::Once => {
+                self.print(&format!("{} is allowed once, for this connection", about(target)));
                 self.grants.once_here(target, &self.here);
                 Answer::Once(rule)
             }
-            Reply::Approved(yes) => {
-                self.print_line(&format!("{} is allowed once, by {}", about(target), yes.source()));
+            Choice::Approved(yes) => {
+                self.print(&format!("{} is allowed once, by {}", about(target), yes.source()));
                 self.approved(target, &yes)
             }
-            Reply::Refused(by) => {
+            Choice::Refused(by) => {
                 self.settled.insert(place(target).to_owned(), false);
-                self.print_line(&format!("{} stays blocked for this run, by {by}", place(target)));
+                self.print(&format!("{} stays blocked for this run, by {by}", place(target)));
                 Answer::Deny
             }
-            Reply::Withdrawn => Answer::Deny,
-            Reply::NoToAll => {
+            Choice::Withdrawn => Answer::Deny,
+            Choice::NoToAll => {
                 self.refuses_all = true;
-                self.print_line("Everything that no rule allows stays blocked for this run");
+                self.print("Everything that no rule allows stays blocked for this run");
                 Answer::Deny
             }
-            Reply::No | Reply::Nothing => {
+            Choice::No | Choice::Nothing => {
                 self.settled.insert(place(target).to_owned(), false);
-                if reply == Reply::No {
-                    self.print_line(&format!("{} stays blocked for this run", place(target)));
+                if choice == Choice::No {
+                    self.print(&format!("{} stays blocked for this run", place(target)));
                 }
                 Answer::Deny
             }
-            Reply::Run | Reply::Save => {
+            Choice::Run | Choice::Save => {
                 let Some(egress) = self.egress.get().and_then(Weak::upgrade) else { return Answer::Deny };
                 let changed = egress.policy().approve(rule).map_err(|error| error.to_string());
                 let reloaded = changed.and_then(|policy| egress.reload(Arc::new(policy)).map_err(|e| e.to_string()));
                 if let Err(error) = reloaded {
-                    self.print_line(&format!("{} stays blocked: {error}", about(target)));
+                    self.print(&format!("{} stays blocked: {error}", about(target)));
                     return Answer::Deny;
                 }
                 self.settled.insert(target.to_owned(), true);
                 self.grants.for_the_run(target, &self.here);
                 let allowed = format!("{} is allowed for this run", about(target));
-                if reply == Reply::Save {
+                if choice == Choice::Save {
                     match saved::add(target) {
                         Ok(path) => {
-                            self.print_line(&format!(
-                                "{allowed} and saved in {}, which counts with --ask",
-                                path.display()
-                            ));
+                            self.print(&format!("{allowed} and saved in {}, which counts with --ask", path.display()));
                         }
-                        Err(why) => self.print_line(&format!("{allowed} alone, since it was not saved: {why}")),
+                        Err(why) => self.print(&format!("{allowed} alone, since it was not saved: {why}")),
                     }
                 } else {
-                    self.print_line(&allowed);
+                    self.print(&allowed);
                 }
                 Answer::Again
             }
         }
     }
 
-    fn print_line(&mut self, text: &str) {
-        // Where the terminal takes nothing there is nobody to tell.
+    fn print(&mut self, text: &str) {
+        // If the terminal takes nothing, no user can read it.
         self.terminal.write_all(format!("nexus: {text}\n").as_bytes()).ok();
     }
 
     /// Asks, and keeps the terminal for what is written after the answer.
-    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Reply, Option<Taken<'a>>)> {
+    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Choice, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
         if tcgetpgrp(&self.terminal)?.as_raw_nonzero().get() != crate::host::membership()?.group {
-            return Ok((Reply::Nothing, None));
+            return Ok((Choice::Nothing, None));
         }
         let gone = || question.is_gone();
         if let Some(at) = self.withdrawn.take()
             && hold.is_over_by(at + REST)?
         {
-            return Ok((Reply::Nothing, None));
+            return Ok((Choice::Nothing, None));
         }
         let end = Instant::now() + self.timeout;
         let Some(taken) = hold.take(end, gone)? else {
-            return Ok((if gone() { Reply::Withdrawn } else { Reply::Nothing }, None));
+            return Ok((if gone() { Choice::Withdrawn } else { Choice::Nothing }, None));
         };
-        let reply = self.question(&taken, question, end + self.quiet)?;
-        Ok((reply, Some(taken)))
+        let choice = self.question(&taken, question, end + self.quiet)?;
+        Ok((choice, Some(taken)))
     }
 
     /// Drops what is typed in the quiet time after a question was drawn. Returns the reason if the question ends
     /// meanwhile.
-    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Reply>> {
+    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Choice>> {
         let until = Instant::now() + self.quiet;
         loop {
-            if let Some(reply) = self.ended(taken, question)? {
-                return Ok(Some(reply));
+            if let Some(choice) = self.ended(taken, question)? {
+                return Ok(Some(choice));
             }
             if Instant::now() >= until {
                 tcflush(&self.terminal, QueueSelector::IFlush)?;
@@ -422,16 +419,16 @@ impl Prompter {
     }
 
     /// Returns the reason if an open question has ended without an answer.
-    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Reply>> {
+    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Choice>> {
         if taken.is_over() {
-            return Ok(Some(Reply::Nothing));
+            return Ok(Some(Choice::Nothing));
         }
         if !question.is_gone() {
             return Ok(None);
         }
         let text = format!("\nnexus: nothing waits for {} any more, so nothing was decided\n", place(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        Ok(Some(Reply::Withdrawn))
+        Ok(Some(Choice::Withdrawn))
     }
 
     /// Asks another session too; without a place for that the terminal alone answers.
@@ -440,21 +437,21 @@ impl Prompter {
     }
 
     /// Looks for an answer of another session.
-    fn response(&mut self, id: RunId, target: &str) -> Option<Reply> {
+    fn response(&mut self, id: RunId, target: &str) -> Option<Choice> {
         match self.requests.as_mut()?.response(id, target) {
-            Ok(Response::Grant(yes)) => Some(Reply::Approved(yes)),
-            Ok(Response::No(by)) => Some(Reply::Refused(by)),
+            Ok(Response::Grant(yes)) => Some(Choice::Approved(yes)),
+            Ok(Response::No(by)) => Some(Choice::Refused(by)),
             // Its time there is over a moment before it is over here.
             Ok(Response::Waits | Response::Over) | Err(_) => None,
         }
     }
 
-    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Reply> {
+    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Choice> {
         // The command may have left colours that hide, and a sequence without its end.
-        let text = format!("\x1b[0m\nnexus: {}\n", request_text(&question.target));
+        let text = format!("\x1b[0m\nnexus: {}\n", question_text(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        if let Some(reply) = self.drop_keys(taken, question)? {
-            return Ok(reply);
+        if let Some(choice) = self.drop_keys(taken, question)? {
+            return Ok(choice);
         }
         let seconds = self.timeout.as_secs();
         // Dropped keys without an end of line stand where the prompt begins.
@@ -466,20 +463,17 @@ impl Prompter {
         loop {
             let next = Instant::now() + LOOK_EVERY;
             let is_typed = taken.wait(self.terminal.as_fd(), if request.is_some() { end.min(next) } else { end })?;
-            if let Some(reply) = self.ended(taken, question)? {
-                return Ok(reply);
+            if let Some(choice) = self.ended(taken, question)? {
+                return Ok(choice);
             }
             // What is typed here comes first.
-            if let Some(reply) = request.filter(|_| !is_typed).and_then(|id| self.response(id, &question.target)) {
+            if let Some(choice) = request.filter(|_| !is_typed).and_then(|id| self.response(id, &question.target)) {
                 self.terminal.write_all(b"\n")?;
-                return Ok(reply);
+                return Ok(choice);
             }
             if Instant::now() >= end {
-                self.print_line(&format!(
-                    "nobody answered: no, so {} stays blocked for this run",
-                    place(&question.target)
-                ));
-                return Ok(Reply::Nothing);
+                self.print(&format!("no answer came, so {} stays blocked for this run", place(&question.target)));
+                return Ok(Choice::Nothing);
             }
             if !is_typed {
                 continue;
@@ -487,15 +481,15 @@ impl Prompter {
             let mut piece = [0u8; 64];
             let count = self.terminal.read(&mut piece)?;
             if count == 0 {
-                return Ok(Reply::No);
+                return Ok(Choice::No);
             }
             typed.extend_from_slice(&piece[..count]);
             if typed.len() > MAX_TYPED {
                 typed.clear();
             }
             if typed.ends_with(b"\n") {
-                if let Some(reply) = understood(&typed) {
-                    return Ok(reply);
+                if let Some(choice) = understood(&typed) {
+                    return Ok(choice);
                 }
                 typed.clear();
                 self.terminal.write_all(b"nexus: o, r, s, n or a? ")?;
@@ -504,8 +498,8 @@ impl Prompter {
     }
 }
 
-fn understood(line: &[u8]) -> Option<Reply> {
-    use Reply::{No, NoToAll, Once, Run, Save};
+fn understood(line: &[u8]) -> Option<Choice> {
+    use Choice::{No, NoToAll, Once, Run, Save};
     match line.trim_ascii() {
         b"o" | b"once" => Some(Once),
         b"r" | b"run" => Some(Run),

@@ -8,7 +8,7 @@
 //! Several connections wait at a time, those to one destination for one answer. What goes wrong with the approvals is a no.
 
 use super::grants::Grants;
-use super::question::{Question, about, place, request_text};
+use super::question::{Question, about, place, question_text};
 use super::requests::{Grant, LOOK_EVERY, Requests, Response};
 use nexus_egress::Answer;
 use nexus_receipt::Approved;
@@ -96,7 +96,7 @@ impl Elsewhere {
                     let seconds = self.waits.as_secs();
                     tell(&format!(
                         "{}; nexus approvals approve {id} in another terminal lets it ({seconds} s)",
-                        request_text(&target)
+                        question_text(&target)
                     ));
                 }
                 self.open.push(Waiting { target, id, end: Instant::now() + self.waits, questions });

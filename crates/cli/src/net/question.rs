@@ -30,7 +30,7 @@ impl Question {
 
 /// Returns the rule that an answer is about, as text: for one program where it is known, so that a yes opens no more
 /// than was asked.
-pub fn rule_text(attempt: &Attempt) -> String {
+pub fn target_of(attempt: &Attempt) -> String {
     let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
     format!("{}{only}", attempt.target)
 }
@@ -41,7 +41,7 @@ pub fn place(rule: &str) -> &str {
 }
 
 /// Describes a rule as a request to the user.
-pub fn request_text(rule: &str) -> String {
+pub fn question_text(rule: &str) -> String {
     match rule.split_once('@') {
         Some((target, program)) => format!("{program} wants to reach {target}"),
         None => format!("the command wants to reach {rule}"),

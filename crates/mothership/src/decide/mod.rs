@@ -2,6 +2,7 @@
 
 mod chunk;
 mod drift;
+mod fullness;
 mod matching;
 mod rate;
 mod removal;
@@ -9,6 +10,7 @@ mod request;
 
 pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
+pub use fullness::Fullness;
 pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use rate::Windows;
 pub use removal::RemovalGuard;

@@ -233,7 +233,7 @@ pub async fn log(visit: &Visit) -> Result<Answer, Problem> {
     })?;
     let app = &visit.context.app;
     let id: DirectiveId = visit.context.id("directive_id")?;
-    // The state is read before the output: an end is never told without what came before it.
+    // The state is read before the output: an end is never shown without the output before it.
     let (one, snapshot) = load(visit).await?;
     let rows: Rows = log::read(app, visit.account, id, place, upto(&snapshot), Window::First).await?;
     let mut html = Html::default();

@@ -86,7 +86,7 @@ fn uses_of_connections_are_exact_while_many_are_taken_and_a_crash_gives_none_bac
         running.into_iter().map(|one| usize::from(one.join().unwrap())).sum()
     });
     assert_eq!(taken, 5);
-    // As after a crash: whoever looks next finds what was taken, and none is left.
+    // As after a crash: the next process finds what was taken, and none is left.
     let after = Approvals::open(&places).unwrap().inspect(id, 1003).unwrap().approval;
     assert_eq!((after.state, after.uses.len()), (ApprovalState::Used, 5));
 }
