@@ -199,7 +199,7 @@ fn an_answer_is_for_one_destination_of_one_run() {
         denied(&bench, &id(request));
         let (report, output) = run.end();
         assert_eq!(report["output"]["stdout"]["text"], "hello\nother\n", "{}: {}", bench.who(), stderr(&output));
-        // Uses that are left end with the run, and another run asks anew.
+        // Uses that are left end with the run, and another run asks again.
         let ended = listed(&bench).into_iter().find(|one| id(one) == first).unwrap();
         assert_eq!((&ended["state"], &ended["uses_left"]), (&"withdrawn".into(), &4.into()), "{ended}");
         let run = Run::start(&bench, &named, &["--ask-timeout", "20s"], &script);
@@ -348,7 +348,7 @@ fn a_policy_says_who_may_be_asked_and_no_answer_opens_what_it_does_not_list() {
         assert!(code == Some(125) && shown.contains("lets no person be asked"), "{}: {shown}", bench.who());
         let refused = named.run(&bench, ["run", "--ask=approvals", "--", "true"]);
         assert_eq!(refused.status.code(), Some(125), "{}: {}", bench.who(), stderr(&refused));
-        // Nobody is asked about what a policy does not list.
+        // What a policy does not list is not asked about.
         policy(&bench, &format!("net: {{allow: [\"{}\"]}}", target.replace("web.test", "db.test")));
         let run = Run::start(&bench, &named, &[], &format!("curl -sf {target} || echo refused"));
         let (report, output) = run.end();

@@ -98,6 +98,6 @@ fn a_request_that_was_withdrawn_is_not_answered() {
     let id = asked(&places, &subject, 5);
     Approvals::open(&places).unwrap().answer(id, &ApprovalEvent::Withdraw, 1001).unwrap();
     assert_eq!(answer(&places, id, 1, 1002).unwrap_err().code(), "approval_over");
-    // The same destination is asked about anew.
+    // The same destination is asked about again.
     assert_ne!(asked(&places, &subject, 5), id);
 }
