@@ -31,6 +31,9 @@ struct Line {
     code: String,
     #[serde(default)]
     explanation: Option<String>,
+    /// The rule that decided.
+    #[serde(default)]
+    rule: Option<Rule>,
     #[serde(default)]
     addresses: Vec<String>,
     #[serde(default)]
@@ -45,6 +48,22 @@ struct Line {
     duration_ms: Option<u64>,
     #[serde(default)]
     repeated: Option<u64>,
+}
+
+/// The rule of a decision, as far as it says who gave it.
+#[derive(Deserialize)]
+struct Rule {
+    #[serde(default)]
+    source: RuleSource,
+}
+
+/// The source of a rule. A file of an answer says who answered.
+#[derive(Deserialize, Default)]
+struct RuleSource {
+    #[serde(default)]
+    origin: String,
+    #[serde(default)]
+    file: Option<String>,
 }
 
 /// Prints the record of a run's network, and goes on while the run writes it if that is asked for.
@@ -124,6 +143,8 @@ fn render(text: &str) -> String {
     }
     parts.extend(line.duration_ms.map(|ms| format!("{ms} ms")));
     parts.extend(line.repeated.map(|times| format!("{times} times")));
+    let by = line.rule.filter(|rule| line.event == "allow" && rule.source.origin == "approval");
+    parts.extend(by.and_then(|rule| rule.source.file).map(|by| format!("approved by {by}")));
     parts.extend(line.explanation.map(|why| format!("({why})")));
     one_line(&parts.join("  "))
 }

@@ -88,6 +88,15 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         let record = egress.record.map(|record| format!("; record {}", stream(&record))).unwrap_or_default();
         let Egress { allowed, denied, hash, .. } = egress;
         rows.push(("network", format!("{allowed} allowed, {denied} denied, {hash}{record}")));
+        for one in egress.approved.iter().flat_map(|approved| &approved.items) {
+            let often = one.connections.map_or_else(|| "for the run".to_owned(), |count| format!("{count} times"));
+            let approval = one.approval.map(|id| format!(" (approval {id})")).unwrap_or_default();
+            rows.push(("approved", format!("{} {often}, by {}{approval}", one.to, one.by)));
+        }
+        let omitted = egress.approved.as_ref().map_or(0, |approved| approved.omitted);
+        if omitted > 0 {
+            rows.push(("approved", format!("{omitted} more that the receipt does not list")));
+        }
     }
     rows
 }

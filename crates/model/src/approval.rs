@@ -94,6 +94,9 @@ pub struct Approval {
     pub requester: Actor,
     /// The time after which it is neither answered nor used.
     pub expires_at: u64,
+    /// The time by which it must be granted, if its act waits for the answer and no longer; a granted one is used after it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_by: Option<u64>,
     /// Number of uses that it has when it is granted.
     pub max_uses: u32,
     /// Number of users who must approve it.
@@ -201,6 +204,7 @@ impl Approval {
             subject,
             requester,
             expires_at,
+            answer_by: None,
             max_uses,
             quorum,
             state: ApprovalState::Pending,
@@ -208,6 +212,18 @@ impl Approval {
             denied_by: None,
             uses: BTreeSet::new(),
         })
+    }
+
+    /// Returns the approval with a time by which it must be granted.
+    #[must_use]
+    pub fn answered_by(self, end: u64) -> Self {
+        Self { answer_by: Some(end), ..self }
+    }
+
+    /// Reports whether its time is over at `now`.
+    fn is_late(&self, now: u64) -> bool {
+        let unanswered = self.state == ApprovalState::Pending && self.answer_by.is_some_and(|end| now >= end);
+        unanswered || now >= self.expires_at
     }
 
     /// Returns the number of uses that are left.
@@ -232,7 +248,7 @@ impl Approval {
                 _ => Err(ApprovalRefusal::Over { state: self.state }),
             };
         }
-        if now >= self.expires_at {
+        if self.is_late(now) {
             next.state = ApprovalState::Expired;
             return match event {
                 ApprovalEvent::Tick | ApprovalEvent::Withdraw => Ok(next),
@@ -347,6 +363,20 @@ mod tests {
         assert_eq!(granted.step(&used("r", b"a"), 100), over);
         assert_eq!(granted.step(&ApprovalEvent::Tick, 100).unwrap().state, ApprovalState::Expired);
         assert_eq!(granted.step(&ApprovalEvent::Tick, 99).unwrap(), granted);
+    }
+
+    #[test]
+    fn an_act_that_waits_is_answered_in_its_time_and_used_after_it() {
+        let waits = approval(2, 1).answered_by(10);
+        let over = Err(ApprovalRefusal::Over { state: ApprovalState::Expired });
+        assert_eq!(waits.step(&yes("v", "1"), 10), over);
+        assert_eq!(waits.step(&ApprovalEvent::Tick, 10).unwrap().state, ApprovalState::Expired);
+        let granted = waits.step(&yes("v", "1"), 9).unwrap();
+        assert_eq!(granted.step(&used("r", b"a"), 50).unwrap().uses_left(), 1);
+        assert_eq!(granted.step(&used("r", b"a"), 100), over);
+        // The first of two answers does not keep it open.
+        let half = approval(1, 2).answered_by(10).step(&yes("v", "1"), 9).unwrap();
+        assert_eq!(half.step(&yes("w", "2"), 10), over);
     }
 
     #[test]

@@ -127,10 +127,13 @@ fn random(random: &mut Random, id: usize) -> LoadedPolicy {
             rest["budgets"][key] = json!(random.one_of(&values));
         }
     }
-    for act in ["exec", "changes"] {
+    for act in ["exec", "changes", "egress"] {
         if random.next().is_multiple_of(2) {
             rest["approval"][act] = json!(random.one_of(&["skip", "needs_approval", "forbidden"]));
         }
+    }
+    if random.next().is_multiple_of(2) {
+        rest["approval"]["quorum"] = json!(random.one_of(&[1, 2, 5]));
     }
     if random.next().is_multiple_of(2) {
         rest["secrets"] = json!(random.some(SECRETS));
@@ -188,6 +191,8 @@ fn what_levels_allow_together_is_never_more_than_any_of_them_allows_and_their_or
         for act in Act::ALL {
             assert_eq!(together.answer(act).map(|one| one.value), strictest(act));
         }
+        let most = [a, b, c].iter().filter_map(|at| alone[*at].quorum()).map(|one| one.value).max();
+        assert_eq!(together.quorum().map(|one| one.value), most);
         if round.is_multiple_of(16) {
             let question = *random_numbers.one_of(NEAREST);
             assert_eq!(
@@ -356,7 +361,7 @@ fn good() -> Vec<Value> {
         json!({"fs": {"read": ["workspace:**", {"rule": "host:/a", "not_match": ["host:/b"]}], "write": [], "deny": []}}),
         json!({"limits": {"memory": "2G", "pids": 5, "cpus": 1.5, "timeout": "10m"}}),
         json!({"budgets": {"connections": 3, "egress_bytes": "1M"}}),
-        json!({"approval": {"exec": "needs_approval", "changes": "forbidden"}}),
+        json!({"approval": {"exec": "needs_approval", "changes": "forbidden", "egress": "skip", "quorum": 10}}),
         json!({"commands": {"skip": ["npm run *", {"rule": "git status", "not_match": ["git log"]}], "forbidden": ["rm *"]}}),
         json!({"secrets": ["A_B"], "sandbox": ["untrusted", "host"]}),
         json!({"tests": {"match": ["net a.test:443", "limit pids=3"], "not_match": []}}),
@@ -393,7 +398,11 @@ fn bad() -> Vec<Value> {
         json!({"budgets": {"runs": 1}}),
         json!({"budgets": {"connections": []}}),
         json!({"approval": {"exec": "ask"}}),
-        json!({"approval": {"egress": "skip"}}),
+        json!({"approval": {"network": "skip"}}),
+        json!({"approval": {"quorum": 0}}),
+        json!({"approval": {"quorum": 11}}),
+        json!({"approval": {"quorum": 1.5}}),
+        json!({"approval": {"quorum": "2"}}),
         json!({"commands": {"allow": []}}),
         json!({"commands": {"skip": [5]}}),
         json!({"secrets": ["A-B"]}),

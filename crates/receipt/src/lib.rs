@@ -27,9 +27,9 @@ pub mod verify;
 
 pub use chain::{ChainEnd, ChainProblem, ChainReport, Ring, check_chain};
 pub use form::{
-    AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Link, LinkError, MAX_BYTES, Network, Nexus,
-    Opened, Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, Sealed, StreamDigest, Timing, VerifyError, file_of,
-    open, seal,
+    Approved, AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, Link, LinkError, MAX_BYTES,
+    Network, Nexus, Opened, Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, Sealed, StreamDigest, Timing,
+    VerifyError, file_of, open, seal,
 };
 pub use issue::{Finished, IssueError, Issued, Issuer, Maker, OpenError, issue};
 pub use keys::{KeyId, KeyTextError, Keyring, PublicKey, Seed};

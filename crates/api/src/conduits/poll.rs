@@ -27,6 +27,15 @@ fn default_claims() -> u32 {
     1
 }
 
+/// Reads a field for which `null` means the default.
+fn read_approvers<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<u32, D::Error> {
+    Ok(Option::deserialize(reader)?.unwrap_or_else(one_approver))
+}
+
+fn one_approver() -> u32 {
+    1
+}
+
 /// Body of `POST /conduits/v1/polls`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PollRequest {
@@ -94,6 +103,9 @@ pub struct ClaimApproval {
     /// The only territory that may run it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub territory_id: Option<TerritoryId>,
+    /// Number of users who approved it; absent from a server that knows one alone.
+    #[serde(default = "one_approver", deserialize_with = "read_approvers")]
+    pub approvers: u32,
 }
 
 impl ClaimApproval {

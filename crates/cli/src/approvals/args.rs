@@ -38,7 +38,7 @@ pub enum ApprovalsAction {
         /// The approval: its id, or the start of it
         id: String,
     },
-    /// Let exactly this run, after a look at it on this terminal
+    /// Let exactly this run, or this connection be made, after a look at it on this terminal
     Approve(AnswerArgs),
     /// Refuse it, or take an approval back
     Deny {
@@ -52,10 +52,10 @@ pub enum ApprovalsAction {
 pub struct AnswerArgs {
     /// The approval: its id, or the start of it
     pub id: String,
-    /// Number of times that it may run [default: as often as was asked for]
+    /// Number of times that it may run, or connections [default: as often as was asked for, one connection]
     #[arg(long, value_name = "N")]
     pub uses: Option<u32>,
-    /// Time within which it may run, from now on [default: until the request ends]
+    /// Time within which it may happen, from now on [default: until the request ends]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub within: Option<u64>,
 }

@@ -9,6 +9,7 @@ use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, RejectReques
 use nexus_caller::print::{print, print_json};
 use nexus_fleet::access::Access;
 use nexus_model::approval::ApprovalState;
+use nexus_model::directive::State;
 use nexus_model::ids::ApprovalId;
 use nexus_model::spec::DirectiveChanges;
 use nexus_model::subject::DirectiveSubject;
@@ -91,7 +92,11 @@ fn approve(access: &Access, args: &AnswerArgs) -> Result<u8, Failure> {
         ..ApproveRequest::default()
     };
     let answer = access.wait(access.client.approve(one.directive_id, &body))?;
-    print(format!("{} is granted: directive {} is {}\n", one.approval_id, one.directive_id, answer.state).as_bytes())
+    let is = match answer.state {
+        State::AwaitingApproval => "approved by you, and waits for another user".to_owned(),
+        state => format!("granted: directive {} is {state}", one.directive_id),
+    };
+    print(format!("{} is {is}\n", one.approval_id).as_bytes())
 }
 
 /// Returns the time that is left, for people.
@@ -163,6 +168,7 @@ fn text(one: &Approval) -> Result<String, Failure> {
     row("limits", &one_line(&format!("{}, timeout {} s", value(&spec.limits), value(&spec.timeout_seconds))));
     row("artifacts", &one_line(&value(&spec.artifacts)));
     row("demands", &one_line(&format!("{} {}", value(&spec.requirements), value(&spec.runtime))));
+    row("answers", &format!("{} of {} users have approved it", one.approved_by.len(), one.quorum));
     row("starts", &format!("{} of {}", one.uses_left, one.max_uses));
     row("directive", &one.directive_id.to_string());
     row("hash", &one.subject.to_string());

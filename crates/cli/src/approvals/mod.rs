@@ -4,6 +4,8 @@
 //!  run whose policy asks ─▶ obtain ─ granted ─▶ the command starts        (one use less)
 //!                              └─ a request, and the run is refused
 //!  nexus approvals ls|show ─▶ what is asked for          approve|deny ─▶ on a terminal of another session
+//!
+//!  connection that no rule allows, with --ask ─▶ a request, and it waits ─ approved ─▶ it is made
 //! ```
 //!
 //! With `--fleet` the same commands are about directives of a control plane, which keeps their approvals.
@@ -22,7 +24,7 @@ use crate::failures;
 use crate::terminal::out;
 use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
 use ask::{confirmed, refuse_inside};
-use nexus_model::approval::{Actor, ApprovalEvent, ApprovalState};
+use nexus_model::approval::{Actor, ApprovalEvent, ApprovalKind, ApprovalState};
 use nexus_runner::state::approvals::{ApprovalError, Approvals, now};
 use nexus_runner::state::directory::StateDir;
 use serde_json::json;
@@ -105,7 +107,10 @@ fn approve(args: &AnswerArgs) -> Result<String, Failure> {
     let stored = Approvals::open(&places)?.find(&args.id, now())?;
     let by = caller()?;
     let expires_at = args.within.map(|ms| now().saturating_add(ms));
-    let event = ApprovalEvent::Approve { by: by.clone(), max_uses: args.uses, expires_at };
+    let is_connection = stored.approval.kind == ApprovalKind::Egress;
+    // The request is for as many as there can be, and the answer is about one unless it says more.
+    let max_uses = args.uses.or(is_connection.then_some(1));
+    let event = ApprovalEvent::Approve { by: by.clone(), max_uses, expires_at };
     // What cannot be is said before anybody reads.
     stored.approval.step(&event, now()).map_err(ApprovalError::from)?;
     refuse_unknown(&by)?;
@@ -118,6 +123,9 @@ fn approve(args: &AnswerArgs) -> Result<String, Failure> {
         more => format!("{more} times"),
     };
     let state = match stored.approval.state {
+        ApprovalState::Granted if is_connection => {
+            format!("granted: {uses} this destination, for this run, until {}", show::time(&stored))
+        }
         ApprovalState::Granted => format!("granted: exactly this may run {uses}, until {}", show::time(&stored)),
         other => other.name().to_owned(),
     };

@@ -5,11 +5,12 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::run::input::Input;
 use nexus_model::ByteText;
+use nexus_model::approval::Actor;
 use nexus_policy::command::{Commands, Verdict, classify};
 use nexus_policy::document::{Answer, Effective, RunRights};
 use nexus_runner::live::full_output::FilePlace;
 use nexus_runner::plan::resolve::ResolvedRun;
-use nexus_runner::state::approvals::{Approvals, ExecSubject, now};
+use nexus_runner::state::approvals::{Approvals, Subject, Terms, now};
 use serde_json::json;
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ pub struct AskedFiles {
 
 /// Time within which a request is answered and used.
 const LIFE: Duration = Duration::from_secs(3600);
+
+/// Returns the session that asks for a run, and that does not answer.
+pub fn requester(args: &RunArgs) -> Result<Actor, Failure> {
+    args.asking_session.map_or_else(caller, |session| Ok(of_session(session)))
+}
 
 /// Takes a use of an approval for exactly this run, right before it starts, or asks for one and refuses the run. Without a
 /// policy that asks for approvals nothing happens. `files` are the files that the flags ask for.
@@ -46,6 +52,12 @@ pub fn obtain(
             return Err(Failure::refused("policy", message, "nexus policy explain shows the rules about commands."));
         }
     }
+    if let Some(users) = policies.quorum().filter(|users| users.value > 1) {
+        // All of this state directory is one user's.
+        let message =
+            format!("A policy wants an approval by {} users ({}), and this machine knows one", users.value, users.from);
+        return Err(Failure::refused("quorum", message, "A directive of a fleet can have as many."));
+    }
     let input = match input {
         Input::Empty | Input::NotPassed => "empty",
         // What comes that way is not known before it is read, so it cannot be part of what is approved.
@@ -59,7 +71,7 @@ pub fn obtain(
         "full_output": file(&files.full_output), "receipt": file(&files.receipt),
         "require": args.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
-    let subject = ExecSubject::of(run, &around)?;
+    let subject = Subject::of_command(run, &around)?;
     let approvals = Approvals::open(&run.site.places)?;
     if approvals.take(&subject, &run.plan.run_id.to_string(), now())?.is_some() {
         return Ok(());
@@ -83,8 +95,8 @@ pub fn obtain(
         return Err(Failure::refused("forbidden", message, "Run it outside of Nexus if you must."));
     }
     reasons.extend(found.reasons);
-    let requester = args.asking_session.map_or_else(caller, |session| Ok(of_session(session)))?;
-    let asked = approvals.request(&subject, requester, reasons, LIFE, now())?;
+    let requester = requester(args)?;
+    let asked = approvals.request(&subject, requester, reasons, Terms::once(LIFE), now())?;
     let message = format!(
         "A policy lets this command start only with an approval ({}); {} waits for one{because}",
         asks.from, asked.id

@@ -1,6 +1,7 @@
 //! Formats an approval as text: command, directory, paths, network, names of secrets. All strings that a command chose are quoted.
 
 use crate::failure::one_line;
+use nexus_model::approval::{ApprovalKind, ApprovalState};
 use nexus_runner::state::approvals::{Stored, now};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -23,9 +24,11 @@ fn command(stored: &Stored) -> String {
     texts(&stored.shown["argv"]).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the time that is left, for people.
+/// Returns the time that is left, for people: to answer it, where something waits for that, else to use it.
 pub fn time(stored: &Stored) -> String {
-    let left = stored.approval.expires_at.saturating_sub(now()) / 1000;
+    let approval = &stored.approval;
+    let waits = approval.answer_by.filter(|_| approval.state == ApprovalState::Pending);
+    let left = waits.unwrap_or(approval.expires_at).saturating_sub(now()) / 1000;
     match left {
         0 => "now".to_owned(),
         left if left < 120 => format!("{left} s from now"),
@@ -36,7 +39,10 @@ pub fn time(stored: &Stored) -> String {
 /// Returns one line about it.
 pub fn line(stored: &Stored) -> String {
     const MAX_CHARS: usize = 100;
-    let command = command(stored);
+    let command = match stored.approval.kind {
+        ApprovalKind::Egress => format!("{} for {}", quoted(&text_of(&stored.shown["connect"])), command(stored)),
+        _ => command(stored),
+    };
     let cut: String = command.chars().take(MAX_CHARS).collect();
     let more = if command.chars().count() > MAX_CHARS { "…" } else { "" };
     format!("{}  {:8}  {:>16}  {cut}{more}\n", stored.id, stored.approval.state.name(), time(stored))
@@ -64,6 +70,17 @@ pub fn text(stored: &Stored) -> String {
     row("asked by", &format!("{}, {}", quoted(&asked.user), quoted(&asked.credential)));
     for reason in &stored.reasons {
         row("because", &one_line(reason));
+    }
+    if stored.approval.kind == ApprovalKind::Egress {
+        row("connect to", &quoted(&text_of(&shown["connect"])));
+        row("command", &command(stored));
+        row("workspace", &quoted(&text_of(&shown["workspace"])));
+        row("run", &quoted(&text_of(&shown["run"])));
+        row(
+            "uses",
+            &format!("{} of {} are left; one is a connection", stored.approval.uses_left(), stored.approval.max_uses),
+        );
+        return out;
     }
     row("command", &command(stored));
     row("directory", &quoted(&text_of(&shown["cwd"])));

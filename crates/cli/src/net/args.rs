@@ -25,6 +25,15 @@ pub enum NetMethods {
     ReadOnly,
 }
 
+/// Values of `--ask`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AskOn {
+    /// The terminal of the run; another session may answer too
+    Terminal,
+    /// Another session alone, by nexus approvals
+    Approvals,
+}
+
 /// Flags for the network of a command.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct NetFlags {
@@ -51,9 +60,10 @@ pub struct NetFlags {
     /// HTTP methods that it may use; of this and the profiles the stricter holds [default: any]
     #[arg(long, value_name = "METHODS")]
     pub net_methods: Option<NetMethods>,
-    /// Ask on the terminal about what no rule allows
-    #[arg(long)]
-    pub ask: bool,
+    /// Ask about what no rule allows: on this terminal, which --ask alone means, or only in another one, by nexus approvals; the
+    /// connection waits for the answer
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "terminal")]
+    pub ask: Option<AskOn>,
     /// Time that a question waits for its answer; then it counts as refused [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms, requires = "ask")]
     pub ask_timeout: Option<u64>,

@@ -12,15 +12,23 @@
 //! comes a second later, so that no answer to the one is taken for the other. A destination that the user refused, or
 //! a question that got no answer, is not asked about again in this run.
 
+use super::args::AskOn;
+use super::elsewhere::Elsewhere;
+use super::grants::Grants;
+use super::question::{Question, about, place, question_text, target_of};
+use super::requests::{self, Grant, LOOK_EVERY, Requests, Response};
 use super::saved;
 use crate::failure::Failure;
 use crate::terminal::{Hold, Taken};
 use crate::used_up::raise_descriptors;
 use nexus_egress::{Answer, Approver, Asked, Egress};
-use nexus_policy::net::{AnyRule, Attempt, Denial, Program};
-use nexus_runner::net::network::RunNetwork;
+use nexus_model::RunId;
+use nexus_model::approval::Actor;
+use nexus_policy::net::{AnyRule, Attempt, Denial};
+use nexus_receipt::Approved;
 use nexus_runner::net::rules;
 use nexus_runner::net::service::{CallerSide, Questions as AskedBeside, QuestionsPanicked};
+use nexus_runner::plan::resolve::ResolvedRun;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,12 +43,6 @@ use tokio::sync::oneshot;
 /// Bytes of a typed line.
 const MAX_TYPED: usize = 256;
 
-/// One attempt that waits.
-struct Question {
-    target: String,
-    answer: oneshot::Sender<Answer>,
-}
-
 /// Time for which the terminal rests after a question was withdrawn.
 const REST: Duration = Duration::from_secs(1);
 
@@ -52,24 +54,27 @@ pub const QUIET: Duration = Duration::from_millis(700);
 /// The egress's side. `None` ends the other one.
 pub struct Questions {
     sender: Sender<Option<Question>>,
-    hold: Arc<Hold>,
+    /// The agreement about the terminal, where the question is put on it.
+    hold: Option<Arc<Hold>>,
 }
 
 /// Wakes the asker when an attempt ends before its answer.
-struct Attending<'a>(&'a Hold);
+struct Attending<'a>(Option<&'a Hold>);
 
 impl Drop for Attending<'_> {
     fn drop(&mut self) {
-        self.0.nudge();
+        if let Some(hold) = self.0 {
+            hold.nudge();
+        }
     }
 }
 
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.sender.send(Some(Question { target: target_of(attempt), answer }));
+        let sent = self.sender.send(Some(Question::new(target_of(attempt), answer)));
         // Dropped after the receiver: by then the question is closed.
-        let attending = Attending(&self.hold);
+        let attending = Attending(self.hold.as_deref());
         Box::pin(async move {
             let _attending = attending;
             let answered = answered;
@@ -81,40 +86,12 @@ impl Approver for Questions {
     }
 }
 
-/// Returns the rule that an answer is about, as text: for one program where it is known, so that a yes opens no more
-/// than was asked.
-fn target_of(attempt: &Attempt) -> String {
-    let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
-    format!("{}{only}", attempt.target)
-}
-
-/// Returns the destination of a rule, without its program.
-fn place(target: &str) -> &str {
-    target.split_once('@').map_or(target, |(place, _)| place)
-}
-
-/// Describes a rule as a request to the user.
-fn question_text(target: &str) -> String {
-    match target.split_once('@') {
-        Some((target, program)) => format!("{program} wants to reach {target}"),
-        None => format!("the command wants to reach {target}"),
-    }
-}
-
-/// Names the destination, and the program where the answer is for one alone.
-fn about(target: &str) -> String {
-    match target.split_once('@') {
-        Some((target, program)) => format!("{target} for {program}"),
-        None => target.to_owned(),
-    }
-}
-
 /// The person's side.
 pub struct Asker {
     egress: Arc<OnceLock<Weak<Egress>>>,
-    hold: Arc<Hold>,
+    hold: Option<Arc<Hold>>,
     questions: Sender<Option<Question>>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Vec<Approved>>,
 }
 
 /// Opens the terminal, before the sandbox exists.
@@ -124,21 +101,34 @@ fn terminal() -> io::Result<File> {
 
 impl Asker {
     /// Starts the thread that asks, with the other side for the egress.
-    pub fn start(terminal: File, timeout: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
+    fn start(surface: Surface, asking: requests::Asking) -> io::Result<(Self, Arc<Questions>)> {
         let (sender, questions) = channel();
         let egress = Arc::new(OnceLock::new());
-        let prompter = Prompter {
-            terminal,
-            hold: Arc::clone(&hold),
-            timeout,
-            quiet: QUIET,
-            egress: Arc::clone(&egress),
-            settled: BTreeMap::new(),
-            refuses_all: false,
-            withdrawn: None,
+        let thread = std::thread::Builder::new().name("nexus-ask".into());
+        let timeout = asking.waits;
+        let (hold, thread) = match surface {
+            Surface::Terminal { terminal, hold } => {
+                let prompter = Prompter {
+                    terminal,
+                    hold: Arc::clone(&hold),
+                    timeout,
+                    quiet: QUIET,
+                    egress: Arc::clone(&egress),
+                    settled: BTreeMap::new(),
+                    refuses_all: false,
+                    withdrawn: None,
+                    here: format!("{}, the terminal of the run", requests::actor_text(&asking.requester)),
+                    requests: Some(Requests::new(asking)),
+                    grants: Grants::default(),
+                };
+                (Some(hold), thread.spawn(move || prompter.serve(&questions))?)
+            }
+            Surface::Approvals { tell } => {
+                let elsewhere = Elsewhere::new(Requests::new(asking), timeout, tell);
+                (None, thread.spawn(move || elsewhere.serve(&questions))?)
+            }
         };
-        let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || prompter.serve(&questions))?;
-        let asker = Self { egress, hold: Arc::clone(&hold), questions: sender.clone(), thread };
+        let asker = Self { egress, hold: hold.clone(), questions: sender.clone(), thread };
         Ok((asker, Arc::new(Questions { sender, hold })))
     }
 
@@ -148,26 +138,36 @@ impl Asker {
         self.egress.get_or_init(|| Arc::downgrade(egress));
     }
 
-    /// Ends a question that is open, and the thread; call it before the egress ends.
-    pub fn end(self) -> Result<(), QuestionsPanicked> {
-        self.hold.end();
+    /// Ends the questions that are open, and the thread; call it before the egress ends.
+    pub fn end(self) -> Result<Vec<Approved>, QuestionsPanicked> {
+        if let Some(hold) = &self.hold {
+            hold.end();
+        }
         // If no thread receives it, the thread has ended, and joining returns how.
         self.questions.send(None).ok();
         self.thread.join().map_err(|_| QuestionsPanicked)
     }
 }
 
+/// The place where a person is asked.
+enum Surface {
+    /// On the terminal of the run; another session may answer too.
+    Terminal { terminal: File, hold: Arc<Hold> },
+    /// In another session alone.
+    Approvals { tell: Option<fn(&str)> },
+}
+
 /// The questions of a run, before and while they are asked.
-struct Asking {
+struct AskedAtTheRun {
     /// The inputs of the thread; `None` once it was started.
-    start: Option<(File, Duration, Arc<Hold>)>,
+    start: Option<(Surface, requests::Asking)>,
     asker: Option<Asker>,
 }
 
-impl AskedBeside for Asking {
+impl AskedBeside for AskedAtTheRun {
     fn start(&mut self) -> io::Result<Arc<dyn Approver>> {
-        let (terminal, timeout, hold) = self.start.take().ok_or(io::ErrorKind::Unsupported)?;
-        let (asker, questions) = Asker::start(terminal, timeout, hold)?;
+        let (surface, asking) = self.start.take().ok_or(io::ErrorKind::Unsupported)?;
+        let (asker, questions) = Asker::start(surface, asking)?;
         self.asker = Some(asker);
         Ok(questions)
     }
@@ -178,27 +178,47 @@ impl AskedBeside for Asking {
         }
     }
 
-    fn end(self: Box<Self>) -> Result<(), QuestionsPanicked> {
-        self.asker.map_or(Ok(()), Asker::end)
+    fn end(self: Box<Self>) -> Result<Vec<Approved>, QuestionsPanicked> {
+        self.asker.map_or_else(|| Ok(Vec::new()), Asker::end)
     }
 }
 
-/// Returns the part of this process in the network of a run; `hold` is there when questions are asked.
-pub fn side(network: Option<&RunNetwork>, hold: Option<&Arc<Hold>>) -> Result<CallerSide, Failure> {
-    let asked = network.and_then(|network| network.ask).zip(hold);
-    let asking = asked.map(|(timeout, hold)| -> Result<Box<dyn AskedBeside>, Failure> {
-        let terminal = terminal().map_err(|error| {
-            let message = format!("--ask has no terminal to ask on: {error}");
-            Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
-        })?;
-        Ok(Box::new(Asking { start: Some((terminal, timeout, Arc::clone(hold))), asker: None }))
-    });
-    Ok(CallerSide { questions: asking.transpose()?, before_serving: raise_descriptors })
+/// Returns the part of this process in the network of a run; `hold` is there when the terminal is asked. `requester` is the session that asks.
+pub fn side(
+    run: &ResolvedRun,
+    hold: Option<&Arc<Hold>>,
+    requester: Option<Actor>,
+    tell: Option<fn(&str)>,
+) -> Result<CallerSide, Failure> {
+    let waits = run.network.as_ref().and_then(|network| network.ask);
+    let Some((waits, requester)) = waits.zip(requester) else {
+        return Ok(CallerSide { questions: None, before_serving: raise_descriptors });
+    };
+    let surface = match hold {
+        None => Surface::Approvals { tell },
+        Some(hold) => {
+            let terminal = terminal().map_err(|error| {
+                let message = format!("--ask has no terminal to ask on: {error}");
+                Failure::usage("ask", message, "leave --ask out and name the destinations with --allow")
+            })?;
+            Surface::Terminal { terminal, hold: Arc::clone(hold) }
+        }
+    };
+    let asking = requests::Asking {
+        places: run.site.places.clone(),
+        run: run.plan.run_id,
+        command: run.plan.argv.clone(),
+        workspace: run.plan.workspace.source.clone(),
+        requester,
+        waits,
+    };
+    let questions: Box<dyn AskedBeside> = Box::new(AskedAtTheRun { start: Some((surface, asking)), asker: None });
+    Ok(CallerSide { questions: Some(questions), before_serving: raise_descriptors })
 }
 
-/// Makes the agreement between the terminal and the questions of a run that has some.
-pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> {
-    let asks = network.is_some_and(|network| network.ask.is_some());
+/// Makes the agreement between the terminal and the questions of a run that asks there.
+pub fn hold(on: Option<AskOn>) -> Result<Option<Arc<Hold>>, Failure> {
+    let asks = on == Some(AskOn::Terminal);
     asks.then(|| Hold::new().map(Arc::new)).transpose().map_err(|error| {
         let message = format!("the questions of --ask cannot be prepared: {error}");
         Failure::refused("ask", message, "free descriptors, or name the destinations with --allow")
@@ -206,7 +226,7 @@ pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> 
 }
 
 /// Answer to a question, or the reason why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Choice {
     Once,
     Run,
@@ -217,6 +237,10 @@ enum Choice {
     Nothing,
     /// The attempt has ended meanwhile.
     Withdrawn,
+    /// Another session has approved it.
+    Approved(Grant),
+    /// Another session has refused it.
+    Refused(String),
 }
 
 struct Prompter {
@@ -232,12 +256,17 @@ struct Prompter {
     refuses_all: bool,
     /// The time when the latest question was withdrawn.
     withdrawn: Option<Instant>,
+    /// The user and session that answer on this terminal.
+    here: String,
+    /// The same questions for another session; `None` where there is no place for them.
+    requests: Option<Requests>,
+    grants: Grants,
 }
 
 impl Prompter {
-    fn serve(mut self, questions: &Receiver<Option<Question>>) {
+    fn serve(mut self, questions: &Receiver<Option<Question>>) -> Vec<Approved> {
         while let Ok(Some(question)) = questions.recv() {
-            if question.answer.is_closed() {
+            if question.is_gone() {
                 continue;
             }
             // A yes is for the program that asked, a no for the place: else another name of a program would ask again.
@@ -248,20 +277,48 @@ impl Prompter {
                 _ if self.refuses_all => Answer::Deny,
                 (Some(true) | None, Some(false) | None) => self.decide(&question),
             };
-            // The attempt may have ended meanwhile.
-            drop(question.answer.send(answer));
+            question.answer(answer);
         }
+        if let Some(Err(error)) = self.requests.map(Requests::end) {
+            tracing::debug!(code = error.code(), "what waited for an answer could not be withdrawn");
+        }
+        self.grants.all()
+    }
+
+    /// Returns a use that is left of an answer of another session.
+    fn use_again(&mut self, target: &str) -> Option<Grant> {
+        // What goes wrong there leaves the question to this terminal.
+        self.requests.as_mut()?.use_again(target).ok().flatten()
     }
 
     fn decide(&mut self, question: &Question) -> Answer {
         let target = &question.target;
-        let Ok(rule) = rules::approved(target) else { return Answer::Deny };
+        let Ok(rule) = rules::approved(target, &self.here) else { return Answer::Deny };
+        if let Some(yes) = self.use_again(target) {
+            return self.approved(target, &yes);
+        }
         let hold = Arc::clone(&self.hold);
         // A terminal that fails gives no answer.
         let (choice, taken) = self.ask(&hold, question).unwrap_or((Choice::Nothing, None));
+        if choice == Choice::Withdrawn {
+            self.withdrawn = Some(Instant::now());
+        }
+        if !matches!(choice, Choice::Approved(_) | Choice::Refused(_))
+            && let Some(requests) = &mut self.requests
+            && let Err(error) = requests.withdraw(target)
+        {
+            tracing::debug!(code = error.code(), "a request could not be withdrawn; it ends with its time");
+        }
         let answer = self.carry_out(choice, target, rule);
         drop(taken);
         answer
+    }
+
+    /// Lets one connection through by an answer of another session.
+    fn approved(&mut self, target: &str, yes: &Grant) -> Answer {
+        let Ok(rule) = rules::approved(target, &yes.source()) else { return Answer::Deny };
+        self.grants.of_approval(target, yes);
+        Answer::Once(rule)
     }
 
     /// Does what was answered, and repeats what it is about.
@@ -269,12 +326,19 @@ impl Prompter {
         match choice {
             Choice::Once => {
                 self.print(&format!("{} is allowed once, for this connection", about(target)));
+                self.grants.once_here(target, &self.here);
                 Answer::Once(rule)
             }
-            Choice::Withdrawn => {
-                self.withdrawn = Some(Instant::now());
+            Choice::Approved(yes) => {
+                self.print(&format!("{} is allowed once, by {}", about(target), yes.source()));
+                self.approved(target, &yes)
+            }
+            Choice::Refused(by) => {
+                self.settled.insert(place(target).to_owned(), false);
+                self.print(&format!("{} stays blocked for this run, by {by}", place(target)));
                 Answer::Deny
             }
+            Choice::Withdrawn => Answer::Deny,
             Choice::NoToAll => {
                 self.refuses_all = true;
                 self.print("Everything that no rule allows stays blocked for this run");
@@ -296,6 +360,7 @@ impl Prompter {
                     return Answer::Deny;
                 }
                 self.settled.insert(target.to_owned(), true);
+                self.grants.for_the_run(target, &self.here);
                 let allowed = format!("{} is allowed for this run", about(target));
                 if choice == Choice::Save {
                     match saved::add(target) {
@@ -317,13 +382,13 @@ impl Prompter {
         self.terminal.write_all(format!("nexus: {text}\n").as_bytes()).ok();
     }
 
-    /// Asks, and keeps the terminal for what is said after the answer.
+    /// Asks, and keeps the terminal for what is written after the answer.
     fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Choice, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
         if tcgetpgrp(&self.terminal)?.as_raw_nonzero().get() != crate::host::membership()?.group {
             return Ok((Choice::Nothing, None));
         }
-        let gone = || question.answer.is_closed();
+        let gone = || question.is_gone();
         if let Some(at) = self.withdrawn.take()
             && hold.is_over_by(at + REST)?
         {
@@ -358,12 +423,27 @@ impl Prompter {
         if taken.is_over() {
             return Ok(Some(Choice::Nothing));
         }
-        if !question.answer.is_closed() {
+        if !question.is_gone() {
             return Ok(None);
         }
         let text = format!("\nnexus: nothing waits for {} any more, so nothing was decided\n", place(&question.target));
         self.terminal.write_all(text.as_bytes())?;
         Ok(Some(Choice::Withdrawn))
+    }
+
+    /// Asks another session too; without a place for that the terminal alone answers.
+    fn request(&mut self, target: &str) -> Option<RunId> {
+        self.requests.as_mut()?.ask(target).ok().flatten()
+    }
+
+    /// Looks for an answer of another session.
+    fn response(&mut self, id: RunId, target: &str) -> Option<Choice> {
+        match self.requests.as_mut()?.response(id, target) {
+            Ok(Response::Grant(yes)) => Some(Choice::Approved(yes)),
+            Ok(Response::No(by)) => Some(Choice::Refused(by)),
+            // Its time there is over a moment before it is over here.
+            Ok(Response::Waits | Response::Over) | Err(_) => None,
+        }
     }
 
     fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Choice> {
@@ -379,9 +459,16 @@ impl Prompter {
             format!("\r\x1b[Knexus: [o]nce, for this [r]un, [s]ave to your profile, [n]o, no to [a]ll? ({seconds} s) ");
         self.terminal.write_all(text.as_bytes())?;
         let mut typed = Vec::new();
+        let request = self.request(&question.target);
         loop {
-            let is_typed = taken.wait(self.terminal.as_fd(), end)?;
+            let next = Instant::now() + LOOK_EVERY;
+            let is_typed = taken.wait(self.terminal.as_fd(), if request.is_some() { end.min(next) } else { end })?;
             if let Some(choice) = self.ended(taken, question)? {
+                return Ok(choice);
+            }
+            // What is typed here comes first.
+            if let Some(choice) = request.filter(|_| !is_typed).and_then(|id| self.response(id, &question.target)) {
+                self.terminal.write_all(b"\n")?;
                 return Ok(choice);
             }
             if Instant::now() >= end {

@@ -1,5 +1,5 @@
 use super::*;
-use nexus_policy::net::{Ingress, Target};
+use nexus_policy::net::{Ingress, Program, Target};
 use rustix::pty::OpenptFlags;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -32,13 +32,16 @@ fn asked(quiet: Duration) -> Asked {
         settled: BTreeMap::new(),
         refuses_all: false,
         withdrawn: None,
+        here: "the test".into(),
+        requests: None,
+        grants: Grants::default(),
     };
     let (answer, waits) = oneshot::channel();
     Asked {
         keys: keys.into(),
         prompter,
         hold,
-        question: Question { target: "a.test:443".into(), answer },
+        question: Question::new("a.test:443".into(), answer),
         waits: Some(waits),
     }
 }
@@ -116,7 +119,7 @@ fn an_answer_is_for_the_program_that_asked_where_it_is_known() {
     assert_eq!(question_text(&asked(None)), "the command wants to reach a.test:443");
     let curl = asked(Some("/usr/bin/curl"));
     assert_eq!(question_text(&curl), "/usr/bin/curl wants to reach a.test:443");
-    let AnyRule::Name(rule) = rules::approved(&curl).unwrap() else { panic!("a name") };
+    let AnyRule::Name(rule) = rules::approved(&curl, "the test").unwrap() else { panic!("a name") };
     assert_eq!(rule.program.unwrap().0, "/usr/bin/curl");
     // Nothing that a process chose as its path reaches a terminal or a profile.
     assert_eq!(asked(Some("/work/x\" wants")), "a.test:443");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  flags, profiles ─▶ grants (`profile`), [egress], clients' settings ─▶ `network` ─▶ the engine's `RunNetwork`
-//!  `ask`: questions on the terminal ◀─▶ the engine's `Service`
+//!  `ask`: questions on the terminal ◀─▶ the engine's `Service`; `elsewhere`: those for another session, by `requests`
 //!  the engine's `NetworkEnd` ─▶ `ended`: lines on stderr
 //! ```
 //! The egress is a thread of the process that holds the sandbox, started after the clone: whatever ends that process
@@ -12,9 +12,13 @@ pub mod args;
 pub mod ask;
 mod check;
 pub mod command;
+mod elsewhere;
 pub mod ended;
+mod grants;
 pub mod host_port;
 mod listening;
 pub mod network;
 mod proxy;
+mod question;
+mod requests;
 pub mod saved;

@@ -61,7 +61,7 @@ pub fn of(
     let policy = rules::policy(rules::Sources {
         grants: &grants.net,
         budget: Budget { bytes_total: flags.max_egress_bytes, connections: flags.max_connections, ..Budget::default() },
-        asks: flags.ask,
+        asks: flags.ask.is_some(),
         settings,
         groups: &groups,
         own_addresses: own_addresses()?,
@@ -69,7 +69,7 @@ pub fn of(
     notes.extend(closed_by_name_alone(&policy));
     let [_, wanted, _] = grants.net.lists();
     groups.retain(|name, _| wanted.iter().any(|group| group.value == *name));
-    let ask = flags.ask.then(|| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
+    let ask = flags.ask.map(|_| flags.ask_timeout.map_or(ASK_TIME, Duration::from_millis));
     Ok(Some(RunNetwork { policy, upstream, ask, notes, groups }))
 }
 
@@ -162,7 +162,7 @@ fn refuse_rules_without_network(flags: &NetFlags) -> Result<(), Failure> {
         ("--allow", !flags.allow.is_empty()),
         ("--allow-group", !flags.allow_group.is_empty()),
         ("--allow-private", !flags.allow_private.is_empty()),
-        ("--ask", flags.ask),
+        ("--ask", flags.ask.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),

@@ -27,7 +27,7 @@ const HANGUP: u8 = 1;
 
 /// Serves until a signal asks the process to end.
 pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
-    if args.rules.net.ask {
+    if args.rules.net.ask.is_some() {
         let hint = "name the destinations with --allow";
         return Err(Failure::usage("ask", "nexus net proxy asks no questions", hint));
     }

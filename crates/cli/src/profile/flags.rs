@@ -71,7 +71,7 @@ fn network(net: &mut NetGrants, flags: &NetFlags) {
         // A user who lists names means these and no others, whatever a profile opens.
         ("--allow", !flags.allow.is_empty()),
         ("--allow-group", !flags.allow_group.is_empty()),
-        ("--ask", flags.ask),
+        ("--ask", flags.ask.is_some()),
         // A private destination may stand beside an open network.
         ("--allow-private", !flags.allow_private.is_empty() && has != NetMode::Unrestricted),
     ];

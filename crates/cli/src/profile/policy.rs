@@ -9,6 +9,7 @@
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::net::args::AskOn;
 use crate::policies::{CODE, HINT, allowed, secret};
 use nexus_model::plan::Access;
 use nexus_policy::document::{Act, Answer, BudgetKind, Destination, Effective, PathPattern, Question};
@@ -35,7 +36,32 @@ pub fn obey(policies: &Effective, grants: &mut Grants, args: &RunArgs, caller: &
     }
     changes(policies, grants, args)?;
     destinations(policies, grants, args)?;
+    questions(policies, args)?;
     paths(policies, grants, args, caller)
+}
+
+/// Refuses questions about connections that no answer of the run's own terminal, or none at all, may open.
+fn questions(policies: &Effective, args: &RunArgs) -> Result<(), Failure> {
+    let Some((on, asks)) = args.net.ask.zip(policies.answer(Act::Egress)) else { return Ok(()) };
+    let users = policies.quorum().filter(|users| users.value > 1 && asks.value == Answer::NeedsApproval);
+    if let Some(users) = users {
+        // All of this state directory is one user's.
+        let message =
+            format!("A policy wants an approval by {} users ({}), and this machine knows one", users.value, users.from);
+        return Err(Failure::refused(CODE, message, "Leave --ask out, and name the destinations with --allow."));
+    }
+    let (message, hint) = match (asks.value, on) {
+        (Answer::Skip, _) | (Answer::NeedsApproval, AskOn::Approvals) => return Ok(()),
+        (Answer::NeedsApproval, AskOn::Terminal) => {
+            let message =
+                format!("A policy lets another session alone answer questions about connections ({})", asks.from);
+            (message, "With --ask=approvals they are asked there.")
+        }
+        (Answer::Forbidden, _) => {
+            (format!("A policy lets no person be asked about connections ({})", asks.from), "Leave --ask out.")
+        }
+    };
+    Err(Failure::refused(CODE, message, hint))
 }
 
 /// Keeps changes from coming into the workspace without a person, or at all.

@@ -67,7 +67,7 @@ impl Resolution {
         settings.obey(policies.effective());
         let settings = settings;
         let mut shelf = ProfileStore::new(&caller, Some(workspace));
-        let asked = args.net.ask && shelf.has(ASKED);
+        let asked = args.net.ask.is_some() && shelf.has(ASKED);
         let wanted = std::iter::once(("default".to_owned(), Origin::Standard))
             .chain(asked.then(|| (ASKED.to_owned(), Origin::Flag("--ask".to_owned()))))
             .chain(auto::of_environment(&caller)?)

@@ -21,7 +21,7 @@ mod perhaps;
 pub mod report;
 mod slow_end;
 
-use crate::approvals::obtain::{AskedFiles, obtain};
+use crate::approvals::obtain::{AskedFiles, obtain, requester};
 use crate::args::RunArgs;
 use crate::driver;
 use crate::failure::Failure;
@@ -197,7 +197,10 @@ fn reported<C: Attendant>(
     let remains = OfNamespace(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::advice::receipts::open_issuer(&run.site.places)?;
-    let side = crate::net::ask::side(run.network.as_ref(), parsed_run.hold.as_ref())?;
+    let asker = args.net.ask.map(|_| requester(args)).transpose()?;
+    // A command that has the terminal draws on it.
+    let says = !args.tty && !args.detach && !args.quiet;
+    let side = crate::net::ask::side(run, parsed_run.hold.as_ref(), asker, says.then_some(tell))?;
     let frontend = Terminal { signals, driver: driver.local() };
     let around = Surroundings {
         frontend: &frontend,

@@ -6,6 +6,7 @@ use super::input::{self, Input, InputFlags};
 use crate::args::{Changes, RunArgs, Sandbox};
 use crate::environment;
 use crate::failure::Failure;
+use crate::net::args::AskOn;
 use crate::net::ask as net_ask;
 use crate::net::host_port::{refuse_loopback_rules, refuse_ports_of_nexus};
 use crate::profile::policy;
@@ -113,7 +114,7 @@ impl ParsedRun {
                 .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             shows_auto: grants.shows_auto(),
-            hold: net_ask::hold(run.network.as_ref())?,
+            hold: net_ask::hold(args.net.ask)?,
             policies: resolution.settings.egress.policies.clone(),
             workspace_at_start: resolution.workspace_at_start,
             run,
@@ -135,9 +136,12 @@ pub fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
         let message = "--changes ask needs a terminal to ask on, and standard input for itself";
         return Err(Failure::usage("ask", message, "use --changes review and decide with nexus changes"));
     }
-    if args.net.ask && (args.json || args.stdin || args.tty || args.detach || !net_ask::is_possible()) {
+    if args.net.ask == Some(AskOn::Terminal)
+        && (args.json || args.stdin || args.tty || args.detach || !net_ask::is_possible())
+    {
         let message = "--ask needs a terminal for itself: not with --json, --stdin, --tty or --detach";
-        return Err(Failure::usage("ask", message, "name the destinations with --allow"));
+        let hint = "With --ask=approvals another terminal answers, by nexus approvals; --allow names destinations.";
+        return Err(Failure::usage("ask", message, hint));
     }
     Ok(())
 }

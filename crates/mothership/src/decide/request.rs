@@ -129,7 +129,7 @@ pub fn build(
     lower_limits(policies, &mut spec);
     let asks = match check_directive(policies, &spec)? {
         Admission::Free => None,
-        Admission::NeedsApproval { reasons } => Some(Asks { reasons, life_ms: approval_ms }),
+        Admission::NeedsApproval { reasons, quorum } => Some(Asks { reasons, quorum, life_ms: approval_ms }),
     };
     let mut approval_reasons = approval_reasons;
     if asks.is_some() {

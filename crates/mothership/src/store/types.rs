@@ -130,6 +130,8 @@ pub struct NewDirective {
 pub struct Asks {
     /// Reasons why it is needed, for people.
     pub reasons: Vec<String>,
+    /// Number of users who must approve it.
+    pub quorum: u32,
     /// Time within which it is answered and used, in milliseconds.
     pub life_ms: i64,
 }

@@ -296,6 +296,95 @@ async fn uses_are_exact_when_many_claim_at_once() {
     server.stop().await;
 }
 
+/// Every command needs an approval by two users.
+fn asks_two(config: &mut Config) {
+    let text = r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval", "quorum": 2}}"#;
+    config.policies = Effective::of(&[LoadedPolicy::read("asks.yaml", text).unwrap()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directive_that_two_users_must_approve_starts_after_the_second_alone() {
+    let server = Server::start_with(asks_two).await;
+    let daemon = server.enroll("one").await;
+    let operator = key(&server, Role::Operator).await;
+    let (facility, yes) = (server.facility().await, ApproveRequest::default());
+    let id = asked(&server, &operator, facility, &plain("make")).await;
+    assert_eq!(approval(&server, id).await.quorum, 2);
+    assert_eq!(code(operator.approve(id, &yes).await), (403, "self_approval".to_owned()));
+    // The first takes away, and does not open anything.
+    let less = ApproveRequest { expires_in: Some(600), ..yes.clone() };
+    let before = approval(&server, id).await.expires_at;
+    assert_eq!(server.owner().approve(id, &less).await.unwrap().state, State::AwaitingApproval);
+    assert_eq!(code(server.owner().approve(id, &yes).await), (409, "approved_already".to_owned()));
+    // A no of the second ends what the first has approved.
+    let second = key(&server, Role::Operator).await;
+    let refused = asked(&server, &operator, server.facility().await, &plain("make")).await;
+    server.owner().approve(refused, &yes).await.unwrap();
+    assert_eq!(second.reject(refused, &RejectRequest::default()).await.unwrap().state, State::Rejected);
+    let server = server.restart().await;
+    let half = approval(&server, id).await;
+    assert_eq!((half.state, half.approved_by.len()), (ApprovalState::Pending, 1), "a server that ends loses no answer");
+    assert!(half.expires_at < before);
+    assert!(polled(&server.daemon(daemon)).await.is_empty(), "one alone lets nothing start");
+    let second = key(&server, Role::Operator).await;
+    assert_eq!(second.approve(id, &yes).await.unwrap().state, State::Queued, "the request keeps its number of users");
+    let claims = polled(&server.daemon(daemon)).await;
+    assert_eq!(claims.iter().map(|claim| claim.directive_id).collect::<Vec<_>>(), [id]);
+    assert_eq!(claims[0].approval.as_ref().unwrap().approvers, 2);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_answers_at_once_two_count_where_two_are_wanted() {
+    let server = Server::start_with(asks_two).await;
+    let agent = key(&server, Role::Agent).await;
+    let mut keys = Vec::new();
+    for _ in 0..5 {
+        keys.push(key(&server, Role::Operator).await);
+    }
+    for _ in 0..4 {
+        let id = asked(&server, &agent, server.facility().await, &plain("make")).await;
+        // Each key twice: a user counts once.
+        let answers = keys.iter().chain(&keys).map(|one| {
+            let one = one.clone();
+            tokio::spawn(async move { one.approve(id, &ApproveRequest::default()).await })
+        });
+        let mut said_yes = 0;
+        for answer in answers.collect::<Vec<_>>() {
+            match answer.await.unwrap() {
+                Ok(_) => said_yes += 1,
+                Err(error) => {
+                    let code = code::<()>(Err(error)).1;
+                    assert!(["approval_granted", "approved_already"].contains(&code.as_str()), "{code}");
+                }
+            }
+        }
+        let seen = approval(&server, id).await;
+        assert_eq!((said_yes, seen.approved_by.len(), seen.state), (2, 2, ApprovalState::Granted));
+        assert_ne!(seen.approved_by[0], seen.approved_by[1]);
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_answer_that_comes_too_late_lets_nothing_start() {
+    let server = Server::start_with(|config| {
+        asks_two(config);
+        config.approval_ms = 60_000;
+    })
+    .await;
+    let (agent, second) = (key(&server, Role::Agent).await, key(&server, Role::Operator).await);
+    let id = asked(&server, &agent, server.facility().await, &plain("make")).await;
+    let first = server.owner().approve(id, &ApproveRequest::default()).await.unwrap();
+    assert_eq!(first.state, State::AwaitingApproval);
+    server.jump(61_000).await;
+    assert_eq!(code(second.approve(id, &ApproveRequest::default()).await), (409, "approval_over".to_owned()));
+    until(&server, id, State::Rejected).await;
+    assert_eq!(server.owner().directive(id).await.unwrap().reason.as_deref(), Some("approval_expired"));
+    assert!(polled(&server.territory("one").await).await.is_empty());
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_between_an_approval_and_its_use_loses_neither() {
     let server = Server::start_with(asks).await;

@@ -9,7 +9,11 @@ pub fn is_allowed(policies: &Effective, claimed: &ClaimedDirective) -> Result<()
     match check_directive(policies, &claimed.spec) {
         Err(refused) => Err(format!("{refused} ({})", refused.code())),
         Ok(Admission::Free) => Ok(()),
-        Ok(Admission::NeedsApproval { reasons }) => match &claimed.approval {
+        Ok(Admission::NeedsApproval { reasons, quorum }) => match &claimed.approval {
+            Some(approval) if approval.approvers < quorum => {
+                let (has, asks) = (approval.approvers, reasons.join("; "));
+                Err(format!("{has} of {quorum} users have approved the directive: {asks} (approval_quorum)"))
+            }
             Some(approval) if approval.is_for(&claimed.spec) => Ok(()),
             Some(_) => Err("what was approved is another directive (other_subject)".to_owned()),
             None => Err(format!("the directive was not approved: {} (approval_required)", reasons.join("; "))),
@@ -52,7 +56,19 @@ mod tests {
             let refused = claim(approval.clone(), &|spec| spec[place] = value.clone()).unwrap_err();
             assert!(refused.ends_with("(other_subject)"), "{refused}");
         }
-        let mut elsewhere = approval;
+        let two = r#"{"policy": "nexus.policy/1", "id": "b", "level": "global", "approval": {"quorum": 2}}"#;
+        let asks = [LoadedPolicy::read("a.yaml", text).unwrap(), LoadedPolicy::read("b.yaml", two).unwrap()];
+        let by = |approvers: serde_json::Value| {
+            let mut approval = approval.clone();
+            approval["approvers"] = approvers;
+            let claim = json!({"directive_id": id, "directive_token": "t", "spec": spec, "approval": approval});
+            is_allowed(&Effective::of(&asks), &serde_json::from_value(claim).unwrap())
+        };
+        assert_eq!(by(json!(2)), Ok(()));
+        for few in [json!(1), json!(null)] {
+            assert!(by(few).unwrap_err().ends_with("(approval_quorum)"), "a server that knows one alone says nothing");
+        }
+        let mut elsewhere = approval.clone();
         elsewhere["labels"] = json!({});
         assert!(claim(elsewhere, &|_| {}).is_err());
         let forbidden = claim(json!(null), &|spec| spec["command"] = json!("rm -rf /")).unwrap_err();

@@ -65,6 +65,8 @@ pub enum Admission {
     NeedsApproval {
         /// The reasons, for people. What the command chose stands in them quoted and escaped.
         reasons: Vec<String>,
+        /// Number of users who must approve it.
+        quorum: u32,
     },
 }
 
@@ -144,7 +146,7 @@ fn exec(policies: &Effective, spec: &DirectiveSpec) -> Result<Admission, Directi
             }
             let mut reasons = vec![format!("a policy asks for it ({})", answer.from)];
             reasons.extend(found.reasons);
-            Ok(Admission::NeedsApproval { reasons })
+            Ok(Admission::NeedsApproval { reasons, quorum: policies.quorum().map_or(1, |users| users.value) })
         }
     }
 }
@@ -277,7 +279,7 @@ mod tests {
         let asks = effective(&json!({"approval": {"exec": "needs_approval"}, "commands": {"skip": ["true"]}}));
         let check = |command: &str| check_directive(&asks, &spec(&json!({"command": command, "changes": "discard"})));
         assert_eq!(check("true"), Ok(Admission::Free));
-        let Ok(Admission::NeedsApproval { reasons }) = check("make it's") else { panic!() };
+        let Ok(Admission::NeedsApproval { reasons, quorum: 1 }) = check("make it's") else { panic!() };
         assert!(reasons[0].starts_with("a policy asks for it (p.yaml:"), "{reasons:?}");
         let refused = check("rm -rf /").unwrap_err();
         assert!(matches!(refused, DirectiveRefusal::Command { .. }), "{refused}");

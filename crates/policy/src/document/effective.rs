@@ -102,6 +102,7 @@ pub struct Effective {
     limits: LimitValues,
     budgets: BTreeMap<BudgetKind, Sourced<u64>>,
     approval: BTreeMap<Act, Sourced<Answer>>,
+    quorum: Option<Sourced<u32>>,
     secrets: Nearest<String>,
     sandbox: Nearest<&'static str>,
     documents: Vec<DocumentName>,
@@ -146,6 +147,11 @@ impl Effective {
             if self.approval.get(act).is_none_or(|known| *answer > known.value) {
                 self.approval.insert(*act, Sourced::new(*answer, part.origin(*place)));
             }
+        }
+        if let Some((users, place)) = &document.quorum
+            && self.quorum.as_ref().is_none_or(|known| *users > known.value)
+        {
+            self.quorum = Some(Sourced::new(*users, part.origin(*place)));
         }
         if let Some((names, place)) = &document.secrets {
             nearest(&mut self.secrets, &part, names.iter().cloned().collect(), *place);
@@ -317,6 +323,12 @@ impl Effective {
         self.approval.get(&act)
     }
 
+    /// Returns the number of users who must approve an act, and who asks for that; `None` where no document does.
+    #[must_use]
+    pub fn quorum(&self) -> Option<&Sourced<u32>> {
+        self.quorum.as_ref()
+    }
+
     /// Returns the strictest answer about commands with these rights, and who gave it; `None` where no document says something.
     #[must_use]
     pub fn exec_answer(&self, commands: &Commands, rights: RunRights) -> Option<Sourced<Answer>> {
@@ -371,6 +383,9 @@ impl Effective {
             self.approval
                 .iter()
                 .map(|(act, answer)| (format!("{} {}", act.word(), answer.value.word()), answer.from.clone())),
+        );
+        rows.extend(
+            self.quorum.iter().map(|users| (format!("an approval by {} users", users.value), users.from.clone())),
         );
         let listed = |what: &str, names: Vec<&str>| {
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };

@@ -32,7 +32,12 @@ pub enum Act {
     Exec,
     /// Changes that come into the workspace.
     Changes,
+    /// Connection that no rule allows, which a person may let through.
+    Egress,
 }
+
+/// Largest number of users who must approve an act.
+pub const MAX_QUORUM: u32 = 10;
 
 /// Answer of a policy about an act, from the laxest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -47,12 +52,12 @@ pub enum Answer {
 }
 
 words!(Level, "a level", Level::Global => "global", Level::Account => "account", Level::User => "user", Level::Facility => "facility");
-words!(Act, "an act", Act::Exec => "exec", Act::Changes => "changes");
+words!(Act, "an act", Act::Exec => "exec", Act::Changes => "changes", Act::Egress => "egress");
 words!(Answer, "an answer", Answer::Skip => "skip", Answer::NeedsApproval => "needs_approval", Answer::Forbidden => "forbidden");
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Exec, Self::Changes];
+    pub const ALL: [Self; 3] = [Self::Exec, Self::Changes, Self::Egress];
 }
 
 /// Rule of a list, with the cases that its author wrote beside it.
@@ -122,6 +127,8 @@ pub struct PolicyDocument {
     pub budgets: Vec<(BudgetKind, (u64, Place))>,
     /// The acts that need an approval or are forbidden.
     pub approval: Vec<(Act, (Answer, Place))>,
+    /// Users who must approve an act; `None` leaves it at one.
+    pub quorum: Option<(u32, Place)>,
     /// Rules about commands; in their document they come before `approval.exec`.
     pub commands: Vec<(Answer, Entry<CommandRule>)>,
     /// Names of the variables that may be passed as secrets; `None` leaves them as they are.

@@ -3,7 +3,7 @@
 
 use super::budget::BudgetKind;
 use super::command_rule::CommandRule;
-use super::form::{Act, Answer, Case, Entry, FsPart, Level, NetPart, PolicyDocument};
+use super::form::{Act, Answer, Case, Entry, FsPart, Level, MAX_QUORUM, NetPart, PolicyDocument};
 use super::path_pattern::PathPattern;
 use super::question::{Destination, Question, SANDBOXES, sandbox};
 use crate::net::{Origin, Source, parse_allow, parse_deny};
@@ -46,7 +46,7 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
             "fs" => rest.fs = Some(fs(node)?),
             "limits" => rest.limits = limits(node)?,
             "budgets" => rest.budgets = budgets(node)?,
-            "approval" => rest.approval = approval(node)?,
+            "approval" => (rest.approval, rest.quorum) = approval(node)?,
             "commands" => rest.commands = commands(node)?,
             "secrets" => rest.secrets = Some((list(node, "secrets", secret)?, place)),
             "sandbox" => rest.sandbox = Some((list(node, "sandbox", isolation)?, place)),
@@ -77,6 +77,7 @@ pub fn parse(text: &str, name: &str) -> Result<PolicyDocument, DocumentError> {
         limits: rest.limits,
         budgets: rest.budgets,
         approval: rest.approval,
+        quorum: rest.quorum,
         commands: rest.commands,
         secrets: rest.secrets.map(names),
         sandbox: rest.sandbox.map(kinds),
@@ -104,6 +105,7 @@ struct Rest {
     limits: Vec<(crate::profile::LimitKind, (u64, Place))>,
     budgets: Vec<(BudgetKind, (u64, Place))>,
     approval: Vec<(Act, (Answer, Place))>,
+    quorum: Option<(u32, Place)>,
     commands: Vec<(Answer, Entry<CommandRule>)>,
     secrets: Option<(Vec<(String, Place)>, Place)>,
     sandbox: Option<(Vec<(SandboxProfile, Place)>, Place)>,
@@ -256,15 +258,29 @@ fn budgets(node: Node) -> Result<Vec<(BudgetKind, Placed<u64>)>, DocumentError> 
     Ok(found)
 }
 
-fn approval(node: Node) -> Result<Vec<(Act, Placed<Answer>)>, DocumentError> {
-    let keys: Vec<&str> = Act::ALL.into_iter().map(Act::word).collect();
-    let mut found = Vec::new();
+/// The answers about acts, and the number of users who must approve one.
+type Approvals = (Vec<(Act, Placed<Answer>)>, Option<Placed<u32>>);
+
+fn approval(node: Node) -> Result<Approvals, DocumentError> {
+    let keys: Vec<&str> = Act::ALL.into_iter().map(Act::word).chain(["quorum"]).collect();
+    let (mut found, mut users) = (Vec::new(), None);
     for (place, key, node) in entries(node, "approval")? {
         let key = known(place, &key, &keys, "approval.")?;
-        let Some(act) = Act::ALL.into_iter().find(|act| act.word() == key) else { continue };
-        found.push((act, word::<Answer>(node)?));
+        match Act::ALL.into_iter().find(|act| act.word() == key) {
+            Some(act) => found.push((act, word::<Answer>(node)?)),
+            None => users = Some(quorum(&node)?),
+        }
     }
-    Ok(found)
+    Ok((found, users))
+}
+
+fn quorum(node: &Node) -> Result<Placed<u32>, DocumentError> {
+    let number = match &node.value {
+        Value::Number(text) => text.parse().ok().filter(|number| (1..=MAX_QUORUM).contains(number)),
+        _ => None,
+    };
+    let expected = format!("a whole number from 1 to {MAX_QUORUM}");
+    number.map(|number| (number, node.place)).ok_or_else(|| wrong(node, "quorum", &expected))
 }
 
 fn commands(node: Node) -> Result<Vec<(Answer, Entry<CommandRule>)>, DocumentError> {

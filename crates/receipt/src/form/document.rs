@@ -242,6 +242,22 @@ pub struct Egress {
     /// where the record could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<StreamDigest>,
+    /// Destinations that a person let through while the run went on; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<Bounded<Approved>>,
+}
+
+/// A destination that a person let through while the run went on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approved {
+    /// The host and port, and the program for which alone it was opened.
+    pub to: String,
+    /// The user and session that let it through.
+    pub by: String,
+    /// The approval, where the answer came from another session than the run's own.
+    pub approval: Option<RunId>,
+    /// Connections that were let through by it; `None` for any number of them to the end of the run.
+    pub connections: Option<u64>,
 }
 
 /// Outcome of the changes that a run made to the workspace.

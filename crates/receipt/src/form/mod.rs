@@ -5,8 +5,8 @@ mod envelope;
 mod link;
 
 pub use document::{
-    AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, MAX_LISTED_BYTES, Network, Nexus, Output,
-    ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, StreamDigest, Timing,
+    Approved, AutoBind, Bounded, ChainPlace, Changes, Driver, Egress, EnvEntry, Exit, MAX_LISTED_BYTES, Network, Nexus,
+    Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, StreamDigest, Timing,
 };
 pub use envelope::{MAX_BYTES, Opened, PAYLOAD_TYPE, Sealed, VerifyError, file_of, open, pre_authentication, seal};
 pub use link::{Link, LinkError};

@@ -2,7 +2,7 @@
 
 use nexus_egress::Summary;
 use nexus_model::Digest;
-use nexus_receipt::{Egress, StreamDigest};
+use nexus_receipt::{Approved, Bounded, Egress, StreamDigest};
 use serde_json::{Value, json};
 
 /// The network of a run that has ended.
@@ -14,6 +14,8 @@ pub struct NetworkEnd {
     pub problem: Option<String>,
     /// Notes about the rules for the user.
     pub notes: Vec<String>,
+    /// Destinations that a person let through.
+    pub approved: Vec<Approved>,
     /// The closed record.
     pub record: Option<StreamDigest>,
 }
@@ -43,7 +45,7 @@ impl NetworkEnd {
         json!({
             "allowed": allowed, "denied": denied, "bytes_in": bytes_down, "bytes_out": bytes_up,
             "truncated": truncated, "unrecorded": audit_lost, "problem": self.problem,
-            "notes": self.notes,
+            "notes": self.notes, "approved": self.approved,
         })
     }
 
@@ -56,6 +58,12 @@ impl NetworkEnd {
             bytes_out: self.summary.bytes_up,
             hash: Digest::of_json(&self.json())?,
             record: self.record,
+            approved: (!self.approved.is_empty()).then(|| self.bounded()),
         })
+    }
+
+    /// Returns what a person let through, as far as a receipt holds it.
+    fn bounded(&self) -> Bounded<Approved> {
+        Bounded::whole(self.approved.clone()).cut(|one| one.to.len() + one.by.len())
     }
 }

@@ -227,9 +227,9 @@ fn members<'g>(groups: &'g Groups, wanted: &Sourced<String>) -> Result<impl Iter
     Ok(rules.iter().cloned())
 }
 
-/// Reads the rule that a person approved.
-pub fn approved(text: &str) -> Result<AnyRule, RuleError> {
-    let source = Source { origin: RuleOrigin::Approval, text: text.to_owned(), file: None, line: None };
+/// Reads the rule that a person approved; `by` says who, and stands beside the rule wherever it is named.
+pub fn approved(text: &str, by: &str) -> Result<AnyRule, RuleError> {
+    let source = Source { origin: RuleOrigin::Approval, text: text.to_owned(), file: Some(by.to_owned()), line: None };
     parse_allow(text, source).map(AnyRule::Name)
 }
 

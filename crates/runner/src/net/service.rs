@@ -14,6 +14,7 @@ use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Approver, Clock, Config, Egress, FileSink, Limits, Listeners, Processes, StartError};
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
+use nexus_receipt::Approved;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -25,8 +26,8 @@ pub trait Questions: Send {
     fn start(&mut self) -> io::Result<Arc<dyn Approver>>;
     /// Names the egress whose policy a lasting answer changes.
     fn attach(&self, egress: &Arc<Egress>);
-    /// Ends a question that is open, and lets the egress go.
-    fn end(self: Box<Self>) -> Result<(), QuestionsPanicked>;
+    /// Ends the questions that are open, and lets the egress go. Returns what a person let through.
+    fn end(self: Box<Self>) -> Result<Vec<Approved>, QuestionsPanicked>;
 }
 
 /// The thread that asks ended in a panic.
@@ -135,16 +136,18 @@ impl Service {
             return NetworkEnd { notes, ..NetworkEnd::default() };
         };
         // First: it holds on to the egress while it changes the policy.
-        let asked = questions.map_or(Ok(()), Questions::end);
+        let asked = questions.map_or_else(|| Ok(Vec::new()), Questions::end);
         let stopped = match Arc::try_unwrap(egress) {
             Ok(egress) => egress.stop().map_err(|error| error.to_string()),
             Err(_) => Err("the egress is still held by its questions".to_owned()),
         };
         let empty = NetworkEnd { notes, ..NetworkEnd::default() };
         match (stopped, asked) {
-            (Ok(summary), Ok(())) => NetworkEnd { summary, ..empty },
+            (Ok(summary), Ok(approved)) => NetworkEnd { summary, approved, ..empty },
             (Ok(summary), Err(panicked)) => NetworkEnd { summary, problem: Some(panicked.to_string()), ..empty },
-            (Err(problem), _) => NetworkEnd { problem: Some(problem), ..empty },
+            (Err(problem), asked) => {
+                NetworkEnd { problem: Some(problem), approved: asked.unwrap_or_default(), ..empty }
+            }
         }
     }
 }

@@ -102,8 +102,12 @@ async fn load(visit: &Visit) -> Result<(Approval, DirectiveSubject), Problem> {
     Ok((one, asks))
 }
 
+fn own_key(visit: &Visit) -> String {
+    Uuid::from_bytes(visit.account.key).to_string()
+}
+
 fn is_own(visit: &Visit, one: &Approval) -> bool {
-    one.requested_by == Uuid::from_bytes(visit.account.key).to_string()
+    one.requested_by == own_key(visit)
 }
 
 /// Shows one approval.
@@ -208,6 +212,9 @@ fn rest(html: &mut Html, one: &Approval, asks: &DirectiveSubject, now: i64) {
     }
     fact("Asked by", &format!("key {}", one.requested_by));
     fact("Starts", &format!("{} of {} left", one.uses_left, one.max_uses));
+    if one.quorum > 1 {
+        fact("Answers", &format!("{} of {} keys have approved it", one.approved_by.len(), one.quorum));
+    }
     for key in &one.approved_by {
         fact("Approved by", &format!("key {key}"));
     }
@@ -236,6 +243,8 @@ fn write_answers(visit: &Visit, one: &Approval, html: &mut Html) -> Result<(), P
     html.raw("<h2>Answer</h2>");
     if one.state == ApprovalState::Pending && is_own(visit, one) {
         html.raw("<p id=\"own\" class=\"s-wait\">Your key has asked for this. Another key has to answer.</p>");
+    } else if one.state == ApprovalState::Pending && one.approved_by.contains(&own_key(visit)) {
+        html.raw("<p id=\"answered\" class=\"s-wait\">Your key has approved this. Another key has to answer.</p>");
     } else if one.state == ApprovalState::Pending {
         visit.form(html, &format!("{place}/approve"), "answer")?;
         html.open("input", &hidden);

@@ -91,7 +91,7 @@ pub fn request(
     // Each start takes a use. One that is queued again when its territory is lost may start more than once.
     let uses = if new.spec.on_lease_loss == Some(OnLeaseLoss::Requeue) { MAX_STARTS } else { 1 };
     let expires_at = now.saturating_add(asks.life_ms);
-    let approval = Approval::request(ApprovalKind::Exec, digest, actor(account), time(expires_at), uses, 1)
+    let approval = Approval::request(ApprovalKind::Exec, digest, actor(account), time(expires_at), uses, asks.quorum)
         .map_err(|refusal| StoreError::corrupt(refusal.to_string()))?;
     let id = ApprovalId::new();
     connection
@@ -110,7 +110,7 @@ pub fn request(
             text(&subject)?,
             text(&approval)?,
         ])?;
-    let detail = json!({"directive": new.spec.directive_id, "subject": digest, "max_uses": uses, "expires_at": Timestamp(expires_at)});
+    let detail = json!({"directive": new.spec.directive_id, "subject": digest, "max_uses": uses, "quorum": asks.quorum, "expires_at": Timestamp(expires_at)});
     audit::note(connection, account, "approval.request", &format!("approval/{id}"), &detail, now)
 }
 
@@ -255,6 +255,7 @@ fn of_claim(stored: &Stored) -> ClaimApproval {
         subject: stored.approval.subject,
         labels: stored.subject.labels.clone(),
         territory_id: stored.subject.territory_id,
+        approvers: u32::try_from(stored.approval.approvers.len()).unwrap_or(u32::MAX),
     }
 }
 

@@ -1,29 +1,15 @@
-//! Approvals on this machine: a file for each, in the state directory, which no sandbox sees.
-//!
-//! ```text
-//!  run that needs one ─▶ take ─ granted, for exactly this run ─▶ the use is on the disk ─▶ the command starts
-//!                          └─ none ─▶ request (pending) ─▶ the run is refused, and names it
-//!  nexus approvals approve|deny ─▶ answer
-//! ```
-//! Everything happens under one lock, and each change is on the disk before it counts: of two answers and of two uses at
-//! the same time one comes first. A crash after a use and before the start costs the use; it never gives one back.
-//!
-//! The subject of an approval is a hash with a salt of its own over command, directory, environment, rights, files and host. The
-//! values of variables are not kept: a hash without a salt of a short one could be guessed.
+//! The files of approvals.
 
-use crate::net::network::RunNetwork;
-use crate::plan::direct::Direct;
-use crate::plan::resolve::ResolvedRun;
-use crate::state::container::machine_id;
+use super::error::{ApprovalError, LOCK_WAIT, MAX_APPROVALS};
+use super::subject::Subject;
 use crate::state::directory::StateDir;
-use nexus_model::approval::{Actor, Approval, ApprovalEvent, ApprovalKind, ApprovalRefusal, ApprovalState};
-use nexus_model::{ByteText, Digest, RunId};
-use nexus_receipt::DirectoryError;
+use nexus_model::approval::{Actor, Approval, ApprovalEvent, ApprovalRefusal, ApprovalState};
+use nexus_model::{Digest, RunId};
 use nexus_receipt::store::files;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,24 +18,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const VERSION: u32 = 1;
 /// Largest file of an approval, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Largest number of approvals that are kept. Of those that are over the oldest make room for a new one.
-const MAX_APPROVALS: usize = 1000;
 /// Time after which an approval that is over is removed, in milliseconds.
 const KEPT_MS: u64 = 7 * 86_400_000;
-/// Time that another process may hold the lock.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Largest file that a command names and that is part of what is approved, in bytes.
-const MAX_FILE: u64 = 64 << 20;
 const LOCK: &str = ".lock";
-
-/// Everything that an approval of a command is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecSubject {
-    /// The part that a person is shown and that the file keeps.
-    pub shown: Value,
-    /// The part that only the hash holds: the environment with its values.
-    hidden: Value,
-}
 
 /// An approval as it lies on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,173 +42,23 @@ pub struct Stored {
     pub approval: Approval,
 }
 
-/// Approvals cannot be read, written or used.
-#[derive(Debug, thiserror::Error)]
-pub enum ApprovalError {
-    /// The directory cannot be used.
-    #[error("{source}")]
-    Directory {
-        /// The reason why it cannot be used.
-        source: DirectoryError,
-    },
-    /// A call failed.
-    #[error("the approvals in {} cannot be used: {source}", path.display())]
-    Io {
-        /// The directory or file.
-        path: PathBuf,
-        /// The answer of the system.
-        source: io::Error,
-    },
-    /// A file cannot be understood.
-    #[error("the approval {} cannot be understood: {why}", path.display())]
-    Broken {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason why it cannot be understood.
-        why: String,
-    },
-    /// Another process holds the lock.
-    #[error("another process has used the approvals for {} s", LOCK_WAIT.as_secs())]
-    Busy,
-    /// There are too many.
-    #[error("there are more than {MAX_APPROVALS} approvals")]
-    TooMany,
-    /// No approval has this id.
-    #[error("there is not an approval whose id begins with {text:?}, or more than one")]
-    Unknown {
-        /// The id as written.
-        text: String,
-    },
-    /// A file of the command cannot be hashed.
-    #[error("{} cannot become part of what is approved: {why}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason for which it cannot.
-        why: String,
-    },
-    /// The event cannot happen.
-    #[error(transparent)]
-    Refused(#[from] ApprovalRefusal),
+/// Bounds that a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Time within which it is answered and used.
+    pub life: Duration,
+    /// Time that the act waits for the answer, if it waits.
+    pub waits: Option<Duration>,
+    /// Number of uses.
+    pub max_uses: u32,
 }
 
-impl ApprovalError {
-    /// Returns the stable word for programs.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Refused(refusal) => refusal.code(),
-            Self::Unknown { .. } => "no_approval",
-            _ => "approvals",
-        }
+impl Terms {
+    /// One use within `life`, of an act that does not wait.
+    #[must_use]
+    pub fn once(life: Duration) -> Self {
+        Self { life, waits: None, max_uses: 1 }
     }
-}
-
-impl ExecSubject {
-    /// Describes a run that was resolved: command, directory, environment, rights, files and host. `around` is what the
-    /// caller adds: its ports and its standard input.
-    pub fn of(run: &ResolvedRun, around: &Value) -> Result<Self, ApprovalError> {
-        let plan = &run.plan;
-        let state = &run.site.places.state;
-        let binds: Vec<Value> = plan
-            .binds
-            .iter()
-            .map(|bind| {
-                // What Nexus made for this run lies in its state directory, at another path each time.
-                let source = (!bind.source.as_path().starts_with(state)).then_some(&bind.source);
-                json!({"target": bind.target, "source": source, "access": bind.access})
-            })
-            .collect();
-        let (mut network, mut policy) = (None, None);
-        if let Some(asked) = &run.network {
-            let in_force = asked.for_receipt();
-            let recorded = policy_of(asked)?;
-            network = Some(json!({
-                "mode": in_force.mode, "rules": in_force.rules, "upstream": in_force.upstream, "ask": in_force.ask,
-                "methods": recorded["methods"], "budget": recorded["budget"],
-            }));
-            policy = Some(recorded);
-        }
-        let mut profiles: Vec<String> =
-            run.profiles.iter().map(|profile| format!("{} {}", profile.name, profile.hash)).collect();
-        profiles.sort();
-        let shown = json!({
-            "argv": plan.argv,
-            "cwd": plan.cwd,
-            "workspace": plan.workspace.source,
-            "sandbox": plan.profile,
-            "binds": binds,
-            "hidden": plan.hidden,
-            "network": network,
-            "host_ports": plan.host_ports,
-            "limits": plan.limits,
-            "grace_ms": u64::try_from(run.grace.as_millis()).unwrap_or(u64::MAX),
-            "max_output": run.max_output,
-            "timeout_ms": run.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-            "allow_ptrace": plan.allow_ptrace,
-            "changes": if run.direct.is_some() { "direct" } else { run.changes.name() },
-            "direct_git": run.direct.as_ref().is_some_and(Direct::opens_git),
-            "protect": run.protect,
-            "sockets": run.allowed_sockets,
-            "secrets": run.env_secrets,
-            "variables": plan.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-            "documents": profiles,
-            "files": files_of(run)?,
-            "around": around,
-            "host": {
-                "machine": machine_id(),
-                "name": rustix::system::uname().nodename().to_string_lossy(),
-                "uid": rustix::process::geteuid().as_raw(),
-            },
-        });
-        Ok(Self { shown, hidden: json!({"env": plan.env, "policy": policy}) })
-    }
-
-    fn digest(&self, salt: Digest) -> Result<Digest, ApprovalError> {
-        let all = json!({"salt": salt, "shown": self.shown, "hidden": self.hidden});
-        Digest::of_json(&all).ok_or_else(|| ApprovalError::Broken { path: PathBuf::new(), why: "no hash".to_owned() })
-    }
-}
-
-/// Returns the whole policy of a network without what differs from run to run: all that decides is part of what is approved.
-fn policy_of(network: &RunNetwork) -> Result<Value, ApprovalError> {
-    let broken =
-        || ApprovalError::Broken { path: PathBuf::new(), why: "the network cannot be written down".to_owned() };
-    let (_, mut policy) = network.policy.recorded().ok_or_else(broken)?;
-    let fields = policy.as_object_mut().ok_or_else(broken)?;
-    for of_this_run in ["generation", "own_addresses", "own_listeners"] {
-        fields.remove(of_this_run);
-    }
-    fields.insert("upstream".to_owned(), json!(network.upstream.as_ref().map(nexus_egress::UpstreamProxy::identity)));
-    // A time from now on is another one in each run.
-    let ends = fields.remove("expires").is_some_and(|expires| !expires.is_null());
-    fields.insert("ends".to_owned(), json!(ends));
-    Ok(policy)
-}
-
-/// Returns the files of the workspace that the words of the command name, with their hashes: a script that is changed
-/// after the answer is another script.
-fn files_of(run: &ResolvedRun) -> Result<Vec<Value>, ApprovalError> {
-    let workspace = run.plan.workspace.source.as_path();
-    // The workspace may appear at another place inside.
-    let inside = run.plan.workspace.target.as_path();
-    let cwd = run.plan.cwd.as_path();
-    let mut found = Vec::new();
-    for word in &run.plan.argv {
-        let named = cwd.join(word.as_path());
-        let Ok(below) = named.strip_prefix(inside) else { continue };
-        let Ok(path) = std::fs::canonicalize(workspace.join(below)) else { continue };
-        if !path.starts_with(workspace) || !path.is_file() {
-            continue;
-        }
-        let failed = |why: &dyn std::fmt::Display| ApprovalError::File { path: path.clone(), why: why.to_string() };
-        let length = std::fs::metadata(&path).map_err(|error| failed(&error))?.len();
-        if length > MAX_FILE {
-            return Err(failed(&format!("it has more than {MAX_FILE} bytes")));
-        }
-        let digest = files::digest(&path).map_err(|error| failed(&error))?;
-        found.push(json!({"path": ByteText::from(path.as_path()), "hash": digest.hash}));
-    }
-    Ok(found)
 }
 
 /// Returns the time in milliseconds since 1970.
@@ -298,10 +119,10 @@ impl Approvals {
     /// Asks for an approval; one that waits for the same subject already is returned.
     pub fn request(
         &self,
-        subject: &ExecSubject,
+        subject: &Subject,
         requester: Actor,
         reasons: Vec<String>,
-        life: Duration,
+        terms: Terms,
         now: u64,
     ) -> Result<Stored, ApprovalError> {
         let all = self.list(now)?;
@@ -324,18 +145,38 @@ impl Approvals {
         }
         let id = RunId::new();
         let salt = Digest::of(&[id.as_bytes().as_slice(), RunId::new().as_bytes()].concat());
-        let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
-        let subject_hash = subject.digest(salt)?;
-        let approval = Approval::request(ApprovalKind::Exec, subject_hash, requester, now.saturating_add(life), 1, 1)?;
+        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let (subject_hash, ends) = (subject.digest(salt)?, after(terms.life));
+        let approval = Approval::request(subject.kind, subject_hash, requester, ends, terms.max_uses, 1)?;
+        let approval = match terms.waits {
+            Some(waits) => approval.answered_by(after(waits)),
+            None => approval,
+        };
         let shown = subject.shown.clone();
         let stored = Stored { version: VERSION, id, salt, asked_at: now, reasons, shown, approval };
         self.write(&stored)?;
         Ok(stored)
     }
 
+    /// Returns an approval, with what time did to it.
+    pub fn inspect(&self, id: RunId, now: u64) -> Result<Stored, ApprovalError> {
+        let mut stored = self.read(&id.to_string())?;
+        stored.approval = stored.approval.step(&ApprovalEvent::Tick, now)?;
+        Ok(stored)
+    }
+
+    /// Takes a use of this approval for exactly this subject. The use is on the disk when this returns.
+    pub fn take_from(&self, id: RunId, subject: &Subject, name: &str, now: u64) -> Result<Stored, ApprovalError> {
+        let mut stored = self.read(&id.to_string())?;
+        let asked = subject.digest(stored.salt)?;
+        stored.approval = stored.approval.step(&ApprovalEvent::Use { subject: asked, name: name.to_owned() }, now)?;
+        self.write(&stored)?;
+        Ok(stored)
+    }
+
     /// Takes a use of an approval that is granted for exactly this subject; `None` when there is none. The use is on the disk
     /// when this returns.
-    pub fn take(&self, subject: &ExecSubject, name: &str, now: u64) -> Result<Option<RunId>, ApprovalError> {
+    pub fn take(&self, subject: &Subject, name: &str, now: u64) -> Result<Option<RunId>, ApprovalError> {
         for mut stored in self.list(now)? {
             if stored.approval.state != ApprovalState::Granted {
                 continue;
@@ -354,7 +195,7 @@ impl Approvals {
         Ok(None)
     }
 
-    /// Answers an approval.
+    /// Changes an approval: an answer, or the end of its act.
     pub fn answer(&self, id: RunId, event: &ApprovalEvent, now: u64) -> Result<Stored, ApprovalError> {
         let mut stored = self.read(&id.to_string())?;
         stored.approval = stored.approval.step(event, now)?;
@@ -397,6 +238,8 @@ impl Approvals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nexus_model::approval::ApprovalKind;
+    use serde_json::json;
 
     fn scene() -> (tempfile::TempDir, StateDir) {
         let dir = tempfile::tempdir().unwrap();
@@ -404,8 +247,8 @@ mod tests {
         (dir, places)
     }
 
-    fn subject(word: &str) -> ExecSubject {
-        ExecSubject { shown: json!({"argv": [word]}), hidden: json!({"env": [["A", "1"]]}) }
+    fn subject(word: &str) -> Subject {
+        Subject { kind: ApprovalKind::Exec, shown: json!({"argv": [word]}), hidden: json!({"env": [["A", "1"]]}) }
     }
 
     fn actor(credential: &str) -> Actor {
@@ -414,8 +257,9 @@ mod tests {
 
     fn granted(places: &StateDir, word: &str, life: u64) -> RunId {
         let approvals = Approvals::open(places).unwrap();
-        let asked =
-            approvals.request(&subject(word), actor("a"), Vec::new(), Duration::from_millis(life), 1000).unwrap();
+        let asked = approvals
+            .request(&subject(word), actor("a"), Vec::new(), Terms::once(Duration::from_millis(life)), 1000)
+            .unwrap();
         let yes = ApprovalEvent::Approve { by: actor("b"), max_uses: None, expires_at: None };
         approvals.answer(asked.id, &yes, 1001).unwrap().id
     }
@@ -440,7 +284,7 @@ mod tests {
                 &subject(uses),
                 actor("a"),
                 Vec::new(),
-                Duration::from_secs(1),
+                Terms::once(Duration::from_secs(1)),
                 1000,
             )
         };
@@ -489,7 +333,7 @@ mod tests {
             &subject("first"),
             actor("a"),
             Vec::new(),
-            Duration::from_millis(100),
+            Terms::once(Duration::from_millis(100)),
             1000,
         );
         let first = first.unwrap();
@@ -504,7 +348,9 @@ mod tests {
         }
         let approvals = Approvals::open(&places).unwrap();
         let ask = |word: &str, now| {
-            approvals.request(&subject(word), actor("a"), Vec::new(), Duration::from_secs(100), now).map(|_| ())
+            approvals
+                .request(&subject(word), actor("a"), Vec::new(), Terms::once(Duration::from_secs(100)), now)
+                .map(|_| ())
         };
         assert!(matches!(ask("b", 1099), Err(ApprovalError::TooMany)), "all of them wait");
         ask("b", 1101).unwrap();
