@@ -20,7 +20,7 @@ pub fn print(notice: &Notice) {
     }
 }
 
-/// Names what a commit or a reject could not remove. It stays, and no later command waits for it.
+/// Reports the files that a commit or a reject could not remove. They stay, and no later command waits for them.
 pub fn tell_leftovers<'a>(left: impl IntoIterator<Item = &'a Leftover>) {
     notices::tell_leftovers(&print, left);
 }

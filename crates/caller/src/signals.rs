@@ -109,7 +109,7 @@ impl Signals {
     }
 }
 
-/// Looks at signals that wait for the thread which takes them.
+/// Reads which signals were caught and not handled yet.
 pub struct Pending {
     wake: UnixStream,
     flags: Vec<(i32, Arc<AtomicBool>)>,

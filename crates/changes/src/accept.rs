@@ -26,7 +26,7 @@ use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::note::CutShort;
 use std::path::Path;
 
-/// Accepts, and says what is in the workspace now and what still waits.
+/// Accepts changes, and prints what was committed and what is still parked.
 pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     let run = super::run_name::resolve(args.run.as_ref())?;
     let places = crate::host::ready_state_dir()?;

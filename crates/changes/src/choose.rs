@@ -22,8 +22,8 @@ pub(super) fn here(all: Vec<Waiting>) -> (PathBuf, Vec<Waiting>) {
     (here, found)
 }
 
-/// Returns the run that was named, or the only one that waits for the directory that the caller stands in. What is
-/// decided must be what the caller has seen, so that with several of them one has to be named.
+/// Returns the run that the user named, or the only parked run of the current directory. If there are several, the
+/// user has to name one, so that no changes are accepted or rejected unseen.
 pub fn only_one(all: Vec<Waiting>, run: Option<RunId>) -> Result<Waiting, Failure> {
     if let Some(run) = run {
         return named(all, run);

@@ -8,8 +8,8 @@ use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::remove_going_until;
 use nexus_runner::state::directory::StateDir;
 
-/// Finishes the interrupted commit of one run, or all of them, and says what was done. One that cannot be finished
-/// keeps no other from being finished.
+/// Finishes the interrupted commit of one run, or all of them, and prints the results. A commit that cannot be
+/// finished does not stop the others.
 pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
     let all = crate::recovery::interrupted(&places)?;

@@ -21,7 +21,7 @@ use nexus_runner::review::waiting::{self, State, Waiting};
 use nexus_runner::state::directory::StateDir;
 use std::path::PathBuf;
 
-/// Rejects, and says what still waits.
+/// Rejects changes, and prints what is still parked.
 pub fn command(run: Option<RunId>, set_aside: bool, named: &[PathBuf]) -> Result<String, Failure> {
     let places = crate::host::ready_state_dir()?;
     let interrupted = crate::recovery::interrupted(&places)?;

@@ -146,8 +146,8 @@ fn tools(found: &Found) -> Tools {
     Tools { binds: binds.collect(), path: found.path.clone(), env: found.env.clone(), homes: homes.collect() }
 }
 
-/// Decides what becomes of the changes. If a file wants the user to be asked and there is no terminal, they wait for
-/// a review: committing them would be less than the file wants.
+/// Chooses the mode for the changes. If a file asks for `ask` and there is no terminal, the changes are parked for a
+/// review: committing them would be less strict than the file.
 pub fn changes(grants: &Grants, args: &RunArgs) -> ChangeMode {
     let can_ask = !args.json && !args.stdin && ask::is_possible();
     match grants.changes.as_ref().map(|changes| changes.value) {

@@ -3,7 +3,7 @@
 
 use crate::error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 use crate::probe::{Finding, ProbeReport};
-use crate::{ChangeSource, Channel, Driver, Found, Handle, LEADER, Sandbox, SandboxProcess};
+use crate::{ChangeSource, Channel, Driver, Found, Handle, MAIN_COMMAND, Sandbox, SandboxProcess};
 use nexus_channel::frames::{GuestFrame, HostFrame, VERSION};
 use nexus_model::plan::Writes;
 use nexus_model::proof::{Expectation, ProofItem};
@@ -199,14 +199,14 @@ fn follow(script: &Script, channel: &Channel) {
                     _ => vec![started],
                 }
             }
-            HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(LEADER), ExitStatus::Signal(signal))],
+            HostFrame::Signal { exec, signal } => vec![ended(exec.unwrap_or(MAIN_COMMAND), ExitStatus::Signal(signal))],
             HostFrame::Hello { .. } | HostFrame::Resize { .. } | HostFrame::EndWithin { .. } => Vec::new(),
             // ECONNREFUSED: there is no network in it.
             HostFrame::Forward { forward, .. } => vec![GuestFrame::ForwardFailed { forward, errno: 111 }],
             HostFrame::Shutdown => return,
         };
         for answer in answers {
-            let last = matches!(answer, GuestFrame::Exited { exec: LEADER, .. });
+            let last = matches!(answer, GuestFrame::Exited { exec: MAIN_COMMAND, .. });
             if channel.send(&answer, &[]).is_err() || last {
                 return;
             }

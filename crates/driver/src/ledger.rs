@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of the plan's own command, the main command. Execs have other ones.
-pub const LEADER: u32 = 1;
+pub const MAIN_COMMAND: u32 = 1;
 
 /// Maximum number of unanswered requests of each kind: a host that asks without listening gets an error before the
 /// guest stops reading and both wait for ever.
@@ -61,8 +61,8 @@ impl Ledger {
             layer,
             listeners,
             names: !listeners,
-            commands: BTreeMap::from([(LEADER, Phase::Asked { terminal })]),
-            highest: LEADER,
+            commands: BTreeMap::from([(MAIN_COMMAND, Phase::Asked { terminal })]),
+            highest: MAIN_COMMAND,
             forwards: BTreeSet::new(),
         }
     }
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn nothing_is_said_of_a_command_before_the_sandbox_stands() {
         let mut ledger = Ledger::new(false, false, false);
-        assert_eq!(ledger.started(LEADER), None);
-        assert_eq!(ledger.not_started(LEADER), None);
+        assert_eq!(ledger.started(MAIN_COMMAND), None);
+        assert_eq!(ledger.not_started(MAIN_COMMAND), None);
         assert_eq!((ledger.up(), ledger.up()), (Some(()), None));
-        assert_eq!(ledger.started(LEADER), Some(()));
+        assert_eq!(ledger.started(MAIN_COMMAND), Some(()));
     }
 
     #[test]
@@ -208,30 +208,30 @@ mod tests {
     #[test]
     fn a_command_starts_once_and_ends_once() {
         let mut ledger = standing(false);
-        assert_eq!(ledger.ended(LEADER), None, "before it runs");
-        assert_eq!((ledger.started(LEADER), ledger.started(LEADER)), (Some(()), None));
-        assert_eq!(ledger.not_started(LEADER), None, "it runs already");
-        assert_eq!((ledger.ended(LEADER), ledger.ended(LEADER)), (Some(()), None));
+        assert_eq!(ledger.ended(MAIN_COMMAND), None, "before it runs");
+        assert_eq!((ledger.started(MAIN_COMMAND), ledger.started(MAIN_COMMAND)), (Some(()), None));
+        assert_eq!(ledger.not_started(MAIN_COMMAND), None, "it runs already");
+        assert_eq!((ledger.ended(MAIN_COMMAND), ledger.ended(MAIN_COMMAND)), (Some(()), None));
         assert_eq!(ledger.started(7), None, "nobody asked for it");
     }
 
     #[test]
     fn a_terminal_comes_when_asked_for_and_before_the_start() {
         let mut without = standing(false);
-        assert_eq!(without.terminal(LEADER), None);
+        assert_eq!(without.terminal(MAIN_COMMAND), None);
         let mut with = standing(true);
-        assert_eq!(with.started(LEADER), None, "its terminal is missing");
-        assert_eq!((with.terminal(LEADER), with.terminal(LEADER)), (Some(()), None));
-        assert_eq!(with.started(LEADER), Some(()));
+        assert_eq!(with.started(MAIN_COMMAND), None, "its terminal is missing");
+        assert_eq!((with.terminal(MAIN_COMMAND), with.terminal(MAIN_COMMAND)), (Some(()), None));
+        assert_eq!(with.started(MAIN_COMMAND), Some(()));
         let mut failing = standing(true);
-        failing.terminal(LEADER).unwrap();
-        assert_eq!((failing.not_started(LEADER), failing.started(LEADER)), (Some(()), None));
+        failing.terminal(MAIN_COMMAND).unwrap();
+        assert_eq!((failing.not_started(MAIN_COMMAND), failing.started(MAIN_COMMAND)), (Some(()), None));
     }
 
     #[test]
     fn a_number_is_never_used_twice() {
         let mut ledger = standing(false);
-        assert_eq!(ledger.ask(LEADER, false), Err(Refused::Used { number: LEADER }));
+        assert_eq!(ledger.ask(MAIN_COMMAND, false), Err(Refused::Used { number: MAIN_COMMAND }));
         ledger.ask(5, false).unwrap();
         assert_eq!(ledger.not_started(5), Some(()));
         assert_eq!(ledger.ask(5, false), Err(Refused::Used { number: 5 }));

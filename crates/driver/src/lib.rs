@@ -29,7 +29,7 @@ mod session;
 
 pub use error::{DestroyError, InventoryError, PrepareError, SetupError, StartError};
 pub use handle::Handle;
-pub use ledger::{LEADER, Refused};
+pub use ledger::{MAIN_COMMAND, Refused};
 pub use nexus_channel::{Channel, ChannelError, codec, frames};
 pub use not_started::NotStarted;
 pub use probe::{Finding, Missing, ProbeReport};

@@ -11,7 +11,7 @@
 //! Any other order, or a number that was not asked for, ends the session as [`NotStarted::Protocol`]: the guest is
 //! hostile to the host. What order is right is decided in `ledger`, what a descriptor must be in `received`.
 
-use crate::ledger::{LEADER, Ledger, Refused};
+use crate::ledger::{Ledger, MAIN_COMMAND, Refused};
 use crate::not_started::NotStarted;
 use crate::outbox::Outbox;
 use crate::received::{self, Listeners};
@@ -176,7 +176,7 @@ impl Session {
         let host_ports = plan.host_ports.clone();
         let (has_limit, partial) = (false, Partial::default());
         let mut session = Self { channel, outbox, expect, ledger, by_program, host_ports, has_limit, partial };
-        let request = session.request(LEADER, command, stdio.size());
+        let request = session.request(MAIN_COMMAND, command, stdio.size());
         let hello = session.outbox.post(&HostFrame::Hello { version: VERSION }, &[]);
         match hello.and_then(|()| session.outbox.post(&HostFrame::Exec(request), stdio.descriptors())) {
             // It may have ended with a reason; that is read as the first event.
@@ -214,7 +214,7 @@ impl Session {
 
     fn request(&mut self, exec: u32, command: MoreCommand, terminal: Option<TerminalSize>) -> ExecRequest {
         let MoreCommand { argv, env, cwd } = command;
-        ExecRequest { exec, is_main: exec == LEADER, argv, env, cwd, proof: self.expect.clone(), terminal }
+        ExecRequest { exec, is_main: exec == MAIN_COMMAND, argv, env, cwd, proof: self.expect.clone(), terminal }
     }
 
     /// Asks for a connection to a TCP port of the sandbox's loopback, under a number that is not waiting for an answer.
@@ -253,7 +253,7 @@ impl Session {
     /// Waits for the next thing that the guest tells. `Err` means that it is lost.
     pub fn recv(&mut self) -> Result<Event, ChannelError> {
         loop {
-            if let Some(event) = self.hear_ready()? {
+            if let Some(event) = self.recv_ready()? {
                 return Ok(event);
             }
             let left = self.next_event().map(|at| at.saturating_duration_since(Instant::now()));
@@ -272,7 +272,7 @@ impl Session {
 
     /// Receives the next event of the guest without waiting, so that a guest that stops in the middle of a frame does
     /// not stop the thread that serves it. `None` until the event is whole; more may be there after `Some`.
-    pub fn hear_ready(&mut self) -> Result<Option<Event>, ChannelError> {
+    pub fn recv_ready(&mut self) -> Result<Option<Event>, ChannelError> {
         let Some((frame, descriptors)) = self.channel.receive_ready::<GuestFrame>(&mut self.partial)? else {
             return Ok(None);
         };
@@ -344,8 +344,8 @@ impl Session {
     }
 
     /// Signals the main command and its process group.
-    pub fn signal_leader(&mut self, signal: u8) -> Result<(), ChannelError> {
-        self.signal(LEADER, signal)
+    pub fn signal_main_command(&mut self, signal: u8) -> Result<(), ChannelError> {
+        self.signal(MAIN_COMMAND, signal)
     }
 
     /// Signals everything inside.
@@ -363,7 +363,7 @@ impl AsFd for Session {
 
 fn about(exec: u32, event: CommandEvent) -> Event {
     match event {
-        event if exec != LEADER => Event::Command { exec, event },
+        event if exec != MAIN_COMMAND => Event::Command { exec, event },
         CommandEvent::Started(proof) => Event::Started(proof),
         CommandEvent::NotStarted(reason) => Event::NotStarted(reason),
         CommandEvent::Ended(ended) => Event::Ended(ended),

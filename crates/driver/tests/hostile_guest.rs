@@ -4,7 +4,7 @@
 
 use nexus_channel::frames::{GuestFrame, TerminalSize, VERSION};
 use nexus_driver::fake::{Fake, Script, expectations, held};
-use nexus_driver::{Channel, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, Stdio};
+use nexus_driver::{Channel, Driver, Event, MAIN_COMMAND, MoreCommand, NotStarted, Sandbox, Session, Stdio};
 use nexus_model::network::Network;
 use nexus_model::plan::{PlanDraft, Writes};
 use nexus_model::proof::ProofItem;
@@ -76,7 +76,7 @@ fn started(exec: u32) -> Said {
 fn started_with(change: impl FnOnce(&mut Vec<ProofItem>)) -> Said {
     let mut proof = held(&expectations());
     change(&mut proof);
-    (GuestFrame::Started { exec: LEADER, proof }, Vec::new())
+    (GuestFrame::Started { exec: MAIN_COMMAND, proof }, Vec::new())
 }
 
 fn ended(exec: u32) -> Said {
@@ -89,7 +89,7 @@ fn shown(exec: u32, descriptor: OwnedFd) -> Said {
 
 #[test]
 fn frames_in_order_are_taken() {
-    assert!(matches!(last(false, vec![started(LEADER), ended(LEADER)]), Event::Ended(_)));
+    assert!(matches!(last(false, vec![started(MAIN_COMMAND), ended(MAIN_COMMAND)]), Event::Ended(_)));
     assert!(matches!(last(true, vec![shown(2, ptmx()), started(2), ended(2)]), Event::Command { exec: 2, .. }));
     let forwarded = (GuestFrame::Forwarded { forward: 5 }, vec![socket(AddressFamily::INET)]);
     assert!(matches!(last(false, vec![forwarded]), Event::Forwarded { forward: 5, .. }));
@@ -103,12 +103,12 @@ fn what_does_not_belong_here_ends_the_session() {
     let inet = || socket(AddressFamily::INET);
     let forwarded = |forward, descriptors| (GuestFrame::Forwarded { forward }, descriptors);
     let cases: Vec<(&str, bool, Vec<Said>)> = vec![
-        ("a terminal that nobody asked for", false, vec![shown(LEADER, ptmx())]),
-        ("a terminal that is none", true, vec![shown(LEADER, null())]),
-        ("a terminal that is missing", true, vec![(GuestFrame::Terminal { exec: LEADER }, Vec::new())]),
-        ("two descriptors", true, vec![(GuestFrame::Terminal { exec: LEADER }, vec![ptmx(), ptmx()])]),
-        ("two terminals", true, vec![shown(LEADER, ptmx()), shown(LEADER, ptmx())]),
-        ("a start without its terminal", true, vec![started(LEADER)]),
+        ("a terminal that nobody asked for", false, vec![shown(MAIN_COMMAND, ptmx())]),
+        ("a terminal that is none", true, vec![shown(MAIN_COMMAND, null())]),
+        ("a terminal that is missing", true, vec![(GuestFrame::Terminal { exec: MAIN_COMMAND }, Vec::new())]),
+        ("two descriptors", true, vec![(GuestFrame::Terminal { exec: MAIN_COMMAND }, vec![ptmx(), ptmx()])]),
+        ("two terminals", true, vec![shown(MAIN_COMMAND, ptmx()), shown(MAIN_COMMAND, ptmx())]),
+        ("a start without its terminal", true, vec![started(MAIN_COMMAND)]),
         ("a start without a proof", false, vec![started_with(Vec::clear)]),
         ("a start with a part of the proof", false, vec![started_with(|proof| proof.truncate(1))]),
         (
@@ -121,7 +121,7 @@ fn what_does_not_belong_here_ends_the_session() {
             false,
             vec![started_with(|proof| (proof[0].expected, proof[0].seen) = ("ok".to_owned(), "ok".to_owned()))],
         ),
-        ("a descriptor with a start", false, vec![(started(LEADER).0, vec![null()])]),
+        ("a descriptor with a start", false, vec![(started(MAIN_COMMAND).0, vec![null()])]),
         ("two starts", false, vec![started(2), started(2)]),
         ("an end before the start", false, vec![ended(2)]),
         ("two ends", false, vec![started(2), ended(2), ended(2)]),
@@ -249,7 +249,7 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
 
 #[test]
 fn nothing_is_believed_before_the_greeting() {
-    for (frame, descriptors) in [started(LEADER), started(2), ended(LEADER), shown(LEADER, ptmx())] {
+    for (frame, descriptors) in [started(MAIN_COMMAND), started(2), ended(MAIN_COMMAND), shown(MAIN_COMMAND, ptmx())] {
         let (mut session, guest) = session(true);
         guest.send(&frame, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
         let event = session.recv().unwrap();
@@ -262,7 +262,7 @@ fn a_guest_that_stops_in_the_middle_of_a_frame_stops_no_other() {
     let (mut session, guest) = session(false);
     for piece in [&[9][..], &[0, 0], &[0], &[2, 2]] {
         rustix::io::write(&guest, piece).unwrap();
-        assert!(session.hear_ready().unwrap().is_none());
+        assert!(session.recv_ready().unwrap().is_none());
     }
 }
 

@@ -5,7 +5,7 @@ mod support;
 
 use hickory_proto::rr::Name;
 use nexus_egress::{Event, EventKind, Limits};
-use nexus_policy::net::vectors::{AGREE, Agree, HttpQuestion, Says};
+use nexus_policy::net::vectors::{AGREE, Agree, FirstBytes, HttpQuestion};
 use nexus_policy::net::{DenyCode, Host};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -89,12 +89,12 @@ fn asked(stream: &mut TcpStream, asks: &[HttpQuestion], target: impl Fn(&HttpQue
 }
 
 /// Sends the bytes of the case on an open connection.
-fn said(mut stream: TcpStream, says: Says) -> String {
-    let bytes = match says {
-        Says::Sni(name) => hello(name, None),
-        Says::NoSni => hello("127.0.0.1", None),
-        Says::Raw(bytes) => bytes.to_vec(),
-        Says::Http(asks) => return asked(&mut stream, asks, |ask| ask.target.into()),
+fn said(mut stream: TcpStream, first_bytes: FirstBytes) -> String {
+    let bytes = match first_bytes {
+        FirstBytes::Sni(name) => hello(name, None),
+        FirstBytes::NoSni => hello("127.0.0.1", None),
+        FirstBytes::Raw(bytes) => bytes.to_vec(),
+        FirstBytes::Http(asks) => return asked(&mut stream, asks, |ask| ask.target.into()),
     };
     if stream.write_all(&bytes).is_err() {
         return "reset".into();
@@ -133,7 +133,7 @@ fn evaluate(world: &World, seen: &Seen, case: &Agree, way: &str, got: &str, code
     let reported: Vec<DenyCode> = events.iter().filter(|event| decisive(event)).map(|event| event.code).collect();
     assert_eq!(reported, Vec::from_iter((code != DenyCode::Ok).then_some(code)), "{what}: {events:?}");
     let saw = std::mem::take(&mut *seen.lock().unwrap());
-    let all = if let Says::Http(asks) = case.says { asks.len() } else { 1 };
+    let all = if let FirstBytes::Http(asks) = case.first_bytes { asks.len() } else { 1 };
     let passed = if code == DenyCode::Ok { all } else { all - 1 };
     // Where the connection itself is refused nothing gets there; else all but what was refused.
     let refused_whole = events.iter().all(|event| event.event != EventKind::Allow);
@@ -148,7 +148,8 @@ fn what_is_said_by_connect_agrees_like_the_table() {
     let seen = servers();
     for case in AGREE {
         let world = world(case);
-        let got = enter::by_connect(&world, &case.authority()).map_or_else(|code| code, |to| said(to, case.says));
+        let got =
+            enter::by_connect(&world, &case.authority()).map_or_else(|code| code, |to| said(to, case.first_bytes));
         evaluate(&world, &seen, case, "CONNECT", &got, case.expect);
     }
 }
@@ -163,12 +164,19 @@ fn what_is_said_by_socks_agrees_like_the_table() {
     for case in AGREE {
         let first = world(case);
         let got = enter::by_socks(&first, 3, case.host.as_bytes(), case.port);
-        evaluate(&first, &seen, case, "a SOCKS name", &got.map_or_else(|c| c, |to| said(to, case.says)), case.expect);
+        evaluate(
+            &first,
+            &seen,
+            case,
+            "a SOCKS name",
+            &got.map_or_else(|c| c, |to| said(to, case.first_bytes)),
+            case.expect,
+        );
         if let Host::Address(IpAddr::V4(address)) = host(case) {
             literals += 1;
             let world = world(case);
             let got = enter::by_socks(&world, 1, &address.octets(), case.port);
-            let got = got.map_or_else(|code| code, |to| said(to, case.says));
+            let got = got.map_or_else(|code| code, |to| said(to, case.first_bytes));
             evaluate(&world, &seen, case, "a SOCKS address", &got, case.expect);
         }
     }
@@ -195,7 +203,7 @@ fn what_is_said_on_a_redirected_connection_agrees_like_the_table() {
         };
         world.events.take();
         let got = enter::by_transparent(&world, SocketAddr::new(address, case.port));
-        let got = got.map_or_else(|code| code, |to| said(to, case.says));
+        let got = got.map_or_else(|code| code, |to| said(to, case.first_bytes));
         evaluate(&world, &seen, case, "a redirected connection", &got, case.expect);
     }
 }
@@ -208,7 +216,7 @@ fn absolute_requests_agree_like_the_table() {
     let seen = servers();
     let mut tried = 0;
     for case in AGREE {
-        let (Says::Http(asks), Some(code)) = (case.says, case.absolute) else { continue };
+        let (FirstBytes::Http(asks), Some(code)) = (case.first_bytes, case.absolute) else { continue };
         let world = world(case);
         let authority = case.authority();
         let target = |ask: &HttpQuestion| match ask.target {
@@ -218,7 +226,7 @@ fn absolute_requests_agree_like_the_table() {
         // What disagrees with itself on the first request stays so on the later ones, which are then not sent.
         let asks = if code == case.expect { asks } else { &asks[asks.len() - 1..] };
         let got = asked(&mut connect(world.http), asks, target);
-        evaluate(&world, &seen, &Agree { says: Says::Http(asks), ..*case }, "absolute HTTP", &got, code);
+        evaluate(&world, &seen, &Agree { first_bytes: FirstBytes::Http(asks), ..*case }, "absolute HTTP", &got, code);
         tried += 1;
     }
     assert!(tried > 30, "{tried}");

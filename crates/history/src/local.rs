@@ -13,7 +13,7 @@ pub fn local() -> Result<(Store, Known), Failure> {
     Ok((store, known.map_err(|error| advice::key(&error))?))
 }
 
-/// Advises what to do where there is nothing to look at.
+/// Makes the failure for a receipt or key that cannot be read.
 pub fn nothing(error: &ReadError) -> Failure {
     Failure::usage(error.code(), error.to_string(), "nexus log lists runs")
 }

@@ -62,7 +62,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     read.map(|_| text).map_err(|error| nothing(&ReadError::of(path, error)))
 }
 
-/// Makes the failure that a person sees of what is not valid.
+/// Makes the failure that reports an invalid receipt to the user.
 pub fn failure(invalid: &Invalid) -> Failure {
     let text = describe(invalid);
     let message = if matches!(invalid, Invalid::Nothing) { text } else { format!("not valid: {text}") };

@@ -4,7 +4,7 @@ use crate::held_text;
 use nexus_layer::{Change, ChangeKind, Conflict, Outside};
 use std::fmt::Write as _;
 
-/// Describes a change in one line: what, where, how large, and what to look at.
+/// Describes a change in one line: kind, path, size, and the reasons for a closer look.
 pub fn line(change: &Change) -> String {
     let letter = match change.kind {
         ChangeKind::Added => "A",

@@ -131,7 +131,7 @@ fn environment(args: &ExecArgs, policies: &PolicySet) -> Result<Vec<(ByteText, B
     Ok(all)
 }
 
-/// Prints what there is to say about the outcome, and returns the exit code.
+/// Prints the messages about an outcome, and returns the exit code.
 pub fn conclude(entry: &Entry, outcome: io::Result<Outcome>, can_come_back: bool) -> Result<u8, Failure> {
     match outcome {
         Ok(Outcome::Ended { exit, message }) => {

@@ -15,7 +15,7 @@ use nexus_runner::session::wire::{ClientMessage, Reader, ServerMessage};
 use std::collections::VecDeque;
 use std::io;
 
-/// Prints what there is, and then what comes if asked.
+/// Prints the stored output, and with `--follow` also the new output.
 pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
     let (_, entry) = find(&args.session)?;
     // Of a terminal's screen the same passes as of any other output: no user types there now.

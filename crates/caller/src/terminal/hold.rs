@@ -77,7 +77,7 @@ impl Hold {
         wake(&self.pump);
     }
 
-    /// Makes the asker look again at what it waits for.
+    /// Wakes the asker so that it checks its conditions again.
     pub fn nudge(&self) {
         wake(&self.asker);
     }
@@ -150,7 +150,7 @@ impl Taken<'_> {
         self.hold.wait(Some(terminal), until)
     }
 
-    /// Waits for a nudge or `until`, whatever is typed.
+    /// Waits for a nudge or until `until`. Typed keys do not end the wait.
     pub fn wait_without_keys(&self, until: Instant) -> io::Result<()> {
         self.hold.wait(None, until).map(|_| ())
     }

@@ -42,7 +42,7 @@ fn key(name: &str) -> Option<u8> {
     }
 }
 
-/// Looks for the keys in what is typed.
+/// Searches typed bytes for the detach keys.
 #[derive(Debug)]
 pub struct Watch {
     keys: DetachKeys,

@@ -13,7 +13,7 @@ const PIPE_CHUNK: usize = 4096;
 /// Offset that stands for the current position of the file: a pipe has no offsets.
 const HERE: u64 = u64::MAX;
 
-/// Writes what goes without waiting, after poll(2) has said that something does.
+/// Writes as many bytes as the descriptor takes without waiting, after poll(2) has reported that it is writable.
 pub fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     match pwritev2(to, &[IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
         // Not this kernel, or not this kind of file: a terminal.

@@ -45,7 +45,7 @@ pub fn is_ended() -> bool {
     IS_ENDED.load(Ordering::SeqCst)
 }
 
-/// Notes that the caller takes nothing: from now on what cannot be written at once is not written.
+/// Records that the caller no longer reads the output: from now on, bytes that cannot be written at once are dropped.
 pub fn give_up() {
     IS_GIVEN_UP.store(true, Ordering::SeqCst);
 }
@@ -103,7 +103,7 @@ pub fn is_regular(stream: Stream) -> bool {
     matches!(kind(stream), Kind::Regular)
 }
 
-/// Writes what goes now. EAGAIN when nothing does.
+/// Writes as many bytes as possible without waiting. Returns EAGAIN if none can be written.
 pub fn write_ready(stream: Stream, bytes: &[u8]) -> Result<usize, Errno> {
     match kind(stream) {
         Kind::Regular => rustix::io::write(caller(stream), bytes),

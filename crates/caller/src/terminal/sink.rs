@@ -139,7 +139,7 @@ impl Sink {
         !is_held && self.outlets[self.routes[stream as usize]].pending.rest().is_empty()
     }
 
-    /// Returns the caller's descriptor, while something waits to be written there.
+    /// Returns the caller's descriptor while bytes wait to be written to it.
     pub fn waiting_for(&self, stream: Stream) -> Option<BorrowedFd<'static>> {
         (!self.outlets[stream as usize].pending.rest().is_empty()).then(|| caller(stream))
     }
@@ -155,7 +155,7 @@ impl Sink {
         [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
 
-    /// Throws away from now on what comes for this outlet, whose reader left.
+    /// Drops all further output for this outlet, because its reader has left.
     pub fn close(&mut self, stream: Stream) {
         let outlet = &mut self.outlets[stream as usize];
         outlet.gone = true;
@@ -246,8 +246,8 @@ impl Sink {
         Ok((self.kept.take(), dropped))
     }
 
-    /// Gives the terminals back what the command switched on them. Once; a second time there is nothing left. What
-    /// comes later is filtered still.
+    /// Restores the terminal modes that the command switched on. A second call does nothing. Later output is still
+    /// filtered.
     pub fn put_back(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
             let bytes = self.filters[stream as usize].as_mut().map(Filter::put_back).unwrap_or_default();

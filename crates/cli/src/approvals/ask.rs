@@ -13,7 +13,7 @@ pub fn refuse_inside() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what is asked for on the terminal of this session, and reads the answer there: never from a pipe, which a program
+/// Shows the request on the terminal of this session and reads the answer there, never from a pipe, which a program
 /// could feed.
 pub fn confirmed(text: &str) -> Result<bool, Failure> {
     let failed = |error: io::Error| {

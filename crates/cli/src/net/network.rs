@@ -18,7 +18,8 @@ use std::time::Duration;
 /// Default time for which a question waits for its answer.
 const ASK_TIME: Duration = Duration::from_secs(60);
 
-/// Reads what there is to read; `None` where the run has no network. What clients need inside goes to `found`.
+/// Resolves the network of a run from flags, profiles and settings; `None` if the run has no network. Adds the
+/// settings that package clients need inside to `found`.
 pub fn of(
     grants: &Grants,
     flags: &NetFlags,

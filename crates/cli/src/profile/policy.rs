@@ -243,7 +243,8 @@ fn not_denied_elsewhere(policies: &Effective, path: &Path, with_below: bool, ask
     Ok(())
 }
 
-/// Leaves out what was found without anybody asking and may not be shown, and refuses what a profile or flag asked for.
+/// Removes automatically found tools that the policy does not allow to show, and refuses those that a profile or flag
+/// asked for.
 pub fn tools(policies: &Effective, found: &mut Found) -> Result<(), Failure> {
     if !policies.limits_paths() {
         return Ok(());

@@ -57,8 +57,8 @@ impl Read for Typed<'_> {
     }
 }
 
-/// Shows what changed and asks until there is an answer. The end of the input, and a signal that would end `nexus`,
-/// keep the changes for a review: the run is over, and only its changes are left to lose.
+/// Shows the changes and asks until the user answers. At the end of the input, or on a signal that would end `nexus`,
+/// the changes are parked for a review: the run is over, and only its changes could be lost.
 pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, String> {
     let Question { layer, workspace, rules, changes: set, .. } = question;
     let (added, modified, deleted) = set.counts();

@@ -11,7 +11,7 @@
 //!
 //! `cargo xtask bench` runs it and puts the figures beside those of other tools.
 
-use nexus_driver::{CommandEvent, Driver, Ended, Event, LEADER, MoreCommand, Sandbox, Session};
+use nexus_driver::{CommandEvent, Driver, Ended, Event, MAIN_COMMAND, MoreCommand, Sandbox, Session};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::plan::PlanDraft;
@@ -311,7 +311,7 @@ impl Live {
         let mut session = Session::start(&sandbox, &plan, nexus_driver::Stdio::Pipes([null, null, null]))?;
         while !matches!(session.recv()?, Event::Started(_)) {}
         let command = bench.command.iter().map(|word| word.as_str().into()).collect();
-        Ok(Self { sandbox, session, plan, command, null: bench.null.try_clone()?, last: LEADER })
+        Ok(Self { sandbox, session, plan, command, null: bench.null.try_clone()?, last: MAIN_COMMAND })
     }
 
     /// One more command.

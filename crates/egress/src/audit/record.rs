@@ -1,7 +1,7 @@
 //! Records the egress: one line of JSON per attempt, and another when its connection ends.
 //!
 //! A decision has the hash of the policy that made it and all its inputs; the policy itself stands before its first
-//! decision ([`grounds`](crate::decide::grounds)). So a reader can repeat each decision (`nexus_policy::net::Replay`).
+//! decision ([`context`](crate::decide::context)). So a reader can repeat each decision (`nexus_policy::net::Replay`).
 //!
 //! The first line is written before anything is dialled. If it cannot be written the attempt is denied: a connection
 //! that is missing in the record must not exist. Lines hold hosts and ports, never paths, queries, headers or user

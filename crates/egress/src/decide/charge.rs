@@ -13,7 +13,7 @@ impl Charged {
         Ok(Self(Some(Arc::clone(shared))))
     }
 
-    /// Leaves the charge to a ticket, which gives it back from now on.
+    /// Leaves the charge to a connection guard, which gives it back from now on.
     pub(crate) fn pass_on(mut self) {
         self.0 = None;
     }

@@ -14,8 +14,8 @@
 
 use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::Charged;
+use crate::decide::context::DecisionContext;
 use crate::decide::denials;
-use crate::decide::grounds::DecisionContext;
 use crate::decide::look_up_pool::Found;
 use crate::decide::state::Shared;
 use crate::seams::{ResolveError, Resolved};
@@ -35,13 +35,13 @@ impl Shared {
         attempt: &Attempt,
         id: u64,
         query: &NameQuery,
-        grounds: &DecisionContext,
+        context: &DecisionContext,
     ) -> Result<Charged, Denial> {
         let charged = Charged::take(self)?;
         if !query.is_exact() {
             self.charge(Charge::Up(query.name().as_str().len() as u64))?;
-            let grounds = DecisionContext { check: None, ..grounds.clone() };
-            let recorded = grounds.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
+            let context = DecisionContext { check: None, ..context.clone() };
+            let recorded = context.must(&Event::of(EventKind::Resolve, id, attempt), &self.audit);
             recorded.map_err(|error| denials::internal(error.to_string()))?;
         }
         Ok(charged)

@@ -3,16 +3,17 @@
 //!
 //! ```text
 //!  open ─▶ look_ups, proxied, ask_nat64, programs ─▶ state: registry (policy in force, open connections), facts, counts
-//!     └─▶ ticket of an open connection ◀── recheck ◀── follow, own::watch: facts that changed
+//!     └─▶ guard of an open connection ◀── recheck ◀── follow, own::watch: facts that changed
 //! ```
 
 pub(crate) mod ask_nat64;
 pub(crate) mod behind;
 pub(crate) mod charge;
+pub(crate) mod context;
 pub(crate) mod denials;
 pub(crate) mod follow;
 pub(crate) mod gone;
-pub(crate) mod grounds;
+pub(crate) mod guard;
 pub(crate) mod look_up_pool;
 pub(crate) mod look_ups;
 pub(crate) mod nat64;
@@ -26,4 +27,3 @@ pub(crate) mod registry;
 pub(crate) mod silence;
 pub(crate) mod state;
 pub(crate) mod synthetic;
-pub(crate) mod ticket;

@@ -13,15 +13,15 @@
 
 use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::{Charged, Permitted};
+use crate::decide::context::DecisionContext;
 use crate::decide::denials;
 use crate::decide::gone::{self, Waiting};
-use crate::decide::grounds::DecisionContext;
+use crate::decide::guard::ConnectionGuard;
 use crate::decide::look_ups::unknown_here;
 use crate::decide::own::own_among;
 use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::registry::{Entry, Learned};
 use crate::decide::state::Shared;
-use crate::decide::ticket::ConnectionGuard;
 use crate::seams::{Answer, ResolveError};
 use crate::upstream::dial::{DialError, Dialed};
 use nexus_policy::net::{
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
 
 /// Allowed connection that was made.
 pub(crate) struct Opened {
-    pub(crate) ticket: ConnectionGuard,
+    pub(crate) guard: ConnectionGuard,
     pub(crate) dialed: Dialed,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Decided {
     /// Charge of a look-up, if one was paid for.
     charged: Option<Charged>,
     ttl_s: Option<u32>,
-    pub(crate) grounds: DecisionContext,
+    pub(crate) context: DecisionContext,
 }
 
 /// Denial with its inputs for the record.
@@ -95,15 +95,15 @@ impl Shared {
         let attempt = caller.complete(self, attempt).await;
         let id = self.next_id();
         match self.permitted(&attempt, client, speech, id).await {
-            Ok(ticket) => self.dialled(ticket).await,
-            Err((denial, grounds)) => {
-                self.denied_on(&grounds, Event::of(EventKind::Deny, id, &attempt), &attempt, &denial);
+            Ok(guard) => self.dialled(guard).await,
+            Err((denial, context)) => {
+                self.denied_on(&context, Event::of(EventKind::Deny, id, &attempt), &attempt, &denial);
                 Err(Refusal::Denied(denial))
             }
         }
     }
 
-    /// Carries out every step before the dial. The holder of the ticket settles the budget by dropping it.
+    /// Carries out every step before the dial. The holder of the connection guard settles the budget by dropping it.
     async fn permitted(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -112,17 +112,17 @@ impl Shared {
         id: u64,
     ) -> Result<ConnectionGuard, Refused> {
         let changes = self.host_changes.load(Ordering::Acquire);
-        let Decided { permit, charged, ttl_s, grounds } = self.decide(attempt, client, id).await?;
-        let other = |denial| (denial, self.grounds());
+        let Decided { permit, charged, ttl_s, context } = self.decide(attempt, client, id).await?;
+        let other = |denial| (denial, self.context());
         if speech == Speech::PlainHttp {
             check_sni(&self.registry.policy(), &permit, Hello::NotTls, self.clock.now()).map_err(other)?;
         }
         let charged = charged.map_or_else(|| Charged::take(self), Ok).map_err(other)?;
         let event = Event::of(EventKind::Allow, id, attempt).permitted(&permit, ttl_s);
-        let recorded = grounds.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
+        let recorded = context.must(&event, &self.audit).map_err(|error| denials::internal(error.to_string()));
         let entered = recorded.and_then(|()| {
             let entry =
-                Arc::new(Entry::new(permit, grounds.once, Learned { own: grounds.own, behind: grounds.behind }));
+                Arc::new(Entry::new(permit, context.once, Learned { own: context.own, behind: context.behind }));
             self.registry.enter(id, Arc::clone(&entry), self.clock.now()).map(|()| entry)
         });
         match entered {
@@ -138,23 +138,23 @@ impl Shared {
         }
     }
 
-    async fn dialled(&self, ticket: ConnectionGuard) -> Result<Opened, Refusal> {
+    async fn dialled(&self, guard: ConnectionGuard) -> Result<Opened, Refusal> {
         let outcome = tokio::select! {
             biased;
-            why = ticket.entry.until_cut() => return Err(Refusal::Denied(why)),
-            outcome = self.dialer.dial(ticket.permit(), &ticket.received) => outcome,
+            why = guard.entry.until_cut() => return Err(Refusal::Denied(why)),
+            outcome = self.dialer.dial(guard.permit(), &guard.received) => outcome,
         };
-        ticket.count_received().map_err(Refusal::Denied)?;
+        guard.count_received().map_err(Refusal::Denied)?;
         match outcome {
             Ok(dialed) => {
                 self.bound_buffers(&dialed.stream);
-                if let (Route::Addrs(_), Ok(peer)) = (ticket.permit().route(), dialed.stream.peer_addr()) {
-                    ticket.dialed.get_or_init(|| peer.ip());
+                if let (Route::Addrs(_), Ok(peer)) = (guard.permit().route(), dialed.stream.peer_addr()) {
+                    guard.dialed.get_or_init(|| peer.ip());
                 }
-                Ok(Opened { ticket, dialed })
+                Ok(Opened { guard, dialed })
             }
             Err(error) => {
-                ticket.failed(&error);
+                guard.failed(&error);
                 Err(Refusal::Unreachable(error))
             }
         }
@@ -162,18 +162,18 @@ impl Shared {
 
     /// Decides, and asks the approver once where the policy permits a question.
     async fn decide(self: &Arc<Self>, attempt: &Attempt, client: &TcpStream, id: u64) -> Result<Decided, Refused> {
-        let (denial, grounds) = match self.decide_with(attempt, id, None).await {
-            Err((denial, grounds)) if denial.cause == Cause::MayAsk => (denial, grounds),
+        let (denial, context) = match self.decide_with(attempt, id, None).await {
+            Err((denial, context)) if denial.cause == Cause::MayAsk => (denial, context),
             decided => return decided,
         };
-        let Some(approver) = &self.approver else { return Err((denial, grounds)) };
+        let Some(approver) = &self.approver else { return Err((denial, context)) };
         let answer = tokio::select! {
             answer = approver.ask(attempt, &denial) => answer,
             // After a yes, a request would go out for which no client waits.
             () = gone::until_ended(client) => Answer::Deny,
         };
         match answer {
-            Answer::Deny => Err((denial, grounds)),
+            Answer::Deny => Err((denial, context)),
             Answer::Once(rule) => self.decide_with(attempt, id, Some(rule)).await,
             Answer::Again => self.decide_with(attempt, id, None).await,
         }
@@ -186,56 +186,56 @@ impl Shared {
         id: u64,
         once: Option<AnyRule>,
     ) -> Result<Decided, Refused> {
-        let mut grounds = DecisionContext { once, ..self.grounds().asked(Check::Connect) };
-        let asked = match self.ask_policy(attempt, id, &mut grounds).await {
-            Ok(permitted) => self.not_back_here(permitted, id, &mut grounds).await,
+        let mut context = DecisionContext { once, ..self.context().asked(Check::Connect) };
+        let asked = match self.ask_policy(attempt, id, &mut context).await {
+            Ok(permitted) => self.not_back_here(permitted, id, &mut context).await,
             refused @ Err(_) => refused,
         };
         match asked {
-            Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, grounds }),
+            Ok((permit, charged, ttl_s)) => Ok(Decided { permit, charged, ttl_s, context }),
             // Such a denial is not the policy's.
             Err(denial) if denial.code == DenyCode::InternalError || denial.cause == Cause::Budget => {
-                Err((denial, DecisionContext { check: None, ..grounds }))
+                Err((denial, DecisionContext { check: None, ..context }))
             }
-            Err(denial) => Err((denial, grounds)),
+            Err(denial) => Err((denial, context)),
         }
     }
 
-    /// Asks the policy and leaves the inputs of its last decision in `grounds`.
+    /// Asks the policy and leaves the inputs of its last decision in `context`.
     async fn ask_policy(
         self: &Arc<Self>,
         attempt: &Attempt,
         id: u64,
-        grounds: &mut DecisionContext,
+        context: &mut DecisionContext,
     ) -> Result<Permitted, Denial> {
-        let query = match check_name(&*grounds.effective()?, attempt, grounds.at)? {
-            Next::Dial(permit) => return Ok((self.literal(attempt, permit, grounds).await?, None, None)),
+        let query = match check_name(&*context.effective()?, attempt, context.at)? {
+            Next::Dial(permit) => return Ok((self.literal(attempt, permit, context).await?, None, None)),
             Next::Resolve(query) => query,
         };
-        let charged = self.paid_look_up(attempt, id, &query, grounds)?;
+        let charged = self.paid_look_up(attempt, id, &query, context)?;
         let is_exact = query.is_exact();
         let found = self.look_up(&query, self.limits.resolve_time).await;
         let found_here = found.as_ref().map(|found| found.addrs.as_slice()).unwrap_or_default();
-        self.know_nat64(found_here, is_exact).await.inspect_err(|_| grounds.check = None)?;
-        self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
+        self.know_nat64(found_here, is_exact).await.inspect_err(|_| context.check = None)?;
+        self.followed.until_asked(&context.policy, self.limits.resolve_time).await;
         // The policy may have changed meanwhile.
-        (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
+        (context.policy, context.at) = (self.registry.policy(), self.clock.now());
         if let Err(error @ ResolveError::TooMany { .. }) = &found {
-            grounds.check = None;
+            context.check = None;
             return Err(denials::not_resolved(error));
         }
         let addrs = found.as_ref().map(|found| found.addrs.clone()).unwrap_or_default();
         let sockets: Vec<SocketAddr> =
             addrs.iter().map(|address| SocketAddr::new(*address, attempt.target.port.number())).collect();
-        grounds.own = own_among(&grounds.policy, &*self.own, &sockets)?;
-        grounds.behind = self.followed.among(&grounds.policy, attempt, addrs.iter().copied());
-        let decided = check_addrs(&*grounds.effective()?, query, &addrs, grounds.at);
-        grounds.resolved = Some(addrs);
+        context.own = own_among(&context.policy, &*self.own, &sockets)?;
+        context.behind = self.followed.among(&context.policy, attempt, addrs.iter().copied());
+        let decided = check_addrs(&*context.effective()?, query, &addrs, context.at);
+        context.resolved = Some(addrs);
         match (decided, found) {
             // The upstream proxy looks up the name. A replay does not know that an answer is missing.
             (Ok(permit), found) if !permit.addresses_checked() => {
                 let ttl_s = found.as_ref().ok().and_then(|found| found.ttl_s);
-                unknown_here(found, is_exact).inspect_err(|_| grounds.check = None)?;
+                unknown_here(found, is_exact).inspect_err(|_| context.check = None)?;
                 Ok((permit, Some(charged), ttl_s))
             }
             (Ok(permit), Ok(found)) => Ok((permit, Some(charged), found.ttl_s)),

@@ -14,8 +14,8 @@
 //! program inside could choose a name whose name server answers the proxy alone.
 
 use crate::decide::charge::{Charged, Permitted};
+use crate::decide::context::DecisionContext;
 use crate::decide::denials;
-use crate::decide::grounds::DecisionContext;
 use crate::decide::own::own_among;
 use crate::decide::registry::ends;
 use crate::decide::state::Shared;
@@ -34,21 +34,21 @@ impl Shared {
         self: &Arc<Self>,
         attempt: &Attempt,
         permit: Permit,
-        grounds: &mut DecisionContext,
+        context: &mut DecisionContext,
     ) -> Result<Permit, Denial> {
         if let Host::Address(address) = attempt.target.host {
             // A rule for an address is the user's own choice.
-            self.know_nat64(&[address], permit.rule().is_some()).await.inspect_err(|_| grounds.check = None)?;
-            self.followed.until_asked(&grounds.policy, self.limits.resolve_time).await;
-            (grounds.policy, grounds.at) = (self.registry.policy(), self.clock.now());
-            grounds.behind = self.followed.among(&grounds.policy, attempt, [address]);
+            self.know_nat64(&[address], permit.rule().is_some()).await.inspect_err(|_| context.check = None)?;
+            self.followed.until_asked(&context.policy, self.limits.resolve_time).await;
+            (context.policy, context.at) = (self.registry.policy(), self.clock.now());
+            context.behind = self.followed.among(&context.policy, attempt, [address]);
         }
-        grounds.own = own_among(&grounds.policy, &*self.own, &ends(&permit))?;
-        let is_same = grounds.policy.generation() == permit.generation() && grounds.policy.nat64().is_empty();
-        if grounds.own.is_empty() && grounds.behind.is_empty() && is_same {
+        context.own = own_among(&context.policy, &*self.own, &ends(&permit))?;
+        let is_same = context.policy.generation() == permit.generation() && context.policy.nat64().is_empty();
+        if context.own.is_empty() && context.behind.is_empty() && is_same {
             return Ok(permit);
         }
-        match check_name(&*grounds.effective()?, attempt, grounds.at)? {
+        match check_name(&*context.effective()?, attempt, context.at)? {
             Next::Dial(permit) => Ok(permit),
             Next::Resolve(_) => Err(denials::internal("an address was taken for a name".to_owned())),
         }
@@ -60,16 +60,16 @@ impl Shared {
         self: &Arc<Self>,
         permitted: Permitted,
         id: u64,
-        grounds: &mut DecisionContext,
+        context: &mut DecisionContext,
     ) -> Result<Permitted, Denial> {
         let (permit, mut charged, ttl_s) = permitted;
         let Some(proxy) = self.dialer.upstream.as_ref().map(|proxy| &proxy.target) else {
             return Ok((permit, charged, ttl_s));
         };
         // The record does not hold the inputs of these decisions.
-        let of_its_own = DecisionContext { check: None, resolved: None, ..grounds.clone() };
-        if let Err(denial) = self.apart_from(proxy, &permit, &mut charged, id, grounds).await {
-            *grounds = of_its_own;
+        let of_its_own = DecisionContext { check: None, resolved: None, ..context.clone() };
+        if let Err(denial) = self.apart_from(proxy, &permit, &mut charged, id, context).await {
+            *context = of_its_own;
             return Err(denial);
         }
         Ok((permit, charged, ttl_s))
@@ -81,7 +81,7 @@ impl Shared {
         permit: &Permit,
         charged: &mut Option<Charged>,
         id: u64,
-        grounds: &DecisionContext,
+        context: &DecisionContext,
     ) -> Result<(), Denial> {
         let target = permit.target();
         if proxy == target {
@@ -90,14 +90,14 @@ impl Shared {
         let mut ends = ends(permit);
         let query = match permit.route() {
             Route::Addrs(_) => None,
-            Route::ViaProxy(_) => first_asked(&grounds.policy, permit),
+            Route::ViaProxy(_) => first_asked(&context.policy, permit),
         };
         let by_name = query.is_some();
         if let Some(query) = query {
-            let found = if let Some(found) = &grounds.resolved {
+            let found = if let Some(found) = &context.resolved {
                 found.clone()
             } else {
-                *charged = Some(self.paid_look_up(permit.attempt(), id, &query, grounds)?);
+                *charged = Some(self.paid_look_up(permit.attempt(), id, &query, context)?);
                 self.known_here(&query).await?
             };
             ends = found.into_iter().map(|address| SocketAddr::new(address, target.port.number())).collect();
@@ -107,19 +107,19 @@ impl Shared {
         let at = if same_port || unknown { self.addresses_of(proxy).await? } else { Vec::new() };
         let mut here = false;
         for address in &at {
-            here |= self.is_here(&grounds.policy, *address)?;
+            here |= self.is_here(&context.policy, *address)?;
         }
         for end in ends.iter().filter(|_| same_port) {
-            let known = grounds.policy.forms(end.ip());
-            let same = at.iter().any(|at| grounds.policy.forms(at.ip()).iter().any(|form| known.contains(form)));
-            if same || (here && self.is_here(&grounds.policy, *end)?) {
+            let known = context.policy.forms(end.ip());
+            let same = at.iter().any(|at| context.policy.forms(at.ip()).iter().any(|form| known.contains(form)));
+            if same || (here && self.is_here(&context.policy, *end)?) {
                 return Err(the_proxy_itself(target));
             }
         }
         if by_name {
-            let own = own_among(&grounds.policy, &*self.own, &ends)?;
+            let own = own_among(&context.policy, &*self.own, &ends)?;
             let found: Vec<IpAddr> = ends.iter().map(SocketAddr::ip).collect();
-            check_proxied(&grounds.policy.also_own(&own), permit, &found, here)?;
+            check_proxied(&context.policy.also_own(&own), permit, &found, here)?;
         }
         Ok(())
     }

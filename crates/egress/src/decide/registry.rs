@@ -4,7 +4,7 @@
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
 use crate::decide::behind::Followed;
-use crate::decide::grounds::InForce;
+use crate::decide::context::InForce;
 use crate::decide::own::own_among;
 use crate::seams::OwnAddresses;
 use nexus_policy::net::{

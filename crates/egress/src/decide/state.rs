@@ -5,7 +5,7 @@ use crate::audit::record::Audit;
 use crate::audit::summary::{Summary, Tally};
 use crate::clock::Clock;
 use crate::decide::behind::Followed;
-use crate::decide::grounds::DecisionContext;
+use crate::decide::context::DecisionContext;
 use crate::decide::look_up_pool::LookUpPool;
 use crate::decide::nat64::Nat64;
 use crate::decide::pace::Pace;
@@ -141,25 +141,25 @@ impl Shared {
     }
 
     /// Returns the context for a decision by more than the policy in force now.
-    pub(crate) fn grounds(&self) -> DecisionContext {
+    pub(crate) fn context(&self) -> DecisionContext {
         DecisionContext::of(self.registry.policy(), self.clock.now())
     }
 
     /// Records a denial. A failing audit changes nothing, since the attempt is refused in any case.
     pub(crate) fn denied(&self, id: u64, attempt: &Attempt, denial: &Denial) {
-        self.denied_on(&self.grounds(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
+        self.denied_on(&self.context(), Event::of(EventKind::Deny, id, attempt), attempt, denial);
     }
 
-    pub(crate) fn denied_on(&self, grounds: &DecisionContext, event: Event, attempt: &Attempt, denial: &Denial) {
+    pub(crate) fn denied_on(&self, context: &DecisionContext, event: Event, attempt: &Attempt, denial: &Denial) {
         self.tally().deny(attempt.target.host.to_string(), attempt.target.port.number(), denial);
-        grounds.note(&event.denied(denial), &self.audit);
+        context.note(&event.denied(denial), &self.audit);
     }
 
     /// Records a request that names no readable destination.
     pub(crate) fn unreadable(&self, way: nexus_policy::net::Ingress, denial: &Denial) {
         self.tally().deny(String::new(), 0, denial);
         let event = Event::new(EventKind::Deny, self.next_id()).denied(denial);
-        self.grounds().note(&Event { way: Some(way), ..event }, &self.audit);
+        self.context().note(&Event { way: Some(way), ..event }, &self.audit);
     }
 
     /// Bounds the kernel's memory for `socket` where many connections are open.

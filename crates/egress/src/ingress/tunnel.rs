@@ -11,7 +11,7 @@
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
 use crate::decide::gone;
-use crate::decide::ticket::{ConnectionGuard, Flow};
+use crate::decide::guard::{ConnectionGuard, Flow};
 use crate::ingress::stop::Stop;
 use crate::ingress::tls::handshake::{self, Answer};
 use crate::memory::buffers::SMALL;
@@ -46,16 +46,16 @@ pub(crate) enum Beginning {
 }
 
 /// Runs a tunnel to its end; `http::carry` keeps other connections away.
-pub(crate) async fn run(ends: Ends<'_>, ticket: &ConnectionGuard, beginning: Beginning) {
+pub(crate) async fn run(ends: Ends<'_>, guard: &ConnectionGuard, beginning: Beginning) {
     let Ends { client, upstream, mut from_client, mut from_upstream } = ends;
-    let inspects = beginning == Beginning::Unseen && ticket.permit().expects_tls();
+    let inspects = beginning == Beginning::Unseen && guard.permit().expects_tls();
     // The marks come before the policy and the facts: either a change sees them, or this function sees the change.
-    ticket.entry.close_eyes();
+    guard.entry.close_eyes();
     if !inspects && beginning != Beginning::Named {
-        ticket.entry.stay_unnamed();
+        guard.entry.stay_unnamed();
     }
-    if let Err(why) = ticket.evaluate() {
-        ticket.entry.cut(why);
+    if let Err(why) = guard.evaluate() {
+        guard.entry.cut(why);
     }
     let stop = {
         let (mut client_read, mut client_write) = client.split();
@@ -63,25 +63,25 @@ pub(crate) async fn run(ends: Ends<'_>, ticket: &ConnectionGuard, beginning: Beg
         let answer = inspects.then(Answer::default);
         let up = async {
             if let Some(answer) = &answer {
-                handshake::checked(&mut client_read, &mut from_client, &mut upstream_write, ticket, answer).await?;
+                handshake::checked(&mut client_read, &mut from_client, &mut upstream_write, guard, answer).await?;
             }
-            one_way(&mut client_read, from_client, &mut upstream_write, ticket, Flow::Up, None).await
+            one_way(&mut client_read, from_client, &mut upstream_write, guard, Flow::Up, None).await
         };
         let down = async {
             let early = std::mem::take(&mut from_upstream);
-            one_way(&mut upstream_read, early, &mut client_write, ticket, Flow::Down, answer.as_ref()).await
+            one_way(&mut upstream_read, early, &mut client_write, guard, Flow::Down, answer.as_ref()).await
         };
         tokio::select! {
             biased;
             ended = async { tokio::try_join!(up, down) } => ended.err(),
-            why = ticket.entry.until_cut() => Some(Stop::Denied(why)),
-            over = ticket.until_over() => Some(over.map_or(Stop::Broken, Stop::Denied)),
+            why = guard.entry.until_cut() => Some(Stop::Denied(why)),
+            over = guard.until_over() => Some(over.map_or(Stop::Broken, Stop::Denied)),
         }
     };
     match stop {
         None => {}
         Some(Stop::Denied(why)) => {
-            ticket.entry.cut(why);
+            guard.entry.cut(why);
             reset(client);
             reset(upstream);
         }
@@ -104,7 +104,7 @@ async fn one_way(
     from: &mut ReadHalf<'_>,
     mut early: InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &ConnectionGuard,
+    guard: &ConnectionGuard,
     flow: Flow,
     answer: Option<&Answer>,
 ) -> Result<(), Stop> {
@@ -113,7 +113,7 @@ async fn one_way(
             answer.recv(early.bytes());
         }
         if flow == Flow::Up {
-            ticket.count(flow, early.bytes().len())?;
+            guard.count(flow, early.bytes().len())?;
         }
         to.write_all(&early.take()).await?;
     }
@@ -122,20 +122,20 @@ async fn one_way(
     loop {
         from.readable().await?;
         // The buffer is leased only now: an idle tunnel has no buffer.
-        let mut buffer = ticket.shared.buffers.lend(full >= BUSY);
+        let mut buffer = guard.shared.buffers.lend(full >= BUSY);
         let Some(count) = ready_bytes(from, &mut buffer).await? else { continue };
         if let Some(answer) = answer {
             answer.recv(buffer.get(..count).unwrap_or_default());
         }
         if count == 0 {
             // The close that follows at once reports the second end.
-            if !ticket.half_close() {
+            if !guard.half_close() {
                 gone::ask(from.as_ref())?;
                 to.shutdown().await?;
             }
             return Ok(());
         }
-        ticket.count(flow, count)?;
+        guard.count(flow, count)?;
         full = if count >= SMALL { full + 1 } else { 0 };
         to.write_all(&buffer[..count]).await?;
     }

@@ -195,7 +195,7 @@ pub enum Route<'a> {
 pub struct Permit {
     pub(in crate::net) attempt: Attempt,
     pub(in crate::net) addrs: Option<Vec<SocketAddr>>,
-    pub(in crate::net) basis: Grant,
+    pub(in crate::net) grant: Grant,
     pub(in crate::net) generation: u64,
     pub(in crate::net) expires: Option<MonotonicMs>,
 }
@@ -226,23 +226,23 @@ impl Permit {
 
     /// Returns the rule that allowed it; `None` where the mode did.
     pub fn rule(&self) -> Option<&RuleRef> {
-        self.basis.rule.as_ref()
+        self.grant.rule.as_ref()
     }
 
     /// Reports whether the first bytes must be a ClientHello, to be given to [`super::check_sni`].
     pub fn expects_tls(&self) -> bool {
-        self.basis.tls
+        self.grant.tls
     }
 
     /// Reports whether HTTP without TLS is spoken on it, so that every request inside is to be decided.
     pub fn expects_http(&self) -> bool {
         // The listener of a host port carries any bytes.
-        self.attempt.way != Ingress::HostPort && self.basis.http
+        self.attempt.way != Ingress::HostPort && self.grant.http
     }
 
     /// Reports whether the connection must name exactly its host, since the same server has a denied name too.
     pub fn must_name(&self) -> bool {
-        self.basis.must_name
+        self.grant.must_name
     }
 
     /// Reports whether the addresses were checked; if not, the record must say so.

@@ -256,9 +256,9 @@ impl Line {
     fn keep(&self, policy: &Policy, attempt: Attempt, at: MonotonicMs) -> Outcome {
         let port = attempt.target.port.number();
         let addrs = self.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        let basis = Grant::default();
+        let grant = Grant::default();
         let (generation, expires) = (policy.generation, policy.expires);
-        recheck(policy, &Permit { attempt, addrs: Some(addrs), basis, generation, expires }, at)?;
+        recheck(policy, &Permit { attempt, addrs: Some(addrs), grant, generation, expires }, at)?;
         Ok((self.rule.clone(), self.addresses.clone()))
     }
 }

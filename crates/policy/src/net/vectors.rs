@@ -4,12 +4,12 @@
 //! absolute-form HTTP, SOCKS5, transparent TCP and DNS, with a resolver that answers [`Case::answers`]. [`CASES`] are
 //! about where a connection goes, [`AGREE`] about what is said on it.
 
+mod first_bytes;
 mod rules;
-mod says;
 
+pub use first_bytes::{AGREE, Agree, FirstBytes, HttpQuestion};
 use rules::OPEN;
 pub use rules::{DEFAULT, Rules};
-pub use says::{AGREE, Agree, HttpQuestion, Says};
 
 use crate::net::cause::DenyCode;
 use crate::net::decide::{check_addrs, check_name};

@@ -2,7 +2,7 @@
 
 use crate::live::output::Stream;
 use nexus_driver::frames::TerminalSize;
-use nexus_driver::{AskError, ChannelError, LEADER, MoreCommand, Session, Stdio};
+use nexus_driver::{AskError, ChannelError, MAIN_COMMAND, MoreCommand, Session, Stdio};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
@@ -76,7 +76,7 @@ impl SandboxControl {
     /// Resizes the terminal of the command, or of an exec.
     pub fn resize(&mut self, exec: Option<u32>, size: TerminalSize) {
         if let Some(session) = &mut self.session {
-            let sent = session.resize(exec.unwrap_or(LEADER), size);
+            let sent = session.resize(exec.unwrap_or(MAIN_COMMAND), size);
             self.note(&sent);
         }
     }

@@ -68,7 +68,7 @@ pub struct Unseen {
 }
 
 impl Covers {
-    /// Watches what the plan covers on names of the host; `None` where it covers nothing there.
+    /// Watches the covers that the plan puts on names of the host's file system; `None` if it has none there.
     pub fn watch(plan: &Plan) -> Result<Option<Self>, Unseen> {
         Self::watch_with(plan, || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok())
     }

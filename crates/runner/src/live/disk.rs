@@ -39,13 +39,13 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Notes how much room there is now.
+    /// Records the free space of the file system at this moment.
     pub fn new(directory: PathBuf) -> Self {
         let free_before = free(&directory);
         Self { directory, free_before, walk: None }
     }
 
-    /// Looks at some thousand entries more, and reports whether the directory is known to hold more than `limit` by now.
+    /// Measures some thousand further entries, and reports whether the directory is known to hold more than `limit`.
     pub fn look_on(&mut self, limit: u64) -> io::Result<bool> {
         Ok(self.turn(limit, ENTRIES_OF_A_TURN)?.is_some_and(|used| used > limit))
     }

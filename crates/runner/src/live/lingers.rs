@@ -63,7 +63,7 @@ impl End {
         self.report_at().into_iter().chain(self.leave_at(sandbox, outcome)).min()
     }
 
-    /// Returns what is to be done by now.
+    /// Returns the action that is due now.
     pub(super) fn due(&self, now: Instant, sandbox: &Sandbox, outcome: &Outcome) -> Option<Linger> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
         match () {

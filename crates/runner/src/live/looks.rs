@@ -44,7 +44,8 @@ pub(super) const SURVEY_AFTER: Duration = Duration::from_millis(250);
 const SURVEY_EVERY: Duration = Duration::from_millis(5);
 const SURVEY_WITHIN: Duration = Duration::from_millis(100);
 
-/// Looks at some more files of the workspace. Returns the time of the next look, until all were looked at.
+/// Surveys some more files of the workspace. Returns the time of the next step, or `None` when all files were
+/// surveyed.
 pub(super) fn at_bases(bounds: &mut Bounds) -> Option<Instant> {
     let began = Instant::now();
     let is_over = bounds.survey.as_mut().is_none_or(BaseSurvey::look_on);
@@ -68,7 +69,7 @@ pub(super) fn at_covers(
     Ok(())
 }
 
-/// Notes what the kernel did between the last look and the end.
+/// Records limit violations between the last poll and the end of the run.
 pub(super) fn at_the_end(bounds: &mut Bounds, sandbox: &Sandbox, outcome: &mut Outcome) -> io::Result<()> {
     outcome.survey = bounds.survey.take();
     if let Some(mut covers) = bounds.covers.take() {

@@ -119,9 +119,10 @@ pub enum PortToken {
 }
 
 impl Ports {
-    /// Takes the ports of the host before anything is started.
+    /// Binds the published ports on the host before anything is started.
     ///
-    /// A port of the host that is opened to the sandbox cannot be one of them: the sandbox would reach itself by way of the host.
+    /// A port of the host that is opened to the sandbox (`--allow-host-port`) cannot be published too: the sandbox
+    /// would connect to itself through the host.
     pub fn listen(wanted: &[Publish], host_ports: &[u16]) -> Result<Self, PublishError> {
         let listeners = wanted.iter().map(|publish| {
             let failed = |source| PublishError::Untaken { host: publish.host, inside: publish.inside, source };

@@ -93,7 +93,7 @@ pub fn run<A: Attendant>(
     match ran.and(settled) {
         Ok(()) => Ok(pump.outcome),
         Err(error) => {
-            pump.hear_of_the_start();
+            pump.recv_start();
             Err(Broken { error, outcome: Some(Box::new(pump.outcome)) })
         }
     }
@@ -167,7 +167,7 @@ impl<A: Attendant> Pump<'_, A> {
                     }
                 }
                 Source::Death => {
-                    self.hear_the_last()?;
+                    self.recv_rest()?;
                     self.nothing_runs();
                 }
                 Source::Covers => self.look_at_covers()?,
@@ -342,7 +342,7 @@ impl<A: Attendant> Pump<'_, A> {
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
         let sent = match &mut self.inside.session {
             Some(session) if everything => session.signal_all(signal),
-            Some(session) => session.signal_leader(signal),
+            Some(session) => session.signal_main_command(signal),
             None => return Ok(()),
         };
         // A guest that takes no messages is ended from outside.
@@ -377,7 +377,7 @@ impl<A: Attendant> Pump<'_, A> {
                     // An interactive shell ends when its terminal is gone, and for no SIGTERM.
                     if self.inside.has_terminal()
                         && let Some(session) = &mut self.inside.session
-                        && session.signal_leader(SIGHUP).is_err()
+                        && session.signal_main_command(SIGHUP).is_err()
                     {
                         self.end_now()?;
                     }

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-/// Asks a person about what no rule allows, beside the run.
+/// Asks the user about connections that no rule allows, while the run goes on.
 pub trait Questions: Send {
     /// Starts to ask, and returns the side that the egress sees.
     fn start(&mut self) -> io::Result<Arc<dyn Approver>>;
@@ -63,7 +63,7 @@ struct Ready {
 }
 
 impl Service {
-    /// Makes what must be there before the sandbox is.
+    /// Creates the parts of the service that must exist before the sandbox does.
     pub fn prepare(
         network: &RunNetwork,
         places: &StateDir,
@@ -106,7 +106,7 @@ impl Service {
         }
     }
 
-    /// Takes the error that keeps the service from serving, if there is one.
+    /// Takes the error that stopped the service, if there is one.
     pub fn error(&mut self) -> Option<ServeError> {
         self.error.take()
     }

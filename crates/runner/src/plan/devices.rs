@@ -130,7 +130,7 @@ pub enum DeviceRefusal {
     Closed,
 }
 
-/// Looks at the devices that a request names. `opened` has what the operator opened.
+/// Examines the devices that a request names. `opened` lists the devices that the operator opened.
 pub fn read(paths: &[Sourced<PathBuf>], opened: &[Sourced<String>]) -> Result<Vec<Shown>, DeviceError> {
     if paths.is_empty() {
         return Ok(Vec::new());

@@ -126,7 +126,7 @@ impl Direct {
         self.opens_git
     }
 
-    /// Looks at what the run left, once it is over, and moves index files aside that git must not read.
+    /// Examines the changes of a direct run after its end, and moves index files aside that git must not read.
     pub fn left(&self, workspace: &Path) -> Result<Left, DirectError> {
         let failed = |source| DirectError::Unreadable { workspace: workspace.to_owned(), source };
         let mut found = Found::new(&self.rules, self.opens_git);

@@ -59,8 +59,9 @@ pub fn interrupted(places: &StateDir, driver: &dyn Remains, tell: Notify<'_>) ->
     Ok(interrupted)
 }
 
-/// Clears up for a run that is about to start: also finishes the interrupted commits of its directory. What cannot be
-/// ended there stops the run, since its files may be half old and half new; elsewhere it is only named.
+/// Recovers killed runs before a new run starts, and also finishes the interrupted commits of its directory. A commit
+/// of this directory that cannot be finished stops the new run, because its files may be half old and half new; one
+/// of another directory is only reported.
 pub fn before_run(
     places: &StateDir,
     driver: &dyn Remains,

@@ -20,7 +20,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Says how a person ends the wait for the sandbox.
+    /// Describes how the user can end the wait for the sandbox.
     pub fn way_out(&self) -> String {
         let Self { run, files, waits } = self;
         let there = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ");

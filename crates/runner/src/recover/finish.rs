@@ -53,7 +53,8 @@ pub enum FinishError {
     },
 }
 
-/// Reports what a command did, before the record goes by which the next command finds it.
+/// Reports what a command did. It is called before the command removes the record, by which the next command would
+/// find the work.
 pub type Report<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
 
 /// Reports each line as a notice.

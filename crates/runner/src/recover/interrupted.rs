@@ -37,7 +37,7 @@ impl Interrupted {
         Self { run, directory, ending }
     }
 
-    /// Says what is known of it and what to do.
+    /// Describes the interrupted commit and what the user can do.
     pub fn text(&self) -> String {
         let Self { run, directory, ending } = self;
         let place =

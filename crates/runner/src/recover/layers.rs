@@ -28,7 +28,8 @@ pub enum Parked {
     },
 }
 
-/// Keeps what a killed run had written, and reports that. What it had not written, or what was being removed, goes.
+/// Parks the changes that a killed run had written, and reports that. A layer that was being removed is removed
+/// completely.
 pub fn park(places: &StateDir, run: &str, notify: Notify<'_>) -> Result<Parked, String> {
     let tell = |line: String| notify(&Notice::Recovered(line));
     let path = places.layers.join(run);
@@ -102,13 +103,13 @@ fn is_no_room(error: &std::io::Error) -> bool {
 /// Time that each command spends on layers that are going away.
 const ON_GOING: Duration = Duration::from_millis(200);
 
-/// Removes a part of what is left of layers that take long to remove.
+/// Removes part of the layers in `going`, which take long to remove.
 pub fn remove_going(places: &StateDir) -> Result<(), ClearError> {
     let end = Instant::now() + ON_GOING;
     remove_going_until(places, &mut || Instant::now() >= end).map(drop)
 }
 
-/// Removes what is left of layers that take long to remove, until `stop`. Returns how many there were.
+/// Removes layers in `going` until `stop` returns true. Returns how many layers there were.
 pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> Result<usize, ClearError> {
     let failed = |error| ClearError::not_cleared(&chain(&error));
     let Some(going) = Going::open(&places.layers).map_err(failed)? else { return Ok(0) };
@@ -119,7 +120,7 @@ pub fn remove_going_until(places: &StateDir, stop: &mut dyn FnMut() -> bool) -> 
     Ok(count)
 }
 
-/// Removes what is left of a layer, and names what cannot be removed.
+/// Removes the rest of a layer, and reports entries that cannot be removed.
 pub fn abandon(places: &StateDir, run: &str, tell: Notify<'_>) -> Result<(), String> {
     let abandon = || nexus_layer::abandon(&places.layers, run, || Ok(()));
     match patiently(abandon, is_busy) {
@@ -140,7 +141,7 @@ pub fn abandon(places: &StateDir, run: &str, tell: Notify<'_>) -> Result<(), Str
     Ok(())
 }
 
-/// Removes what a killed accept had copied into the workspace, where that is there.
+/// Removes the copies that a killed accept made in the workspace, if the workspace still exists.
 pub fn clear_staging(places: &StateDir, run: &str, path: &Path, id: DirectoryId, tell: Notify<'_>) {
     let Ok(directory) = id.open_at(path) else { return };
     match nexus_layer::clear_staging(&places.layers, run, &directory) {

@@ -8,7 +8,7 @@ use nexus_layer::meta::EntryType;
 use nexus_layer::{Change, ChangeKind, CommitError, Committed, Conflict, Outside, Rules, Yours};
 use nexus_model::ByteText;
 
-/// Says what an accept does with changes in conflict.
+/// The treatment of changes in conflict by an accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conflicts {
     /// The accept accepts nothing.

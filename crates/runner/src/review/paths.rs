@@ -71,7 +71,7 @@ fn unknown(path: &ByteText) -> PathError {
     PathError::Unknown { path: path.as_path().to_owned() }
 }
 
-/// Refuses a path that no change has or lies in, for a look.
+/// Refuses a path argument that matches no change, for commands that only read.
 pub fn must_match(chosen: &[ByteText], changes: &[Change]) -> Result<(), PathError> {
     for path in chosen {
         let touches = |change: &Change| {

@@ -122,8 +122,8 @@ impl Pending {
         found.map_err(|error| ReviewError::Layer { why: chain(&error) })
     }
 
-    /// Locks the workspace for a commit, and finishes what another commit to it left half-way. The run's note is
-    /// brought to the disk, so that a commit is found after a power cut.
+    /// Locks the workspace for a commit, and finishes an interrupted commit to it first. Syncs the run's note to
+    /// disk, so that the commit is found after a power failure.
     pub fn alone(&self, tell: Notify<'_>) -> Result<CommitLock, ReviewError> {
         let refused = |why: String| ReviewError::Lock { why };
         let alone = commit_lock::lock(&self.places, self.one.directory)

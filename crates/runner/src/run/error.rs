@@ -138,7 +138,7 @@ pub enum RunError {
     },
 }
 
-/// Says what became of the changes of a run that was cut short.
+/// Describes what happened to the changes of a run that was cut short.
 #[must_use]
 pub fn became(state: ChangesState) -> &'static str {
     match state {

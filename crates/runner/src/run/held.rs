@@ -40,7 +40,7 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// Ends a run that failed: clears it, and adds what went wrong meanwhile.
+    /// Ends a run that failed: clears it away, and adds the errors of that to the failure.
     pub fn fail(self, error: RunError) -> RunError {
         tracing::debug!(run = %self.run.plan.run_id, code = error.code(), "the run failed");
         // Without its record no command would finish a commit that stopped half-way.

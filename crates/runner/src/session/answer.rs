@@ -17,7 +17,7 @@ use crate::session::feed::feed;
 use crate::session::hub::Hub;
 use crate::session::wire::{ClientMessage, ServerMessage, VERSION};
 use nexus_driver::frames::TerminalSize;
-use nexus_driver::{AskError, LEADER, MoreCommand, Stdio};
+use nexus_driver::{AskError, MAIN_COMMAND, MoreCommand, Stdio};
 use nexus_model::ByteText;
 use nexus_model::exit::REFUSED;
 use rustix::fd::AsFd;
@@ -29,7 +29,7 @@ use std::time::Duration;
 pub(super) const MAX_CLIENTS: usize = 128;
 
 impl Hub {
-    /// Does what a client asks for, as far as it goes now.
+    /// Carries out the requests of a client, as far as that is possible without waiting.
     pub fn obey(&mut self, number: u32, inside: &mut SandboxControl) {
         loop {
             let Some(client) = self.clients.get(&number) else { return };
@@ -113,7 +113,7 @@ impl Hub {
                 client.size = Some(size);
                 self.resize(number, false, inside);
             }
-            (Role::Viewer { .. }, ClientMessage::Signal(signal)) => inside.signal(LEADER, signal),
+            (Role::Viewer { .. }, ClientMessage::Signal(signal)) => inside.signal(MAIN_COMMAND, signal),
             (Role::Commander { exec }, ask) => match (ask, self.commands.get_mut(&exec)) {
                 (ClientMessage::Input(bytes), Some(command)) => client.taken(command.input(&bytes.0)),
                 (ClientMessage::EndInput, Some(command)) => command.end_input(),
@@ -191,7 +191,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Gives every client what there is for it.
+    /// Sends every client the output and messages that are due.
     pub fn serve(&mut self) {
         for client in self.clients.values_mut() {
             while client.has_room() && feed(client, &self.ring, self.ending.as_ref()) {}

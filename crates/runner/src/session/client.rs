@@ -62,7 +62,7 @@ impl Client {
         Self { socket, role: Role::New, since: now, size: None, reader, out: Vec::new(), sent: 0 }
     }
 
-    /// Reports whether the client has not said what it wants.
+    /// Reports whether the client has not sent its first request yet.
     pub fn is_new(&self) -> bool {
         matches!(self.role, Role::New | Role::Greeted)
     }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Tells the client that it does not get what it asked for.
+    /// Sends the client a refusal of its request.
     pub fn refuse(&mut self, exit: u8, message: String) {
         self.tell(&ServerMessage::Refused { exit, message });
         self.role = Role::Leaving;
@@ -97,7 +97,7 @@ impl Client {
         self.waiting() < MAX_WAITING
     }
 
-    /// Reads what came. `false` when it is gone.
+    /// Reads the available bytes. Returns `false` when the client has disconnected.
     pub fn read(&mut self) -> bool {
         let mut buffer = [0u8; 16 * 1024];
         match rustix::io::read(&self.socket, &mut buffer) {
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Writes what it takes. `false` when it is gone.
+    /// Writes as many bytes as the client takes without waiting. Returns `false` when the client has disconnected.
     pub fn write(&mut self) -> bool {
         match rustix::net::send(&self.socket, &self.out[self.sent..], rustix::net::SendFlags::NOSIGNAL) {
             Ok(count) => {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// Time that clients have for the last output, while they take any.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Tells every client how the sandbox ended. One that takes nothing is left behind.
+/// Sends every client the end of the sandbox, and waits until all have read it. The wait ends when no client reads
+/// anything for [`CLOSING`].
 pub fn closing(hub: &mut Hub, signals: &dyn Interrupts) -> io::Result<()> {
     let mut inside = SandboxControl::over();
     let mut progress = hub.progress();

@@ -18,7 +18,7 @@ use crate::session::command::Command;
 use crate::session::feed::next_output;
 use crate::session::store::{ExitRecord, OwnedSession};
 use crate::session::wire::put;
-use nexus_driver::LEADER;
+use nexus_driver::MAIN_COMMAND;
 use nexus_driver::frames::TerminalSize;
 use nexus_model::{ByteText, Plan};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Hub {
             clients: BTreeMap::new(),
             commands: BTreeMap::new(),
             next_client: 0,
-            next_exec: LEADER + 1,
+            next_exec: MAIN_COMMAND + 1,
             ports,
             launcher: Some(launcher),
             full,

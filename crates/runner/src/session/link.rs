@@ -34,7 +34,7 @@ pub enum Found {
     Interrupted(u8),
 }
 
-/// Answer of a supervisor, or what came instead of it.
+/// The first answer of a supervisor, or the event that came instead of one.
 pub enum Answer {
     /// A message came.
     Message(ServerMessage),

@@ -11,8 +11,8 @@ use crate::settle::problem::SettleProblem;
 use crate::settle::settled::{ChangesState, Settled};
 use nexus_layer::{ChangeSet, Layer, LayerOrigin, OpenLayerError, Recovered, Rules};
 
-/// Repeats the steps of a commit that was decided and stopped half-way; they may be repeated. If that does not help,
-/// takes the commit back, and the changes wait.
+/// Repeats the steps of a commit that was decided and interrupted; the steps are idempotent. If that fails, rolls the
+/// commit back, and the changes stay parked.
 pub fn finish(
     run: &ResolvedRun,
     rules: &Rules,

@@ -43,7 +43,8 @@ impl Parking<'_> {
         self.frontend.decide(&question)
     }
 
-    /// Shows the changes to a caller that wants to see them before they are settled. `will_commit` says what comes next.
+    /// Shows the changes to a caller that asked for that, before they are settled. `will_commit` reports whether a
+    /// commit follows.
     pub fn inspected(&self, will_commit: bool) -> Result<(), String> {
         if !self.frontend.inspects() {
             return Ok(());

@@ -69,7 +69,7 @@ impl Left {
         })
     }
 
-    /// Reports whether the process is there, and waits until `until` for its end.
+    /// Reports whether the process exists, and waits until `until` for its end.
     pub fn presence(&self, until: Instant) -> io::Result<Presence> {
         if self.container != ContainerId::here()? {
             return Ok(Presence::Unknown);

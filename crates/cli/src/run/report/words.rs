@@ -9,7 +9,8 @@ use std::path::Path;
 /// Changes in a summary.
 pub(super) const MAX_SHOWN: usize = 20;
 
-/// Text for stderr: each line says whose it is, and none holds what a command put into a name.
+/// Text for stderr. Each line has the prefix of Nexus, and control characters that a command put into a name are
+/// escaped.
 #[derive(Default)]
 pub(super) struct Lines(pub String);
 

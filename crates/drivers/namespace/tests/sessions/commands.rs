@@ -2,7 +2,7 @@
 
 use crate::support::{Heard, Live, SIZE, for_each_user, null};
 use nexus_channel::frames::{ExecStage, HostFrame, TerminalSize};
-use nexus_driver::{AskError, LEADER, NotStarted, Stdio};
+use nexus_driver::{AskError, MAIN_COMMAND, NotStarted, Stdio};
 use nexus_model::ExitStatus;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -28,9 +28,9 @@ pub fn an_exec_sees_the_main_commands_processes_and_files_and_ends_alone() {
         live.exec(3, "kill -TERM $$", None);
         assert_eq!(live.end_of(3), ExitStatus::Signal(15));
         // The sandbox goes on, and still obeys.
-        assert_eq!(live.heard[&LEADER].ended, None);
-        live.session.signal(LEADER, 15).unwrap();
-        assert_eq!(live.end_of(LEADER), ExitStatus::Signal(15));
+        assert_eq!(live.heard[&MAIN_COMMAND].ended, None);
+        live.session.signal(MAIN_COMMAND, 15).unwrap();
+        assert_eq!(live.end_of(MAIN_COMMAND), ExitStatus::Signal(15));
     });
 }
 
@@ -60,7 +60,7 @@ pub fn a_command_stopped_before_its_exec_delays_no_other() {
         // Stops every process inside but itself, again and again, from before the exec of another one.
         let storm = "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do sleep 0.05; done; exit 42";
         let mut live = bench.start(storm, None);
-        live.until("the leader", |live| live.heard.get(&LEADER).is_some_and(|heard| heard.started));
+        live.until("the leader", |live| live.heard.get(&MAIN_COMMAND).is_some_and(|heard| heard.started));
         let large = "x".repeat(100_000);
         for exec in 2..12 {
             let mut command = live.script("exit 0");
@@ -77,7 +77,7 @@ pub fn a_command_stopped_before_its_exec_delays_no_other() {
         live.exec(12, "exit 7", None);
         assert_eq!(live.end_of(12), ExitStatus::Code(7));
         std::fs::write(bench.workspace().join("end"), "").unwrap();
-        assert_eq!(live.end_of(LEADER), ExitStatus::Code(42));
+        assert_eq!(live.end_of(MAIN_COMMAND), ExitStatus::Code(42));
     });
 }
 
@@ -87,7 +87,7 @@ pub fn a_signal_before_the_exec_arrives_after_it() {
         let storm =
             "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do kill -CONT -1; sleep 0.05; done";
         let mut live = bench.start(storm, None);
-        live.until("the leader", |live| live.heard.get(&LEADER).is_some_and(|heard| heard.started));
+        live.until("the leader", |live| live.heard.get(&MAIN_COMMAND).is_some_and(|heard| heard.started));
         for exec in 2..12 {
             live.exec(exec, "exec sleep 1000", None);
             live.session.signal(exec, 15).unwrap();
@@ -103,7 +103,7 @@ pub fn a_signal_before_the_exec_arrives_after_it() {
             assert!(live.heard[&exec].started);
         }
         std::fs::write(bench.workspace().join("end"), "").unwrap();
-        assert_eq!(live.end_of(LEADER), ExitStatus::Code(0));
+        assert_eq!(live.end_of(MAIN_COMMAND), ExitStatus::Code(0));
     });
 }
 
@@ -114,7 +114,7 @@ pub fn protection_from_the_memory_killer_stays_with_the_launcher() {
         // The first one builds the template.
         for _ in 0..2 {
             let mut live = bench.start("cat /proc/self/oom_score_adj >score", None);
-            assert_eq!(live.end_of(LEADER), ExitStatus::Code(0));
+            assert_eq!(live.end_of(MAIN_COMMAND), ExitStatus::Code(0));
             assert_eq!(std::fs::read_to_string(&seen).unwrap(), expected);
             std::fs::remove_file(&seen).unwrap();
         }
@@ -144,7 +144,7 @@ pub fn what_runs_dies_with_the_main_command_also_without_a_client() {
         // Each has an answer, and together they are far more than the channel holds. The order of frames is kept.
         let channel = &live.sandbox.channel;
         (0..5000).for_each(|forward| channel.send(&HostFrame::Forward { forward, port: 1 }, &[]).unwrap());
-        channel.send(&HostFrame::Signal { exec: Some(LEADER), signal: 9 }, &[]).unwrap();
+        channel.send(&HostFrame::Signal { exec: Some(MAIN_COMMAND), signal: 9 }, &[]).unwrap();
         until("the neighbour's end", &|| !lives(&mark));
         // The guest still waits for a host that takes its last words.
         let ended = live.sandbox.process.ended().unwrap();
@@ -165,11 +165,11 @@ pub fn a_signal_ends_one_command_and_not_its_neighbours() {
         live.exec(2, "exec sleep 1000", None);
         live.exec(3, "exec sleep 1000", None);
         live.until("all", |live| {
-            [LEADER, 2, 3].iter().all(|exec| live.heard.get(exec).is_some_and(|heard| heard.started))
+            [MAIN_COMMAND, 2, 3].iter().all(|exec| live.heard.get(exec).is_some_and(|heard| heard.started))
         });
         live.session.signal(2, 9).unwrap();
         assert_eq!(live.end_of(2), ExitStatus::Signal(9));
-        assert_eq!((live.heard[&3].ended, live.heard[&LEADER].ended), (None, None));
+        assert_eq!((live.heard[&3].ended, live.heard[&MAIN_COMMAND].ended), (None, None));
         live.session.signal(2, 9).unwrap();
         live.exec(4, "exit 0", None);
         assert_eq!(live.end_of(4), ExitStatus::Code(0));
@@ -311,6 +311,6 @@ pub fn a_forwarded_port_reaches_a_server_inside_and_only_there() {
         let its_port = host.local_addr().unwrap().port();
         let other = if its_port == port { 1 } else { its_port };
         assert_eq!(forwarded(&mut live, 3, other).unwrap_err(), Errno::CONNREFUSED);
-        assert_eq!(live.heard[&LEADER].ended, None);
+        assert_eq!(live.heard[&MAIN_COMMAND].ended, None);
     });
 }

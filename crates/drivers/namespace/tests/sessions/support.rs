@@ -1,7 +1,9 @@
 //! Live sandboxes for tests of sessions, as every user that this process may be.
 
 use nexus_channel::frames::TerminalSize;
-use nexus_driver::{CommandEvent, Driver, Event, LEADER, MoreCommand, NotStarted, Sandbox, Session, StartError, Stdio};
+use nexus_driver::{
+    CommandEvent, Driver, Event, MAIN_COMMAND, MoreCommand, NotStarted, Sandbox, Session, StartError, Stdio,
+};
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::launcher::Launcher;
 use nexus_model::plan::PlanDraft;
@@ -213,15 +215,15 @@ impl Live {
 
     fn listen(&mut self) {
         let mut list = Vec::new();
-        let leader_ended = self.heard.get(&LEADER).is_some_and(|heard| heard.ended.is_some());
-        if !leader_ended {
+        let main_command_ended = self.heard.get(&MAIN_COMMAND).is_some_and(|heard| heard.ended.is_some());
+        if !main_command_ended {
             list.push(PollFd::new(&self.session, PollFlags::IN));
         }
         let shown = |screen: &&Screen| screen.master.is_some();
         let masters = self.screens.values().filter(shown).filter_map(|screen| screen.master.as_ref());
         list.extend(masters.map(|master| PollFd::new(master, PollFlags::IN)));
         poll(&mut list, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 })).unwrap();
-        let said = !leader_ended && !list[0].revents().is_empty();
+        let said = !main_command_ended && !list[0].revents().is_empty();
         drop(list);
         for screen in self.screens.values_mut() {
             screen.read();
@@ -244,9 +246,9 @@ impl Live {
         };
         match self.session.recv().unwrap() {
             Event::Up | Event::Layer(_) | Event::Listeners(_) | Event::Names(_) | Event::OutOfTime => {}
-            Event::Started(proof) => of(&mut self.heard, LEADER, CommandEvent::Started(proof)),
+            Event::Started(proof) => of(&mut self.heard, MAIN_COMMAND, CommandEvent::Started(proof)),
             Event::NotStarted(reason) => panic!("{reason}"),
-            Event::Ended(ended) => of(&mut self.heard, LEADER, CommandEvent::Ended(ended)),
+            Event::Ended(ended) => of(&mut self.heard, MAIN_COMMAND, CommandEvent::Ended(ended)),
             Event::Command { exec, event } => of(&mut self.heard, exec, event),
             Event::Terminal { exec, master } => {
                 self.screens.insert(exec, Screen { master: Some(master), text: String::new() });

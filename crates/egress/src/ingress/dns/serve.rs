@@ -2,8 +2,8 @@
 
 use super::answer::{answer, is_infrastructure, is_localhost, question};
 use crate::audit::event::{Event, EventKind};
+use crate::decide::context::DecisionContext;
 use crate::decide::denials;
-use crate::decide::grounds::DecisionContext;
 use crate::decide::state::Shared;
 use nexus_policy::net::{Charge, Check, Denial, Host, check_dns, may_be_asked};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -65,16 +65,16 @@ fn respond(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
         Err(refusal) => return refusal,
     };
     let id = shared.next_id();
-    let mut grounds = shared.grounds();
+    let mut context = shared.context();
     let decided = match &question.host {
-        Ok(host) => decide(shared, host, &mut grounds),
+        Ok(host) => decide(shared, host, &mut context),
         Err(why) => Err(Denial::unreadable(why)),
     };
     let host = question.host.as_ref().map_or_else(|_| question.text.clone(), ToString::to_string);
     let event = Event { host: host.clone(), ..Event::new(EventKind::Dns, id) };
     let decided = match decided {
         Ok(addresses) => {
-            let recorded = grounds.must(&event, &shared.audit);
+            let recorded = context.must(&event, &shared.audit);
             recorded.map(|()| addresses).map_err(|error| denials::internal(error.to_string()))
         }
         Err(denial) => {
@@ -84,28 +84,28 @@ fn respond(shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
             if !names_no_host {
                 shared.tally().deny(host, 0, &denial);
             }
-            grounds.note(&event.denied(&denial), &shared.audit);
+            context.note(&event.denied(&denial), &shared.audit);
             Err(denial)
         }
     };
     answer(&question, decided.as_ref().copied())
 }
 
-fn decide(shared: &Shared, host: &Host, grounds: &mut DecisionContext) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
+fn decide(shared: &Shared, host: &Host, context: &mut DecisionContext) -> Result<(Ipv4Addr, Ipv6Addr), Denial> {
     shared.charge(Charge::Request)?;
     if let Some(name) = host.name()
         && is_localhost(name)
     {
         return Ok((Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
     }
-    grounds.check = Some(Check::Dns);
-    if let Err(denial) = check_dns(&grounds.policy, host, grounds.at) {
+    context.check = Some(Check::Dns);
+    if let Err(denial) = check_dns(&context.policy, host, context.at) {
         // With an approver, the question comes when the program connects; until then the name needs an address.
-        if shared.approver.is_none() || !may_be_asked(&grounds.policy, host, grounds.at) {
+        if shared.approver.is_none() || !may_be_asked(&context.policy, host, context.at) {
             return Err(denial);
         }
         // The name is answered for the sake of the later question.
-        grounds.check = None;
+        context.check = None;
     }
     let Some(name) = host.name() else { return Err(denials::malformed("an address is not a name")) };
     Ok(shared.synthetic.lock().unwrap_or_else(PoisonError::into_inner).addresses(name))

@@ -3,7 +3,7 @@
 use super::framing::{Body, ChunkEvent, Chunks};
 use super::head::HeadError;
 use crate::decide::gone;
-use crate::decide::ticket::{ConnectionGuard, Flow};
+use crate::decide::guard::{ConnectionGuard, Flow};
 use crate::ingress::tunnel::ready_bytes;
 use crate::memory::buffers::SMALL;
 use crate::memory::inbuf::InBuf;
@@ -43,7 +43,7 @@ pub(crate) struct Direction<'a, 'b> {
     pub(crate) from: &'a mut ReadHalf<'b>,
     pub(crate) held: &'a mut InBuf,
     pub(crate) to: &'a mut WriteHalf<'b>,
-    pub(crate) ticket: &'a ConnectionGuard,
+    pub(crate) guard: &'a ConnectionGuard,
     pub(crate) flow: Flow,
 }
 
@@ -51,17 +51,17 @@ impl Direction<'_, '_> {
     /// Writes bytes that the proxy made, or bytes of a leased buffer.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         self.count_up(bytes.len())?;
-        write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await
+        write(self.flow, self.guard, self.from.as_ref(), self.to, bytes).await
     }
 
     /// Counts bytes to the network, where they are written.
     fn count_up(&self, bytes: usize) -> Result<(), CopyError> {
-        if self.flow == Flow::Up { Ok(self.ticket.count(Flow::Up, bytes)?) } else { Ok(()) }
+        if self.flow == Flow::Up { Ok(self.guard.count(Flow::Up, bytes)?) } else { Ok(()) }
     }
 
     /// Counts bytes from the network, where they are read: not all of them are passed on.
     fn count_down(&self, bytes: usize) -> Result<(), CopyError> {
-        if self.flow == Flow::Down { Ok(self.ticket.count(Flow::Down, bytes)?) } else { Ok(()) }
+        if self.flow == Flow::Down { Ok(self.guard.count(Flow::Down, bytes)?) } else { Ok(()) }
     }
 
     /// Reads more into the held bytes; the end of the stream is an error here.
@@ -89,7 +89,7 @@ impl Direction<'_, '_> {
             let count = if self.held.is_empty() {
                 let ready: io::Result<()> = self.from.readable().await;
                 ready.map_err(|_| CopyError::From)?;
-                let mut buffer = self.ticket.shared.buffers.lend(full > 4);
+                let mut buffer = self.guard.shared.buffers.lend(full > 4);
                 let size = most.min(buffer.len());
                 let read = ready_bytes(self.from, &mut buffer[..size]).await.map_err(|_| CopyError::From)?;
                 let Some(count) = read else { continue };
@@ -114,7 +114,7 @@ impl Direction<'_, '_> {
     async fn pass(&mut self, count: usize) -> Result<(), CopyError> {
         self.count_up(count)?;
         let bytes = self.held.bytes().get(..count).unwrap_or_default();
-        write(self.flow, self.ticket, self.from.as_ref(), self.to, bytes).await?;
+        write(self.flow, self.guard, self.from.as_ref(), self.to, bytes).await?;
         self.held.consume(count);
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Direction<'_, '_> {
 /// Writes `bytes`. If the server takes nothing more, a client that has gone is noticed all the same.
 async fn write(
     flow: Flow,
-    ticket: &ConnectionGuard,
+    guard: &ConnectionGuard,
     from: &TcpStream,
     to: &mut WriteHalf<'_>,
     bytes: &[u8],
@@ -154,6 +154,6 @@ async fn write(
     tokio::select! {
         biased;
         written = to.write_all(bytes) => written.map_err(|_| CopyError::To),
-        () = gone::watch(from, || ticket.client_ended()), if flow == Flow::Up => Err(CopyError::From),
+        () = gone::watch(from, || guard.client_ended()), if flow == Flow::Up => Err(CopyError::From),
     }
 }

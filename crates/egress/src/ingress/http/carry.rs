@@ -60,9 +60,9 @@ pub(crate) struct Http {
 
 /// Serves `stream` to its end, unless it carries HTTP/1, which is returned.
 pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Opened) -> Option<Http> {
-    if opened.ticket.permit().expects_http() {
+    if opened.guard.permit().expects_http() {
         let first = first(&mut stream, &mut held, &opened).await;
-        let lax = opened.ticket.ask(|policy| check_not_http(policy, opened.ticket.permit()));
+        let lax = opened.guard.ask(|policy| check_not_http(policy, opened.guard.permit()));
         let stop = match (first, lax) {
             (First::Begin(Begin::Http), _) => return Some(Http { stream, held, opened }),
             (First::Over(why), _) => why,
@@ -81,7 +81,7 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
             }
         };
         if let Some(why) = stop {
-            opened.ticket.entry.cut(why);
+            opened.guard.entry.cut(why);
         }
         tunnel::reset(&stream);
         tunnel::reset(&opened.dialed.stream);
@@ -92,11 +92,11 @@ pub(crate) async fn carry(mut stream: TcpStream, mut held: InBuf, mut opened: Op
 }
 
 async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
-    let asked = opened.dialed.ask_for_tunnel(&opened.ticket.received).await;
+    let asked = opened.dialed.ask_for_tunnel(&opened.guard.received).await;
     if let Err(error) = &asked {
-        opened.ticket.failed(error);
+        opened.guard.failed(error);
     }
-    if asked.is_err() || opened.ticket.count_received().is_err() {
+    if asked.is_err() || opened.guard.count_received().is_err() {
         return tunnel::reset(&stream);
     }
     let ends = Ends {
@@ -105,14 +105,14 @@ async fn through(mut stream: TcpStream, held: InBuf, opened: &mut Opened) {
         from_client: held,
         from_upstream: std::mem::take(&mut opened.dialed.early),
     };
-    tunnel::run(ends, &opened.ticket, Beginning::Unseen).await;
+    tunnel::run(ends, &opened.guard, Beginning::Unseen).await;
 }
 
 /// Waits for the first bytes of either side. The server's bytes stay unread.
 async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     loop {
         // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
-        let is_lax = opened.ticket.ask(|policy| check_not_http(policy, opened.ticket.permit())).is_ok();
+        let is_lax = opened.guard.ask(|policy| check_not_http(policy, opened.guard.permit())).is_ok();
         if is_lax
             && held.is_empty()
             && let Some(first) = silence(stream, opened).await
@@ -134,11 +134,11 @@ async fn first(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> Fir
 async fn silence(stream: &TcpStream, opened: &Opened) -> Option<First> {
     tokio::select! {
         biased;
-        why = opened.ticket.entry.until_cut() => Some(First::Over(Some(why))),
+        why = opened.guard.entry.until_cut() => Some(First::Over(Some(why))),
         // The following read finds an error.
         Ok(()) | Err(_) = stream.readable() => None,
         first = of_server(opened) => Some(first),
-        over = opened.ticket.until_over() => Some(First::Over(over)),
+        over = opened.guard.until_over() => Some(First::Over(over)),
     }
 }
 
@@ -154,7 +154,7 @@ async fn of_server(opened: &Opened) -> First {
 
 async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> First {
     let (mut from, _) = stream.split();
-    let mut share = opened.ticket.shared.heads.share();
+    let mut share = opened.guard.shared.heads.share();
     let client = async {
         loop {
             match begin(held.bytes()) {
@@ -178,9 +178,9 @@ async fn first_of(stream: &mut TcpStream, held: &mut InBuf, opened: &Opened) -> 
     };
     tokio::select! {
         biased;
-        why = opened.ticket.entry.until_cut() => First::Over(Some(why)),
-        first = timeout(opened.ticket.shared.limits.hello_time, either) => first.unwrap_or(First::Late),
-        over = opened.ticket.until_over() => First::Over(over),
+        why = opened.guard.entry.until_cut() => First::Over(Some(why)),
+        first = timeout(opened.guard.shared.limits.hello_time, either) => first.unwrap_or(First::Late),
+        over = opened.guard.until_over() => First::Over(over),
     }
 }
 

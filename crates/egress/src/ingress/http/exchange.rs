@@ -11,8 +11,8 @@ use super::head::{HeadError, Response, parse_response, unfold_response};
 use super::proxy_request::{Forward, put};
 use crate::decide::denials;
 use crate::decide::gone;
+use crate::decide::guard::Flow;
 use crate::decide::open::Opened;
-use crate::decide::ticket::Flow;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
 use nexus_policy::net::Denial;
@@ -56,24 +56,24 @@ pub(crate) async fn run(
     opened: &mut Opened,
     proxy_request: &Forward,
 ) -> Outcome {
-    let Opened { ticket, dialed } = opened;
+    let Opened { guard, dialed } = opened;
     let for_proxy = dialed.forwarding.as_ref().and_then(|_| proxy_request.head_for_proxy());
     if for_proxy.is_some() && proxy_request.method.eq_ignore_ascii_case("TRACE") {
         // The answer is the request as the last proxy got it, with everything that the ones before it added.
         return Outcome::BadBody(HeadError::Malformed("TRACE is not passed on to an upstream proxy"));
     }
     if for_proxy.is_none() {
-        let asked = dialed.ask_for_tunnel(&ticket.received).await;
-        if let Err(why) = ticket.count_received() {
+        let asked = dialed.ask_for_tunnel(&guard.received).await;
+        if let Err(why) = guard.count_received() {
             return Outcome::Cut(why);
         }
         if let Err(error) = asked {
-            ticket.failed(&error);
+            guard.failed(&error);
             return Outcome::BadServer(error.to_string());
         }
     }
     // This share is beside the one that covers the client's head.
-    let mut second = ticket.shared.heads.share();
+    let mut second = guard.shared.heads.share();
     if for_proxy.as_ref().is_some_and(|head| !second.covers_bytes(head.capacity())) {
         return Outcome::Cut(denials::too_many("the sandbox has too many unfinished requests"));
     }
@@ -82,18 +82,13 @@ pub(crate) async fn run(
     let answered = AtomicBool::new(false);
     let (mut client_read, mut client_write) = client.split();
     let (mut server_read, mut server_write) = dialed.stream.split();
-    let mut up = Direction {
-        from: &mut client_read,
-        held: from_client,
-        to: &mut server_write,
-        ticket: &*ticket,
-        flow: Flow::Up,
-    };
+    let mut up =
+        Direction { from: &mut client_read, held: from_client, to: &mut server_write, guard: &*guard, flow: Flow::Up };
     let mut down = Direction {
         from: &mut server_read,
         held: &mut dialed.early,
         to: &mut client_write,
-        ticket: &*ticket,
+        guard: &*guard,
         flow: Flow::Down,
     };
     let sent = AtomicBool::new(false);
@@ -110,7 +105,7 @@ pub(crate) async fn run(
                 Err(CopyError::To) => {}
                 Err(error) => return error,
             }
-            gone::watch(up.from.as_ref(), || ticket.client_ended()).await;
+            gone::watch(up.from.as_ref(), || guard.client_ended()).await;
             CopyError::From
         };
         let receive = response(&mut down, proxy_request, &answered, by_proxy);
@@ -126,15 +121,15 @@ pub(crate) async fn run(
     let ended = tokio::select! {
         biased;
         ended = both => ended,
-        why = ticket.entry.until_cut() => Err(CopyError::Denied(why)),
-        over = ticket.until_over() => Err(over.map_or(CopyError::From, CopyError::Denied)),
+        why = guard.entry.until_cut() => Err(CopyError::Denied(why)),
+        over = guard.until_over() => Err(over.map_or(CopyError::From, CopyError::Denied)),
     };
     let quiet = !answered.load(Ordering::Relaxed);
     match ended {
         Ok(outcome) => outcome,
         Err(CopyError::Malformed(error)) if quiet => Outcome::BadBody(error),
         Err(CopyError::Denied(why)) => {
-            ticket.entry.cut(why.clone());
+            guard.entry.cut(why.clone());
             if quiet { Outcome::Cut(why) } else { Outcome::Broken }
         }
         Err(CopyError::From | CopyError::To | CopyError::Malformed(_)) => Outcome::Broken,
@@ -154,10 +149,10 @@ async fn response(
     by_proxy: bool,
 ) -> Result<Outcome, CopyError> {
     let mut before = 0;
-    let mut share = down.ticket.shared.heads.share();
+    let mut share = down.guard.shared.heads.share();
     let (mut started, mut interim, mut interim_bytes) = (None, 0, 0);
     loop {
-        let limits = &down.ticket.shared.limits;
+        let limits = &down.guard.shared.limits;
         let parsed = if down.held.worth_reading(before, limits) {
             let bytes = down.held.bytes_mut();
             let head = bytes.len().min(limits.head_bytes + 1);

@@ -62,8 +62,8 @@ pub(crate) async fn carried(stream: TcpStream, held: InBuf, opened: Opened) {
 
 /// Serves `stream`, on which a client speaks HTTP to the server of `opened`, to its end.
 async fn inside(stream: TcpStream, held: InBuf, opened: Opened) {
-    let shared = Arc::clone(&opened.ticket.shared);
-    let attempt = opened.ticket.permit().attempt().clone();
+    let shared = Arc::clone(&opened.guard.shared);
+    let attempt = opened.guard.permit().attempt().clone();
     let kept = Some(KeptServer { target: attempt.target.clone(), opened });
     // The program was looked up before the connection was made, if it mattered.
     let caller = ConnectionOwner::of(None);
@@ -108,7 +108,7 @@ impl Client {
         };
         let policy = self.shared.registry.policy();
         // Only now: what the kept connection leads to may have been learned while the client was silent.
-        let must_name = self.must_name || self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
+        let must_name = self.must_name || self.kept.as_ref().is_some_and(|kept| kept.opened.guard.must_name());
         proxy_request(
             request,
             &Destination::Server(TunnelContext { attempt, must_name, policy: &policy, now: self.shared.clock.now() }),
@@ -125,7 +125,7 @@ impl Client {
 
     /// Returns the next order; `None` when the connection is over. The client has its answer then.
     async fn next(&mut self) -> Option<ProxyRequest> {
-        self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.ticket.must_name());
+        self.must_name |= self.kept.as_ref().is_some_and(|kept| kept.opened.guard.must_name());
         self.held.rest();
         self.share = None;
         if self.held.is_empty() && !self.waited_for_a_byte().await {
@@ -186,7 +186,7 @@ impl Client {
             let cut = async {
                 match &self.kept {
                     Some(kept) => {
-                        kept.opened.ticket.entry.until_cut().await;
+                        kept.opened.guard.entry.until_cut().await;
                     }
                     None => std::future::pending().await,
                 }
@@ -261,7 +261,7 @@ impl Client {
             from_upstream: std::mem::take(&mut opened.dialed.early),
         };
         let beginning = if asked.is_none() { Beginning::Named } else { Beginning::NamedAnother };
-        tunnel::run(ends, &opened.ticket, beginning).await;
+        tunnel::run(ends, &opened.guard, beginning).await;
     }
 
     /// Serves one request; reports whether the connection goes on.
@@ -282,7 +282,7 @@ impl Client {
             Err(denial) => return self.refuse(&Refusal::Denied(denial), proxy_request).await,
         };
         if let Some(mut opened) = reused {
-            opened.ticket.note_asked(asked);
+            opened.guard.note_asked(asked);
             match exchange::run(&mut self.stream, &mut self.held, &mut opened, proxy_request).await {
                 // A server may close a kept connection at any time; then it did nothing, and the request can be
                 // repeated.
@@ -291,13 +291,13 @@ impl Client {
             }
         }
         match self.shared.open(attempt, &self.caller, self.waiting(), Speech::PlainHttp).await {
-            Ok(opened) if opened.ticket.must_name() && asked.is_some() => {
+            Ok(opened) if opened.guard.must_name() && asked.is_some() => {
                 let denial = denials::names_another(&proxy_request.target);
-                self.shared.denied(self.shared.next_id(), opened.ticket.permit().attempt(), &denial);
+                self.shared.denied(self.shared.next_id(), opened.guard.permit().attempt(), &denial);
                 self.refuse(&Refusal::Denied(denial), proxy_request).await
             }
             Ok(mut opened) => {
-                opened.ticket.note_asked(asked);
+                opened.guard.note_asked(asked);
                 let outcome = exchange::run(&mut self.stream, &mut self.held, &mut opened, proxy_request).await;
                 self.settle(outcome, opened, proxy_request).await
             }
@@ -311,7 +311,7 @@ impl Client {
         if target != attempt.target || !alive(&opened) {
             return Ok(None);
         }
-        match self.shared.again(&opened.ticket, asked) {
+        match self.shared.again(&opened.guard, asked) {
             Ok(()) => Ok(Some(opened)),
             Err(denial) => Err(denial),
         }

@@ -12,7 +12,7 @@
 //! answer.
 
 use crate::decide::denials;
-use crate::decide::ticket::{ConnectionGuard, Flow};
+use crate::decide::guard::{ConnectionGuard, Flow};
 use crate::ingress::stop::Stop;
 use crate::ingress::tls::hello::{self, Seen, ServerAnswer};
 use crate::memory::bounds::Share;
@@ -89,21 +89,21 @@ pub(crate) async fn checked(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &ConnectionGuard,
+    guard: &ConnectionGuard,
     answer: &Answer,
 ) -> Result<(), Stop> {
-    let mut share = ticket.shared.heads.share();
-    let (first, length) = next_hello(from, held, ticket, &mut share).await?;
-    ticket.ask(|policy| check_sni(policy, ticket.permit(), named(&first), ticket.shared.clock.now()))?;
+    let mut share = guard.shared.heads.share();
+    let (first, length) = next_hello(from, held, guard, &mut share).await?;
+    guard.ask(|policy| check_sni(policy, guard.permit(), named(&first), guard.shared.clock.now()))?;
     let asked = match &first {
         Seen::Sni(name) => Host::parse_bytes(name).ok(),
         Seen::NoSni | Seen::NotTls | Seen::More => None,
     };
-    ticket.note_asked(asked.as_ref());
-    if asked.as_ref() != Some(ticket.permit().host()) {
+    guard.note_asked(asked.as_ref());
+    if asked.as_ref() != Some(guard.permit().host()) {
         // The mark comes before the question: what is learned from here on finds the mark.
-        ticket.entry.stay_unnamed();
-        ticket.evaluate()?;
+        guard.entry.stay_unnamed();
+        guard.evaluate()?;
     }
     if matches!(first, Seen::NotTls | Seen::More) {
         // A server may take these bytes for a hello and read a host that is not seen here.
@@ -112,7 +112,7 @@ pub(crate) async fn checked(
         }
         return Ok(());
     }
-    pass(from, held, to, ticket, length).await?;
+    pass(from, held, to, guard, length).await?;
     held.shrink();
     drop(share);
     loop {
@@ -121,20 +121,20 @@ pub(crate) async fn checked(
             return Ok(());
         }
         match kind {
-            CHANGE_CIPHER | ALERT | DATA => pass(from, held, to, ticket, 5 + length).await?,
+            CHANGE_CIPHER | ALERT | DATA => pass(from, held, to, guard, 5 + length).await?,
             HANDSHAKE => {
                 if !answer.until_known().await {
                     return Ok(());
                 }
-                let mut share = ticket.shared.heads.share();
-                let (second, length) = next_hello(from, held, ticket, &mut share).await?;
-                check_second_sni(ticket.permit(), named(&first), named(&second))?;
-                pass(from, held, to, ticket, length).await?;
+                let mut share = guard.shared.heads.share();
+                let (second, length) = next_hello(from, held, guard, &mut share).await?;
+                check_second_sni(guard.permit(), named(&first), named(&second))?;
+                pass(from, held, to, guard, length).await?;
                 // A server asks for a second ClientHello only once.
                 return Ok(());
             }
             _ => {
-                return Err(check_second_sni(ticket.permit(), named(&first), Hello::NotTls)
+                return Err(check_second_sni(guard.permit(), named(&first), Hello::NotTls)
                     .map_or_else(Stop::Denied, |()| Stop::Broken));
             }
         }
@@ -153,12 +153,12 @@ fn named(seen: &Seen) -> Hello<'_> {
 async fn next_hello(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
-    ticket: &ConnectionGuard,
+    guard: &ConnectionGuard,
     share: &mut Share,
 ) -> Result<(Seen, usize), Stop> {
     // Silence is not another protocol: where one may pass, the bytes after the silence are checked too.
-    let now = || ticket.shared.clock.now();
-    let may_pass = || ticket.ask(|policy| check_sni(policy, ticket.permit(), Hello::NotTls, now())).is_ok();
+    let now = || guard.shared.clock.now();
+    let may_pass = || guard.ask(|policy| check_sni(policy, guard.permit(), Hello::NotTls, now())).is_ok();
     if held.is_empty() && may_pass() && held.fill(from).await? == 0 {
         return Ok((Seen::NotTls, 0));
     }
@@ -176,7 +176,7 @@ async fn next_hello(
             }
         }
     };
-    match timeout(ticket.shared.limits.hello_time, whole).await {
+    match timeout(guard.shared.limits.hello_time, whole).await {
         Ok(seen) => Ok(seen?),
         Err(_) => Ok((Seen::NotTls, 0)),
     }
@@ -199,7 +199,7 @@ async fn pass(
     from: &mut ReadHalf<'_>,
     held: &mut InBuf,
     to: &mut WriteHalf<'_>,
-    ticket: &ConnectionGuard,
+    guard: &ConnectionGuard,
     mut count: usize,
 ) -> Result<(), Stop> {
     while count > 0 {
@@ -207,7 +207,7 @@ async fn pass(
             return Ok(());
         }
         let part = held.bytes().get(..count).unwrap_or(held.bytes());
-        ticket.count(Flow::Up, part.len())?;
+        guard.count(Flow::Up, part.len())?;
         to.write_all(part).await?;
         let done = part.len();
         held.consume(done);

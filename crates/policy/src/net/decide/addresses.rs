@@ -14,27 +14,27 @@ use nexus_model::capability::NetMode;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Decides whether a target that is an address itself is allowed. Name rules and trusted ranges never open one.
-pub(super) fn literal_basis(policy: &Policy, address: IpAddr, target: &Target) -> Result<Grant, Denial> {
+pub(super) fn literal_grant(policy: &Policy, address: IpAddr, target: &Target) -> Result<Grant, Denial> {
     never_open(policy, address, target)?;
     if policy.ceilings.iter().any(|ceiling| ceiling.mode != NetMode::Unrestricted) {
         return Err(narrowed(policy, &target.to_string()));
     }
     let rule = address_rule(policy, address, target.port);
     let (tls, http) = (target.port == Port::HTTPS, target.port == Port::HTTP);
-    let basis = Grant { tls, http, shows: Shows::of(tls, http), ..Grant::default() };
+    let grant = Grant { tls, http, shows: Shows::of(tls, http), ..Grant::default() };
     // A flag for this address does not open the one that it carries.
     let admitted =
         || admitted_form(policy, address, target, false).map_err(|denial| Denial { allow_with: None, ..denial });
     if let Some(rule) = rule {
         admitted()?;
-        return Ok(Grant { rule: Some(address_ref(rule)), private: true, ..basis });
+        return Ok(Grant { rule: Some(address_ref(rule)), private: true, ..grant });
     }
     if let Some(class) = class_here(policy, address) {
         return Err(special(policy, class, target, address));
     }
     admitted()?;
     match policy.mode {
-        NetMode::Unrestricted => Ok(basis),
+        NetMode::Unrestricted => Ok(grant),
         NetMode::Allowlist | NetMode::None => {
             let why = format!("no rule allows the address {target}, and rules for names never do");
             let denial = Denial::new(Cause::LiteralNotAllowed, why);

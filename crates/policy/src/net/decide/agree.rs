@@ -115,7 +115,7 @@ fn must_name(policy: &Policy, permit: &Permit) -> bool {
         return false;
     }
     let addresses = permit.addrs.iter().flatten().map(SocketAddr::ip);
-    permit.basis.must_name || check_behind(policy, permit.attempt(), addresses, true).unwrap_or(true)
+    permit.grant.must_name || check_behind(policy, permit.attempt(), addresses, true).unwrap_or(true)
 }
 
 /// Returns the denial of a connection that may be for a denied name of the same server and names no host.
@@ -126,7 +126,7 @@ fn unnamed(target: &Target) -> Denial {
 
 fn missing(policy: &Policy, permit: &Permit, cause: Cause, why: String) -> Result<(), Denial> {
     match policy.missing_sni {
-        MissingSni::Allow if !permit.basis.refuse_unnamed => Ok(()),
+        MissingSni::Allow if !permit.grant.refuse_unnamed => Ok(()),
         MissingSni::Allow | MissingSni::Refuse => Err(Denial::new(cause, why)),
     }
 }
@@ -218,9 +218,9 @@ pub(super) fn tcp_flag(policy: &Policy, permit: &Permit) -> Option<String> {
     let value = format!("{}{TCP}{only}", attempt.target);
     let rule = parse_allow(&value, Source::flag(&value)).ok()?;
     let with = policy.approve(AnyRule::Name(rule)).ok()?;
-    let basis = named_attempt(&with, name, attempt).ok()?;
-    let helps = !basis.tls && !basis.http;
+    let grant = named_attempt(&with, name, attempt).ok()?;
+    let helps = !grant.tls && !grant.http;
     // A rule that opens a private destination has the same host and port, and another flag.
-    let flag = if permit.basis.private { "--allow-private" } else { "--allow" };
+    let flag = if permit.grant.private { "--allow-private" } else { "--allow" };
     helps.then(|| format!("{flag} {value}"))
 }

@@ -29,6 +29,6 @@ pub(super) fn in_force(policy: &Policy, now: MonotonicMs, target: &Target) -> Re
     Ok(())
 }
 
-pub(super) fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, basis: Grant) -> Permit {
-    Permit { attempt: attempt.clone(), addrs, basis, generation: policy.generation, expires: policy.expires }
+pub(super) fn permit(policy: &Policy, attempt: &Attempt, addrs: Option<Vec<SocketAddr>>, grant: Grant) -> Permit {
+    Permit { attempt: attempt.clone(), addrs, grant, generation: policy.generation, expires: policy.expires }
 }

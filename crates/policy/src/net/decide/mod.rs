@@ -34,11 +34,11 @@ use crate::net::policy::Policy;
 use crate::net::policy::methods::Methods;
 use crate::net::rules::pattern::Pattern;
 use crate::net::rules::target::{Host, Port, Target};
-use addresses::{class_here, literal_basis, no_loopback, resolved_address};
+use addresses::{class_here, literal_grant, no_loopback, resolved_address};
 use behind::check_behind;
 use force::{in_force, permit};
 use methods::{check_seen, unseen};
-use names::{name_basis, named_attempt, offered};
+use names::{name_grant, named_attempt, offered};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use who::Who;
@@ -51,10 +51,10 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: MonotonicMs) -> Resul
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
         Host::Name(name) => {
-            let basis = named_attempt(policy, name, attempt)?;
-            if policy.is_proxied(&attempt.target) && !basis.private {
+            let grant = named_attempt(policy, name, attempt)?;
+            if policy.is_proxied(&attempt.target) && !grant.private {
                 no_loopback(policy, name, &attempt.target)?;
-                return Ok(Next::Dial(permit(policy, attempt, None, basis)));
+                return Ok(Next::Dial(permit(policy, attempt, None, grant)));
             }
             let port = attempt.target.port;
             let mut rules = policy.allow.matching(name).filter(|rule| rule.ports.contains(port));
@@ -62,12 +62,12 @@ pub fn check_name(policy: &Policy, attempt: &Attempt, now: MonotonicMs) -> Resul
             Ok(Next::Resolve(NameQuery { attempt: attempt.clone(), name: name.clone(), exact }))
         }
         Host::Address(address) => {
-            let basis = literal_basis(policy, *address, &attempt.target)?;
+            let grant = literal_grant(policy, *address, &attempt.target)?;
             check_behind(policy, attempt, [*address], false)?;
-            check_seen(policy, attempt, basis.shows)?;
+            check_seen(policy, attempt, grant.shows)?;
             let proxied = policy.is_proxied(&attempt.target) && class_here(policy, *address).is_none();
             let addrs = (!proxied).then(|| vec![socket(*address, attempt.target.port)]);
-            Ok(Next::Dial(permit(policy, attempt, addrs, basis)))
+            Ok(Next::Dial(permit(policy, attempt, addrs, grant)))
         }
     }
 }
@@ -78,10 +78,10 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mon
     let NameQuery { attempt, name, exact: _ } = query;
     in_force(policy, now, &attempt.target)?;
     let port = attempt.target.port;
-    let basis = named_attempt(policy, &name, &attempt)?;
+    let grant = named_attempt(policy, &name, &attempt)?;
     // A private name that is public, or not known here, is the proxy's to look up.
     if policy.is_proxied(&attempt.target) && addrs.iter().all(|address| class_here(policy, *address).is_none()) {
-        return Ok(permit(policy, &attempt, None, basis));
+        return Ok(permit(policy, &attempt, None, grant));
     }
     if addrs.is_empty() {
         return Err(Denial::new(Cause::NotResolved, format!("the name {name} has no address")));
@@ -90,18 +90,18 @@ pub fn check_addrs(policy: &Policy, query: NameQuery, addrs: &[IpAddr], now: Mon
     let mut ordered = addrs.to_vec();
     ordered.sort_unstable();
     for address in ordered {
-        resolved_address(policy, address, &attempt.target, basis.private)
+        resolved_address(policy, address, &attempt.target, grant.private)
             .map_err(|denial| offered(policy, denial, &attempt))?;
     }
-    let must_name = check_behind(policy, &attempt, addrs.iter().copied(), sees_name(&basis))?;
-    let basis = Grant { must_name, ..basis };
+    let must_name = check_behind(policy, &attempt, addrs.iter().copied(), sees_name(&grant))?;
+    let grant = Grant { must_name, ..grant };
     let mut dialled: Vec<SocketAddr> = Vec::new();
     for address in addrs.iter().map(|address| socket(*address, port)) {
         if !dialled.contains(&address) {
             dialled.push(address);
         }
     }
-    Ok(permit(policy, &attempt, Some(dialled), basis))
+    Ok(permit(policy, &attempt, Some(dialled), grant))
 }
 
 /// Decides whether a DNS question for `host` may be answered: on some port it could be allowed to some program.
@@ -116,8 +116,8 @@ pub fn check_dns(policy: &Policy, host: &Host, now: MonotonicMs) -> Result<(), D
         return Err(Denial::new(Cause::NameNotAnswered, format!("{host} is an address, not a name")));
     };
     // Where only reading is allowed, a port of TLS does not help.
-    let on = |port| match name_basis(policy, name, port, Who::AnyProgram) {
-        Ok(basis) if policy.methods == Methods::ReadOnly && basis.tls => {
+    let on = |port| match name_grant(policy, name, port, Who::AnyProgram) {
+        Ok(grant) if policy.methods == Methods::ReadOnly && grant.tls => {
             Err(unseen(&Target { port, ..target.clone() }))
         }
         decided => decided,
@@ -138,7 +138,7 @@ pub fn check_dns(policy: &Policy, host: &Host, now: MonotonicMs) -> Result<(), D
 pub fn may_be_asked(policy: &Policy, host: &Host, now: MonotonicMs) -> bool {
     let target = Target { host: host.clone(), port: Port::HTTPS };
     let Host::Name(name) = host else { return false };
-    let decided = in_force(policy, now, &target).and_then(|()| name_basis(policy, name, Port::HTTPS, Who::AnyProgram));
+    let decided = in_force(policy, now, &target).and_then(|()| name_grant(policy, name, Port::HTTPS, Who::AnyProgram));
     decided.is_err_and(|denial| denial.cause == Cause::MayAsk)
 }
 
@@ -151,25 +151,25 @@ pub fn recheck(policy: &Policy, permit: &Permit, now: MonotonicMs) -> Result<(),
     in_force(policy, now, &attempt.target)?;
     match &attempt.target.host {
         Host::Address(address) => {
-            let basis = literal_basis(policy, *address, &attempt.target)?;
+            let grant = literal_grant(policy, *address, &attempt.target)?;
             check_behind(policy, attempt, [*address], false)?;
-            check_seen(policy, attempt, basis.shows)
+            check_seen(policy, attempt, grant.shows)
         }
         Host::Name(name) => {
-            let basis = named_attempt(policy, name, attempt)?;
+            let grant = named_attempt(policy, name, attempt)?;
             for address in permit.addrs.iter().flatten() {
-                resolved_address(policy, address.ip(), &attempt.target, basis.private)
+                resolved_address(policy, address.ip(), &attempt.target, grant.private)
                     .map_err(|denial| offered(policy, denial, attempt))?;
             }
             let addresses = permit.addrs.iter().flatten().map(SocketAddr::ip);
-            check_behind(policy, attempt, addresses, sees_name(&basis)).map(|_| ())
+            check_behind(policy, attempt, addresses, sees_name(&grant)).map(|_| ())
         }
     }
 }
 
 /// Reports whether the egress sees the name that a connection asks for.
-fn sees_name(basis: &Grant) -> bool {
-    basis.shows != Shows::Nothing
+fn sees_name(grant: &Grant) -> bool {
+    grant.shows != Shows::Nothing
 }
 
 fn socket(address: IpAddr, port: Port) -> SocketAddr {

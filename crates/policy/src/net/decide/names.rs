@@ -16,18 +16,18 @@ use nexus_model::capability::NetMode;
 /// Decides whether a name is allowed for `attempt`, and the methods can be seen where they matter. The user is not
 /// asked where no answer could open the destination.
 pub(super) fn named_attempt(policy: &Policy, name: &Name, attempt: &Attempt) -> Result<Grant, Denial> {
-    let basis = name_basis(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
-    let shows = match &basis {
-        Ok(basis) => basis.shows,
+    let grant = name_grant(policy, name, attempt.target.port, Who::Program(attempt.program.as_ref()));
+    let shows = match &grant {
+        Ok(grant) => grant.shows,
         Err(denial) if denial.cause == Cause::MayAsk => Shows::of(false, attempt.target.port == Port::HTTP),
-        Err(_) => return basis,
+        Err(_) => return grant,
     };
     check_seen(policy, attempt, shows)?;
-    basis
+    grant
 }
 
 /// Decides whether the rules allow a name on a port.
-pub(super) fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<Grant, Denial> {
+pub(super) fn name_grant(policy: &Policy, name: &Name, port: Port, who: Who<'_>) -> Result<Grant, Denial> {
     let shown = || format!("{name}:{port}");
     let denies = |rule: &&Rule| rule.ports.contains(port) && who.is_denied_by(rule);
     if let Some(rule) = policy.deny.matching(name).filter(denies).min() {
@@ -40,12 +40,12 @@ pub(super) fn name_basis(policy: &Policy, name: &Name, port: Port, who: Who<'_>)
         NetMode::None => Err(Denial::new(Cause::NoNetwork, "there is no network")),
         NetMode::Allowlist if rules.is_empty() => Err(not_listed(policy, name, port, who)),
         NetMode::Unrestricted | NetMode::Allowlist => {
-            let basis = basis(policy, &rules, port);
-            let (tls, http) = (basis.tls || demands.tls, basis.http || demands.http);
+            let grant = grant(policy, &rules, port);
+            let (tls, http) = (grant.tls || demands.tls, grant.http || demands.http);
             if tls && http {
                 return Err(contradiction(policy, &shown()));
             }
-            let both = Grant { tls, http, refuse_unnamed: demands.named, ..basis };
+            let both = Grant { tls, http, refuse_unnamed: demands.named, ..grant };
             demands.question.map_or(Ok(both), Err)
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn is_somebodys(policy: &Policy, name: &Name) -> bool {
 }
 
 /// Combines the matching rules: the widest about addresses, since each is an allowance.
-fn basis(policy: &Policy, rules: &[&Rule], port: Port) -> Grant {
+fn grant(policy: &Policy, rules: &[&Rule], port: Port) -> Grant {
     let speech = Speech::of(rules, port);
     Grant {
         rule: rules.iter().min().map(|rule| RuleRef::of(rule)),

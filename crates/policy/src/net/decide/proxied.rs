@@ -38,7 +38,7 @@ pub fn check_proxied(policy: &Policy, permit: &Permit, addrs: &[IpAddr], proxy_i
     let mut ordered = addrs.to_vec();
     ordered.sort_unstable();
     let checked =
-        ordered.into_iter().try_for_each(|address| resolved_address(policy, address, target, permit.basis.private));
+        ordered.into_iter().try_for_each(|address| resolved_address(policy, address, target, permit.grant.private));
     checked.map_err(|denial| offered(policy, denial, attempt))
 }
 

@@ -100,7 +100,7 @@ impl Feed {
         self.due
     }
 
-    /// Takes what the command has read, and gives it what came.
+    /// Takes the bytes that the command has read from the caller, and passes new bytes to the command.
     pub fn step(&mut self) -> io::Result<()> {
         self.due = None;
         self.source.silence()?;
@@ -118,7 +118,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Takes what the command has read from the caller.
+    /// Takes the bytes that the command has read from the caller's input.
     pub fn settle(&mut self) -> io::Result<()> {
         let unread = usize::try_from(rustix::io::ioctl_fionread(&self.end)?).unwrap_or(usize::MAX);
         let read = read_by_command(self.given, unread);

@@ -106,7 +106,7 @@ impl InputSource {
         Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(fd, 3)?, kind })
     }
 
-    /// Makes more room in the caller's pipe, for a command that reads much: then writer and command take turns less often.
+    /// Enlarges the caller's pipe for a command that reads much, so that writer and command switch less often.
     pub(super) fn widen(&self, size: usize) -> io::Result<()> {
         let Kind::Pipe { to_copies, .. } = &self.kind else { return Ok(()) };
         if rustix::pipe::fcntl_getpipe_size(&self.fd)? < size {

@@ -3,7 +3,7 @@
 use super::{LAST_WAIT, Pump};
 use crate::live::attendant::{Attendant, SandboxEvent};
 use crate::state::commit_lock::Mounting;
-use nexus_driver::{ChannelError, Event, LEADER};
+use nexus_driver::{ChannelError, Event, MAIN_COMMAND};
 use nexus_model::ExitReason;
 use std::io;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 impl<A: Attendant> Pump<'_, A> {
     /// Reads what a guest that is dead had sent, and ends the session. The channel has no end as long as another process
     /// holds the guest's side of it, and that one may go on sending.
-    pub(super) fn hear_the_last(&mut self) -> io::Result<()> {
+    pub(super) fn recv_rest(&mut self) -> io::Result<()> {
         let until = Instant::now() + LAST_WAIT;
         while self.receive()? && Instant::now() < until {}
         if self.inside.session.is_some() {
@@ -22,7 +22,7 @@ impl<A: Attendant> Pump<'_, A> {
 
     /// Finds out after an error whether the command had started. Its output can be read before the message of its start, and
     /// the work of a command that ran must not be removed.
-    pub(super) fn hear_of_the_start(&mut self) {
+    pub(super) fn recv_start(&mut self) {
         let until = Instant::now() + LAST_WAIT;
         // The first error is the one that ends the run.
         while self.outcome.spawned.is_none() && matches!(self.receive(), Ok(true)) && Instant::now() < until {}
@@ -34,10 +34,10 @@ impl<A: Attendant> Pump<'_, A> {
     /// Handles one message of the guest, and reports whether there was one.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         let Some(session) = &mut self.inside.session else { return Ok(false) };
-        let Some(event) = session.hear_ready().transpose() else { return Ok(false) };
+        let Some(event) = session.recv_ready().transpose() else { return Ok(false) };
         match event {
             Ok(Event::Up) => self.sandbox.process.on_ready(),
-            Ok(Event::Terminal { exec: LEADER, master }) => {
+            Ok(Event::Terminal { exec: MAIN_COMMAND, master }) => {
                 self.inside.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
                 self.out = Some(master);
             }

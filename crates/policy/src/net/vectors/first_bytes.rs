@@ -27,7 +27,7 @@ pub struct HttpQuestion {
 
 /// Bytes that the client sends on a connection.
 #[derive(Debug, Clone, Copy)]
-pub enum Says {
+pub enum FirstBytes {
     /// A ClientHello with this name.
     Sni(&'static str),
     /// A ClientHello without a name.
@@ -50,7 +50,7 @@ pub struct Agree {
     /// The port of the host.
     pub port: u16,
     /// The bytes that the client sends.
-    pub says: Says,
+    pub first_bytes: FirstBytes,
     /// The code for the last that is sent, or for the connection, by CONNECT, SOCKS5 and redirection.
     pub expect: DenyCode,
     /// The code for absolute-form requests, where the same can be sent to a proxy.
@@ -84,14 +84,14 @@ impl Agree {
     }
 
     fn said(&self, policy: &Policy, permit: &Permit) -> Result<(), Denial> {
-        let hello = match self.says {
-            Says::Sni(name) => Hello::Sni(name.as_bytes()),
-            Says::NoSni => Hello::NoSni,
-            Says::Raw(_) if permit.expects_http() => return check_not_http(policy, permit),
-            Says::Http(asks) if permit.expects_http() => {
+        let hello = match self.first_bytes {
+            FirstBytes::Sni(name) => Hello::Sni(name.as_bytes()),
+            FirstBytes::NoSni => Hello::NoSni,
+            FirstBytes::Raw(_) if permit.expects_http() => return check_not_http(policy, permit),
+            FirstBytes::Http(asks) if permit.expects_http() => {
                 return asks.iter().try_for_each(|ask| asked(policy, permit, ask));
             }
-            Says::Raw(_) | Says::Http(_) => Hello::NotTls,
+            FirstBytes::Raw(_) | FirstBytes::Http(_) => Hello::NotTls,
         };
         check_sni(policy, permit, hello, MonotonicMs(0))
     }
@@ -130,23 +130,31 @@ const fn to(target: &'static str, hosts: &'static [&'static str]) -> HttpQuestio
     HttpQuestion { target, ..get(hosts) }
 }
 
-const fn tls(rules: Rules, host: &'static str, says: Says, expect: DenyCode) -> Agree {
-    Agree { id: "I03", rules, host, port: 443, says, expect, absolute: None }
+const fn tls(rules: Rules, host: &'static str, first_bytes: FirstBytes, expect: DenyCode) -> Agree {
+    Agree { id: "I03", rules, host, port: 443, first_bytes, expect, absolute: None }
 }
 
-const fn raw(rules: Rules, port: u16, says: &'static [u8], expect: DenyCode) -> Agree {
-    Agree { id: "I02", rules, host: "example.test", port, says: Says::Raw(says), expect, absolute: None }
+const fn raw(rules: Rules, port: u16, first_bytes: &'static [u8], expect: DenyCode) -> Agree {
+    Agree {
+        id: "I02",
+        rules,
+        host: "example.test",
+        port,
+        first_bytes: FirstBytes::Raw(first_bytes),
+        expect,
+        absolute: None,
+    }
 }
 
 /// Makes a case that begins like HTTP and must not be taken for HTTP.
-const fn smuggled(says: &'static [u8]) -> Agree {
-    Agree { id: "I08", ..raw(WEB, 80, says, BAD) }
+const fn smuggled(first_bytes: &'static [u8]) -> Agree {
+    Agree { id: "I08", ..raw(WEB, 80, first_bytes, BAD) }
 }
 
 /// Makes a case with the same outcome by every way.
 const fn web(id: &'static str, rules: Rules, asks: &'static [HttpQuestion], expect: DenyCode) -> Agree {
-    let says = Says::Http(asks);
-    Agree { id, rules, host: "example.test", port: 80, says, expect, absolute: Some(expect) }
+    let first_bytes = FirstBytes::Http(asks);
+    Agree { id, rules, host: "example.test", port: 80, first_bytes, expect, absolute: Some(expect) }
 }
 
 const fn absolute(case: Agree, absolute: Option<DenyCode>) -> Agree {
@@ -160,28 +168,28 @@ const fn at(host: &'static str, port: u16, case: Agree) -> Agree {
 /// All cases of names that must agree.
 pub const AGREE: &[Agree] = &[
     // I03: the TLS name.
-    tls(DEFAULT, "example.test", Says::Sni("example.test"), OK),
-    tls(DEFAULT, "example.test", Says::Sni("EXAMPLE.test"), OK),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("example.test"), OK),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("EXAMPLE.test"), OK),
     // The server gets the name as it was written.
-    tls(DEFAULT, "example.test", Says::Sni("example.test."), SNI),
-    tls(DEFAULT, "example.test", Says::Sni("\u{ff45}xample.test"), SNI),
-    tls(DEFAULT, "example.test", Says::Sni("example\u{3002}test"), SNI),
-    tls(DEFAULT, "example.test", Says::Sni("exam\u{ad}ple.test"), SNI),
-    tls(DEFAULT, "example.test", Says::Sni("other.test"), SNI),
-    tls(DEFAULT, "example.test", Says::Sni("a.allowed.test"), SNI),
-    tls(DEFAULT, "example.test", Says::NoSni, SNI),
-    tls(DEFAULT, "example.test", Says::Raw(HELLO), SNI),
-    absolute(tls(DEFAULT, "example.test", Says::Http(&[get(&["example.test:443"])]), SNI), Some(SNI)),
-    tls(LAX, "example.test", Says::NoSni, OK),
-    tls(LAX, "example.test", Says::Raw(HELLO), OK),
-    tls(LAX, "example.test", Says::Sni("other.test"), SNI),
-    tls(LITERAL, "10.0.0.5", Says::NoSni, OK),
-    tls(LITERAL, "10.0.0.5", Says::Sni("example.test"), SNI),
-    tls(LITERAL, "10.0.0.5", Says::Raw(HELLO), SNI),
-    absolute(tls(LITERAL, "10.0.0.5", Says::Http(&[get(&["10.0.0.5:443"])]), SNI), Some(SNI)),
-    tls(OPEN_DENY, "good.test", Says::Sni("other.test"), OK),
-    tls(OPEN_DENY, "good.test", Says::Sni("bad.test"), LIST),
-    tls(OPEN_DENY, "11.22.33.45", Says::Sni("bad.test"), LIST),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("example.test."), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("\u{ff45}xample.test"), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("example\u{3002}test"), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("exam\u{ad}ple.test"), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("other.test"), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Sni("a.allowed.test"), SNI),
+    tls(DEFAULT, "example.test", FirstBytes::NoSni, SNI),
+    tls(DEFAULT, "example.test", FirstBytes::Raw(HELLO), SNI),
+    absolute(tls(DEFAULT, "example.test", FirstBytes::Http(&[get(&["example.test:443"])]), SNI), Some(SNI)),
+    tls(LAX, "example.test", FirstBytes::NoSni, OK),
+    tls(LAX, "example.test", FirstBytes::Raw(HELLO), OK),
+    tls(LAX, "example.test", FirstBytes::Sni("other.test"), SNI),
+    tls(LITERAL, "10.0.0.5", FirstBytes::NoSni, OK),
+    tls(LITERAL, "10.0.0.5", FirstBytes::Sni("example.test"), SNI),
+    tls(LITERAL, "10.0.0.5", FirstBytes::Raw(HELLO), SNI),
+    absolute(tls(LITERAL, "10.0.0.5", FirstBytes::Http(&[get(&["10.0.0.5:443"])]), SNI), Some(SNI)),
+    tls(OPEN_DENY, "good.test", FirstBytes::Sni("other.test"), OK),
+    tls(OPEN_DENY, "good.test", FirstBytes::Sni("bad.test"), LIST),
+    tls(OPEN_DENY, "11.22.33.45", FirstBytes::Sni("bad.test"), LIST),
     // I02: Host and the connection.
     web("I02", WEB, &[get(&["example.test"])], OK),
     web("I02", WEB, &[get(&["EXAMPLE.test.:80"])], OK),
@@ -255,12 +263,12 @@ pub const AGREE: &[Agree] = &[
     Agree { id: "I05", ..raw(READ, 80, HELLO, METHOD) },
     Agree { id: "I05", ..raw(READ_LAX, 80, HELLO, METHOD) },
     Agree { id: "I05", ..raw(READ_LAX, 80, HTTP2, METHOD) },
-    Agree { id: "I05", ..tls(READ, "example.test", Says::Sni("example.test"), METHOD) },
-    Agree { id: "I05", ..tls(READ_LAX, "example.test", Says::NoSni, METHOD) },
-    Agree { id: "I05", ..tls(READ, "other.test", Says::Sni("other.test"), LIST) },
+    Agree { id: "I05", ..tls(READ, "example.test", FirstBytes::Sni("example.test"), METHOD) },
+    Agree { id: "I05", ..tls(READ_LAX, "example.test", FirstBytes::NoSni, METHOD) },
+    Agree { id: "I05", ..tls(READ, "other.test", FirstBytes::Sni("other.test"), LIST) },
     Agree { id: "I05", ..raw(READ, 8080, HELLO, METHOD) },
     at("example.test", 8080, absolute(web("I05", READ, &[get(&["example.test:8080"])], METHOD), Some(OK))),
-    Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", Says::NoSni, METHOD) },
+    Agree { id: "I05", ..tls(READ_OPEN, "11.22.33.45", FirstBytes::NoSni, METHOD) },
     at("11.22.33.45", 80, web("I05", READ_OPEN, &[get(&["11.22.33.45"])], OK)),
     at("11.22.33.45", 80, web("I05", READ_OPEN, &[HttpQuestion { method: "PUT", ..get(&["11.22.33.45"]) }], METHOD)),
 ];

@@ -1,7 +1,7 @@
 //! Accounts for an open connection: counts while it lives, settles when it is dropped.
 
 use crate::audit::event::{Event, EventKind};
-use crate::decide::grounds::InForce;
+use crate::decide::context::InForce;
 use crate::decide::registry::Entry;
 use crate::decide::state::Shared;
 use crate::upstream::dial::{DialError, Received};
@@ -193,7 +193,7 @@ impl Drop for ConnectionGuard {
             ..event
         };
         match &cut {
-            Some(_) => shared.grounds().note(&event, &shared.audit),
+            Some(_) => shared.context().note(&event, &shared.audit),
             None => shared.audit.note(&event),
         }
     }
