@@ -840,7 +840,7 @@ fn a_question_is_answered_on_the_terminal_and_a_saved_answer_holds_for_the_next_
             let saved = fs::read_to_string(config.join("profiles/asked.yaml")).unwrap();
             assert!(saved.contains(&format!("- \"{target}\"")), "{saved}");
             let mut screen = on_screen(&["--ask", "--ask-timeout", "1s"], &fetch);
-            screen.wait_for("nobody answered: no");
+            screen.wait_for("no answer came");
             screen.wait_for("END");
             assert!(screen.end().success());
             assert_eq!(screen.shown().matches("hello").count(), 2, "{}", screen.shown());

@@ -56,9 +56,9 @@ async fn decided(shared: &Arc<Shared>, attempt: &Attempt) -> (Result<Permit, Den
         let (limit, every) = (shared.limits.resolve_time, shared.limits.follow_every);
         shared.followed.look_up(&policy, &shared.resolver, limit, every).await;
     }
-    let (outcome, grounds) = match shared.decide_with(&attempt, shared.next_id(), None).await {
+    let (outcome, context) = match shared.decide_with(&attempt, shared.next_id(), None).await {
         Ok(decided) => (Ok(decided.permit), decided.context),
-        Err((denial, grounds)) => (Err(denial), grounds),
+        Err((denial, context)) => (Err(denial), context),
     };
     let outcome = outcome.and_then(|permit| match attempt.way {
         // A request to the proxy is plain HTTP, also where TLS is expected.
@@ -68,5 +68,5 @@ async fn decided(shared: &Arc<Shared>, attempt: &Attempt) -> (Result<Permit, Den
         }
         Ingress::Connect | Ingress::Socks5 | Ingress::Transparent | Ingress::HostPort => Ok(permit),
     });
-    (outcome, grounds.resolved.unwrap_or_default())
+    (outcome, context.resolved.unwrap_or_default())
 }
