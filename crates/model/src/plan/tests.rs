@@ -39,7 +39,7 @@ fn refusal(change: impl FnOnce(&mut PlanDraft)) -> PlanError {
 }
 
 #[test]
-fn the_canary_is_called_marker_in_a_plan_that_is_sent() {
+fn the_canary_keeps_its_older_name_in_a_plan_that_is_sent() {
     let sent = serde_json::to_value(draft()).unwrap();
     assert_eq!(sent["marker"], serde_json::to_value(ByteText::from("/var/lib/nexus/runs/x")).unwrap());
     assert_eq!(sent.get("canary"), None);
