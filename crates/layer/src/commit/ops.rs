@@ -200,3 +200,20 @@ impl Op {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::EntryType;
+
+    #[test]
+    fn journals_of_older_versions_name_the_whiteout_mark() {
+        let time = FsTime { sec: 5, nsec: 0 };
+        let id = FileId { ino: 7, born: Some(time) };
+        let old = Seen { kind: EntryType::Directory, id, mode: 0o755, size: 0, links: 1, mtime: time, ctime: time };
+        let take = Op::Take { at: "a".into(), old, slot: 0, renamed: true, whiteout: Some("w".into()) };
+        let text = serde_json::to_value(&take).unwrap();
+        assert_eq!(text["take"]["mark"], serde_json::to_value(ByteText::from("w")).unwrap());
+        assert_eq!(serde_json::from_value::<Op>(text).unwrap(), take);
+    }
+}

@@ -39,6 +39,13 @@ fn refusal(change: impl FnOnce(&mut PlanDraft)) -> PlanError {
 }
 
 #[test]
+fn the_canary_keeps_its_older_name_in_a_plan_that_is_sent() {
+    let sent = serde_json::to_value(draft()).unwrap();
+    assert_eq!(sent["marker"], serde_json::to_value(ByteText::from("/var/lib/nexus/runs/x")).unwrap());
+    assert_eq!(sent.get("canary"), None);
+}
+
+#[test]
 fn a_plan_with_a_network_cannot_require_that_there_is_none() {
     let mut with = draft();
     with.network = Network::Egress;

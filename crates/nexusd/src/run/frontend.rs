@@ -70,7 +70,7 @@ impl DirectiveFrontend<'_> {
                 _ => {}
             }
         } else {
-            // Told beside the commit, which waits for no answer: should this territory be lost now, its changes may be there.
+            // Reported beside the commit, which waits for no answer: should this territory be lost now, its changes may be there.
             self.beats.hurry();
         }
         if self.live.is_lost() {

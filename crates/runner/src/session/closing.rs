@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Sends every client the end of the sandbox, and waits until all have read it. The wait ends when no client reads
-/// anything for [`CLOSING`].
+/// anything for `CLOSING`.
 pub fn closing(hub: &mut Hub, signals: &dyn Interrupts) -> io::Result<()> {
     let mut inside = SandboxControl::over();
     let mut progress = hub.progress();
