@@ -3,6 +3,7 @@
 mod chunk;
 mod drift;
 mod matching;
+mod past;
 mod rate;
 mod removal;
 mod request;
@@ -10,6 +11,7 @@ mod request;
 pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
 pub use matching::{fits, healthy_profiles, queued_because, room};
+pub use past::past_run;
 pub use rate::Windows;
 pub use removal::RemovalGuard;
 pub use request::build;
