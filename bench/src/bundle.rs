@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Writes `config.json` and an empty root for `command`; for an ordinary user one with a user namespace.
 pub fn make(directory: &Path, uid: Option<u32>, command: &[String]) -> io::Result<()> {
-    // Made anew for another command.
+    // Made again for another command.
     if directory.exists() {
         std::fs::remove_dir_all(directory)?;
     }

@@ -65,7 +65,7 @@ pub struct Proxy {
 impl Peer {
     /// Starts it as this identity; `None` when it is not installed.
     pub fn start(&self, runner: &Runner, server: u16) -> Result<Option<Proxy>, Failure> {
-        // An ordinary user's PATH often lacks the folder of servers.
+        // An ordinary user's PATH often lacks the directory of servers.
         let there = || Some(PathBuf::from("/usr/sbin").join(self.name)).filter(|file| file.is_file());
         let Some(program) = find(self.name).or_else(there) else { return Ok(None) };
         let reported = |error: &dyn std::fmt::Display| failed(&format!("{}: {error}", self.name));
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_proxy_allows_the_server_and_writes_into_its_folder_alone() {
+    fn every_proxy_allows_the_server_and_writes_into_its_directory_alone() {
         for peer in PEERS {
             let text = (peer.settings)("/var/tmp/of-its-own".as_ref(), 3001, 3002);
             assert!(text.contains("3001") && text.contains("3002"), "{}: {text}", peer.name);

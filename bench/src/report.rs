@@ -215,7 +215,7 @@ mod tests {
     fn what_was_not_measured_is_neither_reached_nor_missed() {
         assert_eq!(verdict(None, Bound::AtMost(1.0)).reached(), None);
         assert!(verdict(None, Bound::AtMost(1.0)).cells().contains(&"not measured".to_owned()));
-        // No number is no success: a figure that cannot be computed must not pass.
+        // Without a number there is no success: a figure that cannot be computed must not pass.
         assert_eq!(verdict(Some(f64::NAN), Bound::AtMost(1.0)).reached(), Some(false));
     }
 

@@ -99,7 +99,7 @@ fn accepted_response(data: &[u8], response: &Response<'_>) {
             same_fields(&response.fields, other.headers);
         }
         Err(httparse::Error::Status) => {
-            // It refuses control characters there; ours is written anew for the client.
+            // It refuses control characters there; ours is written again for the client.
             assert!(response.reason.iter().any(|byte| !(0x20..0x7f).contains(byte)), "{:?}", response.reason);
         }
         found => panic!("another reader: {found:?}"),

@@ -19,7 +19,7 @@ pub fn profile(data: &[u8]) {
     checked(&document);
     let said = said(&document);
     let written = escaped(&said.to_string());
-    // Written anew it may be longer than what is read.
+    // Written again it may be longer than what is read.
     if written.len() > MAX_BYTES {
         return;
     }

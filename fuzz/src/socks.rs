@@ -47,7 +47,7 @@ fn connect(message: &[u8], target: &Target) {
     assert_eq!(host.as_ref(), Some(&target.host));
     assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(target), "its text is another target");
 
-    // Written by hand from what was read, it is the same once more.
+    // Written by hand from what was read, it is the same again.
     let text = target.host.to_string();
     let mut written = vec![5, 1, 0];
     match &target.host {

@@ -88,7 +88,7 @@ impl Scene {
 
     /// Removes the directory; a file that cannot be removed is named, so that a person can remove it later.
     fn strike(&self) {
-        // The parked layer of an ordinary user holds a folder of mode 000, which overlayfs made.
+        // The parked layer of an ordinary user holds a directory of mode 000, which overlayfs made.
         let opened = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.directory).status();
         if let Err(error) = opened.and_then(|_| fs::remove_dir_all(&self.directory)) {
             println!("note: {} could not be removed: {error}", self.directory.display());

@@ -43,8 +43,8 @@ mod free_user;
 mod free_user_tests;
 mod fuzz;
 mod lanes;
+mod link_order;
 mod log_rule;
-mod order;
 mod packages;
 mod plans;
 mod powerloss;
@@ -106,7 +106,7 @@ const COMMANDS: &[Command] = &[
     ("fuzz", "the readers of hostile bytes under libFuzzer: [TARGET] [--seconds N]", Does::WithWords(fuzz::run)),
     ("powerloss", "cut the power in the middle of commits: [--images N] [--seed N] …", Does::WithWords(powerloss::run)),
     ("faults", "let system calls of commits fail: [--seed N] [--runs N] [--all] …", Does::WithWords(faults::run)),
-    ("order", "write the order of the functions for the linker: MAP NAMES", Does::WithWords(order::run)),
+    ("order", "write the order of the functions for the linker: MAP NAMES", Does::WithWords(link_order::run)),
     ("demo", "run an untrusted script in a sandbox and show what the host sees of it", Does::Plain(demo::run)),
 ];
 

@@ -47,7 +47,7 @@ fn ci_steps(workspace: &Workspace) -> Vec<Step> {
         tests(),
         docs(),
         escape(workspace),
-        walls(workspace),
+        left_out(workspace),
         release(),
         powerloss(),
         faults(),
@@ -64,7 +64,7 @@ pub fn test(workspace: &Workspace) -> Result<(), Failure> {
 
 fn test_steps(workspace: &Workspace) -> Vec<Step> {
     let promised = promised(spec::check_ran);
-    vec![packages(), build(), registries(), tests(), escape(workspace), walls(workspace), promised]
+    vec![packages(), build(), registries(), tests(), escape(workspace), left_out(workspace), promised]
 }
 
 /// `tests`: the build and the test programs, without the escape suite.
@@ -214,7 +214,7 @@ fn escape(workspace: &Workspace) -> Step {
 }
 
 /// Each wall is left out in turn, and the rows that its table names must notice. `soak` plays all rows.
-fn walls(workspace: &Workspace) -> Step {
+fn left_out(workspace: &Workspace) -> Step {
     let built = |name: &str| workspace.target.join("debug").join(name).display().to_string();
     let words = vec![built("nexus-escape"), "walls".to_owned(), "--nexus".to_owned(), built("nexus")];
     Step {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_can_leave_walls_out_is_recognised() {
+    fn a_program_that_can_leave_confinement_out_is_recognised() {
         assert!(is_test_build(&[b"\x7fELF ", LABEL, b" more"].concat()));
         assert!(!is_test_build(b"\x7fELF NEXUS_LEAVE_OUT"));
         // The text stands in what a test build says, so that no linker drops it.

@@ -42,7 +42,7 @@ pub fn code_only(source: &str) -> String {
         if end == at {
             code.push(text[at]);
             at += 1;
-            // The rest of a word is never the prefix of a literal: `for"x"` is no raw string.
+            // The rest of a word is never the prefix of a literal: `for"x"` is not a raw string.
             while at < text.len() && is_word(text[at - 1]) && is_word(text[at]) {
                 code.push(text[at]);
                 at += 1;

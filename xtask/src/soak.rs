@@ -109,7 +109,7 @@ type Long = fn(&Workspace, &Path) -> Result<(), Failure>;
 const COMMANDS: &[(&str, Long)] = &[
     ("2,000 images of disks after a power loss in a commit", powerloss::long),
     ("every system call of a commit fails in every way", faults::long),
-    ("every row of the escape suite with each wall left out", walls),
+    ("every row of the escape suite with each wall left out", left_out),
     ("the readers of hostile bytes under libFuzzer, five minutes each", fuzz_long),
 ];
 
@@ -150,7 +150,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 /// Plays all rows with each wall left out, on a test build: a release build leaves no wall out.
-fn walls(workspace: &Workspace, _: &Path) -> Result<(), Failure> {
+fn left_out(workspace: &Workspace, _: &Path) -> Result<(), Failure> {
     let advice = "play one again: target/debug/nexus-escape walls --nexus target/debug/nexus --all --wall NAME";
     let failed = |error: std::io::Error| Failure::new(format!("a program did not start: {error}"), advice);
     let mut build = Command::new(cargo());

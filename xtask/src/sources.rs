@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_missing_is_a_failure_and_not_an_empty_list() {
+    fn a_directory_that_is_missing_is_a_failure_and_not_an_empty_list() {
         assert!(below(Path::new("/"), Path::new("no-such-folder-of-nexus")).is_err());
     }
 }

@@ -1,9 +1,10 @@
 //! `check-words`: counts riddles and avoided words per crate, and compares the counts with the numbers that are allowed.
 //!
 //! ```text
-//!  sources ─▶ doc comments ─▶ riddles, avoided words
-//!          ─▶ literals     ─▶ avoided words in messages  ─▶ compared with `words_allowed`, crate by crate
-//!          ─▶ code         ─▶ avoided parts of names
+//!  sources ─▶ doc comments   ─▶ riddles, avoided words
+//!          ─▶ other comments ─▶ avoided words
+//!          ─▶ literals       ─▶ avoided words in messages  ─▶ compared with `words_allowed`, crate by crate
+//!          ─▶ code           ─▶ avoided parts of names
 //! ```
 //! A number of the table can only go down: the check fails when a crate has more, and when it has fewer, until the table
 //! is lowered. Names that users see (flags, JSON keys, error codes, environment variables, files of the state directory)
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::rust_text::{Text, code_only, comments_and_literals};
 use crate::sources;
 use crate::words_allowed::{ALLOWED, Counts};
-use crate::words_list::{FILES, IN_NAMES, IN_SENTENCES, QUESTIONS, WHOLE_NAMES};
+use crate::words_list::{DECLARED, FILES, IN_NAMES, IN_SENTENCES, OF_OTHERS, QUESTIONS, WHOLE_NAMES};
 use crate::workspace::Workspace;
 
 /// Classes of findings, in the order of the fields of [`Counts`].
@@ -24,8 +25,8 @@ use crate::workspace::Workspace;
 pub enum Kind {
     /// A doc comment that does not say what the item is.
     Riddle,
-    /// An avoided word in a doc comment.
-    Doc,
+    /// An avoided word in a comment.
+    Comment,
     /// An avoided word in a message.
     Message,
     /// An avoided word in a name.
@@ -95,7 +96,7 @@ impl Counts {
     fn add(&mut self, kind: Kind) {
         match kind {
             Kind::Riddle => self.riddles += 1,
-            Kind::Doc => self.docs += 1,
+            Kind::Comment => self.comments += 1,
             Kind::Message => self.messages += 1,
             Kind::Name => self.names += 1,
         }
@@ -104,7 +105,7 @@ impl Counts {
     fn each(self) -> [(&'static str, usize); 4] {
         [
             ("riddles", self.riddles),
-            ("words in doc comments", self.docs),
+            ("words in comments", self.comments),
             ("words in messages", self.messages),
             ("words in names", self.names),
         ]
@@ -127,7 +128,8 @@ pub fn differences(found: &BTreeMap<&str, Counts>, allowed: &[(&str, Counts)]) -
     all
 }
 
-/// Returns every riddle and avoided word of one source. Messages and names of tests do not count.
+/// Returns every riddle and avoided word of one source. Of tests, the messages do not count, and of their names only
+/// those of the test functions do.
 ///
 /// `path` is relative to the directory of the crate.
 pub fn findings(path: &Path, source: &str) -> Vec<Finding> {
@@ -136,19 +138,25 @@ pub fn findings(path: &Path, source: &str) -> Vec<Finding> {
     let is_module = |line: &str| line.trim_start().starts_with("mod tests {");
     let product_lines = if is_test { 0 } else { source.lines().position(is_module).unwrap_or(usize::MAX) };
     let mut found = Vec::new();
-    for doc in doc_comments(&texts) {
-        let sentence = without_code(&doc.text);
-        if is_riddle(&doc.text) {
-            let first = doc.text.lines().next().unwrap_or_default();
-            found.push(Finding { kind: Kind::Riddle, line: doc.line, text: first.to_owned() });
+    for (start, comment) in comments(&texts) {
+        if start != "//" && is_riddle(&comment.text) {
+            let first = comment.text.lines().next().unwrap_or_default();
+            found.push(Finding { kind: Kind::Riddle, line: comment.line, text: first.to_owned() });
         }
-        add_words(&mut found, Kind::Doc, doc.line, &sentence);
+        add_words(&mut found, Kind::Comment, comment.line, &without_code(&comment.text));
     }
     for text in texts.iter().filter(|text| text.line <= product_lines && is_message(&text.text)) {
         add_words(&mut found, Kind::Message, text.line, &without_code(&text.text));
     }
-    for (line, code) in (1..).zip(code_only(source).lines()).take_while(|(line, _)| *line <= product_lines) {
-        add_names(&mut found, line, code);
+    let mut is_test_function = false;
+    for (line, code) in (1..).zip(code_only(source).lines()) {
+        if line <= product_lines {
+            add_names(&mut found, line, code);
+        } else if let Some((_, function)) = code.split_once("fn ").filter(|_| is_test_function) {
+            add_names(&mut found, line, function.split('(').next().unwrap_or_default());
+        }
+        let attribute = code.trim_start();
+        is_test_function = attribute.starts_with("#[") && (is_test_function || attribute.contains("test"));
     }
     if let (false, Some((_, better))) = (is_test, FILES.iter().find(|(avoided, _)| *avoided == stem(path))) {
         found.push(Finding { kind: Kind::Name, line: 1, text: format!("{} → {better}", path.display()) });
@@ -160,25 +168,29 @@ fn stem(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }
 
-/// Joins the lines of each doc comment, without slashes. Other comments and literals are left out.
-fn doc_comments(texts: &[Text]) -> Vec<Text> {
-    let mut found: Vec<(Text, &str, usize)> = Vec::new();
+/// Joins the lines of each comment, without slashes, and returns it with the slashes that begin its lines. Literals and
+/// lines of four slashes are left out.
+fn comments(texts: &[Text]) -> Vec<(&str, Text)> {
+    let mut found: Vec<(&str, Text, usize)> = Vec::new();
     for text in texts {
-        let start = ["///", "//!"].into_iter().find(|start| text.text.starts_with(start));
+        let start = ["///", "//!", "//", "/*"].into_iter().find(|start| text.text.starts_with(start));
         let Some((start, rest)) = start.and_then(|start| Some((start, text.text.strip_prefix(start)?))) else {
             continue;
         };
         match found.last_mut() {
-            _ if rest.starts_with('/') => {}
-            Some((block, same, last)) if *same == start && *last + 1 == text.line => {
+            _ if start == "///" && rest.starts_with('/') => {}
+            Some((same, block, last)) if *same == start && start != "/*" && *last + 1 == text.line => {
                 block.text.push('\n');
                 block.text.push_str(rest.trim());
                 *last = text.line;
             }
-            _ => found.push((Text { line: text.line, text: rest.trim().to_owned() }, start, text.line)),
+            _ => {
+                let start = if start == "/*" { "//" } else { start };
+                found.push((start, Text { line: text.line, text: rest.trim().to_owned() }, text.line));
+            }
         }
     }
-    found.into_iter().map(|(block, _, _)| block).collect()
+    found.into_iter().map(|(start, block, _)| (start, block)).collect()
 }
 
 /// Returns whether a doc comment leaves the reader with a question: it begins with one, or has at most two words.
@@ -219,7 +231,11 @@ fn add_words(found: &mut Vec<Finding>, kind: Kind, line: usize, text: &str) {
 
 fn add_names(found: &mut Vec<Finding>, line: usize, code: &str) {
     for name in code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')) {
+        if OF_OTHERS.contains(&name) {
+            continue;
+        }
         let whole = WHOLE_NAMES.iter().find(|(avoided, _)| *avoided == name);
+        let whole = whole.or_else(|| DECLARED.iter().find(|(avoided, _)| *avoided == name && declares(code, name)));
         let parts = parts_of(name);
         let part = IN_NAMES.iter().find(|(avoided, _)| {
             let in_constant = !matches!(*avoided, "most" | "least") || name.chars().all(|l| !l.is_lowercase());
@@ -229,6 +245,13 @@ fn add_names(found: &mut Vec<Finding>, line: usize, code: &str) {
             found.push(Finding { kind: Kind::Name, line, text: format!("{name} → {better}") });
         }
     }
+}
+
+/// Returns whether a line of code makes a name that stands for a type or a module, or gives one another name.
+fn declares(code: &str, name: &str) -> bool {
+    let words: Vec<&str> = code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).collect();
+    let makes = |word: &str| matches!(word, "struct" | "enum" | "union" | "trait" | "type" | "mod" | "as");
+    words.windows(2).any(|pair| makes(pair[0]) && pair[1] == name)
 }
 
 /// Splits a name at its underscores and capital letters, in lower case.

@@ -97,7 +97,6 @@ pub const WHOLE_NAMES: &[(&str, &str)] = &[
     ("leader", "main command"),
     ("Caller", "Attendant or ConnectionOwner"),
     ("Inside", "SandboxControl, TunnelContext or CloneSite"),
-    ("Ask", "ClientMessage"),
     ("Tell", "ServerMessage"),
     ("hear", "recv"),
     ("say", "send"),
@@ -122,6 +121,12 @@ pub const WHOLE_NAMES: &[(&str, &str)] = &[
     ("people", "render_text"),
     ("look", "inspect"),
 ];
+
+/// Names that no type and no module has. A variant may have them: `ask` is a mode of `--changes`.
+pub const DECLARED: &[(&str, &str)] = &[("Ask", "ClientMessage")];
+
+/// Names of other libraries, which are as they are.
+pub const OF_OTHERS: &[&str] = &["spare_capacity_mut"];
 
 /// Stems of source files that do not say what the file holds, with the stem to use instead.
 pub const FILES: &[(&str, &str)] = &[

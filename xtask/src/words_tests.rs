@@ -36,18 +36,33 @@ fn a_doc_comment_of_two_words_is_a_riddle() {
 
 #[test]
 fn avoided_words_of_doc_comments_are_found_with_their_line() {
-    let folder = (Kind::Doc, 2, "folder → directory".to_owned());
+    let folder = (Kind::Comment, 2, "folder → directory".to_owned());
     assert_eq!(found("\n/// Opens a Folder, nothing else."), [folder]);
-    assert_eq!(kinds("/// A link is no\n/// directory."), [Kind::Doc], "across lines");
+    assert_eq!(kinds("/// A link is no\n/// directory."), [Kind::Comment], "across lines");
     assert!(found("/// The user is no longer there, there is no user, and `folder` is a key.").is_empty());
     assert!(found("/// Draws:\n/// ```text\n/// folder\n/// ```\n/// and ends.").is_empty());
+}
+
+#[test]
+fn other_comments_have_words_and_no_riddles() {
+    assert_eq!(kinds("let a = 1; // The folder\n// Nobody\n/* told */"), [Kind::Comment; 3]);
+    assert_eq!(kinds("// A link is no\n// directory."), [Kind::Comment], "across lines");
+    assert!(found("// Why.\n// What `folder` holds.").is_empty());
+}
+
+#[test]
+fn a_variant_may_have_a_name_that_a_type_may_not() {
+    for code in ["enum Ask {", "pub struct Ask;", "use a::B as Ask;"] {
+        assert_eq!(kinds(code), [Kind::Name], "{code}");
+    }
+    assert!(found("match mode { Mode::Ask => 1 }\n    Ask,\nlet b = v.spare_capacity_mut();").is_empty());
 }
 
 #[test]
 fn messages_count_and_keys_do_not() {
     assert_eq!(kinds("let text = \"the folder is missing\";"), [Kind::Message]);
     assert_eq!(kinds("let text = r#\"no folder\"#;"), [Kind::Message]);
-    assert!(found("let key = \"folder\"; let path = \"/folder\"; // the folder is missing").is_empty());
+    assert!(found("let key = \"folder\"; let path = \"/folder\";").is_empty());
 }
 
 #[test]
@@ -63,13 +78,18 @@ fn avoided_parts_of_names_are_found() {
 }
 
 #[test]
-fn messages_and_names_of_tests_do_not_count() {
+fn messages_and_names_within_tests_do_not_count() {
     let code = "fn folder() { g(\"a folder\") }";
     assert_eq!(kinds(code).len(), 2);
     assert!(found(&format!("mod tests {{\n{code}\n}}")).is_empty());
     assert!(findings(Path::new("tests/a.rs"), code).is_empty());
     assert!(findings(Path::new("src/a_tests.rs"), code).is_empty());
     assert_eq!(findings(Path::new("tests/a.rs"), "/// Opens the folder.").len(), 1, "their doc comments do");
+    for attributes in ["#[test]", "#[tokio::test]\n#[ignore = \"slow\"]", "#[test]\n#[cfg(unix)]"] {
+        let code = format!("{attributes}\nasync fn a_folder_is_told(folder: u8) {{\nfn folder() {{}}\n}}");
+        assert_eq!(findings(Path::new("tests/a.rs"), &code).len(), 1, "the name of the test does: {code}");
+        assert_eq!(findings(Path::new("src/a.rs"), &format!("mod tests {{\n{code}\n}}")).len(), 1);
+    }
 }
 
 #[test]

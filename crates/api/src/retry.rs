@@ -15,6 +15,9 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Longest `Retry-After` that a daemon obeys.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
+/// Status of an answer to a body that did not arrive in time.
+pub const SLOW_BODY: u16 = 408;
+
 /// End of one try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

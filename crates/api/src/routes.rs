@@ -185,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_the_protocol_names_every_call_of_a_daemon() {
+        let page = include_str!("../../../docs/protocol.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.contains("/conduits/v1/")).collect();
+        for (row, route) in rows.iter().zip(CONDUITS) {
+            let begin = format!("| `{}` | `{} {}` |", route.id, route.method.name(), route.path);
+            assert!(row.starts_with(&begin), "{row}");
+        }
+        assert_eq!(rows.len(), CONDUITS.len());
+    }
+
+    #[test]
     fn a_parameter_cannot_leave_its_place_in_the_path() {
         let path = find("getDiff").unwrap().path;
         assert_eq!(fill(path, &["a/../b?c"]), "/mothership/api/v1/directives/a%2F..%2Fb%3Fc/diff");

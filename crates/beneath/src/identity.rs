@@ -8,7 +8,7 @@ use std::io;
 /// Identifies a directory by its inode and its time of birth. The kernel reuses inode numbers, and a device number
 /// changes with a reboot; the device counts only where a file system keeps no time of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FolderId {
+pub struct DirectoryIdentity {
     /// Inode number in its file system.
     pub ino: u64,
     /// Time of birth.
@@ -19,9 +19,9 @@ pub struct FolderId {
 
 impl Workspace {
     /// Identifies the directory that the descriptor refers to. The path is not looked at again.
-    pub fn identity(&self) -> io::Result<FolderId> {
+    pub fn identity(&self) -> io::Result<DirectoryIdentity> {
         let meta = stat(self.fd(), b"")?;
         let dev = if meta.id.born.is_some() { None } else { Some(meta.dev) };
-        Ok(FolderId { ino: meta.id.ino, born: meta.id.born, dev })
+        Ok(DirectoryIdentity { ino: meta.id.ino, born: meta.id.born, dev })
     }
 }

@@ -14,7 +14,7 @@ mod identity;
 pub mod meta;
 mod tree;
 
-pub use identity::FolderId;
+pub use identity::DirectoryIdentity;
 pub use tree::{
     Doing, IoFailure, LeaseCall, MAX_NAMED, Noting, Workspace, check_depth, check_named, chmod, is_beneath, is_empty,
     is_gone, is_no_way, is_other_mount, join, may_enter, names, open_dir, open_file, pin, proc_path, split,

@@ -1,4 +1,4 @@
-//! Gives each refusal of the engine its advice: the flags and commands that a person can use.
+//! Adds advice to each refusal of the engine: the flags and commands that the user can use.
 
 pub mod go_on;
 pub mod launch;
@@ -394,7 +394,7 @@ impl From<RulesError> for Failure {
             RulesError::HostPort { .. } => "write one port".to_owned(),
             RulesError::Range { .. } => "write the range as NETWORK/BITS in config.toml".to_owned(),
             RulesError::Bypass { .. } => "write NAME, .NAME or ADDRESS/BITS in config.toml".to_owned(),
-            RulesError::Upstream { .. } => "mend the line in config.toml".to_owned(),
+            RulesError::Upstream { .. } => "fix the line in config.toml".to_owned(),
             RulesError::Contradiction(_) => "use --net allowlist, or leave the rule out".to_owned(),
         };
         match &error {

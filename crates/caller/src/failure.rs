@@ -1,4 +1,4 @@
-//! The one form of an error that a person sees: what happened, and what to do. One line.
+//! The error type that all commands print: one line that says what happened and what to do.
 
 use serde::Serialize;
 use std::fmt;

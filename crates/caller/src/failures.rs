@@ -41,11 +41,11 @@ pub fn print_failure(failure: &Failure, as_json: bool) -> u8 {
     let mut text = failure.to_string();
     text.push('\n');
     // Where even this cannot be written, the exit code still tells.
-    let told = out::stderr().write_all(text.as_bytes());
+    let written = out::stderr().write_all(text.as_bytes());
     if as_json {
         let json = failure_document(failure);
         let printed = out::write_unless_closed(&mut out::stdout(), format!("{json}\n").as_bytes());
-        if printed.is_err() || told.is_err() {
+        if printed.is_err() || written.is_err() {
             return failure.exit;
         }
     }

@@ -1,4 +1,4 @@
-//! Takes from this process what the engine does not read itself.
+//! Collects environment variables, home directory and identity of this process for the engine, which does not read them itself.
 
 use crate::failure::Failure;
 use nexus_runner::host::Host;
@@ -68,7 +68,7 @@ pub fn choice(named: Option<&Path>) -> Result<WorkspaceChoice, Failure> {
     match named {
         Some(path) => Ok(WorkspaceChoice::Named(path.to_owned())),
         None => std::env::current_dir().map(WorkspaceChoice::Current).map_err(|error| {
-            let message = format!("the current folder cannot be used: {error}");
+            let message = format!("the current directory cannot be used: {error}");
             Failure::refused("workspace", message, "name one with --workspace")
         }),
     }

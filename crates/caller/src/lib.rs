@@ -1,4 +1,5 @@
-//! The process that calls `nexus`, and the person behind it: what is taken from them, and the messages to them.
+//! The interface between the engine and the process and user that call `nexus`: reads their environment, settings and signals, and
+//! prints messages to them.
 //!
 //! ```text
 //!  variables, home, session ─▶ host ─▶ the engine ─▶ typed error ─▶ advice ─▶ Failure ─▶ one line on standard error

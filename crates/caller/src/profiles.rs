@@ -1,19 +1,19 @@
-//! The process as `nexus-profiles` sees it, and its errors as a person sees them.
+//! Describes this process to `nexus-profiles`, and adds advice to the errors of that crate.
 
 use crate::failure::Failure;
 use crate::host;
 use nexus_profiles::clients::ClientError;
 use nexus_profiles::{
-    BrokenDocument, GitSetting, Host as Caller, LibraryError, PoliciesError, ReadOwnedError, SettingsError, ToolHost,
-    UnreadableGitConfig, WorkspaceFileError, workspace_file,
+    BrokenDocument, GitSetting, Host as ProfileHost, LibraryError, PoliciesError, ReadOwnedError, SettingsError,
+    ToolHost, UnreadableGitConfig, WorkspaceFileError, workspace_file,
 };
 use nexus_runner::state::trust::TrustError;
 use std::path::{Path, PathBuf};
 
 /// Takes variables, home and identity from this process.
-pub fn caller() -> Caller {
+pub fn caller() -> ProfileHost {
     let nexus_runner::host::Host { variables, home, uid } = host::here();
-    Caller { variables, home, uid, git: git_settings }
+    ProfileHost { variables, home, uid, git: git_settings }
 }
 
 /// Takes the host for a search for tools from this process.
@@ -75,8 +75,8 @@ impl From<BrokenDocument> for Failure {
     fn from(error: BrokenDocument) -> Self {
         // Without a name the check looks at profiles only, and the workspace's file is none.
         let hint = match error.name.as_str() {
-            workspace_file::NAME => "mend the line; in the workspace nexus profile check nexus.yaml looks at it",
-            _ => "mend the line; nexus profile check looks at all profiles",
+            workspace_file::NAME => "fix the line; in the workspace nexus profile check nexus.yaml looks at it",
+            _ => "fix the line; nexus profile check looks at all profiles",
         };
         Self::refused(error.code(), error.to_string(), hint)
     }
@@ -100,7 +100,7 @@ impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Self {
         match error {
             SettingsError::File(inner) => inner.into(),
-            SettingsError::Broken { .. } => Self::refused(error.code(), error.to_string(), "mend the line"),
+            SettingsError::Broken { .. } => Self::refused(error.code(), error.to_string(), "fix the line"),
         }
     }
 }
@@ -131,7 +131,7 @@ impl From<WorkspaceFileError> for Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        let hint = "mend the client's settings, or leave the group out and name its hosts with --allow";
+        let hint = "fix the client's settings, or leave the group out and name its hosts with --allow";
         Self::refused(error.code(), error.to_string(), hint)
     }
 }

@@ -1,4 +1,4 @@
-//! The recovery of killed runs, as the command line calls it: with its driver, its notices and its advice.
+//! Calls the engine's recovery of killed runs with the driver, notices and advice of the command line.
 
 use crate::driver;
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ impl Remains for OfNamespace<'_> {
 }
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
-pub fn look(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
+pub fn inspect(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
     Ok(clear::inspect(places, &OfNamespace(&driver::local()), &print)?)
 }
 

@@ -1,4 +1,4 @@
-//! Turns signals into something to wait for.
+//! Turns signals into events that a thread can wait for with poll(2).
 //!
 //! A byte on a socket wakes the waiting thread, and a flag for each signal says which it was: a handler may do no
 //! more.
@@ -81,7 +81,7 @@ impl Signals {
 
     fn register(&mut self, signal: i32) -> io::Result<()> {
         if ENDING.contains(&signal) {
-            // Whoever asks for the end does not wait for a caller that takes nothing.
+            // The sender of the signal does not wait for a caller that takes nothing.
             signal_hook::flag::register(signal, crate::terminal::out::ended_flag())?;
         }
         self.note(signal)

@@ -1,4 +1,4 @@
-//! Advice for a launch that fails because something of the user or of the machine is used up.
+//! Advice for a launch that fails because a resource of the user or of the machine is exhausted.
 
 use crate::failure::Failure;
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! A point in time as people read it.
+//! Formats a point in time for messages.
 
 /// `2026-01-31 23:59:58` in UTC, for milliseconds since 1970.
 pub fn utc(unix_ms: u64) -> String {

@@ -3,8 +3,8 @@
 //! Protected entries are accepted only when they are named themselves, or with `--protected`: an accept of
 //! everything, or of a directory, must not bring a git hook along unseen.
 
-use super::say::say;
-use super::told::{told, waiting as still_waiting};
+use super::accepted_text::{accepted_text, waiting as still_waiting};
+use super::answer::write_answer;
 use super::{choose, patch, paths, recover};
 use crate::args::AcceptArgs;
 use crate::change_text;
@@ -54,7 +54,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     }
     let named = only.clone().unwrap_or_default();
     let rules = Rules { accept_protected: args.protected, named, only, ..pending.rules.clone() };
-    // The record outlives the lock, so that whoever finds the record removes what a killed accept left of the lock.
+    // The record outlives the lock, so that the command that finds the record removes what a killed accept left of the lock.
     let record = pending.record()?;
     let how = How {
         patch: args.patch,
@@ -68,7 +68,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     };
     let done = decide(pending, &rules, &how, &taken_back);
     // Before the record goes, by which the next command finds what a killed one did not say.
-    let done = done.and_then(|text| say(&text).map(|()| String::new()));
+    let done = done.and_then(|text| write_answer(&text).map(|()| String::new()));
     // A commit that stopped half-way is found by its record.
     if !matches!(&done, Err(failure) if failure.code == nexus_runner::settle::problem::INTERRUPTED)
         && let Err(error) = record.remove()
@@ -160,7 +160,7 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
         };
         one_line(&line) + "\n"
     });
-    let text = told(&committed)? + &kept.collect::<String>();
+    let text = accepted_text(&committed)? + &kept.collect::<String>();
     if committed.changes.changes.is_empty() && !left_out.is_empty() {
         return Ok((text, left_out));
     }

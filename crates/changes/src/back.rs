@@ -1,4 +1,4 @@
-//! The words about a commit that was taken back, or could not be.
+//! The text that reports a rollback of a commit, or its failure.
 
 use crate::failure::one_line;
 use nexus_layer::Conflict;

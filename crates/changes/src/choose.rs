@@ -1,4 +1,4 @@
-//! Chooses the run about which a command decides.
+//! Selects the parked run that a command applies to.
 
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
@@ -71,7 +71,7 @@ pub(super) fn none(here: &Path) -> Failure {
 pub fn to_look_at(run: Option<RunId>) -> Result<Pending, Failure> {
     let places = crate::host::ready_state_dir()?;
     refuse_left(&places, run)?;
-    let interrupted = crate::recovery::look(&places)?;
+    let interrupted = crate::recovery::inspect(&places)?;
     refuse_left(&places, run)?;
     let one = latest(waiting::all(&places, &interrupted, &print)?, run)?;
     let pending = Pending::to_look_at(&crate::host::here(), places, one)?;

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod accepted_text;
+mod answer;
 pub mod args;
 mod back;
 mod choose;
@@ -21,9 +23,7 @@ mod paths;
 mod recover;
 mod reject;
 pub mod run_name;
-mod say;
 mod show;
-mod told;
 
 use args::{ChangesAction, ChangesArgs};
 use failure::{Failure, one_line};
@@ -66,7 +66,7 @@ pub fn command(args: &ChangesArgs) -> u8 {
 /// Clears up after killed commands, and returns the state directory and the commits that were interrupted.
 fn places() -> Result<(StateDir, Vec<Interrupted>), Failure> {
     let places = crate::host::ready_state_dir()?;
-    let interrupted = crate::recovery::look(&places)?;
+    let interrupted = crate::recovery::inspect(&places)?;
     Ok((places, interrupted))
 }
 

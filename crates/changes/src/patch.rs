@@ -4,8 +4,8 @@
 //! `d` leaves it and all that follow, `q` stops; the end of the input stops too. Nothing is written before a file's
 //! last hunk was answered, and each file is one commit.
 
+use super::accepted_text::accepted_text;
 use super::diff;
-use super::told::told;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
@@ -167,7 +167,7 @@ fn carry_out(
                 ),
             })?
     };
-    told(&committed)?;
+    accepted_text(&committed)?;
     if committed.changes.changes.is_empty() {
         return Ok(not_accepted(&file.path));
     }
@@ -185,7 +185,7 @@ fn accept_whole(pending: &Pending, rules: &Rules, path: &ByteText) -> Result<Str
         let committed = pending.layer.commit(&pending.workspace, &only);
         committed.map_err(|error| pending.commit_failed(error))?
     };
-    let accepted = told(&committed)?;
+    let accepted = accepted_text(&committed)?;
     if committed.changes.changes.is_empty() {
         return Ok(not_accepted(path));
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_asked_again_and_the_end_stops() {
+    fn an_unknown_answer_is_asked_again_and_the_end_stops() {
         assert_eq!(answer("what\nyes\ny\n"), Answer { chosen: vec![0], stop: true });
         assert_eq!(answer(""), Answer { chosen: vec![], stop: true });
     }

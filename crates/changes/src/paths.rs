@@ -1,4 +1,4 @@
-//! Paths on the command line of `nexus changes`: from where the caller stands, as git takes them.
+//! Resolves the path arguments of `nexus changes` relative to the current directory, as git does.
 
 use crate::failure::Failure;
 use nexus_model::ByteText;
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 /// Returns the chosen paths relative to the workspace; `None` for everything (no path, or the workspace itself).
 pub fn read(paths: &[PathBuf], workspace: &Path) -> Result<Option<Vec<ByteText>>, Failure> {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
-    // Somebody who names a run from elsewhere means the workspace of that run.
+    // A user who names a run from elsewhere means the workspace of that run.
     let base = if here.starts_with(workspace) { here } else { workspace.to_owned() };
     let mut chosen = Vec::with_capacity(paths.len());
     for path in paths {

@@ -36,19 +36,19 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
     Err(first)
 }
 
-/// Finishes one interrupted commit, and says at once what was done: what a command that is killed then has not said,
-/// the next one finds by the record.
+/// Finishes one interrupted commit and prints each completed step at once. If this command is killed before it has
+/// printed a step, the next command finds the step in the record.
 pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
-    let mut say = |lines: &[String]| {
+    let mut report = |lines: &[String]| {
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
-        super::say::say(&text).map_err(|failure| failure.text())
+        super::answer::write_answer(&text).map_err(|failure| failure.text())
     };
-    finish_with(places, one, &mut say)
+    finish_with(places, one, &mut report)
 }
 
-/// [`finish()`] that says it elsewhere.
-pub fn finish_with(places: &StateDir, one: &Interrupted, say: Report<'_>) -> Result<(), Failure> {
+/// Runs [`finish()`] with another place for its report.
+pub fn finish_with(places: &StateDir, one: &Interrupted, report: Report<'_>) -> Result<(), Failure> {
     let hint = format!("nexus changes recover --run {} tries again", one.run);
     let _held = signals::hold()?;
-    finish::finish(places, one, say).map_err(|error| Failure::refused("recover", error.to_string(), hint))
+    finish::finish(places, one, report).map_err(|error| Failure::refused("recover", error.to_string(), hint))
 }

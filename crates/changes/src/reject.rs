@@ -1,7 +1,7 @@
 //! `nexus changes reject`: the whole layer, or some paths of it.
 
-use super::say::say;
-use super::told::waiting as still_waiting;
+use super::accepted_text::waiting as still_waiting;
+use super::answer::write_answer;
 use super::{back, choose, paths};
 use crate::failure::{Failure, one_line};
 use crate::notices::print;
@@ -89,7 +89,7 @@ fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String,
             Removal::Decided => {}
         }
         match take_back(places, of, set_aside, &signals::hold_any, &print)? {
-            TakenBack::Back { path, conflicts } => say(&back::back(&path, &conflicts))?,
+            TakenBack::Back { path, conflicts } => write_answer(&back::back(&path, &conflicts))?,
             TakenBack::Aside(moved) => return Ok(back::aside(run, &moved)),
             TakenBack::Over => {}
         }
@@ -104,7 +104,7 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     let _held = signals::hold()?;
     let removal = discard(places, of, &print)?;
     if removal == Removal::Removed {
-        say(&format!("The changes of the run {run} are gone.\n"))?;
+        write_answer(&format!("The changes of the run {run} are gone.\n"))?;
         // Without the record no later command names anything of this.
         forget(places, run).map_err(|why| Failure::refused("discard", why, ""))?;
     }

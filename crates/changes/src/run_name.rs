@@ -48,7 +48,7 @@ pub fn resolve(name: Option<&RunName>) -> Result<Option<RunId>, Failure> {
     };
     let places = crate::host::ready_state_dir()?;
     let interrupted = crate::recovery::interrupted(&places)?;
-    // What cannot be read is told by the command itself, which looks again.
+    // The command itself reports what cannot be read: it reads it again.
     let all = waiting::all(&places, &interrupted, &|_| {})?;
     let one = match start {
         None => {

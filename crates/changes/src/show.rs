@@ -1,7 +1,7 @@
 //! `nexus changes show`: a line for each change.
 
+use super::accepted_text::AROUND_CONFLICTS;
 use super::choose::to_look_at;
-use super::told::AROUND_CONFLICTS;
 use crate::change_text;
 use crate::failure::{Failure, one_line};
 use nexus_layer::{Change, Conflict};
@@ -48,8 +48,8 @@ pub fn command(run: Option<RunId>, json: bool) -> Result<String, Failure> {
     }
     for change in &changes {
         let conflict = conflicts.iter().find(|conflict| conflict.path == change.path);
-        let mark = conflict.map(|conflict| format!("  [conflict: {}]", change_text::happened(conflict)));
-        text.push_str(&one_line(&(change_text::line(change) + &mark.unwrap_or_default())));
+        let conflict_note = conflict.map(|conflict| format!("  [conflict: {}]", change_text::happened(conflict)));
+        text.push_str(&one_line(&(change_text::line(change) + &conflict_note.unwrap_or_default())));
         text.push('\n');
     }
     for conflict in conflicts.iter().filter(|conflict| !changes.iter().any(|change| change.path == conflict.path)) {

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_in_pieces_is_waited_for_by_nobody() {
+    fn a_frame_in_pieces_blocks_no_reader() {
         let (host, guest) = pair();
         let bytes = codec::encode(&GuestFrame::ForwardFailed { forward: 70_000, errno: 111 }).unwrap();
         let mut partial = Partial::default();

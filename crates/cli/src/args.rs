@@ -78,7 +78,7 @@ pub enum Command {
     Man {
         /// Directory for the pages; made when it is missing
         #[arg(value_name = "DIR")]
-        folder: Option<PathBuf>,
+        directory: Option<PathBuf>,
     },
 }
 

@@ -1,4 +1,4 @@
-//! Parses the command lines that are written most often without the description of all commands.
+//! Parses the most frequent command lines without building the clap description of all commands.
 //!
 //! clap builds the description of every command and flag before it looks at the first word. That takes a third of a
 //! millisecond and sixty pages of memory, which the processes of a sandbox copy again. `nexus run` and

@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         args::Command::Log(log) => nexus_history::log::command(&log),
         args::Command::Warm(command) => nexus_warm::command(&command),
         args::Command::Fleet(command) => nexus_fleet::command(&command),
-        args::Command::Man { folder } => manual::command(folder.as_deref()),
+        args::Command::Man { directory } => manual::command(directory.as_deref()),
         args::Command::Completions { shell } => completions::command(shell),
     };
     ExitCode::from(code)

@@ -14,7 +14,7 @@ use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use crate::failures;
 use crate::run;
-use crate::run::order::Order;
+use crate::run::parsed_run::ParsedRun;
 use crate::run::report::Report;
 use crate::signals::Signals;
 use crate::terminal::out;
@@ -37,7 +37,7 @@ use std::time::Instant;
 /// Starts a detached sandbox and prints its id.
 pub fn detach(args: &RunArgs) -> u8 {
     if args.changes == Some(Changes::Ask) {
-        note("--changes ask is review here: nobody can be asked when a detached sandbox ends");
+        note("--changes ask is review here: no user can be asked when a detached sandbox ends");
     }
     if let Err(failure) = used_up::refuse_too_few_descriptors() {
         return failures::print_failure(&failure, args.json);
@@ -60,11 +60,11 @@ pub fn detach(args: &RunArgs) -> u8 {
             }
         }
         Ok(Launched::Refused { exit, text, json }) => {
-            let told = out::write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes());
+            let written = out::write_unless_closed(&mut crate::terminal::out::stderr(), text.as_bytes());
             let printed =
                 json.map(|json| out::write_unless_closed(&mut crate::terminal::out::stdout(), json.as_bytes()));
             // Where even this cannot be written, the exit code still tells.
-            if told.is_err() || printed.is_some_and(|printed| printed.is_err()) { exit.max(1) } else { exit }
+            if written.is_err() || printed.is_some_and(|printed| printed.is_err()) { exit.max(1) } else { exit }
         }
         Err(error) => {
             let message = format!("the supervisor of the sandbox could not be started: {error}");
@@ -98,7 +98,7 @@ fn launch() -> io::Result<Launched> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // It outlives us; whoever adopts it waits for it.
+    // It outlives this process; the process that adopts it waits for it.
     drop(child);
     let (mut reader, mut buffer) = (Reader::default(), [0u8; 4096]);
     loop {
@@ -133,17 +133,17 @@ pub fn supervise(mut args: RunArgs) -> u8 {
     let (launcher, signals) = match become_supervisor() {
         Ok(both) => both,
         Err(error) => {
-            let message = format!("nexus run --detach starts this by itself: {error}");
+            let message = format!("nexus run --detach starts this on its own: {error}");
             return failures::print_failure(&Failure::usage("usage", message, "use nexus run --detach"), false);
         }
     };
     let mut waiting = Some(launcher);
     let place = &mut waiting;
-    let open = |order: &Order, full: Option<FullOutput>| open(&args, order, full, place);
+    let open = |parsed_run: &ParsedRun, full: Option<FullOutput>| open(&args, parsed_run, full, place);
     let (done, hub) = run::execute(&args, &signals, clock, open);
     let Some(mut hub) = hub else { return refused(&args, done, waiting) };
     match hub.launcher() {
-        // Nobody was told that it started: so it did not. Its folder is gone before that is said.
+        // The client got no report of a start, so the run counts as not started. Its directory is removed before the failure is reported.
         Some(launcher) => {
             let forgotten = hub.own.forget();
             let code = refused(&args, done, Some(launcher));
@@ -156,7 +156,7 @@ pub fn supervise(mut args: RunArgs) -> u8 {
 /// A process that no terminal and no caller can reach by accident. What the caller gave as stdin is the way back to it.
 fn become_supervisor() -> io::Result<(UnixStream, Signals)> {
     let launcher = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    // Not a socket: somebody typed this command.
+    // Not a socket: a user typed this command.
     rustix::net::sockopt::socket_type(&launcher)?;
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -168,12 +168,12 @@ fn become_supervisor() -> io::Result<(UnixStream, Signals)> {
 /// Makes the directory of the sandbox, when it is clear what will be run and before anything is started.
 fn open(
     args: &RunArgs,
-    order: &Order,
+    parsed_run: &ParsedRun,
     full: Option<FullOutput>,
     launcher: &mut Option<UnixStream>,
 ) -> Result<Hub, Failure> {
-    let ports = Ports::listen(&args.publish, &order.run.plan.host_ports)?;
-    let asked = &order.run;
+    let ports = Ports::listen(&args.publish, &parsed_run.run.plan.host_ports)?;
+    let asked = &parsed_run.run;
     let about = SessionInfo {
         version: FORM,
         id: asked.plan.run_id,
@@ -188,11 +188,11 @@ fn open(
         layered: asked.direct.is_none(),
     };
     let internal = |message: String| Failure::refused("supervisor", message, "nexus doctor shows what works here");
-    // Every path is whole by now; here, no folder of the caller's is held.
-    std::env::set_current_dir("/").map_err(|error| internal(format!("the folder / cannot be entered: {error}")))?;
-    let own = Store::open(&order.run.site.places, nexus_sessions::find::unreadable)?.create(about)?;
+    // Every path is whole by now; from here no directory of the caller is kept open.
+    std::env::set_current_dir("/").map_err(|error| internal(format!("the directory / cannot be entered: {error}")))?;
+    let own = Store::open(&parsed_run.run.site.places, nexus_sessions::find::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
-    Ok(Hub::new(own, &order.run.plan, launcher, full, ports, crate::notices::print))
+    Ok(Hub::new(own, &parsed_run.run.plan, launcher, full, ports, crate::notices::print))
 }
 
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.
@@ -232,7 +232,7 @@ fn ended(args: &RunArgs, done: Result<Report, Failure>, mut hub: Hub, signals: &
     // On a full disk the exit code counts more than the output.
     let written = hub.own.ended(&ending, &hub.output()).or_else(|_| hub.own.ended(&ending, &[]));
     hub.end(ending);
-    let told = closing(&mut hub, signals);
+    let answered = closing(&mut hub, signals);
     let closed = hub.own.close();
-    u8::from(written.is_err() || told.is_err() || closed.is_err())
+    u8::from(written.is_err() || answered.is_err() || closed.is_err())
 }

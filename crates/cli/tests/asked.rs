@@ -110,7 +110,7 @@ fn a_refusal_holds_to_the_end_of_the_run_and_for_nothing_else() {
             "curl -sS {target}; curl -sS {target}; curl -sS --noproxy '*' {target}; curl -sS {other}; echo END"
         );
         let run = Run::start(&bench, &named, &target, &script);
-        // A word that nobody knows is no answer, and no refusal.
+        // An unknown word is neither an answer nor a refusal.
         run.answer(1, "d");
         run.screen.wait_for("o, r, s, n or a?");
         assert_eq!(server.accepted(), 0);
@@ -191,7 +191,7 @@ fn a_saved_answer_holds_for_the_next_run_and_for_no_other_program() {
         run.answer(2, "n");
         let (questions, served, shown) = run.end();
         assert_eq!((questions, served), (2, 1), "{}: {shown}", bench.who());
-        // Nobody answers: no, for whoever it was saved not.
+        // No answer means no, also for a program for which a rule was not saved.
         let (questions, served, shown) = Run::with(&bench, &named, &other, &flags, &fetch).end();
         assert_eq!((questions, served), (1, 1), "{}: the next run: {shown}", bench.who());
         assert!(shown.contains("nobody answered: no"), "{}: {shown}", bench.who());
@@ -241,7 +241,7 @@ fn the_command_prints_nothing_while_a_question_is_open() {
             run.wait_for_question(1);
             gate.open();
             gate.open();
-            // By now the command has printed its own question, and nobody saw it.
+            // By now the command has printed its own question, and it was not shown.
             assert!(!run.screen.shown().contains("packages.test"), "{}: {:?}", bench.who(), run.screen.shown());
             run.screen.send(&format!("{word}\n"));
             let (questions, _, shown) = run.end();

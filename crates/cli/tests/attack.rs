@@ -67,7 +67,7 @@ fn the_whole_attack_holds_within_a_minute_and_leaves_nothing() {
         for id in ["A01", "A08", "A15", "B01", "B06", "B09", "E01", "E06", "E12"] {
             assert_eq!(states.get(id), Some(&"held"), "{}: {states:?}", bench.who());
         }
-        // Whoever has no control group cannot be shown that memory is held; that is said and is no hole.
+        // Without a control group the memory limit cannot be proved; the report says so, and that is not a hole.
         let cannot = document["cases"].as_array().unwrap().iter().filter(|case| case["verdict"] == "skip");
         for case in cannot {
             assert!(case["why"].as_str().is_some_and(|why| !why.is_empty()), "{case}");

@@ -96,7 +96,7 @@ fn wrong_use_is_one_line_and_2() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_a_workspace_is_refused() {
+fn a_directory_that_cannot_be_a_workspace_is_refused() {
     for bench in lone_benches() {
         let base = bench.base.path();
         let link = base.join("link");
@@ -118,7 +118,7 @@ fn a_folder_that_cannot_be_a_workspace_is_refused() {
             bench.nexus(["run"]).arg(workspace).arg(&bench.home).args(RUN).env("HOME", &link).output().unwrap();
         assert_refused(&bench, &output, 125, "is your home directory", "HOME is a link");
         assert!(!bench.home.join("ran").exists());
-        // The current folder counts when none is named.
+        // The current directory counts when none is named.
         let output = bench.nexus(["run"]).args(RUN).current_dir(&bench.home).output().unwrap();
         assert_refused(&bench, &output, 125, "is your home directory", "HOME is the current folder");
         let output = bench.nexus(["run"]).args(RUN).current_dir("/").output().unwrap();
@@ -170,7 +170,7 @@ fn a_state_directory_that_cannot_be_trusted_is_refused_and_not_made() {
         fs::write(&file, "x").unwrap();
         bench.give(&file);
         refused(&file, &bench.workspace, "is not a directory");
-        // Somebody else's.
+        // Another user's.
         if bench.user.is_some() {
             refused(Path::new("/root/nexus"), &bench.workspace, "cannot be used");
             refused(Path::new("/etc"), &bench.workspace, "only you can write");
@@ -484,14 +484,14 @@ fn full_output_on_a_full_disk_ends_the_run_and_parks_the_changes() {
 }
 
 #[test]
-fn a_run_works_without_a_terminal_and_without_a_current_folder() {
+fn a_run_works_without_a_terminal_and_a_current_directory() {
     for bench in lone_benches() {
         let gone = bench.home.join("gone");
         fs::create_dir(&gone).unwrap();
         bench.give(&gone);
         let line = format!("cd {0} && rmdir {0} && $0 run -- true", gone.display());
         let output = shell(&bench, &line).output().unwrap();
-        assert_refused(&bench, &output, 125, "the current folder cannot be used", "no current folder");
+        assert_refused(&bench, &output, 125, "the current directory cannot be used", "no current folder");
         let workspace = bench.workspace.display();
         fs::create_dir(&gone).unwrap();
         bench.give(&gone);
@@ -540,7 +540,7 @@ fn a_full_state_directory_is_125_and_nothing_runs() {
                 ran += 1;
                 assert_eq!(out, "STARTED\n", "{}, {full}: {err}", bench.who());
             } else {
-                // The receipt is written last; a run without one is told and is no success.
+                // The receipt is written last; a run without one is reported and is not a success.
                 let started = if err.contains("the run has no receipt") { "STARTED\n" } else { "" };
                 assert_eq!(
                     (output.status.code(), out.as_str()),
@@ -629,7 +629,7 @@ fn a_completion_script_that_cannot_be_written_is_a_failure_and_no_panic() {
             let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
             let output = bench.nexus(["completions", shell]).stdout(full).output().unwrap();
             assert_refused(&bench, &output, 125, "could not be written", shell);
-            // A reader that has gone wants no more; that is no failure.
+            // A reader that has gone wants no more; that is not a failure.
             let (reader, writer) = rustix::pipe::pipe().unwrap();
             drop(reader);
             let output = bench.nexus(["completions", shell]).stdout(writer).output().unwrap();

@@ -112,7 +112,7 @@ fn hunks_are_accepted_one_by_one() {
         let diff = stdout(&bench.run(["changes", "diff", "numbers"]));
         assert!(diff.contains("+two") && !diff.contains("+eleven"), "{diff}");
         let output = type_in(&bench, &["changes", "accept", "--patch"], "q\n");
-        // The file with its other half, two entries of the folder, and the hook with its two new folders.
+        // The file with its other half, two entries of the directory, and the hook with its two new directories.
         assert!(stdout(&output).contains("6 changes still wait"), "{}", stdout(&output));
     }
 }
@@ -458,7 +458,7 @@ fn a_terminal_is_asked_and_its_answer_is_done() {
 }
 
 #[test]
-fn a_folder_whose_own_change_still_waits_is_no_conflict_after_a_part_was_accepted() {
+fn a_directory_whose_own_change_still_waits_is_no_conflict_after_a_part_was_accepted() {
     use std::os::unix::fs::PermissionsExt;
     for bench in benches() {
         bench.write("sub/kept", "k\n");
@@ -469,7 +469,7 @@ fn a_folder_whose_own_change_still_waits_is_no_conflict_after_a_part_was_accepte
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
         assert!(bench.workspace.join("sub/two").exists() && !bench.workspace.join("sub/kept").exists());
         assert_eq!(fs::metadata(bench.workspace.join("sub")).unwrap().permissions().mode() & 0o777, 0o700);
-        // What somebody else does to the folder meanwhile is one.
+        // A change that another process makes to the directory meanwhile is one.
         assert_eq!(
             bench.run(["run", "--changes", "review", "--shell", "chmod 755 sub; echo > sub/three"]).status.code(),
             Some(0)

@@ -38,7 +38,7 @@ fn a_file_that_is_only_read_is_committed_and_named() {
             let mut text = String::new();
             reader.read_to_string(&mut text).unwrap();
             assert_eq!(text, "before\n", "{}: the reader keeps its version", bench.who());
-            // Nobody looks without -v.
+            // Without -v no search takes place.
             bench.write("f", "before\n");
             let _reader = File::open(&path).unwrap();
             let quiet = bench.run(["run", "--shell", REPLACE]);
@@ -49,7 +49,7 @@ fn a_file_that_is_only_read_is_committed_and_named() {
 
 /// A lease on a file of another user needs a capability that an ordinary user has not.
 #[test]
-fn a_replaced_file_that_nobody_could_watch_is_said() {
+fn a_replaced_file_that_could_not_be_watched_is_reported() {
     if !needs_root() {
         return;
     }

@@ -321,7 +321,7 @@ fn what_cannot_be_taken_back_is_set_aside_in_full() {
                 is_kept(&bench, &run, &mixed, &output, &what);
             } else {
                 fs::rename(&away, &bench.workspace).unwrap();
-                // The killed command named it to nobody.
+                // The killed command did not report it.
                 let kept = bench.state.join("kept").join(&run);
                 let next = bench.run(["run", "--", "true"]);
                 assert_eq!(next.status.code(), Some(0), "{what}: {}", stderr(&next));
@@ -430,7 +430,7 @@ fn a_commit_of_a_run_without_a_note_is_taken_back() {
 }
 
 #[test]
-fn what_a_commit_kept_back_is_told_in_lines() {
+fn what_a_commit_kept_back_is_reported_in_lines() {
     on_each_bench(|bench| {
         files(&bench);
         let run = parked(&bench, SCRIPT);

@@ -94,7 +94,7 @@ fn a_link_that_took_the_workspaces_place_leads_nothing_out() {
         let swap = format!("rmdir sub && ln -s {} sub", victim.display());
         let output = bench.run(["run", "--changes", "commit", "--shell", &swap]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
-        // A directory in which a run works goes only where somebody insists.
+        // A directory in which a run works is removed only if the user insists.
         assert!(!sub.is_symlink(), "{}", bench.who());
         let output = bench.run(["changes", "accept", "--protected", "--run", &only_run(&bench)]);
         assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
@@ -304,7 +304,7 @@ fn a_layer_that_could_not_be_read_is_reviewed_when_it_can() {
         return;
     }
     let bench = Bench::new(None);
-    // Nobody may add the layer's files to the list of what waits: its directory is full of a name that is a directory.
+    // No command may add the layer's files to the list of what waits: its directory is full of a name that is a directory.
     let child = start(&bench, &bench.workspace, &["--changes", "review"], "echo work > work");
     let layer = fs::read_dir(bench.state.join("layers")).unwrap().next().unwrap().unwrap().path();
     fs::create_dir_all(layer.join("parked.json.new/x")).unwrap();
@@ -322,7 +322,7 @@ fn a_layer_that_could_not_be_read_is_reviewed_when_it_can() {
 }
 
 #[test]
-fn a_profile_that_wants_to_ask_parks_where_nobody_can_be_asked() {
+fn a_profile_that_wants_to_ask_parks_where_no_user_can_be_asked() {
     for bench in benches() {
         let config = bench.home.join("config/profiles");
         fs::create_dir_all(&config).unwrap();

@@ -48,7 +48,7 @@ const REQUESTS: Client = client("python_requests", &[443]);
 const HTTPX: Client = client("python_httpx", &[443]);
 const AIOHTTP: Client = client("python_aiohttp", &[443]);
 const NODE: Client = client("node", &[443]);
-// Debian's Java reads its security settings from a folder in /etc, which the profile shows.
+// Debian's Java reads its security settings from a directory in /etc, which the profile shows.
 const JAVA: Client = Client { name: "java", ports: &[443], flags: &["--profile", "java"] };
 
 const ALL: &[&Client] = &[

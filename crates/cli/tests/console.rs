@@ -144,7 +144,7 @@ fn a_person_signs_in_watches_a_directive_live_and_ends_it() {
         tab.until(&format!("{numbers}.length > 10"));
         assert_eq!(tab.eval(&in_order), json!(true), "{}", tab.eval(numbers));
         assert_eq!(tab.eval("document.documentElement.scrollWidth <= innerWidth"), json!(true), "{width} px");
-        // The end: asked for in its place, and told by the page without a reload.
+        // The end: asked for in its place, and shown by the page without a reload.
         tab.press("#cancel");
         tab.press_to("details.confirm button.danger");
         tab.until("document.querySelector('#head').textContent.includes('Canceled')");

@@ -32,7 +32,7 @@ fn keyrings(bench: &Bench) -> Vec<String> {
     let output = bench.command("cat").arg("/proc/keys").output().unwrap();
     let uid = bench.user.unwrap().to_string();
     let is_own = |line: &&str| line.contains("nexus-sandboxes") && line.split_whitespace().nth(5) == Some(&uid);
-    // A key that nobody uses waits to be collected.
+    // A key without a user waits to be collected.
     let is_used = |line: &&str| line.split_whitespace().nth(2) != Some("0");
     stdout(&output).lines().filter(is_own).filter(is_used).map(str::to_owned).collect()
 }

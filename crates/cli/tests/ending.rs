@@ -152,7 +152,7 @@ fn the_time_limit_holds_while_nexus_is_stopped() {
             let (mut child, _lines) = up(&mut bench.nexus(limits));
             signal(&child, Signal::STOP);
             let began = Instant::now();
-            // The stopped process has the marker among its own arguments.
+            // The stopped process has the label among its own arguments.
             let inside = || processes_with(&marker).into_iter().filter(|pid| *pid != child.id()).count();
             assert!(inside() > 0, "{}", bench.who());
             while inside() > 0 && began.elapsed() < PATIENCE {
@@ -190,7 +190,7 @@ fn signals_that_the_caller_ignores_end_no_run() {
 
 #[test]
 fn a_number_that_is_no_signal_ends_no_sandbox() {
-    // Only root's: a supervisor answers nobody but its own user.
+    // Only root's: a supervisor answers only its own user.
     for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
         let id = bench.detach(&["--shell", "while :; do sleep 0.05; done"]);
         let hello: &[u8] = b"\x02\x00\x00\x00\x00\x01";
@@ -199,7 +199,7 @@ fn a_number_that_is_no_signal_ends_no_sandbox() {
             let mut socket = bench.connect(&id);
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             socket.write_all(&[hello, ask].concat()).unwrap();
-            // Dropped, and not told of an end.
+            // Dropped without a report of an end.
             socket.read_to_end(&mut Vec::new()).unwrap();
             assert_eq!(stdout(&bench.exec(&id, "echo alive")), "alive\n");
         }

@@ -323,7 +323,7 @@ fn settles_by_its_rule(case: &Case, as_user: bool) {
     assert_eq!(stdout(&output), started, "{what}: {err}");
 
     if case.rule == Rule::Committed {
-        // Tried once more and done: then the command's own success is the truth.
+        // Tried again and done: then the command's own success is the truth.
         assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{what}");
         assert_eq!(version(&bench.workspace), new, "{what}");
         assert!(bench.leftovers().is_empty(), "{what}: {:?}", bench.leftovers());

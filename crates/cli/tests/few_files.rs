@@ -19,7 +19,7 @@ fn run_with(bench: &Bench, (soft, hard): (u32, u32), open: u32, words: &str) -> 
 fn is_refused(bench: &Bench, output: &Output) -> bool {
     let err = stderr(output);
     let what = format!("{}: {err}", bench.who());
-    // What is used up is no sign of a file system or a kernel that cannot do something.
+    // What is used up is not a sign of a file system or a kernel that cannot do something.
     let is_used_up = err.contains("Too many open files");
     assert!(!is_used_up || !err.contains("file system") && !err.contains("not allowed here"), "{what}");
     assert!(!err.contains("output could not be passed on") && !err.contains("the command was ended"), "{what}");

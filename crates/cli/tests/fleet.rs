@@ -298,7 +298,7 @@ fn a_key_goes_to_no_server_of_another_user() {
     let mut fleet = Fleet::new();
     let user = support::user().to_string();
     "nxk_secret".clone_into(&mut fleet.key);
-    // A connection that nobody has accepted has no owner yet.
+    // A connection that no process has accepted has no owner yet.
     for delay in ["0", "0.7"] {
         let mut stranger = Stranger::start(&user, delay);
         fleet.url.clone_from(&stranger.url);
@@ -421,7 +421,7 @@ fn keys_leave_this_machine_under_tls_alone() {
 }
 
 #[test]
-fn connections_that_say_nothing_keep_nobody_out() {
+fn silent_connections_keep_no_other_client_out() {
     let mut fleet = Fleet::new();
     let mut limited = Command::new("/bin/sh");
     limited.args(["-c", "ulimit -n 600; exec \"$0\" \"$@\""]).arg(program());

@@ -127,7 +127,9 @@ fn start(record: &Arc<Record>) -> Chaos {
     // A restart has the same port, so that relays and users find it.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = SocketAddr::from(([127, 0, 0, 1], port));
-    let relays = (0..DAEMONS).map(|number| relay::start(number, server, Arc::clone(record))).collect();
+    let held = Arc::default();
+    let relay = |number| relay::start(number, server, Arc::clone(record), Arc::clone(&held));
+    let relays = (0..DAEMONS).map(relay).collect();
     let mut chaos = Chaos { scene: Scene::new(), relays, record: Arc::clone(record), port };
     chaos.scene.variables = vec![("NEXUS_INJECT_LEASE_MS", LEASE.as_millis().to_string())];
     chaos.mothership();
@@ -286,6 +288,7 @@ fn judge(chaos: &Chaos, history: &[Entry], count: usize, settled: Duration) {
     );
     assert!(lost > 0, "no answer with a claim was lost");
     assert!(second > 0, "no directive was tried again: the long stop hit nothing");
+    assert!(refused > 0 || !broken.is_empty(), "no report of an earlier claim came late");
     if !broken.is_empty() || std::env::var_os("NEXUS_HISTORY").is_some() {
         std::fs::write(&file, text).unwrap();
         println!("    the record is in {}", file.display());

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod fleet_support;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 
 use fleet_support::{Relay, Scene, TestAuthority, address_of};
 use nexus_api::client::{TlsFiles, tls_config};
@@ -408,6 +410,67 @@ fn a_watched_list_prints_each_change_when_it_comes() {
     assert!(relay.sent().contains(&format!("/directives/{id}/events HTTP/1.1")), "a stream follows the directive");
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
+
+/// Status of `/readyz`.
+fn ready(scene: &Scene) -> u16 {
+    let mut stream = TcpStream::connect(address_of(&scene.url)).unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The control plane works in a file system of its own, which is full for a while.
+#[test]
+fn a_control_plane_whose_disk_was_full_has_everything_afterwards() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::skipped("only root can mount a small disk");
+    }
+    let mut scene = Scene::new();
+    let data = scene.path("mothership");
+    std::fs::create_dir(&data).unwrap();
+    let script = "mount -t tmpfs -o size=24m,mode=700 none \"$0\" && exec \"$@\"";
+    scene.mothership_by(&["--listen", LOOPBACK], |command| {
+        let mut small = std::process::Command::new("unshare");
+        small.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&data).arg(command.get_program());
+        small.args(command.get_args()).env_clear();
+        small.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        small
+    });
+    scene.join(0, &scene.url);
+    scene.daemon(0, &[]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let script = "echo first; sleep 4; seq 1 2000; echo last >&2; echo done > result; exit 3";
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--", script]).trim().to_owned();
+    let log = |scene: &Scene| scene.nexus(&["directive", "logs", &id]);
+    let until = |what: &str, is_it: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        while !is_it() {
+            assert!(Instant::now() < deadline, "{what}: {}", scene.said("daemon0"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("no output", &|| log(&scene).stdout == b"first\n");
+    assert_eq!(ready(&scene), 200);
+    // The disk as the server sees it.
+    let inside = format!("/proc/{}/root{}", scene.processes["mothership"].id(), data.display());
+    let ballast = Path::new(&inside).join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    until("a server without room is ready", &|| ready(&scene) == 503);
+    std::thread::sleep(Duration::from_secs(2));
+    std::fs::remove_file(&ballast).unwrap();
+    drop(file);
+    let end = scene.ended(&id);
+    assert_eq!((&end["state"], &end["exit_code"], &end["attempt"]), (&"failed".into(), &3.into(), &1.into()), "{end}");
+    assert_eq!(end["stdout_truncated"], false, "{end}");
+    let said = log(&scene);
+    let expected: String = (1..=2000).fold("first\n".to_owned(), |text, number| format!("{text}{number}\n"));
+    assert_eq!((String::from_utf8(said.stdout).unwrap(), &said.stderr[..]), (expected, &b"last\n"[..]));
+    assert!(scene.ok(&["directive", "diff", &id]).contains("+done"));
+    let again = scene.ok(&["directive", "create", "--facility", &facility, "true"]);
+    assert_eq!(scene.ended(again.trim())["state"], "succeeded");
 }
 
 #[test]

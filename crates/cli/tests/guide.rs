@@ -283,7 +283,7 @@ fn every_link_of_the_documents_and_every_file_of_the_tour_is_there() {
     let tour = text.split_once("## A tour").unwrap().1;
     let (mut folder, mut files) = (root.clone(), 0);
     for name in tour.split('`').skip(1).step_by(2).filter(|name| name.contains(['/', '.']) && !name.contains(' ')) {
-        // A short name stands for a file beside, or beneath the folder of, the last one with its whole path.
+        // A short name stands for a file beside, or below the directory of, the last one with its whole path.
         let path = if root.join(name).exists() { root.join(name) } else { folder.join(name) };
         assert!(path.exists(), "the tour names {name}");
         if root.join(name).exists() {

@@ -202,7 +202,7 @@ fn modified(path: &Path) -> SystemTime {
 
 /// The look at the overlay is what makes copies rare: without anything held the layer's own inodes arrive.
 #[test]
-fn files_that_nobody_holds_are_moved_and_not_copied() {
+fn files_that_no_process_holds_are_moved_and_not_copied() {
     for bench in benches() {
         let output = bench.run(["run", "--json", "--shell", "mkdir d; echo x > d/f; stat -c %i d/f"]);
         let inside = report(&output)["output"]["stdout"]["text"].as_str().map(|text| text.trim().to_owned());

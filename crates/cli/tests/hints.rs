@@ -64,7 +64,7 @@ fn a_command_that_a_shell_misses_names_its_profile() {
             let advice = "nexus: perhaps: odd-tool is ";
             assert!(stderr(&missing).contains(advice) && stderr(&missing).contains("--profile node"), "{missing:?}");
         }
-        // A name that is no plain name is not looked up, and a command that succeeds needs no advice.
+        // A name that is not a plain name is not looked up, and a command that succeeds needs no advice.
         for text in ["echo 'sh: 1: ../odd-tool: not found' >&2; exit 127", "odd-tool; true"] {
             let other = with_path(&bench, VERSION, &["--shell", text]);
             assert!(!stderr(&other).contains("perhaps"), "{}", stderr(&other));
@@ -223,7 +223,7 @@ fn a_path_that_is_read_only_or_hidden_is_named() {
         assert!(told.contains(&format!("nexus: perhaps: {file} is read-only")) && told.contains("--rw"), "{told}");
         let told = advised(&["--hide-secrets", "--", "cat", ".env"]);
         assert!(told.contains("nexus: perhaps: .env is hidden") && told.contains("--hide-secrets"), "{told}");
-        // The name of the program that complains is no path that it complains of.
+        // The name of the program that complains is not the path that it complains about.
         let told = advised(&["--hide-secrets", "--shell", "echo x > .env"]);
         assert!(told.contains("nexus: perhaps: .env is hidden") && !told.contains("sh is read-only"), "{told}");
         let told = advised(&["--hide-secrets", "--", "rm", ".env"]);

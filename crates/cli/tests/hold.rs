@@ -66,7 +66,7 @@ impl End {
         match self {
             Self::Limit => (124, LIMIT + GRACE + MORE),
             Self::Signal | Self::Stop => (137, GRACE + MORE),
-            // The cause is inside. Where nobody noticed it, the time limit would end the run with another code.
+            // The cause is inside. If no process noticed it, the time limit would end the run with another code.
             Self::Memory => (137, PATIENCE),
             Self::Disk => (125, PATIENCE),
         }

@@ -241,7 +241,7 @@ fn killed_at(bench: &Lone, number: u32, moment: Moment, versions: &[Version; 2])
     let output = bench.run(next);
     assert_eq!(output.status.code(), Some(0), "{what}: {next:?}: {}", stderr(&output));
     // One killed while it wrote its record has made nothing yet; its file is left alone for a minute, since it cannot
-    // be told from one of a run that just begins.
+    // be distinguished from one of a run that just begins.
     for hidden in
         bench.leftovers().iter().filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b".new-"))
     {
@@ -488,7 +488,7 @@ fn a_record_that_cannot_be_read_refuses_no_run_elsewhere() {
 }
 
 #[test]
-fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
+fn an_interrupted_commit_is_never_finished_in_a_directory_that_took_the_name() {
     let _turn = turn();
     for bench in lone_benches() {
         let away = bench.workspace.with_extension("away");
@@ -496,7 +496,7 @@ fn an_interrupted_commit_is_never_finished_in_a_folder_that_took_the_name() {
         fs::rename(&workspace, &away).unwrap();
         let id = layer.file_name().unwrap().to_str().unwrap().to_owned();
         let changes = |arguments: &[&str]| bench.nexus(["changes"]).args(arguments).current_dir("/").output().unwrap();
-        // The folder is gone, then another one has its name.
+        // The directory is gone, then another one has its name.
         let told = changes(&["list"]);
         assert!(support::stderr(&told).contains("was interrupted"), "{}", support::stderr(&told));
         assert!(support::stdout(&told).contains(&id));

@@ -117,7 +117,7 @@ fn a_sandbox_that_opens_more_connections_than_fit_is_refused_the_rest_at_once() 
             let seen = told["output"]["stdout"]["text"].as_str().unwrap();
             let seen: Value = serde_json::from_str(seen).unwrap_or_else(|_| panic!("{context}"));
             assert_eq!(seen["served"], BOUND, "{context}");
-            // An HTTP client is told; for the others there is no word, and the record has it.
+            // An HTTP client gets an answer; other clients get none, and the record has the reason.
             let word = if way == "http" { "told" } else { "ended" };
             assert_eq!(seen["refused"], serde_json::json!({ word: TRIED - BOUND }), "{context}");
             assert!(seen["slowest"].as_f64().unwrap() < 5.0, "{context}");

@@ -121,7 +121,7 @@ fn a_chain_of_directories_deeper_than_any_path_waits_unread() {
 /// Names that only a program inside reaches, from directory to directory, cost no memory for each entry and never come into
 /// the workspace. Paths that the host can use are committed.
 #[test]
-fn an_entry_with_a_path_that_nobody_can_use_waits_unread() {
+fn an_entry_with_an_unusable_path_waits_unread() {
     const WIDE: &str = "import os, sys\nfor _ in range(int(sys.argv[1])): os.mkdir('a' * 250); os.chdir('a' * 250)\n\
         for i in range(4000): os.close(os.open('b' * 244 + f'{i:06d}', os.O_CREAT | os.O_WRONLY))";
     for bench in support::benches() {

@@ -122,7 +122,7 @@ fn a_file_that_cannot_be_executed_says_why() {
         assert!(hints("./lost").contains("names /opt/none/python3, and that is not there"), "{}", hints("./lost"));
         let whole = bench.workspace.join("lost");
         assert!(hints(whole.to_str().unwrap()).contains("/opt/none/python3"));
-        // What leads out of the workspace, or is no plain file, is not read.
+        // What leads out of the workspace, or is not a plain file, is not read.
         std::os::unix::fs::symlink("/etc/hostname", bench.workspace.join("out")).unwrap();
         assert!(bench.command("mkfifo").arg("fifo").status().unwrap().success());
         for other in ["./out", "./fifo", "./missing", "./bare"] {
@@ -178,7 +178,7 @@ fn the_advice_for_a_worktree_elsewhere_in_the_home_works() {
 }
 
 #[test]
-fn a_commit_that_deletes_is_said_where_nobody_is_asked() {
+fn a_commit_that_deletes_is_reported_where_no_user_is_asked() {
     on_each_bench(|bench| {
         bench.write("old", "x");
         bench.write("other", "x");

@@ -125,7 +125,7 @@ fn without_home_the_machines_own_table_names_the_home() {
         let table =
             file("passwd", format!("root:x:0:0::/:/bin/sh\nx:x:{user}:{user}::{}:/bin/sh\n", bench.home.display()));
         let other = file("other", "y:x:4:4::/:/bin/sh\n".to_owned());
-        // Whoever asked the C library would load this module and find nobody.
+        // A program that asked the C library would load this module and find no user.
         let modules = file("nsswitch.conf", "passwd: nosuchmodule\n".to_owned());
         let identity = format!("setpriv --reuid {user} --regid {user} --clear-groups ");
         let run = |table: &str, home: &str| {

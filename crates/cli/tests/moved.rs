@@ -578,7 +578,7 @@ print('written:', written > 0, 'lost:', lost)
 ";
 
 #[test]
-fn what_is_written_to_a_further_name_during_a_move_is_kept() {
+fn what_is_written_to_a_hard_link_during_a_move_is_kept() {
     on_each_bench(|bench| {
         for turn in 0..3 {
             for directory in 0..600 {

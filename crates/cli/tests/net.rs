@@ -67,7 +67,7 @@ fn an_allowed_destination_is_reached_by_every_client_and_another_is_refused_at_o
 
 /// Vectors I07 and I15: a client that is sent elsewhere asks again, and what is inside is reached beside the egress.
 #[test]
-fn a_redirect_is_judged_as_its_own_request_and_loopback_stays_inside() {
+fn a_redirect_is_evaluated_as_its_own_request_and_loopback_stays_inside() {
     let server = Server::start();
     for bench in benches() {
         let named = Named::new(&bench);
@@ -255,7 +255,7 @@ fn an_allowed_name_is_found_for_every_family_that_a_program_asks_for() {
 }
 
 #[test]
-fn git_clones_from_an_allowed_server_and_is_told_about_another() {
+fn git_clones_from_an_allowed_server_and_gets_a_hint_about_another() {
     for bench in benches() {
         let named = Named::new(&bench);
         let site = bench.base.path().join("site");
@@ -729,7 +729,7 @@ fn the_proxy_serves_other_programs_reads_its_rules_again_and_ends() {
         };
         assert_eq!(fetch("web.test"), "hello\n", "{}", bench.who());
         assert!(fetch("db.test").contains("no rule allows db.test"), "{}", bench.who());
-        // The proxy itself is no destination, whoever is allowed what.
+        // The proxy itself is not a destination, whatever the rules allow.
         let own = address.trim_start_matches("http://");
         let output =
             std::process::Command::new("curl").args(["-sS", "-x", &address, &format!("http://{own}/")]).output();

@@ -145,7 +145,7 @@ fn a_replay_says_what_other_documents_would_decide_about_recorded_runs() {
         let latest = &document["differences"][0]["differences"];
         let net = latest.as_array().unwrap().iter().find(|one| one["question"] == "net b.test:443").unwrap();
         assert_eq!((&net["before"]["outcome"], &net["after"]["outcome"]), (&"allowed".into(), &"refused".into()));
-        // In force it is no difference any more, and without it everything is as loose as it was.
+        // In force it is not a difference any more, and without it everything is as loose as it was.
         let applied = bench.run(["policy", "apply", &strict]);
         assert!(applied.status.success(), "{}", stderr(&applied));
         says(&replay(&[&strict]), 0, &["0 of 2 runs"]);

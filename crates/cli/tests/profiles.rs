@@ -72,7 +72,7 @@ fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_conte
         assert!(bench.run(["untrust"]).status.success());
         refused(&bench, &run(&bench), &["nexus trust"]);
 
-        // The trust belongs to the folder: the same content elsewhere was never agreed to.
+        // The trust belongs to the directory: the same content elsewhere was never agreed to.
         assert!(bench.run(["trust", "--yes"]).status.success());
         let other = bench.write("other/nexus.yaml", &text);
         let elsewhere = bench.run(["run", "--workspace", other.parent().unwrap().to_str().unwrap(), "--", "true"]);
@@ -81,7 +81,7 @@ fn a_workspace_file_that_widens_is_refused_with_its_line_until_exactly_its_conte
 }
 
 #[test]
-fn a_pin_that_somebody_else_can_have_written_trusts_nothing() {
+fn a_pin_that_another_user_can_have_written_trusts_nothing() {
     for bench in benches() {
         let folder = bench.state.join("trust");
         bench.write("nexus.yaml", "env: {set: {GREETING: hello}}\n");
@@ -595,7 +595,7 @@ fn a_link_in_the_workspace_never_makes_a_profile_show_what_it_leads_to() {
         let path = format!("{}/env/bin:{SYSTEM_PATH}", bench.workspace.display());
         let output = bench.nexus(["run", "--profile", "python", "--shell", &line]).env("PATH", &path).output().unwrap();
         assert!(!stdout(&output).contains("HUNTER2") && !output.status.success(), "{}: a folder", bench.who());
-        // The twin: the same folder on PATH by the user's own word is shown.
+        // The twin: the same directory on PATH by the user's own word is shown.
         let path = on_path(&bench, &["private/bin"]);
         let output = bench.nexus(["run", "--profile", "python", "--shell", &line]).env("PATH", &path).output().unwrap();
         assert_eq!(stdout(&output), "HUNTER2\n", "{}", stderr(&output));

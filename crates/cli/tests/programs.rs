@@ -105,7 +105,7 @@ fn real(program: &str) -> String {
 }
 
 #[test]
-fn a_rule_for_one_program_lets_it_out_by_every_way_and_nobody_else() {
+fn a_rule_for_one_program_lets_it_out_by_every_ingress_and_no_other() {
     let server = Server::start();
     let port = server.port.to_string();
     for bench in benches() {
@@ -140,7 +140,7 @@ fn a_rule_for_one_program_lets_it_out_by_every_way_and_nobody_else() {
 }
 
 #[test]
-fn nobody_hides_behind_an_allowed_program_that_has_a_connection_open() {
+fn no_program_hides_behind_an_allowed_one_that_has_a_connection_open() {
     let server = Server::start();
     let port = server.port.to_string();
     for bench in benches() {
@@ -162,7 +162,7 @@ fn nobody_hides_behind_an_allowed_program_that_has_a_connection_open() {
 }
 
 #[test]
-fn connections_that_are_gone_and_descriptors_without_number_hold_nobody_up() {
+fn closed_connections_and_countless_descriptors_delay_no_other_client() {
     let server = Server::start();
     let port = server.port.to_string();
     for bench in benches() {
@@ -203,7 +203,7 @@ fn a_program_that_another_one_starts_is_the_one_that_counts() {
 
 /// Many threads with many descriptors are looked through as far as there is time; others are known all the same.
 #[test]
-fn a_busy_neighbour_makes_nobody_unknown() {
+fn a_busy_neighbour_makes_no_program_unknown() {
     let server = Server::start();
     let port = server.port.to_string();
     for bench in benches() {
@@ -277,7 +277,7 @@ fn a_denial_for_one_program_holds_that_program_and_who_is_not_known() {
         let flags = ["--allow-private", &allow, "--deny", &deny];
         let told = run(&named, &bench, &flags, &CURL[1].replace("PORT", &port));
         assert_eq!(told["output"]["stdout"]["text"], "hello\n", "{}: {told}", bench.who());
-        // Held by two, neither of which is python: nobody knows which of them it is, and it could be.
+        // Held by two, neither of which is python: it is not known which of them it is, and it could be python.
         let file = bench.workspace.join("hidden.py");
         let text = format!("{BEHIND_CURL}{}", HIDDEN[0].1).replace("NUMBER", &port);
         std::fs::write(&file, text).unwrap();
@@ -292,7 +292,7 @@ fn a_denial_for_one_program_holds_that_program_and_who_is_not_known() {
 }
 
 #[test]
-fn a_command_of_a_running_sandbox_is_told_from_its_neighbours() {
+fn a_command_of_a_running_sandbox_is_distinguished_from_its_neighbours() {
     let server = Server::start();
     for bench in benches() {
         let named = Named::new(&bench);
@@ -311,7 +311,7 @@ fn a_command_of_a_running_sandbox_is_told_from_its_neighbours() {
 }
 
 #[test]
-fn many_programs_at_once_are_each_told_apart() {
+fn many_programs_at_once_are_each_distinguished() {
     let server = Server::start();
     let port = server.port.to_string();
     for bench in benches() {

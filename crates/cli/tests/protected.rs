@@ -28,7 +28,7 @@ fn names_are_added_by_flag_profile_workspace_and_operator() {
         is_parked(&bench, &["--protect", "makefile"], "a flag");
         bench.at_home(".config/nexus/profiles/careful.yaml", "protect: [\"Make*\"]\n");
         is_parked(&bench, &["--profile", "careful"], "a profile");
-        // What came with the folder may protect more without any trust.
+        // What came with the directory may protect more without any trust.
         bench.write("nexus.yaml", "protect: [Makefile]\n");
         is_parked(&bench, &[], "the workspace's own file");
         fs::remove_file(bench.workspace.join("nexus.yaml")).unwrap();
@@ -204,7 +204,7 @@ fn a_repository_above_the_workspace_names_its_files() {
 }
 
 #[test]
-fn a_workspace_in_a_protected_place_is_judged_by_its_whole_path() {
+fn a_workspace_in_a_protected_place_is_classified_by_its_whole_path() {
     for bench in benches() {
         bench.write(".git/config", "[core]\n\tbare = false\n");
         bench.write(".git/hooks/keep", "");

@@ -224,7 +224,7 @@ fn cargo_builds_and_tests_offline_and_builds_nothing_again() {
             format!("PATH={toolchain}/bin:/usr/bin:/bin"),
             "--env".to_owned(),
             format!("CARGO_HOME={}", cargo_home.display()),
-            // Names beneath incremental/ are made up anew each time.
+            // Names below incremental/ are made up again each time.
             "--env".to_owned(),
             "CARGO_INCREMENTAL=0".to_owned(),
         ];
@@ -237,7 +237,7 @@ fn cargo_builds_and_tests_offline_and_builds_nothing_again() {
         );
         let again = stderr(&twins.outputs[1]);
         assert!(again.contains("Finished") && !again.contains("Compiling"), "{}: {again}", bench.who());
-        // Files in an order that cargo makes up anew each time, and its list of what was used when.
+        // Files in an order that cargo makes up again each time, and its list of what was used when.
         let unsteady = |name: &str| {
             name.ends_with("/.global-cache")
                 || name.ends_with("/.rustc_info.json")
@@ -248,7 +248,7 @@ fn cargo_builds_and_tests_offline_and_builds_nothing_again() {
 }
 
 #[test]
-fn a_toolchain_in_the_home_of_whoever_runs_nexus_can_be_shown() {
+fn a_toolchain_in_the_home_of_the_calling_user_can_be_shown() {
     let bench = Bench::new(None);
     let sysroot = sysroot();
     let rustc = sysroot.join("bin/rustc");

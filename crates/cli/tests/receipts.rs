@@ -154,7 +154,7 @@ fn a_forged_edited_or_truncated_receipt_is_refused_with_the_reason() {
             format!("{{\"payloadType\":{kind},\"payload\":{payload},\"signatures\":[{signature}]}}\n")
         };
         assert_eq!(check(whole(&envelope).as_bytes()), (1, "bad_signature".to_owned()));
-        // Formatted anew.
+        // Formatted again.
         let spaced = String::from_utf8(good.clone()).unwrap().replace("\",\"", "\", \"");
         assert_eq!(check(spaced.as_bytes()), (1, "respelled".to_owned()));
         // Cut.
@@ -248,7 +248,7 @@ fn without_a_safe_key_nothing_runs_and_the_message_says_what_to_do() {
 }
 
 #[test]
-fn a_receipt_without_a_place_in_the_chain_is_told_and_is_no_success() {
+fn a_receipt_without_a_place_in_the_chain_is_reported_and_not_a_success() {
     for bench in benches() {
         run(&bench, &["--", "true"]);
         // What cannot be opened for writing has no note of the next place.
@@ -274,7 +274,7 @@ fn a_receipt_without_a_place_in_the_chain_is_told_and_is_no_success() {
 }
 
 #[test]
-fn a_receipt_that_cannot_be_written_is_told_and_is_no_success() {
+fn a_receipt_that_cannot_be_written_is_reported_and_not_a_success() {
     for bench in benches() {
         run(&bench, &["--", "true"]);
         // The key goes bad while the command runs; the run holds it open and reads it at the end.
@@ -386,7 +386,7 @@ fn the_log_lists_runs_and_no_argument_reaches_the_terminal_as_it_is() {
         let rows: Vec<Value> = serde_json::from_str(&stdout(&bench.run(["log", "--json"]))).unwrap();
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[1]["reason"], "timeout");
-        // One that was edited is told and not believed.
+        // One that was edited is reported and not believed.
         let path = bench.state.join(format!("receipts/{}.json", rows[3]["run_id"].as_str().unwrap()));
         let mut content = fs::read(&path).unwrap();
         content[100] ^= 1;
@@ -429,7 +429,7 @@ fn a_receipt_names_every_profile_that_applied_with_the_hash_of_its_text() {
         let source = path.display().to_string();
         let found = profiles(&["--profile", "own", "--", "true"]);
         assert_eq!(found, [standard.clone(), owned, named("nexus.yaml", source.clone(), narrowing)]);
-        // And when it gives and somebody said that it may.
+        // And when it gives and the user allowed it.
         let wide = "env:\n  set: {GIVEN: '1'}\n";
         bench.write("nexus.yaml", wide);
         let trusted = bench.run(["trust", "--yes"]);

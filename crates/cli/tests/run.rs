@@ -285,7 +285,7 @@ fn without_a_kernel_key_a_run_is_refused_with_advice() {
     if !needs_root() {
         return;
     }
-    // Nobody else's, either: other tests of this program run as `user()`.
+    // No other user's, either: other tests of this program run as `user()`.
     let bench = Bench::new(Some(user() + 1));
     let nexus = bench.nexus(["run", "--", "touch", "ran"]);
     let mut command = bench.command("python3");
@@ -620,7 +620,7 @@ fn full_output_follows_no_link_lies_outside_and_is_untouched_by_a_refused_run() 
 }
 
 #[test]
-fn a_lock_that_somebody_else_holds_on_the_workspace_does_not_hold_up_a_commit() {
+fn a_lock_of_another_process_on_the_workspace_does_not_delay_a_commit() {
     for bench in benches() {
         let folder = fs::File::open(&bench.workspace).unwrap();
         rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).unwrap();
@@ -643,10 +643,10 @@ fn measured_limit() -> u64 {
 }
 
 #[test]
-fn a_measured_disk_limit_holds_in_closed_folders_and_in_thousands_of_them() {
+fn a_measured_disk_limit_holds_in_closed_directories_and_in_thousands_of_them() {
     let limit = measured_limit();
     let big = limit + (64 << 20);
-    // Each takes blocks that nobody writes, in places that are closed before the blocks are taken.
+    // Each takes blocks that no process writes, in places that are closed before the blocks are taken.
     let scripts = [
         format!("mkdir d; exec 3> d/big; chmod 0 d; fallocate -l {big} /dev/fd/3 || exit 9; sleep 20"),
         format!("mkdir d; chmod 300 d; fallocate -l {big} d/big || exit 9; sleep 20"),
@@ -670,7 +670,7 @@ fn a_measured_disk_limit_holds_in_closed_folders_and_in_thousands_of_them() {
 }
 
 #[test]
-fn closed_folders_and_thousands_of_folders_within_a_measured_disk_limit_are_committed() {
+fn closed_directories_and_thousands_of_them_within_a_measured_disk_limit_are_committed() {
     // Far above what tests beside this one take from the same disk.
     let limit = (measured_limit() * 32).to_string();
     for bench in benches() {
@@ -728,7 +728,7 @@ fn the_calls_of_a_commit_do_not_grow_with_the_workspace() {
                 fs::write(folder.join(format!("f{number}")), "x").unwrap();
             }
             bench.give(&tree);
-            // The files belong to whoever runs; chown of them all is not needed to replace one.
+            // The files belong to the user who runs the test; chown of them all is not needed to replace one.
             let log = bench.home.join(format!("calls-{files}"));
             let nexus = bench.nexus([] as [&str; 0]).get_program().to_owned();
             let script = "for i in 0 1 2 3 4 5 6 7 8 9; do rm d$i/f$i; echo new > d$i/f$i; done";

@@ -449,13 +449,13 @@ fn a_supervisor_outlives_its_terminal_and_ends_cleanly_when_asked() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_holds_nobody_up() {
+fn a_client_that_takes_nothing_delays_no_other_client() {
     for bench in benches() {
         let id = bench.detach(&[
             "--shell",
             "while [ ! -e go ]; do sleep 0.02; done; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last",
         ]);
-        // Nobody reads these two pipes.
+        // No process reads these two pipes.
         let mut stuck: Vec<_> = [&["attach", "--no-stdin", &id][..], &["logs", "-f", &id]]
             .iter()
             .map(|arguments| bench.nexus(*arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -504,7 +504,7 @@ fn a_client_that_takes_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn whoever_is_not_the_same_user_or_speaks_nonsense_is_dropped() {
+fn another_user_and_invalid_messages_are_dropped() {
     for bench in benches() {
         let id = bench.detach(&["--shell", FOREVER]);
         let mode = fs::metadata(bench.session_folder(&id)).unwrap();
@@ -529,7 +529,7 @@ fn whoever_is_not_the_same_user_or_speaks_nonsense_is_dropped() {
             socket.write_all(list).unwrap();
             assert!(socket.read(&mut [0; 1]).unwrap() > 0, "nobody is answered");
         } else {
-            // Root can open every folder, and is another user all the same.
+            // Root can open every directory, and is another user all the same.
             let mut socket = bench.connect(&id);
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             socket.write_all(list).ok();
@@ -574,7 +574,7 @@ fn a_published_port_leads_inside_both_ways_and_keeps_half_closed_connections() {
                 scope.spawn(|| assert_eq!(talk(port, b"beside others").len(), 19));
             }
         });
-        // Nobody listens there: the connection is closed at once, and not left waiting.
+        // No process listens there: the connection is closed at once, and not left waiting.
         let mut socket = TcpStream::connect(("127.0.0.1", nobody)).unwrap();
         assert!(matches!(socket.read(&mut [0u8; 1]), Ok(0) | Err(_)));
         let taken = bench.run(["run", "--publish", &format!("{port}:80"), "--", "true"]);
@@ -642,7 +642,7 @@ fn many_sandboxes_and_clients_that_come_and_are_killed_at_random_lose_no_exit_co
                         let which = (chance % ids.len() as u64) as usize;
                         let id = &ids[which].0;
                         let mut screen = Screen::run(bench, ["attach", id]);
-                        // A further command beside it, now and then, which dies with its client.
+                        // An exec beside it, now and then, which dies with its client.
                         let mut beside =
                             (chance & 8 == 0).then(|| Screen::run(bench, ["exec", "--tty", id, "--", "cat"]));
                         match number % 4 {

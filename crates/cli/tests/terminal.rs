@@ -194,7 +194,7 @@ fn what_is_typed_and_not_read_does_not_reach_the_callers_shell() {
 }
 
 #[test]
-fn input_that_is_forged_inside_reaches_nobody() {
+fn input_that_is_forged_inside_reaches_no_process() {
     let forge = "import fcntl,os,termios\nfor fd in (0, os.open('/dev/tty', os.O_RDWR)):\n for request in (termios.TIOCSTI, \
         termios.TIOCSTI | 1 << 32):\n  try:\n   fcntl.ioctl(fd, request & 0xffffffff, b'X')\n   print('FORGED')\n  except OSError as e:\n   print('refused', e.errno)\n";
     for (bench, mut screen) in screens(&["run", "--tty", "--", "python3", "-c", forge]) {

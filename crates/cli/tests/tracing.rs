@@ -105,7 +105,7 @@ fn a_profile_may_ask_for_it_and_a_workspace_file_may_not() {
             "{}",
             stderr(&refused)
         );
-        // What the person said themselves is no widening.
+        // What the person said themselves is not a widening.
         assert!(run(&bench, &["--allow-ptrace"], &["strace", "-o", "/dev/null", "true"]).status.success());
         bench.write("nexus.yaml", "debug: false\n");
         let narrowed = run(&bench, &["--allow-ptrace"], &["strace", "-o", "/dev/null", "true"]);

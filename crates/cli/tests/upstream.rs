@@ -131,7 +131,7 @@ fn every_way_out_of_a_run_is_the_operators_proxy_with_its_name_and_password() {
     let server = Server::start();
     for bench in benches() {
         let proxy = Proxy::start(Does::Connect(server.port));
-        // Nobody listens on this port of this host, so what arrives has come through the proxy.
+        // No process listens on this port of this host, so what arrives has come through the proxy.
         let port = 7;
         let named = Named::new(&bench).with_settings(&proxy.setting());
         for (way, client) in clients("far.test", port) {
@@ -151,7 +151,7 @@ fn every_way_out_of_a_run_is_the_operators_proxy_with_its_name_and_password() {
             assert!(line.contains("\"addresses_checked\":false"), "{}: {client}: {line}", bench.who());
             assert!(line.contains(&format!("\"way\":\"{way}\"")), "{}: {client}: {line}", bench.who());
 
-            // What is denied here is no question for the proxy.
+            // What is denied here is not asked of the proxy.
             let denied = ["run", "--json", "--net", "allowlist", "--allow", "db.test", "--shell", &client];
             let told = report(&named.run(&bench, denied));
             assert_eq!(told["egress"]["denied"][0]["host"], "far.test", "{}: {client}: {told}", bench.who());
@@ -292,17 +292,17 @@ fn plain_http_on_port_80_goes_to_the_proxy_as_whole_requests() {
             assert_eq!(lines[0], "GET http://far.test/ HTTP/1.1", "{way}");
             assert_eq!(lines.iter().filter(|line| line.starts_with("Host: ")).collect::<Vec<_>>(), [&"Host: far.test"]);
         }
-        // What is no request needs a tunnel, and in an open network it may be one.
+        // Traffic that is not a request needs a tunnel, and in an open network it may be one.
         let script = "exec 3<>/dev/tcp/11.22.33.44/80; printf '\\001x' >&3; timeout 20 head -n 1 <&3";
         let output = named.run(&bench, ["run", "--net", "unrestricted", "--", "bash", "-c", script]);
         let heads = proxy.take();
         assert!(heads.len() == 1 && heads[0].starts_with("CONNECT 11.22.33.44:80 "), "{heads:?} {}", stderr(&output));
-        // Another name behind an address is no whole request either: the proxy would take the URL for the name.
+        // Another name behind an address is not a whole request either: the proxy would take the URL for the name.
         let script = "curl -sS --max-time 30 --noproxy '*' -H 'Host: other.test' http://11.22.33.44/";
         named.run(&bench, ["run", "--net", "unrestricted", "--shell", script]);
         let heads = proxy.take();
         assert!(heads.len() == 1 && heads[0].starts_with("CONNECT 11.22.33.44:80 "), "{}: {heads:?}", bench.who());
-        // The proxy's question for a login is no answer of the server's.
+        // The proxy's question for a login is not an answer of the server's.
         let asking = Proxy::start(Does::Says(
             "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n",
         ));

@@ -340,7 +340,7 @@ fn a_run_whose_launcher_is_stopped_behind_the_door_starts_its_own_sandbox() {
 }
 
 #[test]
-fn a_launcher_whose_limits_were_changed_from_outside_serves_nobody() {
+fn a_launcher_whose_limits_were_changed_from_outside_serves_no_client() {
     on_each_bench(|bench| {
         let warm = Warm::start(&bench);
         warm.warm_up();
@@ -518,7 +518,7 @@ fn a_launcher_is_shown_ended_and_started_once() {
         assert_eq!(launchers(&bench).len(), 2);
         assert_eq!(stdout(&bench.run(["warm", "--stop"])), "2 launchers have ended.\n");
         drop(warm);
-        // An idle one ends by itself, with everything that it started.
+        // An idle one ends on its own, with everything that it started.
         let started = bench.run(["warm", "--idle", "200ms"]);
         assert!(started.status.success(), "{}", stderr(&started));
         wait_until("the idle end", SOON, || launchers(&bench).is_empty());

@@ -35,7 +35,8 @@ pub fn command(args: &DoctorArgs) -> u8 {
         Err(failure) => return not_played(&failure, args.json),
     };
     let vectors = verdict::vectors(&outcome.rows);
-    let text = if args.json { verdict::machine(&vectors, &outcome) } else { verdict::people(&vectors, &outcome) };
+    let text =
+        if args.json { verdict::render_json(&vectors, &outcome) } else { verdict::render_text(&vectors, &outcome) };
     match out::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
         Ok(()) => u8::from(!outcome.good()),
         Err(error) => failures::print_failure(&failures::not_written("the verdict", &error), false),

@@ -30,7 +30,7 @@ pub fn command(args: &DoctorArgs) -> u8 {
     }
     let trial = trial();
     let works = report.missing.is_empty() && trial.is_ok();
-    let text = if args.json { machine(&report, &trial, works) } else { people(&report, &trial) };
+    let text = if args.json { render_json(&report, &trial, works) } else { render_text(&report, &trial) };
     match out::write_unless_closed(&mut std::io::stdout(), text.as_bytes()) {
         Ok(()) if works => 0,
         Ok(()) => nexus_model::exit::REFUSED,
@@ -38,7 +38,7 @@ pub fn command(args: &DoctorArgs) -> u8 {
     }
 }
 
-fn machine(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> String {
+fn render_json(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> String {
     let trial = match trial {
         Ok(Trial { proof, except }) => json!({"passed": true, "proof": proof, "except": except}),
         Err(reason) => json!({"passed": false, "reason": reason}),
@@ -53,7 +53,7 @@ fn machine(report: &ProbeReport, trial: &Result<Trial, String>, works: bool) -> 
     format!("{document}\n")
 }
 
-fn people(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
+fn render_text(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
     let mut lines =
         vec![format!("driver {} (Landlock version {})", report.driver, nexus_driver_namespace::landlock_abi())];
     for missing in &report.missing {
@@ -63,15 +63,15 @@ fn people(report: &ProbeReport, trial: &Result<Trial, String>) -> String {
     match trial {
         Ok(Trial { proof, except }) => {
             let checks = proof.as_array().map_or(0, Vec::len);
-            lines.push(format!("  ok       a trial sandbox stood, {checks} checks of its walls held"));
-            lines.extend(except.iter().map(|reason| format!("  EXCEPT   in one folder: {reason}")));
+            lines.push(format!("  ok       a trial sandbox stood, {checks} checks of its confinement held"));
+            lines.extend(except.iter().map(|reason| format!("  EXCEPT   in one directory: {reason}")));
         }
         Err(reason) => lines.push(format!("  FAILED   a trial sandbox: {reason}")),
     }
     lines.push("guarantees".to_owned());
     for finding in &report.findings {
-        let mark = if finding.given { "yes" } else { "no " };
-        lines.push(format!("  {mark}  {:<24} {}", finding.guarantee.name(), finding.reason));
+        let status = if finding.given { "yes" } else { "no " };
+        lines.push(format!("  {status}  {:<24} {}", finding.guarantee.name(), finding.reason));
         if let Some(fix) = &finding.fix {
             lines.push(format!("       to get it: {fix}"));
         }

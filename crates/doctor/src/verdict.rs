@@ -52,7 +52,7 @@ pub fn vectors(rows: &[Evaluated]) -> Vec<Vector> {
         let state = match (attacks.failed + harmless.failed, attacks.passed, attacks.skipped + harmless.passed) {
             (1.., ..) => State::Failed,
             (0, 1.., _) if twins => State::Held,
-            // Neither the twins alone prove anything, nor refusals where nobody saw that anything works.
+            // Neither the twins alone prove anything, nor refusals where no probe saw that anything works.
             (0, 1.., _) | (0, 0, 1..) => State::Skipped,
             (0, 0, 0) if harmless.skipped > 0 => State::Skipped,
             (0, 0, 0) => continue,
@@ -82,7 +82,7 @@ fn held(vectors: &[Vector], state: State) -> usize {
 }
 
 /// Renders the verdict for people.
-pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
+pub fn render_text(vectors: &[Vector], outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     let mut letter = "";
     for vector in vectors {
@@ -92,14 +92,17 @@ pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
             let good = group.iter().filter(|one| one.state == State::Held).count();
             lines.push(format!("{letter}  {}: {good} of {} held", group_title(letter), group.len()));
         }
-        let mark = match vector.state {
+        let status = match vector.state {
             State::Held => "held   ",
             State::Failed => "FAILED ",
             State::Skipped => "skipped",
         };
         let refused = count(vector.attacks.passed, "attack", "attacks");
         let twins = vector.harmless.passed;
-        lines.push(format!("   {mark} {}  {:<44} {refused} refused, {twins} harmless worked", vector.id, vector.title));
+        lines.push(format!(
+            "   {status} {}  {:<44} {refused} refused, {twins} harmless worked",
+            vector.id, vector.title
+        ));
         for row in outcome.rows.iter().filter(|row| row.case.id == vector.id) {
             match &row.verdict {
                 Verdict::Pass => {}
@@ -129,7 +132,7 @@ pub fn people(vectors: &[Vector], outcome: &Outcome) -> String {
 }
 
 /// Renders the verdict as JSON, with every case.
-pub fn machine(vectors: &[Vector], outcome: &Outcome) -> String {
+pub fn render_json(vectors: &[Vector], outcome: &Outcome) -> String {
     let (passed, failed, skipped) = outcome.counts();
     let cases: Vec<_> = outcome
         .rows
@@ -195,10 +198,10 @@ mod tests {
     fn what_got_out_is_named_with_what_was_expected_and_no_control_character() {
         let rows = vec![row("A05", Kind::Malicious, Verdict::Fail("Root answers ok \u{1b}[2J".to_owned()))];
         let outcome = outcome(rows);
-        let text = people(&vectors(&outcome.rows), &outcome);
+        let text = render_text(&vectors(&outcome.rows), &outcome);
         assert!(text.contains("GOT OUT") && text.contains("expected EPERM or"), "{text}");
         assert!(text.contains("NOT everything held") && !text.contains('\u{1b}'), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&machine(&vectors(&outcome.rows), &outcome)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&render_json(&vectors(&outcome.rows), &outcome)).unwrap();
         assert_eq!((json["held"].as_bool(), json["counts"]["failed"].as_u64()), (Some(false), Some(1)));
         assert_eq!(json["vectors"][0]["state"], "failed");
     }
@@ -207,10 +210,11 @@ mod tests {
     fn what_was_skipped_is_not_said_to_be_refused() {
         let held = || row("A05", Kind::Malicious, Verdict::Pass);
         let all = outcome(vec![held()]);
-        assert!(people(&vectors(&all.rows), &all).contains("every attack was refused: "));
+        assert!(render_text(&vectors(&all.rows), &all).contains("every attack was refused: "));
         let some = outcome(vec![held(), row("E02", Kind::Malicious, Verdict::Skip("not here".to_owned()))]);
         assert!(
-            people(&vectors(&some.rows), &some).contains("every attack was refused, of those that could be played")
+            render_text(&vectors(&some.rows), &some)
+                .contains("every attack was refused, of those that could be played")
         );
     }
 
@@ -220,7 +224,7 @@ mod tests {
         for rows in [vec![skipped()], vec![skipped(), row("E02", Kind::Harmless, Verdict::Pass)]] {
             let outcome = outcome(rows);
             assert!(!outcome.good());
-            assert!(people(&vectors(&outcome.rows), &outcome).contains("NOT everything held"));
+            assert!(render_text(&vectors(&outcome.rows), &outcome).contains("NOT everything held"));
         }
     }
 }

@@ -241,7 +241,7 @@ fn listeners_and_a_layer_come_when_the_plan_asks_for_them_and_once() {
         let heard = session.recv().unwrap();
         assert_eq!(matches!(&heard, Event::Listeners(all) if all.processes.is_some()), taken, "{heard:?}");
     }
-    // A network whose listeners nobody has would be one that nothing watches.
+    // A network whose listeners no process holds would be unwatched.
     let (mut session, guest) = session_of(false, &asking());
     say(&guest, &up, &[]);
     refused(session.recv().unwrap());
@@ -258,7 +258,7 @@ fn nothing_is_believed_before_the_greeting() {
 }
 
 #[test]
-fn a_guest_that_stops_in_the_middle_of_a_frame_stops_nobody() {
+fn a_guest_that_stops_in_the_middle_of_a_frame_stops_no_other() {
     let (mut session, guest) = session(false);
     for piece in [&[9][..], &[0, 0], &[0], &[2, 2]] {
         rustix::io::write(&guest, piece).unwrap();

@@ -142,7 +142,7 @@ fn hold(door: ListenerKind, at: SocketAddr, server: u16, bound: usize, beyond: u
     let heap: Vec<TcpStream> = (0..HEAP).filter_map(|_| try_connect(at).ok()).collect();
     say("heap".into());
     drop(heap);
-    // Whoever has a place keeps it.
+    // A connection that has a place keeps it.
     for stream in &mut held {
         stream.set_nonblocking(true).unwrap();
         // An answer over DNS has more than its first byte.

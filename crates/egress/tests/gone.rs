@@ -58,7 +58,7 @@ fn an_exchange_ends_when_its_client_has_gone() {
         let host = format!("web.test:{}", at.port());
         write!(client, "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nContent-Length: {body}\r\n\r\n").unwrap();
         reported.recv_timeout(support::TIMEOUT).unwrap();
-        // Ends by the time-out of the write where nobody reads it.
+        // Ends by the time-out of the write if no process reads it.
         client.write_all(&vec![b'x'; body]).ok();
         assert_eq!(world.egress().summary().open, 1);
         end(client);

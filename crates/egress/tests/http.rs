@@ -78,7 +78,7 @@ fn every_request_on_a_kept_connection_is_decided() {
     let (code, head, body) = response(&mut client);
     assert_eq!((code, field(&head, "x-proxy-error")), (403, Some("NOT_IN_ALLOWLIST")));
     assert!(String::from_utf8(body).unwrap().contains("--allow denied.test:80 would allow it"));
-    // The refusal did not end the connection, and the next request is decided anew.
+    // The refusal did not end the connection, and the next request is decided again.
     write!(client, "GET http://{at}/b HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
     assert_eq!(response(&mut client).0, 200);
     let kinds: Vec<EventKind> = world.events.all().iter().map(|event| event.event).collect();
@@ -234,7 +234,7 @@ fn a_body_that_breaks_its_coding_ends_both_connections() {
 }
 
 #[test]
-fn fields_of_one_hop_are_stripped_and_nobody_forges_ours() {
+fn fields_of_one_hop_are_stripped_and_no_client_forges_ours() {
     let (server, heads) = web();
     let world = world(server);
     let at = url(server);
@@ -254,7 +254,7 @@ fn fields_of_one_hop_are_stripped_and_nobody_forges_ours() {
 }
 
 #[test]
-fn too_much_is_told_apart_and_others_are_unaffected() {
+fn too_much_gets_its_own_status_and_others_are_unaffected() {
     let (server, _heads) = web();
     let limits = Limits { head_time: Duration::from_secs(1), clients: 3, ..Limits::default() };
     let world = world_with(server, limits, Budget::default());
@@ -271,7 +271,7 @@ fn too_much_is_told_apart_and_others_are_unaffected() {
         assert_eq!(status(&read_head(&mut client)), expected);
         read_all(&mut client);
     }
-    // Three that say nothing take all places; the next one is told so, and gets one when they go.
+    // Three that say nothing take all places; the next one gets that answer, and a place when they go.
     let silent: Vec<TcpStream> = (0..3).map(|_| connect(world.http)).collect();
     eventually("a refusal for want of a place", || {
         let mut client = send(&world, &format!("{head}\r\n"));
@@ -341,7 +341,7 @@ fn a_half_closed_client_still_gets_its_answer() {
 }
 
 #[test]
-fn a_websocket_is_judged_like_a_request_and_then_a_tunnel() {
+fn a_websocket_is_evaluated_like_a_request_and_then_a_tunnel() {
     let upstream = server("127.0.0.1:0", |mut stream| {
         let head = read_head(&mut stream);
         assert_eq!(field(&head, "upgrade"), Some("websocket"));
@@ -489,7 +489,7 @@ fn interim_answers_and_early_ones_come_through() {
 }
 
 #[test]
-fn a_server_that_nobody_is_at_is_told_apart_from_a_denial() {
+fn an_absent_server_is_distinguished_from_a_denial() {
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()

@@ -87,7 +87,7 @@ fn kept_and_pipelined_requests_are_answered_in_order_and_each_is_recorded() {
     client.write_all(get("/d").as_bytes()).unwrap();
     assert_eq!(body(&mut client), "/d");
     assert!(heads.iter().nth(1).unwrap().ends_with("\r\n\r\nbody"));
-    // The server ends its connection, the client's goes on: on a new one, decided anew.
+    // The server ends its connection, the client's goes on: on a new one, decided again.
     client.write_all(get("/last").as_bytes()).unwrap();
     assert_eq!(body(&mut client), "/last");
     eventually("the server's end", || {
@@ -225,7 +225,7 @@ fn what_is_no_http_follows_the_setting() {
 }
 
 #[test]
-fn a_server_that_speaks_first_is_heard_where_the_setting_allows_it() {
+fn a_server_that_speaks_first_is_read_where_the_setting_allows_it() {
     if outside_of_netns() {
         return;
     }

@@ -48,7 +48,7 @@ fn a_reload_cuts_what_the_new_policy_forbids_and_nothing_else() {
     let (code, head, _) = tunnel(world.http, &two).unwrap_err();
     assert_eq!((code, field(&head, "x-proxy-error")), (403, Some("NOT_IN_ALLOWLIST")));
     eventually("the cut in the record", || world.events.has(EventKind::Cut));
-    // Once more is nothing; older, or other content under the same number, is refused and changes nothing.
+    // The same again is nothing; older, or other content under the same number, is refused and changes nothing.
     assert_eq!(world.egress().reload(next), Ok(0));
     let older = policy(input(&[]));
     assert_eq!(world.egress().reload(older), Err(ReloadError::Older { present: 2, offered: 1 }));
@@ -227,7 +227,7 @@ fn no_name_is_looked_up_that_is_not_recorded_and_paid() {
     assert!(tunnel(world.http, &format!("one.test:{}", upstream.port())).is_ok());
     assert!(!kinds(&world).contains(&EventKind::Resolve), "a name of a rule carries nothing");
 
-    // A name without an address is no connection, and costs one all the same.
+    // A name without an address is not a connection, and costs one all the same.
     for (budget, allowed) in [
         (Budget { connections: Some(3), ..Budget::default() }, 3),
         (Budget { bytes_total: Some(40), ..Budget::default() }, 2),
@@ -343,7 +343,7 @@ fn an_upstream_proxy_gets_the_name_and_the_record_says_so() {
 
 /// Tests vector H11 of `nexus_policy::net::vectors`.
 #[test]
-fn a_name_server_that_fails_is_told_by_every_way_and_nothing_is_dialled() {
+fn a_name_server_that_fails_is_reported_by_every_ingress_and_nothing_is_dialled() {
     let target = server("127.0.0.1:0", echo);
     let port = target.port();
     let world = World::of(input(&[&format!("+a.test:{port}")]));

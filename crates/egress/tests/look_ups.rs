@@ -100,7 +100,7 @@ fn ask(world: &World, host: &str, port: u16) -> TcpStream {
 }
 
 #[test]
-fn names_beneath_a_wildcard_starve_no_name_of_a_rule() {
+fn names_below_a_wildcard_starve_no_name_of_a_rule() {
     let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
     let world = world(&gate, port, &["*.silent.test", "exact.test"]);
     let silent: Vec<TcpStream> = (0..40).map(|n| ask(&world, &format!("n{n}.silent.test"), port)).collect();
@@ -191,7 +191,7 @@ fn a_look_up_ends_with_the_last_client_that_waits_for_it() {
 }
 
 #[test]
-fn look_ups_of_names_beneath_a_wildcard_are_paced() {
+fn look_ups_of_names_below_a_wildcard_are_paced() {
     const NAMES: usize = 400;
     let (gate, port) = (Gate::new(), server("127.0.0.1:0", echo).port());
     let world = world(&gate, port, &["*.x.test", "exact.test"]);

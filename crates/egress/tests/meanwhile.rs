@@ -96,7 +96,7 @@ fn counting() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn addresses_are_judged_by_the_policy_after_the_look_up() {
+fn addresses_are_evaluated_by_the_policy_after_the_look_up() {
     let (upstream, connected) = counting();
     let one = format!("one.test:{}", upstream.port());
     let (private, public) = (format!("+{one}"), one.clone());

@@ -62,7 +62,7 @@ fn refused(world: &World, authority: &str, before: Duration, bytes: &[u8]) -> bo
 }
 
 #[test]
-fn a_late_or_oddly_begun_hello_must_name_the_allowed_host() {
+fn a_late_or_oddly_started_hello_must_name_the_allowed_host() {
     if outside_of_netns() {
         return;
     }
@@ -83,7 +83,7 @@ fn a_late_or_oddly_begun_hello_must_name_the_allowed_host() {
 }
 
 #[test]
-fn a_late_or_oddly_begun_request_must_name_the_allowed_host() {
+fn a_late_or_oddly_started_request_must_name_the_allowed_host() {
     if outside_of_netns() {
         return;
     }

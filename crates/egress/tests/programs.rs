@@ -125,7 +125,7 @@ fn every_way_asks_with_the_clients_own_two_ends() {
 }
 
 #[test]
-fn another_program_nobody_and_a_panic_are_all_refused() {
+fn another_program_no_program_and_a_panic_are_all_refused() {
     let target = server("127.0.0.1:0", echo);
     let authority = format!("a.test:{}", target.port());
     let (world, reported) = world(&[&format!("+{authority}@/bin/x")]);
@@ -160,7 +160,7 @@ fn many_wait_for_their_turn_and_others_do_not_wait_for_them() {
         let began = Instant::now();
         tunnel(world.http, &format!("b.test:{port}")).unwrap();
         assert!(began.elapsed() < Duration::from_secs(2), "it waited for look-ups: {:?}", began.elapsed());
-        // Twenty take eight seconds; nobody waits for longer than five, and is then nobody.
+        // Twenty take eight seconds; no connection waits for longer than five, and is then without an owner.
         let codes: Vec<u16> = asked.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(codes.contains(&200) && codes.contains(&403), "{codes:?}");
     });

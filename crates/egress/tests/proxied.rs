@@ -98,7 +98,7 @@ fn the_upstream_proxy_itself_is_no_destination() {
         assert_eq!(tunnel(world.http, &format!("{host}:{port}")).unwrap_err().0, 403, "{host}");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 0);
-    // The same for a proxy elsewhere, which is told by its address.
+    // The same for a proxy elsewhere, which is identified by its address.
     world.resolver.set("proxy.test", &[[93, 184, 216, 34].into()]);
     world.resolver.set("alias.test", &[[93, 184, 216, 34].into()]);
     for host in ["alias.test", "93.184.216.34"] {

@@ -92,7 +92,7 @@ proptest! {
             if let Some(name) = by_rustls(bytes) {
                 match read_hello(bytes) {
                     Seen::Sni(seen) => {
-                        // One that is no host name here (rustls takes `_`) is refused.
+                        // One that is not a host name here (rustls takes `_`) is refused.
                         if let Ok(host) = Host::parse_bytes(&seen) {
                             prop_assert_eq!(host.to_string(), name.to_ascii_lowercase());
                         }
@@ -259,7 +259,7 @@ fn a_body_of_a_response_depends_on_the_request() {
 }
 
 #[test]
-fn a_hello_that_cannot_be_read_is_told_by_its_beginning() {
+fn a_hello_that_cannot_be_read_is_recognized_by_its_beginning() {
     let long = [&[22, 3, 1, 0x40, 0, 1, 0, 0x44, 0][..], &[0; 100]].concat();
     for end in 1..long.len() {
         assert!(begins_as_tls(&long[..end]), "{end}");

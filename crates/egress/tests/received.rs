@@ -62,7 +62,7 @@ fn what_is_dropped_of_an_answer_counts_as_received() {
 }
 
 #[test]
-fn interim_answers_that_nobody_gets_are_held_by_the_budget() {
+fn interim_answers_that_no_client_gets_count_in_the_budget() {
     let interim = [&b"HTTP/1.1 102 Processing\r\nx: "[..], &[b'x'; 10_000], b"\r\n\r\n"].concat();
     let (world, at) = world(interim.repeat(20), 100_000);
     let (code, head, _) = response(&mut ask(&world, at, 0));

@@ -114,7 +114,7 @@ fn every_decision_of_a_record_comes_out_the_same_again() {
         }
         let decision = matches!(event, "allow" | "deny" | "request" | "dns" | "cut");
         assert_eq!(line["policy"].is_string(), decision || event == "policy", "{line}");
-        // What no policy decided: texts that are no host, the own loopback, and why a connection was cut.
+        // What no policy decided: texts that are not host names, the own loopback, and why a connection was cut.
         let aside = matches!(line["host"].as_str().unwrap(), "" | "localhost") || event == "cut";
         let asked_later = event == "dns" && line["host"] == "other.test";
         let expected = match event {
@@ -204,7 +204,7 @@ fn a_decision_whose_policy_cannot_be_recorded_allows_nothing() {
 }
 
 #[test]
-fn a_policy_too_long_for_the_record_is_told_by_its_hash_alone() {
+fn a_policy_too_long_for_the_record_is_recorded_by_its_hash_alone() {
     let names: Vec<String> = (0..4000).map(|number| format!("a-name-that-is-rather-long-{number}.test")).collect();
     let rules: Vec<&str> = names.iter().map(String::as_str).collect();
     let world = World::of(input(&rules));

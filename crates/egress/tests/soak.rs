@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use support::process::{raise_descriptors, resident_kib};
 use support::{World, connect, echo, eventually, input, tunnel};
 
-const NAME: &str = "idle_tunnels_and_slow_clients_keep_nobody_waiting";
+const NAME: &str = "idle_tunnels_and_slow_clients_keep_no_other_client_waiting";
 
 /// Opens tunnels and slow heads in the other process, reports them, and holds them until its input ends.
 fn hold(proxy: SocketAddr, authority: &str, tunnels: usize) {
@@ -32,7 +32,7 @@ fn hold(proxy: SocketAddr, authority: &str, tunnels: usize) {
 }
 
 #[test]
-fn idle_tunnels_and_slow_clients_keep_nobody_waiting() {
+fn idle_tunnels_and_slow_clients_keep_no_other_client_waiting() {
     let tunnels: usize = std::env::var("NEXUS_SOAK_TUNNELS").map_or(600, |text| text.parse().unwrap());
     let descriptors = raise_descriptors();
     if let Ok(to) = std::env::var("NEXUS_SOAK_HOLD") {
@@ -76,7 +76,7 @@ fn idle_tunnels_and_slow_clients_keep_nobody_waiting() {
     // Its output is read to the end, or it could not end.
     said.for_each(drop);
     assert!(holder.wait().unwrap().success());
-    // The server never closes: a tunnel whose client is gone ends by itself.
+    // The server never closes: a tunnel whose client is gone ends on its own.
     eventually("the end of all", || world.egress().summary().open == 0);
 }
 

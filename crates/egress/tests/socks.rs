@@ -65,7 +65,7 @@ fn closed_port() -> (SocketAddr, OwnedFd) {
 }
 
 #[test]
-fn a_closed_port_is_told_apart_from_a_denial() {
+fn a_closed_port_is_distinguished_from_a_denial() {
     let (gone, _bound) = closed_port();
     let world = World::of(input(&[&format!("+{gone}")]));
     let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];

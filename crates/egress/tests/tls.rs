@@ -47,7 +47,7 @@ fn comes_back(mut client: TcpStream, bytes: &[u8]) {
 fn is_cut(world: &World, mut client: TcpStream) {
     assert_eq!(read_all(&mut client), None, "a reset without a byte");
     eventually("the cut in the record", || world.events.has(EventKind::Cut));
-    // The end of an earlier tunnel may be told after it.
+    // The end of an earlier tunnel may be reported after it.
     let cut = world.events.take().into_iter().find(|event| event.event == EventKind::Cut).unwrap();
     assert_eq!((cut.code, cut.bytes_up), (DenyCode::SniMismatch, Some(0)), "nothing went up");
 }
@@ -275,7 +275,7 @@ fn a_hello_that_cannot_be_read_is_refused_whatever_the_setting() {
 }
 
 #[test]
-fn a_server_that_speaks_first_is_heard_before_the_client_speaks() {
+fn a_server_that_speaks_first_is_read_before_the_client_speaks() {
     if outside_of_netns() {
         return;
     }

@@ -147,7 +147,7 @@ fn connect_decides_like_the_table() {
         return;
     }
     servers();
-    // A request line is ASCII, so other texts are no destination here.
+    // A request line is ASCII, so other texts are not a destination here.
     for case in CASES.iter().filter(|case| case.host.is_ascii() && !is_of_the_stub(case)) {
         let world = world(case);
         let got = by_connect(&world, case);
@@ -238,7 +238,7 @@ fn redirected_names_and_dns_decide_like_the_table() {
         if literal(case).is_some() || !case.host.is_ascii() || case.host.bytes().any(|byte| byte < 0x21) {
             continue;
         }
-        // What is no DNS name at all cannot be asked for.
+        // A text that is not a DNS name at all cannot be asked for.
         let Ok(name) = Name::from_ascii(case.host) else { continue };
         let world = world(case);
         let answered = enter::by_dns(&world, &name);

@@ -91,7 +91,7 @@ fn a_chain_is_held_against_heads_that_were_kept() {
     let whole = chain();
     assert_eq!(codes(&whole, &Expected::default()), Vec::<&str>::new());
     assert_eq!(codes(&whole, &kept(1, &[1, 9, 20]).unwrap()), Vec::<&str>::new());
-    // Without a head nobody can tell a chain that was written again after the head that stands in it.
+    // Without a head no reader can distinguish a chain that was written again from one after the head that stands in it.
     assert_eq!(codes(&rewritten(10), &Expected::default()), Vec::<&str>::new());
     assert_eq!(codes(&rewritten(10), &kept(1, &[9]).unwrap()), Vec::<&str>::new(), "what came before is the same");
     assert_eq!(codes(&rewritten(10), &kept(1, &[9, 10]).unwrap()), ["forked"]);

@@ -131,7 +131,7 @@ fn exit_code(directive: &Directive) -> u8 {
     match directive.state {
         State::Succeeded => 0,
         State::TimedOut => own.unwrap_or(TIMEOUT),
-        // An end that is not a success is never told as one.
+        // An end that is not a success is never reported as one.
         _ => own.filter(|code| *code != 0).unwrap_or(REFUSED),
     }
 }

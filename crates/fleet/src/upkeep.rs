@@ -56,7 +56,7 @@ impl Upkeep for TerritoryUpkeep {
                 if let Ok(run) = one.run.parse() {
                     committed(run)?;
                 }
-                // A line for each change would bury the log; the end of the directive is reported to its user.
+                // A line for each change would flood the log; the end of the directive is reported to its user.
                 as_notices(&print)(std::slice::from_ref(line))
             };
             if let Err(error) = finish(places, &one, &mut report) {

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_text_of_a_commit_is_reported() {
         assert!(named(b"abc\n", b"").is_odd && named(&[b'g'; 40], b"").is_odd);
         assert_eq!(named(b"ref: refs/x\n", b"").target.as_deref(), Some(&b"refs/x"[..]));
         assert_eq!(named(b"", b""), Named::default());

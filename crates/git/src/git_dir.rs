@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_a_git_directory_are_told_apart() {
+    fn the_files_of_a_git_directory_are_distinguished() {
         for (path, wanted) in [
             ("", Class::GitRoot),
             ("config", Class::GitConfig),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_ref_is_told_from_a_branch() {
+    fn a_symbolic_ref_is_distinguished_from_a_branch() {
         for (path, text, wanted) in [
             (".git/refs/heads/feat", "ref: refs/heads/main\n", true),
             ("a/.GIT/Refs/heads/x/y", "ref:refs/heads/main", true),

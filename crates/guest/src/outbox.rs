@@ -99,7 +99,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     #[test]
-    fn a_host_that_does_not_listen_holds_up_nobody_and_misses_nothing() {
+    fn a_host_that_does_not_listen_delays_no_client_and_misses_nothing() {
         let (host, guest) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         let (host, mut outbox) = (Channel::new(host), Outbox::new(Channel::new(guest)));

@@ -401,7 +401,7 @@ fn kill(target: i32, signal: i32) -> Result<(), End> {
         return Ok(());
     }
     match io::Error::last_os_error().raw_os_error() {
-        // Nobody to signal, or a number that is no signal: no reason to end a sandbox.
+        // Without a process to signal, or with an unknown signal number, the sandbox goes on.
         Some(libc::ESRCH | libc::EINVAL) => Ok(()),
         _ => Err(End::Failed),
     }

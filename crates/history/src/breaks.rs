@@ -1,4 +1,4 @@
-//! `nexus receipt close`: breaks in the chain of receipts that a person has looked at, and their receipts.
+//! `nexus receipt close`: records that the user has inspected a break in the chain of receipts.
 
 use crate::advice::receipts::now_unix_ms;
 use crate::args::CloseArgs;
@@ -10,16 +10,16 @@ use nexus_receipt::{Break, Breaks, Collected, Store};
 use std::io;
 
 /// Sentences for the answer of `verify --chain`.
-pub fn told(breaks: &Breaks) -> Vec<String> {
+pub fn describe(breaks: &Breaks) -> Vec<String> {
     let of = |one: &Break| {
         let last = one.next.saturating_sub(1);
         format!("a break: the chain of {} ends with number {last}, closed {} UTC", one.chain, utc(one.closed_unix_ms))
     };
-    let mut told: Vec<String> = breaks.all.iter().map(of).collect();
+    let mut lines: Vec<String> = breaks.all.iter().map(of).collect();
     if breaks.unreadable > 0 {
-        told.push(format!("{} lines of receipts/breaks cannot be read", breaks.unreadable));
+        lines.push(format!("{} lines of receipts/breaks cannot be read", breaks.unreadable));
     }
-    told
+    lines
 }
 
 /// `nexus receipt close`.

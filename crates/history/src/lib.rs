@@ -1,5 +1,5 @@
-//! Past runs as this machine knows them: `nexus receipt`, `nexus log` and `nexus net log`. Making, storing and checking receipts is
-//! `nexus-receipt`.
+//! Commands that read the records of past runs on this machine: `nexus receipt`, `nexus log` and `nexus net log`. The crate
+//! `nexus-receipt` makes, stores and checks receipts.
 //!
 //! ```text
 //!  receipts: verify | show | keys | close | prune ─┐

@@ -23,8 +23,8 @@ pub fn command(args: &LogArgs) -> u8 {
     match log(args) {
         Ok((text, unreadable)) => {
             let printed = print(Ok(text));
-            let told = unreadable.iter().map(|failure| failures::print_failure(failure, false)).max();
-            printed.max(told.unwrap_or_default())
+            let unreadable_exit = unreadable.iter().map(|failure| failures::print_failure(failure, false)).max();
+            printed.max(unreadable_exit.unwrap_or_default())
         }
         Err(failure) => failures::print_failure(&failure, false),
     }
@@ -57,7 +57,7 @@ fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
                 continue;
             }
         };
-        let opened = look(&file, run, &ring);
+        let opened = open_receipt(&file, run, &ring);
         if let Ok(opened) = &opened {
             // Ids are ordered by the time at which runs began.
             if since.is_some_and(|since| opened.receipt.timing.started_unix_ms < since) {
@@ -80,7 +80,7 @@ fn log(args: &LogArgs) -> Result<(String, Vec<Failure>), Failure> {
 }
 
 /// Opens a receipt, and refuses one that names another run.
-fn look(file: &[u8], run: RunId, ring: &Keyring) -> Result<Opened, VerifyError> {
+fn open_receipt(file: &[u8], run: RunId, ring: &Keyring) -> Result<Opened, VerifyError> {
     let opened = open(file, ring)?;
     if opened.receipt.run_id != run {
         let why = format!("it is the receipt of the run {}", opened.receipt.run_id);

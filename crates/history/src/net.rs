@@ -72,7 +72,7 @@ pub fn log(args: &NetLogArgs) -> Result<u8, Failure> {
             if !text.ends_with('\n') && goes_on {
                 break;
             }
-            let shown = if args.json { text.trim_end_matches('\n').to_owned() } else { told(&text) };
+            let shown = if args.json { text.trim_end_matches('\n').to_owned() } else { render(&text) };
             text.clear();
             out::write_unless_closed(&mut std::io::stdout(), format!("{shown}\n").as_bytes())
                 .map_err(|error| failures::not_written("the record", &error))?;
@@ -97,7 +97,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Renders one line for the user. A line that was cut off by a full disk is shown as it is.
-fn told(text: &str) -> String {
+fn render(text: &str) -> String {
     let Ok(line) = serde_json::from_str::<Line>(text) else { return one_line(text.trim_end_matches('\n')) };
     let target = match (line.host.as_str(), line.port) {
         ("", _) => "-".to_owned(),
@@ -136,7 +136,7 @@ mod tests {
     fn a_record_shows_the_other_hosts_that_were_asked_for() {
         let line = |more: &str| {
             let text = r#"{"v":1,"time_ms":0,"event":"close","id":1,"host":"a.test","port":443,"code":"OK""#;
-            told(&format!("{text}{more}}}\n"))
+            render(&format!("{text}{more}}}\n"))
         };
         assert!(line(r#","asked":["b.test","c.test"]"#).ends_with("a.test:443  naming b.test c.test"));
         assert!(line("").ends_with("a.test:443"), "a line of a version before");

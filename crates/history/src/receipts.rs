@@ -1,4 +1,4 @@
-//! `nexus receipt`: what people ask of receipts. Making, storing and checking them is `nexus-receipt`.
+//! `nexus receipt`: the commands about receipts. The crate `nexus-receipt` makes, stores and checks them.
 //!
 //! ```text
 //!  run ── open_issuer, and the engine issues ─▶ nexus-receipt   receipt verify | show | keys | close | prune   log ─▶ a line for each

@@ -1,4 +1,4 @@
-//! `nexus receipt show`: what a receipt says, for people. Only of one that is valid.
+//! `nexus receipt show`: prints the content of a valid receipt as text.
 
 use crate::args::ShowArgs;
 use crate::failure::{Failure, one_line};

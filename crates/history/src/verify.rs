@@ -1,6 +1,6 @@
-//! `nexus receipt verify`: whether a receipt is what it says, and whether a file is what it speaks of.
+//! `nexus receipt verify`: checks the signature and chain of a receipt, and that a file has the content that a receipt states.
 //!
-//! Exit 0: valid. 1: not valid, with the reason. 2: there was nothing to look at.
+//! Exit 0: valid. 1: not valid, with the reason. 2: nothing to verify was found.
 
 use crate::args::VerifyArgs;
 use crate::breaks;
@@ -64,13 +64,13 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 
 /// Makes the failure that a person sees of what is not valid.
 pub fn failure(invalid: &Invalid) -> Failure {
-    let told = told(invalid);
-    let message = if matches!(invalid, Invalid::Nothing) { told } else { format!("not valid: {told}") };
+    let text = describe(invalid);
+    let message = if matches!(invalid, Invalid::Nothing) { text } else { format!("not valid: {text}") };
     Failure { exit: INVALID, code: invalid.code(), message, hint: String::new() }
 }
 
 /// Returns the problem as a sentence, with the command that helps.
-fn told(invalid: &Invalid) -> String {
+fn describe(invalid: &Invalid) -> String {
     match invalid {
         Invalid::Chain(ChainProblem::NotContinued { chain }) => {
             format!("{invalid}; look at its receipts, then record the break with nexus receipt close {chain}")
@@ -104,7 +104,7 @@ impl From<Invalid> for Refused {
 
 /// Runs it and returns the exit code.
 pub fn command(args: &VerifyArgs) -> u8 {
-    let answer = match look(args) {
+    let answer = match verify_file(args) {
         Ok(answer) => answer,
         Err(failure) => return failures::print_failure(&failure, false),
     };
@@ -112,7 +112,7 @@ pub fn command(args: &VerifyArgs) -> u8 {
         Ok(text) if args.json => (0, document(true, None, text)),
         Ok(text) => (0, format!("{}\n", one_line(text))),
         Err(refused) if args.json => {
-            let message = told(&refused.first) + &refused.end();
+            let message = describe(&refused.first) + &refused.end();
             (INVALID, document(false, Some(refused.first.code()), &message))
         }
         Err(refused) => return failures::print_failure(&refused.failure(), false),
@@ -127,7 +127,7 @@ fn document(valid: bool, reason: Option<&str>, message: &str) -> String {
     format!("{}\n", json!({"schema": "nexus.verify/1", "valid": valid, "reason": reason, "message": message}))
 }
 
-fn look(args: &VerifyArgs) -> Result<Result<String, Refused>, Failure> {
+fn verify_file(args: &VerifyArgs) -> Result<Result<String, Refused>, Failure> {
     let ring = keyring(&args.key, &args.link)?;
     let Some(target) = &args.receipt else { return all(&ring) };
     let source = Source::of(target);
@@ -207,6 +207,6 @@ fn all(ring: &Keyring) -> Result<Result<String, Refused>, Failure> {
     if side_branches > 0 {
         parts.push(format!("{side_branches} were written by runs that were killed just then"));
     }
-    parts.extend(breaks::told(&breaks));
+    parts.extend(breaks::describe(&breaks));
     Ok(Ok(parts.join("; ")))
 }

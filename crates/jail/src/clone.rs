@@ -127,7 +127,7 @@ pub fn clone_process(namespaces: u64, cgroup: Option<&OwnedFd>) -> io::Result<Cl
         args.cgroup = cgroup.as_fd().as_raw_fd() as u64;
     }
     // SAFETY: no stack and no CLONE_VM are given, so this is a fork: the child has its own copy of all memory. The
-    // launcher has one thread (checked at the start of every launch), so no lock is held by somebody else.
+    // launcher has one thread (checked at the start of every launch), so no other thread holds a lock.
     let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
     match result {
         -1 => Err(io::Error::last_os_error()),

@@ -63,8 +63,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn an_ignored_signal_is_told_from_others() {
-        // Runtimes of Rust programs ignore SIGPIPE; nobody in this program changes SIGUSR2.
+    fn an_ignored_signal_is_distinguished_from_others() {
+        // Runtimes of Rust programs ignore SIGPIPE; no code of this program changes SIGUSR2.
         assert!(is_ignored(libc::SIGPIPE).unwrap());
         assert!(!is_ignored(libc::SIGUSR2).unwrap());
         assert_eq!(is_ignored(999).unwrap_err().raw_os_error(), Some(libc::EINVAL));

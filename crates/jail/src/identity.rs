@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_itself_and_root_is_somebody_else() {
+    fn a_user_is_itself_and_root_is_another() {
         let user = Identity::choose(12345, 12345, DEFAULT_UID_BASE, 0).unwrap();
         assert_eq!((user.uid_map().as_str(), user.by_root), ("1000 12345 1", false));
         let root = Identity::choose(0, 0, DEFAULT_UID_BASE, 0).unwrap();

@@ -46,7 +46,7 @@ pub use steps::{Faults, Step, StepError};
 
 /// The name of PID 1 of a run in process lists, at most 15 bytes: from the random part of the id.
 #[must_use]
-pub fn mark(run: nexus_model::RunId) -> String {
+pub fn label(run: nexus_model::RunId) -> String {
     let id = run.to_string();
     format!("nx-{}", &id[id.len() - 12..])
 }

@@ -176,7 +176,7 @@ mod tests {
         let real = base.path().canonicalize().unwrap().join("real");
         std::fs::create_dir_all(real.join("inner")).unwrap();
         assert!(open_canonical(&real.join("inner")).is_ok());
-        // As if somebody had exchanged the directory for a link after it was checked.
+        // As if another process had exchanged the directory for a link after it was checked.
         let link = real.with_file_name("link");
         symlink(&real, &link).unwrap();
         for path in [link.join("inner"), link] {

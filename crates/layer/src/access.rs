@@ -1,4 +1,4 @@
-//! Tells which directories of a workspace keep this user out.
+//! Finds the directories of a workspace that this user may not read or search.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount};
 use crate::meta::stat_if_there;

@@ -1,6 +1,6 @@
-//! Lists the files of a workspace as a run left them, before anything is decided about its changes, and opens them.
+//! Lists and opens the files of a workspace as a run left them, before the user decides about its changes.
 //!
-//! The workspace and the layer are read apart, as a diff reads them: no mount is needed, and no link is followed.
+//! It merges the workspace and the layer in its own code, as a diff does: it mounts no overlay and follows no link.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_no_way, join, names, open_file, split};
 use crate::diff::views::{self, Place};
@@ -106,13 +106,13 @@ impl FilesAfter<'_> {
         }
     }
 
-    /// Opens a regular file for reading. What stands in its place meanwhile, a link or a FIFO, is an error.
+    /// Opens a regular file for reading. Returns an error if a link or a FIFO has replaced it meanwhile.
     pub fn open(&self, one: &FileAfter) -> io::Result<File> {
         let (dir, name) = self.dir(one)?;
         Ok(File::from(open_file(dir.as_fd(), &name, OFlags::RDONLY)?))
     }
 
-    /// Returns the target of a link, which is not followed.
+    /// Returns the target of a link without following it.
     pub fn target(&self, one: &FileAfter) -> io::Result<Vec<u8>> {
         let (dir, name) = self.dir(one)?;
         Ok(rustix::fs::readlinkat(dir.as_fd(), name.as_slice(), Vec::new())?.into_bytes())

@@ -1,7 +1,8 @@
-//! Finds out whether a parked layer is still what was parked, or shown since.
+//! Detects changes to a parked layer after it was parked or last shown to the user.
 //!
-//! Only this user and root can change it (see `part`). Every change sets a file's ctime, which no process can set, so
-//! it is compared with the time of the record, whose last change is the moment of the park or of the last look.
+//! Only this user and root can change a parked layer (see `part`). Every change updates a file's ctime, which no process can
+//! choose. The check therefore compares each ctime with the mtime of the layer's record, which Nexus writes when it parks the
+//! layer and when it shows it.
 
 use crate::beneath::{Doing as _, IoFailure};
 use crate::commit::journal::PARKED;
@@ -13,8 +14,8 @@ use crate::tree::{LayerTree, Role};
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 impl Layer {
-    /// Notes that what the layer holds is about to be shown: from here on that is what an accept means. What changes
-    /// later is found by [`Layer::commit`].
+    /// Records that the content of the layer is about to be shown to the user. A later [`Layer::commit`] refuses
+    /// entries that changed after this call.
     pub fn note_shown(&self) -> Result<(), IoFailure> {
         let stamp = |nsec| Timespec { tv_sec: 0, tv_nsec: nsec };
         let times = Timestamps { last_access: stamp(UTIME_OMIT), last_modification: stamp(UTIME_NOW) };

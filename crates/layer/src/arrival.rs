@@ -1,7 +1,8 @@
 //! Decides whether a directory of the workspace came to the name of a directory of the layer after the run began. Pure.
 //!
-//! An entry is fresh by its own ctime. A directory that comes as a whole (`mv`, the commit of another run) gets a new
-//! ctime itself, while the entries in it keep theirs. All that is in it counts as fresh: the run never saw it.
+//! The ctime of an entry shows that it is newer than the run. A directory that is moved in as a whole (`mv`, the commit of
+//! another run) gets a new ctime, while the entries in it keep theirs. All entries in it count as new, because the run never
+//! saw them.
 //!
 //! ```text
 //!  the one above came, or may have come          so did this one

@@ -1,7 +1,7 @@
-//! The commits in which `git merge --autostash` and `git rebase --autostash` keep a person's uncommitted changes.
+//! Finds the commits in which `git merge --autostash` and `git rebase --autostash` save the user's uncommitted changes.
 //!
-//! git takes the changes out of the working tree, and a commit of the layer follows it. Only one small file names the commit in
-//! which they are:
+//! git removes the changes from the working tree, and committing the layer removes them from the workspace too. Afterwards only
+//! one small file names the git commit that holds them:
 //!
 //! ```text
 //!  the file waits       it is noted as a last copy, so that a reject keeps it, and both commands name the commit

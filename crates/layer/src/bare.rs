@@ -1,15 +1,15 @@
-//! Git directories without the name `.git`: a bare repository is one by its entries, so its hooks and configuration are
-//! treated as those of `.git`.
+//! Recognizes git directories that are not named `.git` (bare repositories) by their entries, and protects their hooks and
+//! configuration like those of `.git`.
 //!
-//! The signs of a repository are in `git_dirs`. The entries may come in several runs, and a part of a layer may
-//! stay behind: an entry counts that the workspace or the layer has.
+//! `git_dirs` lists the entries that make a directory a repository. Several runs may create them, and part of a layer may
+//! stay parked, so an entry counts if either the workspace or the layer has it.
 
 use crate::bare_links;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split};
 use crate::branches::ByPath;
-use crate::facts::{GitDirectory, Made, Version, judge as judge_content};
 use crate::fold::fold;
 use crate::git_dirs::{HEAD, class, has, has_entries, is_maker, is_repository, is_there};
+use crate::git_rules::{GitDirectory, Made, Version, classify as classify_content};
 use crate::link_ends::TO_BARE;
 use crate::meta::EntryType;
 use crate::protected::Class;
@@ -43,7 +43,7 @@ const STATE_DIRECTORIES: &[&[u8]] = &[b"branches", b"modules", b"refs/replace", 
 
 /// Sets the verdicts of the files of the bare repositories that the layer touches or makes. Returns the directories
 /// that become such repositories.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<usize>, IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<Vec<usize>, IoFailure> {
     let mut places: HashMap<usize, Place> = HashMap::new();
     for (at, in_layer) in candidates(tree) {
         if let Some(place) = Place::of(walk, tree, at, &in_layer)? {
@@ -105,7 +105,7 @@ type Telling = HashMap<Vec<u8>, bool>;
 
 /// Directories in which the layer has an entry that git would look for, with these entries.
 fn candidates(tree: &LayerTree) -> HashMap<usize, Telling> {
-    // `.git` is judged by its name; a repository inside of it, as in `.git/refs`, by its entries like any other.
+    // `.git` is classified by its name; a repository inside of it, as in `.git/refs`, by its entries like any other.
     let is_git = |path: &[u8]| fold(split(path).1).as_ref() == b".git";
     let mut found: HashMap<usize, Telling> = HashMap::new();
     for node in tree.nodes.iter().skip(1) {
@@ -213,7 +213,8 @@ fn is_held(walk: &Walk<'_>, repository: &[u8], name: &[u8]) -> Result<bool, IoFa
     }
     let class = class(&path, repository);
     let content = walk.version(walk.base, &path, &class)?;
-    let verdict = judge_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(Made::ALONE));
+    let verdict =
+        classify_content(walk.rules, &class, &path, &content, &Version::Absent, GitDirectory::New(Made::ALONE));
     Ok(verdict != Verdict::Commit)
 }
 
@@ -236,7 +237,7 @@ fn verdict(
         }
         _ if is_dir => Ok(None),
         Class::NoLink | Class::MustBeDirectory if node.role == Role::Entry && node.meta.kind == EntryType::Symlink => {
-            park("a link to git's private folders")
+            park("a link to git's private directories")
         }
         Class::NoLink => {
             let inside = node.path.0.strip_prefix(&*tree.nodes[repository].path.0).unwrap_or(&node.path.0);
@@ -245,7 +246,7 @@ fn verdict(
         Class::MustBeDirectory | Class::Plain | Class::Listed(_) | Class::GitRoot => Ok(None),
         Class::GitConfig | Class::GitHook | Class::GitCommonDir | Class::GitState(_) => {
             let is_new = is_new || lower_path(&tree.nodes[node.parent]).is_none();
-            walk.judge_by(&class, (tree, by_path), at, is_new).map(Some)
+            walk.classify_by(&class, (tree, by_path), at, is_new).map(Some)
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Links that lead into a bare repository which comes only with a layer.
+//! Holds back a bare repository that a run created at the target of an existing link.
 //!
-//! A link into a git directory waits when it comes. One that came before leads to a plain place, until a run makes a
-//! repository there: then a program of the host that writes through the link would write a hook or a setting.
+//! A new link into a git directory is held back when a run creates it. An older link pointed at an ordinary directory until a
+//! run made a repository there: a host program that writes through that link would then write a hook or a setting.
 
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, join, names, split};
 use crate::fold::fold;
 use crate::git_dirs;
 use crate::link_ends::{Ends, LayerLinks, link};
-use crate::link_steps::{Links, Way};
+use crate::link_steps::{LinkEnd, Links};
 use crate::meta::{EntryType, stat_if_there};
 use crate::tree::LayerTree;
 use crate::walk::Walk;
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 /// Entries of the workspace that are looked at for links.
-const MOST: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Entries of a layer that lead into the new repositories, as indices of [`LayerTree::nodes`].
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(crate) fn find(walk: &Walk<'_>, tree: &LayerTree, new: &HashMap<&[u8], usize
         let mut take =
             |inside: Option<&[u8]>, _: &[u8]| found = found.or(inside.and_then(|end| repository_of(path, end, new)));
         let ways = [ends.follow(path, text, &after, &mut take)?, ends.follow(path, text, &before, &mut take)?];
-        Ok(if ways.contains(&Way::TooLong) { Lead::Anywhere } else { found.map_or(Lead::Elsewhere, Lead::To) })
+        Ok(if ways.contains(&LinkEnd::TooLong) { Lead::Anywhere } else { found.map_or(Lead::Elsewhere, Lead::To) })
     };
     for (at, text) in links.all() {
         if tree.nodes[at].rare.verdict.is_none() && follow(&tree.nodes[at].path.0, text)? != Lead::Elsewhere {
@@ -97,7 +97,7 @@ fn repository_of(link: &[u8], end: &[u8], new: &HashMap<&[u8], usize>) -> Option
 
 /// Lists the links of the workspace outside of `.git`. `None` when not all of it can be looked through.
 pub(crate) fn existing(walk: &Walk<'_>) -> Result<Option<Vec<Vec<u8>>>, IoFailure> {
-    let (mut stack, mut found, mut left) = (vec![Vec::new()], Vec::new(), MOST);
+    let (mut stack, mut found, mut left) = (vec![Vec::new()], Vec::new(), MAX_ENTRIES);
     while let Some(at) = stack.pop() {
         let dir = match walk.base.readable_dir(&at) {
             Ok(dir) => dir,
@@ -114,7 +114,7 @@ pub(crate) fn existing(walk: &Walk<'_>) -> Result<Option<Vec<Vec<u8>>>, IoFailur
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
                 Err(error) => return Err(error).doing("look at", &path),
                 Ok(Some(meta)) if meta.kind == EntryType::Symlink => found.push(path),
-                // What leads into `.git` and is in it is judged by its names.
+                // What leads into `.git` and is in it is classified by its names.
                 Ok(Some(meta)) if meta.kind == EntryType::Directory && fold(&name).as_ref() != b".git" => {
                     stack.push(path);
                 }

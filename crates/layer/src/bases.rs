@@ -1,4 +1,4 @@
-//! Finds out which files were, when a run began, what git has of them: the base of a later merge.
+//! Records the files whose content at the start of a run is also stored in git: that content is the base of a later merge.
 //!
 //! ```text
 //!  the index of git at the start ─▶ an entry with the size, times and inode that its file has ─▶ the file was the blob of
@@ -41,7 +41,7 @@ pub(crate) struct BaseNote {
     pub(crate) size: u64,
 }
 
-/// A look at the files that git had when a run began.
+/// A survey of the files that git had when a run began. It proceeds in steps while the command runs.
 #[derive(Debug)]
 pub struct BaseSurvey {
     index: IndexAtStart,
@@ -61,7 +61,7 @@ impl BaseSurvey {
         Ok(Self { index: index.try_clone()?, workspace, started, entries, seen, unchanged })
     }
 
-    /// Looks at some more files. Returns whether all were looked at.
+    /// Examines some more files. Returns whether all files were examined.
     pub fn look_on(&mut self) -> bool {
         let entries = self.entries.get_or_insert_with(|| read(&self.index));
         let mut directory = Directory::default();

@@ -1,14 +1,14 @@
 //! Holds back links that lead from one git repository into another.
 //!
-//! Below such a link git takes the user's commits for those of the repository that the link leads to. A directory of
-//! the user's repository that becomes a link would be taken over as by a new `.git` in it (`nested`), also by a
-//! repository that came unasked elsewhere in the workspace, or by one of the user's beside it (`other_repositories`).
+//! When the user commits below such a link, git records the commit in the repository that the link leads to. A directory of
+//! the user's repository that becomes a link has the same effect as a new `.git` in it (`nested`). The target may be a
+//! repository that a run made elsewhere in the workspace, or another repository of the user (`other_repositories`).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
 use crate::fold::fold;
 use crate::git_dirs::has;
 use crate::link_ends::{Ends, LayerLinks, is_no_way, link};
-use crate::link_steps::{Links, TOO_LONG, Way};
+use crate::link_steps::{LinkEnd, Links, TOO_LONG};
 use crate::meta::{EntryType, stat_if_there};
 use crate::nested::is_in_one;
 use crate::other_repositories::OtherRepositories;
@@ -29,10 +29,10 @@ const TOO_LARGE: &str =
     "a link out of a git repository to a directory with more entries than are looked through for other repositories";
 
 /// Entries below the end of a link that are looked at for repositories.
-const MOST: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// Parks the links of a layer that must wait. `new` are the directories in which new repositories wait.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, new: &[Vec<u8>]) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree, new: &[Vec<u8>]) -> Result<(), IoFailure> {
     for (at, why) in find(walk, tree, new)? {
         tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
     }
@@ -66,7 +66,7 @@ fn find(walk: &Walk<'_>, tree: &LayerTree, new: &[Vec<u8>]) -> Result<Vec<(usize
         };
         // What is committed, and what stays where something of it is held back.
         let ways = [ends.follow(path, text, &after, &mut add)?, ends.follow(path, text, &before, &mut add)?];
-        if ways.contains(&Way::TooLong) {
+        if ways.contains(&LinkEnd::TooLong) {
             found.push((at, TOO_LONG));
             continue;
         }
@@ -178,7 +178,7 @@ impl Searched<'_> {
         if layer.any(|node| is_git(split(&node.path.0).1) && is_beneath(&node.path.0, end)) {
             return Ok(Some(BETWEEN));
         }
-        let (mut stack, mut left) = (vec![end.to_vec()], MOST);
+        let (mut stack, mut left) = (vec![end.to_vec()], MAX_ENTRIES);
         while let Some(at) = stack.pop() {
             let Some(dir) = open(self.walk.base, &at)? else { continue };
             let all = names(dir.as_fd()).doing("list", &at)?;

@@ -1,5 +1,5 @@
-//! Finds the repositories that a layer makes and that borrow objects or fetch them later: their names may lead to objects that lie
-//! elsewhere.
+//! Finds new repositories in a layer that borrow objects (`alternates`) or fetch them later (partial clones): their refs may name
+//! objects that are stored elsewhere.
 
 use crate::beneath::{Workspace, join, names, split};
 use crate::commit::units::is_repository;

@@ -1,10 +1,10 @@
-//! Finds out whether a layer takes a branch away from a repository, so that the settings of the branch may go with it,
-//! and gives the reasons for which a change of a ref waits.
+//! Decides whether a layer deletes a branch, in which case the branch's settings may be deleted with it, and gives the reasons
+//! to hold back a change of a ref.
 //!
-//! The answer is yes only for certain: where something cannot be read, the branch stays and its settings wait.
+//! If any file involved cannot be read, the branch counts as not deleted and its settings are held back.
 
 use crate::beneath::{Workspace, join, split};
-use crate::facts::{Version, judge_packed};
+use crate::git_rules::{Version, classify_packed};
 use crate::meta::{EntryType, Meta};
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, SharedPath, Verdict};
@@ -145,7 +145,7 @@ impl<'a> Branches<'a> {
         let (before, after) = self.read(b"packed-refs")?;
         let as_version = |bytes: &Option<Vec<u8>>| bytes.clone().map_or(Version::Absent, Version::Bytes);
         // The old one may stay.
-        if matches!(judge_packed(&as_version(&after), &as_version(&before)), Verdict::Park(_)) {
+        if matches!(classify_packed(&as_version(&after), &as_version(&before)), Verdict::Park(_)) {
             return None;
         }
         Some(Packed { before: packed(before.as_deref()), after: packed(after.as_deref()) })

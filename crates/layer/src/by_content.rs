@@ -1,9 +1,8 @@
-//! Sets the verdicts of the files of a layer whose content decides whether they are committed: those of git
-//! directories.
+//! Classifies the files of git directories in a layer by their content.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
 use crate::branches::{Branches, ByPath};
-use crate::facts::{Existing, GitDirectory, Made, Version, judge};
+use crate::git_rules::{Existing, GitDirectory, Made, Version, classify};
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role, Verdict};
@@ -15,7 +14,7 @@ use std::os::fd::AsFd as _;
 
 impl Walk<'_> {
     /// Sets the verdicts of the files of git directories that are known by their name.
-    pub(crate) fn judge(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
+    pub(crate) fn classify(&self, tree: &mut LayerTree) -> Result<(), WalkError> {
         let by_path = ByPath::default();
         for at in 1..tree.nodes.len() {
             let one = &tree.nodes[at];
@@ -31,7 +30,7 @@ impl Walk<'_> {
                 tree.nodes[at].rare.verdict = Some(Verdict::Park(why.to_owned()));
                 continue;
             }
-            // A git directory that goes is judged as a whole (`nested`).
+            // A git directory that goes is classified as a whole (`nested`).
             let goes = class == Class::GitRoot
                 && one.role != Role::Entry
                 && one.covers.as_ref().is_some_and(|old| old.meta.kind == EntryType::Directory);
@@ -39,7 +38,7 @@ impl Walk<'_> {
                 continue;
             }
             let is_new = lower_path(&tree.nodes[one.parent]).is_none();
-            let verdict = self.judge_by(&class, (tree, &by_path), at, is_new)?;
+            let verdict = self.classify_by(&class, (tree, &by_path), at, is_new)?;
             tree.nodes[at].rare.verdict = Some(verdict);
         }
         Ok(())
@@ -54,7 +53,7 @@ impl Walk<'_> {
 
     /// Returns the verdict for a file of a git directory by its content. In a git directory that is new, the entry that
     /// the workspace has at the place of the file was not a file of git.
-    pub(crate) fn judge_by(
+    pub(crate) fn classify_by(
         &self,
         class: &Class,
         (tree, by_path): (&LayerTree, &ByPath),
@@ -99,7 +98,7 @@ impl Walk<'_> {
                 has_old_remotes,
             })
         };
-        Ok(match judge(self.rules, class, path, &new, &base, directory) {
+        Ok(match classify(self.rules, class, path, &new, &base, directory) {
             // A part of the file would take the place of a file of the workspace.
             Verdict::Strip(_) if is_new && one.covers.is_some() => {
                 Verdict::Park(crate::verdict::stripped(class).to_owned())

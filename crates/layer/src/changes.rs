@@ -1,4 +1,4 @@
-//! The report: what a run changed. This is what people see in a review and what `--json` carries.
+//! The report of the changes of a run, as a review shows it and as `--json` prints it.
 
 use crate::meta::EntryType;
 use nexus_model::ByteText;
@@ -145,7 +145,7 @@ impl ChangeSet {
     }
 }
 
-/// Event in the workspace, outside the layer, since the layer was made.
+/// The change that another process made to a path of the workspace since the layer was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outside {
@@ -161,7 +161,7 @@ pub enum Outside {
     Blocked,
 }
 
-/// A path that the layer would change and that changed outside too.
+/// A path that both the run and another process changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     /// Relative to the workspace.
@@ -177,7 +177,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// Makes a conflict that was found before anything was moved.
+    /// Creates a conflict that was detected before any entry was moved.
     #[must_use]
     pub fn new(path: ByteText, outside: Outside) -> Self {
         Self { path, outside, beside: None, detail: None }

@@ -1,7 +1,7 @@
-//! Holds back what closes a directory of git, or a directory with one in it, to its owner.
+//! Holds back mode changes that take the owner's access to a git directory, or to a directory that contains one.
 //!
-//! A later commit looks up what git's configuration and hooks name in the workspace (`leads`). In a closed directory it
-//! would see nothing, and a helper of a hook could change unasked.
+//! A later commit reads which files git's configuration and hooks refer to (`leads`). It cannot read a closed directory, so a
+//! helper program of a hook in it could change without an accept.
 
 use crate::access::is_closed;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, is_other_mount, join, names, split};
@@ -15,7 +15,7 @@ use std::os::fd::AsFd as _;
 /// The owner's bits that reading a directory takes.
 const OPEN: u32 = 0o500;
 /// Entries that are looked at below one directory.
-const MOST: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 const OF_GIT: &str = "closes a directory of git, or one on the way to a protected name, to its owner";
 const HOLDS: &str = "closes a directory with something protected in it to its owner";
@@ -25,7 +25,7 @@ pub(crate) const UNSEEN: &str =
     "in a directory that is closed to its owner: accept the directory first, or open it with chmod u+rwx";
 
 /// Parks the directories that a layer closes and that must wait for a decision.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     for at in 0..tree.nodes.len() {
         let node = &tree.nodes[at];
         if !closes(node) || matches!(node.rare.verdict, Some(Verdict::Park(_))) {
@@ -62,7 +62,7 @@ fn holds_protected(walk: &Walk<'_>, top: &[u8]) -> Result<bool, IoFailure> {
             return Ok(true);
         }
     }
-    let (mut stack, mut left) = (vec![top.to_vec()], MOST);
+    let (mut stack, mut left) = (vec![top.to_vec()], MAX_ENTRIES);
     while let Some(at) = stack.pop() {
         if crate::git_dirs::is_one(walk.base, &at)? {
             return Ok(true);

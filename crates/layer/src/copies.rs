@@ -1,8 +1,8 @@
-//! Finds by their contents the entries that stay in a layer and may hold bytes that a commit takes away.
+//! Compares contents to find entries that stay in a layer and may be the last copy of data that a commit removes.
 //!
-//! Overlay's marks name no file in an ordinary user's layer, an edit takes the time by which a renamed file is known,
-//! and what a program copied before it removed the original is simply new. Whatever stays with bytes therefore counts
-//! as a copy of what goes, unless it is compared and has none of it:
+//! Overlay's attributes cannot identify such copies: in an ordinary user's layer they name no file, an edit changes the mtime by
+//! which a renamed file is recognized, and a file that a program copied before it removed the original is simply new. Every
+//! remaining file with content therefore counts as a copy of removed data, unless a comparison finds nothing in common:
 //!
 //! ```text
 //!  goes     old version − what the new one at its place has   (an append takes nothing away)

@@ -145,7 +145,12 @@ pub(crate) fn make_whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> 
 }
 
 /// Gives a new file the attributes of an entry of the layer, but not its content.
-pub(crate) fn adorn(from: BorrowedFd<'_>, name: &[u8], target: BorrowedFd<'_>, attrs: Attrs) -> io::Result<()> {
+pub(crate) fn apply_metadata(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    target: BorrowedFd<'_>,
+    attrs: Attrs,
+) -> io::Result<()> {
     copy_attrs(from, name, target, attrs)?;
     finish(target, &stat(from, name)?)
 }

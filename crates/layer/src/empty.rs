@@ -1,4 +1,4 @@
-//! The end of a layer that nothing was written to: the way of most runs, and so the shortest one.
+//! Removes a layer that nothing was written to. Most runs end this way, so it is the fastest path.
 
 use crate::beneath::{Doing as _, IoFailure, is_empty};
 use crate::commit::finish::remove_layer;
@@ -6,14 +6,14 @@ use crate::commit::leftover::Leftover;
 use crate::errors::DiscardError;
 use crate::faults::Step;
 use crate::layer::Layer;
-use crate::spare::Spares;
+use crate::pool::LayerPool;
 use crate::upper::open_upper;
 use std::os::fd::AsFd as _;
 
 impl Layer {
-    /// Ends the layer if there is nothing in it: the way of most runs. `false` when there is, and then nothing is done;
-    /// after an error, too, the layer may still be committed, parked or discarded. A layer in memory is not looked at.
-    /// Also returns what could not be removed.
+    /// Removes the layer if it has no changes, as after most runs. Returns `false` if there are changes, and changes
+    /// nothing then. After an error, the layer may still be committed, parked or discarded. Does not read a layer in
+    /// memory. Also returns the directory that could not be removed.
     pub fn end_if_empty(&self) -> Result<(bool, Option<Leftover>), DiscardError> {
         let failed = |source| DiscardError { run: self.run.clone(), source };
         let is_there = self.upper_fd.is_none() && self.is_empty().map_err(failed)?;
@@ -28,22 +28,22 @@ impl Layer {
     }
 
     fn remove_empty(&self) -> Result<Option<Leftover>, IoFailure> {
-        if let Some(spares) = &self.spares {
+        if let Some(pool) = &self.pool {
             self.faults.check(Step::Discard).doing("remove", b"")?;
-            if spares.put(&self.layers, &self.root, &self.run).doing("put away", self.run.as_bytes())? {
+            if pool.put(&self.layers, &self.root, &self.run).doing("put away", self.run.as_bytes())? {
                 return Ok(None);
             }
         }
         remove_layer(&self.layers, &self.root, &self.run, &self.faults)
     }
 
-    /// Runs [`Spares::tidy`], for the time in which a run waits.
-    pub fn tidy_spares(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
-        self.spares.as_ref().map_or(Ok(()), |spares| spares.tidy(self.mode, stop))
+    /// Runs [`LayerPool::tidy`] while a run waits for its sandbox.
+    pub fn tidy_pool(&self, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
+        self.pool.as_ref().map_or(Ok(()), |pool| pool.tidy(self.mode, stop))
     }
 
-    /// Runs [`Spares::clear`], after a failure.
-    pub fn clear_spares(&self) -> Result<(), IoFailure> {
-        self.spares.as_ref().map_or(Ok(()), Spares::clear)
+    /// Runs [`LayerPool::clear`] after a failure.
+    pub fn clear_pool(&self) -> Result<(), IoFailure> {
+        self.pool.as_ref().map_or(Ok(()), LayerPool::clear)
     }
 }

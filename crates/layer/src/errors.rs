@@ -8,7 +8,7 @@ use nexus_model::ByteText;
 #[derive(Debug, thiserror::Error)]
 pub enum CreateLayerError {
     /// Not usable as the name of a directory.
-    #[error("{run:?} is no run id")]
+    #[error("{run:?} is not a run id")]
     RunId {
         /// Text that was given as a run id.
         run: String,

@@ -1,4 +1,4 @@
-//! Holds back the deletion of what a further working tree of a repository needs (`git worktree add`).
+//! Holds back the deletion of git files that a linked working tree of a repository needs (`git worktree add`).
 //!
 //! Its `HEAD`, its index and its reflogs lie in `worktrees/NAME` of the repository. `git gc` and `git worktree prune`
 //! remove that directory when the working tree is not there, and a run sees none outside of the workspace:
@@ -27,13 +27,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
 /// Further working trees of one layer that are looked for. More of them count as there.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_TREES: usize = 1000;
 
 /// Files of `worktrees/NAME` without which nothing leads to the work in the working tree.
 const NEEDED: &[&[u8]] = &[b"head", b"gitdir", b"commondir", b"index", b"logs"];
 
 /// Parks the entries of a layer that go away and that a further working tree needs.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut going: Vec<(usize, Vec<u8>)> = Vec::new();
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
@@ -58,7 +58,8 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
     let mut found = Vec::new();
     for (at, directory) in going {
         if !known.contains_key(&directory) {
-            let place = if known.len() < MOST { needed_by(walk, tree, &by_path, &directory) } else { Some(Vec::new()) };
+            let place =
+                if known.len() < MAX_TREES { needed_by(walk, tree, &by_path, &directory) } else { Some(Vec::new()) };
             known.insert(directory.clone(), place);
         }
         if let Some(Some(place)) = known.get(&directory) {
@@ -112,7 +113,7 @@ fn kept(walk: &Walk<'_>, tree: &LayerTree) -> HashMap<usize, Rc<(String, bool)>>
         _ => None,
     });
     for (looked, (at, directory)) in all.enumerate() {
-        let place = if looked < MOST { outside(walk.base, &directory.at.0) } else { Some(Vec::new()) };
+        let place = if looked < MAX_TREES { outside(walk.base, &directory.at.0) } else { Some(Vec::new()) };
         if let Some(place) = place {
             let why = format!("belongs to the working tree at {}, which the run did not see", shown(&place));
             found.insert(at, Rc::new((why, false)));

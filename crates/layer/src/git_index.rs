@@ -25,7 +25,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 const MAX_BEFORE: usize = 4;
 
 /// Sets the verdicts of the index files of a layer, whatever directory they are in: it may become a git directory.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let named = |name: &'static [u8]| -> HashMap<usize, usize> {
         let is_it = |at: &usize| split(&tree.nodes[*at].path.0).1 == name;
         (1..tree.nodes.len()).filter(is_it).map(|at| (tree.nodes[at].parent, at)).collect()

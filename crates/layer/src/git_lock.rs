@@ -49,7 +49,7 @@ pub(crate) fn find(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailur
     if tree.locks.is_empty() {
         return Ok(());
     }
-    // A run that removed the lock has seen it: it was older than the run, or its removal is a conflict by itself.
+    // A run that removed the lock has seen it: it was older than the run, or its removal is a conflict on its own.
     let removed: HashSet<&[u8]> =
         tree.nodes.iter().filter(|node| node.role != Role::Entry).map(|node| &*node.path.0).collect();
     tree.locks.retain(|_, lock| !removed.contains(lock.0.as_slice()));

@@ -1,4 +1,4 @@
-//! Leaves out what a layer changes or deletes of the objects of git repositories.
+//! Discards the modification and deletion of git objects in a layer.
 //!
 //! A run that deletes objects (`git gc`, `git prune`, `git repack -d`) knows the references of its own view alone: some of its
 //! references may wait, others may have been made on the host meanwhile, and a further working tree that the run did not see has

@@ -1,12 +1,12 @@
-//! Layers that take long to remove: what is left of one when the time is up goes away in later commands.
+//! Removes large layers in parts: if one command cannot delete a layer in its time limit, later commands delete the rest.
 //!
 //! ```text
 //!  remove_layer ──removed in time──▶ nothing
 //!       └─time is up─▶ layers/RUN ──one rename──▶ layers/going/RUN ──a part in each later command──▶ nothing
 //! ```
-//! A command decides how much there is to remove, and some file systems take a millisecond for each directory (ext4 mounted
-//! with `discard`). The end of its run must not wait for that. Nothing in here is ever read again, so that a crash between two
-//! steps only leaves more to remove.
+//! A sandboxed command controls how many files its layer has, and some file systems need a millisecond to remove a directory (ext4
+//! mounted with `discard`). The end of a run must not wait for that. Nexus never reads the layers in `going` again, so a crash
+//! between two steps only leaves more to delete.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names};
 use crate::remove::remove_tree_until;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The directory for them among the layers. It is not the name of a run.
+/// Directory among the layers that holds the layers to be removed. It is not the name of a run.
 pub const GOING: &str = "going";
 
 /// Milliseconds that a command waits for the removal of one layer.
@@ -46,7 +46,7 @@ pub(crate) fn put(layers: &Workspace, run: &str) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(layers.fd(), run, going.as_fd(), run, RenameFlags::NOREPLACE)?)
 }
 
-/// The layers that are going away.
+/// The layers that are to be removed in parts.
 #[derive(Debug)]
 pub struct Going {
     root: Workspace,
@@ -68,7 +68,8 @@ impl Going {
         Ok(names(again.as_fd()).doing("list", b"")?.len())
     }
 
-    /// Removes layers until `stop`. Returns whether none is left. Leaves them to another process that removes them now.
+    /// Removes layers until `stop` returns true. Returns whether none is left. Does nothing while another process
+    /// removes them.
     pub fn remove(&self, stop: &mut dyn FnMut() -> bool) -> Result<bool, IoFailure> {
         match rustix::fs::flock(self.root.fd(), FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(false),

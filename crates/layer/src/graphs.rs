@@ -1,8 +1,8 @@
 //! Leaves out the commit graphs and multi-pack indexes of git that a run wrote.
 //!
-//! git believes a commit graph which tree a commit has: one that says something else hides changed files from `git status` and
-//! `git diff`. It is a cache, without which git works, and which `git gc` makes again. So the workspace keeps its own, without asking
-//! for an accept. The same goes for a multi-pack index, by which git finds an object in a pack: it says what an id stands for.
+//! git trusts a commit graph about which tree a commit has: a forged one hides changed files from `git status` and `git diff`. The
+//! graph is only a cache, which `git gc` rebuilds, so the workspace keeps its own and the user is not asked. The same holds for a
+//! multi-pack index, by which git finds an object in a pack: a forged one replaces the content of an object.
 
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;

@@ -7,9 +7,9 @@
 //! ```
 
 use crate::beneath::{IoFailure, is_beneath, join, split};
-use crate::facts::Version;
 use crate::fold::fold;
 use crate::further_trees::place_named;
+use crate::git_rules::Version;
 use crate::meta::EntryType;
 use crate::nested::is_git;
 use crate::protected::{Class, Rules};

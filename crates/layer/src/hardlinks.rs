@@ -54,11 +54,11 @@ pub(crate) fn tie(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), WalkError
         let all = anchor.and_then(|anchor| found.get(&anchor.meta.id)).into_iter().flatten();
         let others: Vec<Found> = all.filter(|one| !names.contains(&*one.at.0)).cloned().collect();
         names.extend(others.iter().map(|one| one.at.0.to_vec()));
-        let judged = |at: &usize| {
+        let classified = |at: &usize| {
             let node = &tree.nodes[*at];
             node.rare.verdict.is_some() || walk.rules.class(&node.path.0).is_protected()
         };
-        let mut is_protected = group.members.iter().any(judged);
+        let mut is_protected = group.members.iter().any(classified);
         for name in &names {
             is_protected |= walk.rules.class(name).is_protected() || git_dirs::holds(walk.base, name)?;
         }

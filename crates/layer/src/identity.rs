@@ -1,6 +1,6 @@
 //! Names the workspace of a commit.
 
-use crate::beneath::FolderId;
+use crate::beneath::DirectoryIdentity;
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 
@@ -10,5 +10,5 @@ pub struct Home {
     /// Its path when the run started.
     pub path: ByteText,
     /// Identity of the directory at that path.
-    pub id: FolderId,
+    pub id: DirectoryIdentity,
 }

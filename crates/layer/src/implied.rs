@@ -1,11 +1,11 @@
-//! Compares each new directory of a layer with the directory of the workspace at its place: did that one come later, and
-//! which of its names are gone.
+//! Compares each new directory of a layer with the workspace directory at the same path: finds out whether that directory is newer
+//! than the run, and which of its names the run deleted.
 
 use crate::arrival::{Arrival, Sighting};
 use crate::beneath::{Doing as _, is_other_mount, join, names, split};
 use crate::marks::Marks;
 use crate::meta::{EntryType, stat_if_there};
-use crate::tree::{Found, Lower, Node, Own, Role, SharedPath};
+use crate::tree::{CommittedEntry, Found, Lower, Node, Role, SharedPath};
 use crate::walk::{Walk, WalkError, lower_path, node};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
@@ -83,8 +83,8 @@ impl Walk<'_> {
             started: self.started,
             marks: &nodes[at].marks,
             now: &found.meta,
-            is_own: Own::is_one(self.ours, &found.at, &found.meta),
-            earlier: Own::arrival_at(self.ours, &found.at),
+            is_own: CommittedEntry::is_one(self.ours, &found.at, &found.meta),
+            earlier: CommittedEntry::arrival_at(self.ours, &found.at),
             parent: (&above.meta, parent.rare.arrival),
             merges: has_marks.then_some(self.mode),
         })

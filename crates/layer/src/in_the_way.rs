@@ -11,7 +11,7 @@ use crate::tree::{LayerTree, Role, Verdict};
 use nexus_git::git_dir::git_class;
 
 /// Parks the entries of a layer that are in the way by their kinds and names.
-pub(crate) fn judge(rules: &Rules, tree: &mut LayerTree) {
+pub(crate) fn classify(rules: &Rules, tree: &mut LayerTree) {
     for one in tree.nodes.iter_mut().skip(1) {
         if one.role == Role::Entry && !matches!(one.rare.verdict, Some(Verdict::Park(_))) {
             let why = reason(rules, &one.path.0, one.meta.kind);
@@ -41,7 +41,7 @@ fn is_lock(path: &[u8]) -> bool {
     let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let git = names.iter().rposition(|name| crate::fold::fold(name).as_ref() == b".git");
     let inside = git.map_or(&names[..], |at| &names[at + 1..]);
-    // Programs beside git keep locks of their own below `lfs` and `annex`, which are no locks of git.
+    // Programs beside git keep locks of their own below `lfs` and `annex`, which are not locks of git.
     let is_own = matches!(inside, [b"lfs" | b"annex" | b"rr-cache" | b"logs", _, ..]);
     let folded: Vec<_> = inside.iter().map(|name| crate::fold::fold(name)).collect();
     !is_own && git_class(&folded) == Class::NoLink

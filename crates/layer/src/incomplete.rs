@@ -1,7 +1,7 @@
-//! Says what no accept may bring from a layer of which only a part could be saved.
+//! Holds back the changes that cannot be accepted from a layer that was saved only in part.
 //!
-//! A part has whole files and not all of them. What takes something away from the workspace may have been one half of a rename,
-//! whose other half is missing: then the workspace has the only copy.
+//! A partly saved layer has complete files, but not all of them. A deletion may have been one half of a rename whose other half is
+//! missing: then the workspace has the only copy.
 //!
 //! ```text
 //!  deletions, opaque directories, renames       not read (`walk`)

@@ -1,4 +1,4 @@
-//! The note of the meaning that an index of the workspace had when a run began.
+//! A record of the content that a git index of the workspace had when a run began.
 
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};

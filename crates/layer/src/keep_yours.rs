@@ -1,4 +1,4 @@
-//! Keeps the workspace's version of a file beside it, so that a commit may bring the run's version to its place.
+//! Saves the workspace's version of a file beside it, so that a commit may put the run's version in its place.
 //!
 //! ```text
 //!  keep_yours: look ─▶ copy to NAME.yours-RUN ─▶ look again: the same? ─▶ Yours { what was seen }
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 /// The most copies of one file that are kept beside it for one run.
 const MAX_COPIES: usize = 9;
 
-/// The error for which the workspace's version was not kept beside. Nothing was changed.
+/// Error of saving the workspace's version of a file beside it. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum YoursError {
     /// A copy cannot stand for it.
@@ -63,7 +63,7 @@ pub enum YoursError {
 }
 
 impl Layer {
-    /// Copies what the workspace has at a path in conflict to a name beside it.
+    /// Copies the workspace's version of a path in conflict to a name beside it.
     pub fn keep_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
         self.keep_yours_of(workspace, path, path)
     }
@@ -149,7 +149,7 @@ impl Layer {
         }
     }
 
-    /// Removes copies that were not followed by a commit. A copy that a process wrote to since stays.
+    /// Removes copies that no commit followed. A copy that a process wrote to since stays.
     pub fn forget_yours(&self, workspace: &Workspace, yours: &Yours) -> Result<(), IoFailure> {
         let merged = yours.merged.as_ref().map(|merge| (&merge.copy, &merge.made));
         for (copy, made) in yours.copy.iter().map(|copy| (copy, &yours.made)).chain(merged) {

@@ -15,7 +15,7 @@ mod reading;
 mod taken_back;
 
 use crate::bases::BaseSurvey;
-use crate::beneath::{Doing as _, FolderId, IoFailure, Workspace, chmod};
+use crate::beneath::{DirectoryIdentity, Doing as _, IoFailure, Workspace, chmod};
 use crate::changes::{Change, ChangeSet, Conflict};
 use crate::commit::journal::{DONE, JOURNAL, PARKED, Parked, VERSION, read};
 use crate::commit::leftover::Leftover;
@@ -26,12 +26,12 @@ use crate::index_at_start::IndexAtStart;
 use crate::locked::{Locked, is_run_id};
 use crate::meta::{FsTime, stat};
 use crate::opened::close_again;
+use crate::pool::{self, LayerPool};
 use crate::recorded::Recorded;
-use crate::spare::{self, Spares};
 use crate::started::{self, Clocks, Started};
 use crate::stash::Stash;
 use crate::top::Top;
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use crate::upper::{open_upper, reopen_upper};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, Gid, Uid};
@@ -105,7 +105,7 @@ pub struct Layer {
     pub(crate) started: FsTime,
     pub(crate) clock: Option<Started>,
     pub(crate) top: Option<Top>,
-    pub(crate) ours: Vec<Own>,
+    pub(crate) ours: Vec<CommittedEntry>,
     /// Sizes of the files of the layer when it was parked.
     pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
@@ -116,7 +116,7 @@ pub struct Layer {
     pub(crate) copied: AtomicBool,
     /// The directory holds a part of a layer that was in memory.
     pub(crate) is_part: bool,
-    pub(crate) spares: Option<Spares>,
+    pub(crate) pool: Option<LayerPool>,
     pub(crate) index_at_start: Option<IndexAtStart>,
     /// The look at the files as they were when the run began.
     pub(crate) bases: Option<BaseSurvey>,
@@ -125,7 +125,7 @@ pub struct Layer {
 
 impl Layer {
     /// Names the workspace for the journal.
-    pub fn set_home(&mut self, path: ByteText, id: FolderId) {
+    pub fn set_home(&mut self, path: ByteText, id: DirectoryIdentity) {
         self.home = Some(Home { path, id });
     }
 
@@ -142,7 +142,7 @@ impl Layer {
 
     /// Runs [`Self::create`] with directories made ahead, if there are any, and with faults, for tests.
     pub fn create_with(
-        spares: Option<Spares>,
+        pool: Option<LayerPool>,
         layers_dir: &Path,
         run: &str,
         workspace: &Workspace,
@@ -156,8 +156,8 @@ impl Layer {
         let layers = Workspace::open(layers_dir).map_err(io)?;
         let make = || -> Result<(Locked, Started, Top), IoFailure> {
             faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
-            if !spares.as_ref().is_some_and(|spares| spares.take(&layers, run, mode)) {
-                spare::make(&layers, run, mode)?;
+            if !pool.as_ref().is_some_and(|pool| pool.take(&layers, run, mode)) {
+                pool::make(&layers, run, mode)?;
             }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
             // Sets the ctime, which directories made ahead have from then.
@@ -197,7 +197,7 @@ impl Layer {
             unreached: AtomicBool::new(false),
             copied: AtomicBool::new(false),
             is_part: false,
-            spares,
+            pool,
             index_at_start: IndexAtStart::open(workspace),
             bases: None,
             faults,
@@ -234,7 +234,7 @@ impl Layer {
         let Parked { mode, started, clock, top, ours, changes, unreached, .. } = parked;
         let ours = with_stamps_of_a_way_back(&root, ours).map_err(io)?;
         let (path, faults, recorded) = (layers_dir.join(run), Faults::default(), changes);
-        let (home, upper_fd, spares) = (None, None, None);
+        let (home, upper_fd, pool) = (None, None, None);
         Ok(Self {
             path,
             run: name(),
@@ -251,15 +251,15 @@ impl Layer {
             unreached: AtomicBool::new(unreached),
             copied: AtomicBool::new(false),
             is_part: false,
-            spares,
+            pool,
             index_at_start: None,
             bases: None,
             faults,
         })
     }
 
-    /// Reads the upper directory through this descriptor, not in the layer's directory: for a tmpfs that only a
-    /// sandbox's mount namespace has. A commit first copies it into that directory.
+    /// Reads the upper directory through this descriptor instead of the layer's directory: for a tmpfs that exists
+    /// only in a sandbox's mount namespace. A commit first copies it into the layer's directory.
     #[must_use]
     pub fn with_upper(mut self, upper: OwnedFd) -> Self {
         // What cannot be found out counts as unchanged.
@@ -320,7 +320,7 @@ impl Layer {
         &self.run
     }
 
-    /// Reports that the layer lacks copies of git objects which its refs need; `None` where it has them all.
+    /// Describes the git objects that the layer's refs need and that the layer lacks; `None` if it has them all.
     #[must_use]
     pub fn missing_copies(&self) -> Option<String> {
         crate::commit::uncopied::in_words(&self.root)

@@ -1,13 +1,14 @@
-//! Holds back a new repository to which links of another one lead.
+//! Holds back a new repository at the target of a link in another repository.
 //!
-//! A link from one repository into another waits when it comes (`between`). One that came before, or that the user made, leads to a
-//! plain directory, until a run makes a repository there: then the user's commits below the link would go to the new one.
+//! A new link from one repository into another is held back (`between`). An older link, or one that the user made, points to an
+//! ordinary directory until a run creates a repository there. From then on, the user's commits below the link would be recorded in
+//! the new repository.
 
 use crate::bare_links::existing;
 use crate::beneath::{IoFailure, Workspace, is_beneath, split};
 use crate::git_dirs::has;
 use crate::link_ends::{Ends, LayerLinks, link};
-use crate::link_steps::{Links, Way};
+use crate::link_steps::{LinkEnd, Links};
 use crate::meta::EntryType;
 use crate::nested::{by_path, is_git, is_in_one};
 use crate::protected::Class;
@@ -69,7 +70,7 @@ fn find(walk: &Walk<'_>, tree: &LayerTree) -> Result<Vec<usize>, IoFailure> {
             all.extend(inside.map(<[u8]>::to_vec).or_else(above));
         };
         let ways = [ends.follow(&path, &text, &after, &mut add)?, ends.follow(&path, &text, &before, &mut add)?];
-        let is_too_long = ways.contains(&Way::TooLong);
+        let is_too_long = ways.contains(&LinkEnd::TooLong);
         new.retain(|at| {
             let top = split(&tree.nodes[*at].path.0).0;
             let leads = |end: &Vec<u8>| is_beneath(end, top) || is_beneath(top, end);

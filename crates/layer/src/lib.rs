@@ -15,7 +15,7 @@
 //! ```
 //!
 //! * Pure: [`marks`] (overlay attributes), [`protected`] (the rules of a commit), [`tree`] (what was read), [`plan`], `renames` and
-//!   `rest` (what a commit would do), [`changes`] (the report).
+//!   `partial` (what a commit would do), [`changes`] (the report).
 //! * I/O: [`after`] (the files as a run left them), `walk`, `compare`, `access`, `scan`, `git_dirs`, `bare`, `copies`, `databases`, `git_lock`, `hardlinks`,
 //!   `leads`, `link_ends`, `link_steps`, `link_in_place`, `copy`, `sync`, [`state_file`], [`layer`]. [`commit`] is a room of its own.
 //! * `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
@@ -41,6 +41,7 @@ mod by_content;
 pub mod changes;
 mod closed;
 pub mod commit;
+pub(crate) mod committed_entry;
 mod compare;
 mod copies;
 mod copy;
@@ -49,7 +50,6 @@ mod databases;
 pub mod diff;
 mod empty;
 mod errors;
-mod facts;
 pub mod faults;
 mod further_trees;
 mod git_damage;
@@ -58,9 +58,11 @@ mod git_index;
 mod git_lock;
 mod git_objects;
 mod git_packs;
+mod git_rules;
 pub mod going;
 mod graphs;
 mod halves;
+mod hardlink_groups;
 mod hardlinks;
 mod identity;
 mod implied;
@@ -87,10 +89,11 @@ mod orphans;
 mod other_repositories;
 mod outside;
 mod outside_branches;
-pub(crate) mod own;
 mod packed;
 mod part;
+mod partial;
 pub mod plan;
+pub mod pool;
 pub mod protected;
 mod reading;
 mod recorded;
@@ -99,13 +102,10 @@ mod remove;
 mod renames;
 mod replaced;
 mod report;
-mod rest;
 mod scan;
 mod shallow;
-mod shared;
 pub(crate) mod shared_path;
 pub(crate) mod sources;
-pub mod spare;
 mod sqlite_files;
 pub mod started;
 mod stash;
@@ -150,16 +150,16 @@ pub use link_in_place::{Lead, LinksInPlace};
 pub use memory::is_whole_copy;
 pub use meta::FsTime;
 pub use nested::WITH_REPOSITORY;
-pub use nexus_beneath::FolderId;
+pub use nexus_beneath::DirectoryIdentity;
 pub use nexus_beneath::{IoFailure, LeaseCall, Workspace, meta};
 pub use nexus_git::index::in_place::{HeldIndex, hold_bad_index};
 pub use nexus_git::leads::{Host, Reach};
 pub use nexus_git::reads::Reads;
 pub use origin::LayerOrigin;
+pub use pool::LayerPool;
 pub use protected::Rules;
 pub use refs_by_content::stands_for_another;
 pub use remove::remove_directory;
-pub use spare::Spares;
 pub use started::Started;
 pub use stash::{Holds, Stash};
 pub use yours::{Merge, Yours};

@@ -1,13 +1,13 @@
-//! New links that lead to protected files: a program of the host that writes through such a link would write a hook or
-//! a start file with what it was given.
+//! Holds back new links that lead to protected files: a host program that writes through such a link would write a hook or a
+//! start file.
 //!
-//! A link is followed as the kernel will follow it: through the links of the layer and of the workspace, `..` from
-//! where they lead.
+//! A link is resolved as the kernel will resolve it after the commit: through the links of the layer and of the workspace, with `..`
+//! relative to the target of a link.
 
 pub(crate) use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::git_dirs;
-use crate::link_steps::{Links, MAX_PATH, Steps, TOO_LONG, Target, Way, is_too_long};
+use crate::link_steps::{LinkEnd, Links, MAX_PATH, Steps, TOO_LONG, Target, is_too_long};
 use crate::meta::EntryType;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Node, Role, SharedPath, Verdict};
@@ -23,7 +23,7 @@ use std::path::Path;
 const MAX_LINKS: usize = 40;
 
 /// Parks the links of a layer that may not come unasked.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let is_link = |one: &Node| one.role == Role::Entry && one.meta.kind == EntryType::Symlink;
     if !tree.nodes.iter().any(is_link) {
         return Ok(());
@@ -171,7 +171,7 @@ impl<'a> Ends<'a> {
             };
             why = Some(format!("a link that leads to something protected: {found}"));
         })?;
-        Ok(if way == Way::TooLong { Some(TOO_LONG.to_owned()) } else { why })
+        Ok(if way == LinkEnd::TooLong { Some(TOO_LONG.to_owned()) } else { why })
     }
 
     /// Reports whether the text of a link enters a directory of the workspace and goes up again. Where that leads
@@ -219,7 +219,7 @@ impl<'a> Ends<'a> {
                 };
             }
         })?;
-        Ok(found? || way == Way::TooLong)
+        Ok(found? || way == LinkEnd::TooLong)
     }
 
     /// Takes the steps for looking at a place outside of the workspace. Returns whether there were as many.
@@ -242,17 +242,17 @@ impl<'a> Ends<'a> {
         true
     }
 
-    /// Follows a link and gives its end to `judge`, unless the way is too long.
+    /// Follows a link and gives its end to `take_end`, unless the way is too long.
     pub(crate) fn follow(
         &self,
         path: &[u8],
         text: &[u8],
         links: &Links<'_>,
-        judge: &mut TakeEnd<'_>,
-    ) -> Result<Way, IoFailure> {
+        take_end: &mut TakeEnd<'_>,
+    ) -> Result<LinkEnd, IoFailure> {
         self.steps.add_link();
         if is_too_long(text) {
-            return Ok(Way::TooLong);
+            return Ok(LinkEnd::TooLong);
         }
         let top = self.top.as_os_str().as_bytes();
         let inside = |real: &'_ [u8]| -> Option<Vec<u8>> {
@@ -277,7 +277,7 @@ impl<'a> Ends<'a> {
         let mut count = 0;
         while let Some(name) = rest.pop_front() {
             if at.len() > MAX_PATH || !self.steps.walk(&at) {
-                return Ok(Way::TooLong);
+                return Ok(LinkEnd::TooLong);
             }
             if name == b".." {
                 at.truncate(at.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
@@ -295,11 +295,11 @@ impl<'a> Ends<'a> {
                     continue;
                 }
                 Target::Text(target) => target,
-                Target::TooLong => return Ok(Way::TooLong),
+                Target::TooLong => return Ok(LinkEnd::TooLong),
             };
             count += 1;
             if count > MAX_LINKS {
-                return Ok(Way::Walked);
+                return Ok(LinkEnd::Walked);
             }
             if target.starts_with(b"/") {
                 at.clear();
@@ -308,8 +308,8 @@ impl<'a> Ends<'a> {
                 rest.push_front(name);
             }
         }
-        judge(inside(&at).as_deref(), &at);
-        Ok(Way::Walked)
+        take_end(inside(&at).as_deref(), &at);
+        Ok(LinkEnd::Walked)
     }
 }
 
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_judged_by_where_it_leads() {
+    fn a_link_is_classified_by_where_it_leads() {
         for (path, text) in [
             ("log", ".git/hooks/post-merge"),
             ("a/b/log", "../../.vscode/tasks.json"),

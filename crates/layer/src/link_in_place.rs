@@ -1,8 +1,8 @@
-//! Tells where the links of a workspace lead that a run wrote straight into it.
+//! Resolves the links that a direct run (without a layer) created in the workspace.
 
 use crate::beneath::{IoFailure, Workspace};
 use crate::link_ends::{Ends, link};
-use crate::link_steps::{Links, Way};
+use crate::link_steps::{LinkEnd, Links};
 use crate::protected::{Class, Rules};
 use nexus_model::ByteText;
 
@@ -17,7 +17,7 @@ pub enum Lead {
     TooLong,
 }
 
-/// Follows links of a workspace, all together with a bounded number of steps.
+/// Resolves links of a workspace, with one budget of steps for all of them.
 pub struct LinksInPlace<'a> {
     rules: &'a Rules,
     base: &'a Workspace,
@@ -26,13 +26,13 @@ pub struct LinksInPlace<'a> {
 }
 
 impl<'a> LinksInPlace<'a> {
-    /// Follows links of `base`, whose protected names `rules` says.
+    /// Prepares to resolve links of `base`, whose protected names `rules` defines.
     #[must_use]
     pub fn new(base: &'a Workspace, rules: &'a Rules) -> Self {
         Self { rules, base, ends: Ends::new(rules, base.path()), links: Links::new(|path| link(base, path)) }
     }
 
-    /// Tells where the link at a path of the workspace leads.
+    /// Returns the place to which the link at a path of the workspace leads.
     pub fn lead(&self, path: &[u8]) -> Result<Lead, IoFailure> {
         let Some(text) = link(self.base, path)? else { return Ok(Lead::Plain) };
         let mut lead = Lead::Plain;
@@ -41,7 +41,7 @@ impl<'a> LinksInPlace<'a> {
                 lead = Lead::Protected(ByteText(inside.to_vec()));
             }
         })?;
-        Ok(if way == Way::TooLong { Lead::TooLong } else { lead })
+        Ok(if way == LinkEnd::TooLong { Lead::TooLong } else { lead })
     }
 }
 

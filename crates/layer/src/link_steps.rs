@@ -1,8 +1,8 @@
-//! Bounds the work for the links that a command left. Forty links that go down and up a thousand times cost the command
-//! nothing and the kernel a long walk, and any number of links can lead to them.
+//! Limits the work of resolving links that a command created. A hostile command can cheaply create chains of links whose resolution
+//! takes millions of steps.
 //!
-//! A link that says too much, or for which no steps are left, is not followed: it counts as one that leads to a
-//! protected place.
+//! A link whose target text is too long, or for which the step budget is used up, is not resolved: it counts as leading to a
+//! protected path.
 
 use crate::beneath::IoFailure;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -42,7 +42,7 @@ pub(crate) fn is_too_long(text: &[u8]) -> bool {
 
 /// The end of the way that was walked for a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkEnd {
     Walked,
     /// The way is too long to be followed: its end is not known.
     TooLong,

@@ -95,7 +95,7 @@ impl MarkSet {
     }
 }
 
-/// A mark that we cannot interpret.
+/// An attribute of overlay that Nexus cannot interpret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MarkError {
     /// An attribute of overlay's that this version does not know, or that this mode never writes.

@@ -56,8 +56,8 @@ impl Layer {
         holder(self.mode, upper)?.map_or(Ok(None), |holder| open_index(&holder))
     }
 
-    /// Treats the layer as a part of one that was in memory: the attributes of its upper directory tell nothing about the run,
-    /// and a file that overlay copied from another place was not removed there.
+    /// Treats the layer as a partial copy of a layer in memory: the attributes of its upper directory say nothing
+    /// about the run, and the origin of a file that overlay copied from another path was not removed.
     pub fn set_partial(&mut self) {
         self.is_part = true;
         self.top = None;

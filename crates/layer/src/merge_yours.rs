@@ -32,7 +32,7 @@ const TIME: Duration = Duration::from_secs(4);
 const LOOKED_AT: usize = 8000;
 
 impl Layer {
-    /// Keeps both versions of a file in conflict beside it, and merges them. With an error nothing was changed.
+    /// Saves both versions of a file in conflict beside it, and merges them. After an error nothing was changed.
     pub fn merge_yours(&self, workspace: &Workspace, path: &ByteText) -> Result<Yours, YoursError> {
         self.merge_yours_of(workspace, path, path)
     }
@@ -116,7 +116,7 @@ impl Layer {
             return Err(YoursError::Io(IoFailure { doing: "copy", path: path.clone(), source }));
         }
         let made = stat_if_there(to.as_fd(), &beside).doing("look at", &copy.0)?;
-        // Whoever wrote to it since it was made wrote to a file of its own.
+        // A process that wrote to it since it was made wrote to a file of its own.
         let is_whole = same_bytes(from.as_fd(), to.as_fd(), name, &beside).doing("read", &copy.0)?;
         Ok(Merge { made: made.filter(|_| is_whole), copy, text })
     }

@@ -30,7 +30,7 @@ pub(crate) const GOES: &str = "takes a git repository away";
 const UNFINISHED: &str = "a git directory that lacks HEAD, objects or refs";
 /// Says that a working tree waits because its `.git` is a file or a link.
 const LINKED: &str = "points git to another directory";
-/// Says that an entry waits because a repository in a directory above it does.
+/// The reason for holding back an entry below a repository that is held back itself.
 pub const WITH_REPOSITORY: &str = "waits with the new repository around it";
 /// Says that a directory below `.git`, which is a part of a repository, waits because it would be a repository on its
 /// own.
@@ -38,7 +38,7 @@ const BELOW_GIT: &str = "makes a repository of its own below a git directory";
 
 /// Parks the repositories of a layer that may not come unasked. `bare` are the directories that become repositories
 /// without the name `.git`. Returns the directories, by their paths, in which repositories wait.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) -> Result<Vec<Vec<u8>>, IoFailure> {
     let (mut found, mut tops) = (Vec::new(), Vec::new());
     let mut around = Around::new(walk, tree);
     let (mut trees, none) = (Vec::new(), HashSet::new());
@@ -271,7 +271,7 @@ struct Around<'a> {
 impl<'a> Around<'a> {
     fn new(walk: &'a Walk<'a>, tree: &LayerTree) -> Self {
         let nodes = tree.nodes.iter().skip(1);
-        // What the layer has is no entry of the workspace alone: it may have been away for one run.
+        // What the layer has is not an entry of the workspace alone: it may have been away for one run.
         let in_layer = nodes.filter(|one| one.role == Role::Entry && is_git(&one.path.0)).map(|one| one.parent);
         Self { walk, in_layer: in_layer.collect(), known: HashMap::new() }
     }
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_told_command_takes_a_path_as_one_word() {
+    fn a_printed_command_takes_a_path_as_one_word() {
         let told = |path: &str| by_path("why", path.as_bytes());
         assert_eq!(told("src/.git"), "why: accept it with nexus changes accept src/.git");
         assert_eq!(told("--protected"), "why: accept it with nexus changes accept -- --protected");

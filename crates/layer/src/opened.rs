@@ -1,4 +1,4 @@
-//! Remembers the modes of entries that a copy has to open up.
+//! Records the original modes of entries that a copy has to make readable.
 //!
 //! An ordinary user cannot read what a run closed to its owner, so that a copy opens it first. A copy that is killed meanwhile
 //! is made again, and must not take the opened mode for the one that the run gave. Each mode is therefore on the disk before

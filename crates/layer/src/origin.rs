@@ -1,4 +1,4 @@
-//! Opens the layer of a run that ended before anything was decided about it.
+//! Opens the layer of a run that ended before its commit was decided.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone};
 use crate::commit::journal::{DONE, JOURNAL, PARKED, VERSION};
@@ -18,7 +18,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Describes how a layer was made: all that is needed to read it when its run can tell nothing any more.
+/// Describes how a layer was created: the facts that are needed to read it after its run was killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerOrigin {
     /// The version of the format.
@@ -36,7 +36,7 @@ pub struct LayerOrigin {
 }
 
 impl LayerOrigin {
-    /// Describes a layer of which no description was kept.
+    /// Describes a layer whose description was not saved.
     #[must_use]
     pub fn guessed(mode: LayerMode, started: FsTime) -> Self {
         Self { version: VERSION, mode, started, clock: None, top: None }
@@ -92,7 +92,7 @@ impl Layer {
             unreached: AtomicBool::new(false),
             copied: AtomicBool::new(false),
             is_part: false,
-            spares: None,
+            pool: None,
             index_at_start: None,
             bases: None,
             faults: Faults::default(),

@@ -1,5 +1,5 @@
-//! Finds the entries that stay in the layer although a commit takes away the entry of the workspace that they may be a
-//! copy of. Each is noted as a possible last copy. Pure.
+//! Finds entries that stay in the layer and may be copies of workspace entries that a commit removes. Each is recorded as a
+//! possible last copy. Pure.
 //!
 //! Overlay's mark names the file that a copy was made from for root alone, and only where the file system of the
 //! workspace has file handles. Elsewhere the mark is empty, or there is none: on a copy of a file with several names,

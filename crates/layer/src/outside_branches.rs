@@ -1,13 +1,13 @@
 //! Holds back the branches of working trees outside of the workspace (`git worktree add`).
 //!
-//! If such a branch changed or went, `git status` in that working tree would show what no one did there, and the
-//! next commit of the user would undo what the run committed. A run does not see the working tree, and git keeps its
-//! branch from others.
+//! If a commit changed or deleted such a branch, `git status` in that working tree would show changes that no user made there, and
+//! the user's next commit would undo the run's commits. A run cannot see the working tree outside, and git lets no other working
+//! tree check out its branch.
 
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_gone, join, split};
 use crate::fold::fold;
-use crate::further_trees::{MOST, list, outside, shown};
+use crate::further_trees::{MAX_TREES, list, outside, shown};
 use crate::git_dirs::has;
 use crate::tree::{LayerTree, Lower, Role, Verdict};
 use crate::walk::{Walk, lower_path};
@@ -20,7 +20,7 @@ use std::os::fd::AsFd as _;
 const REFS: &[&[u8]] = &[b"refs", b"packed-refs"];
 
 /// Parks the refs of a layer that change the branch of a working tree outside of the workspace.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut git_dirs: Vec<usize> = Vec::new();
     let mut known: HashSet<usize> = HashSet::new();
     for node in tree.nodes.iter().skip(1) {
@@ -39,7 +39,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
         if by_path.is_empty() {
             by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
         }
-        for name in list(walk.base, &worktrees)?.into_iter().take(MOST) {
+        for name in list(walk.base, &worktrees)?.into_iter().take(MAX_TREES) {
             let directory = join(&worktrees, &name);
             let Some(place) = outside(walk.base, &directory) else { continue };
             let Some(branch) = branch(walk.base, &directory)? else { continue };

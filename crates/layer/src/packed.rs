@@ -1,7 +1,7 @@
-//! Keeps the files of refs beside a `packed-refs` that does not come.
+//! Holds back the deletion of loose ref files if the layer's `packed-refs` is not committed with them.
 //!
-//! `git pack-refs` and `git gc` write refs into that file and remove their own files. Where it is rejected, not chosen or
-//! waits, the removals alone would delete branches, or lead them back to what an older `packed-refs` says.
+//! `git pack-refs` and `git gc` write refs into `packed-refs` and delete the loose files. If `packed-refs` is rejected, not selected or
+//! held back, those deletions alone would delete branches, or reset them to the values in an older `packed-refs`.
 
 use crate::beneath::{is_beneath, join, split};
 use crate::fold::fold;

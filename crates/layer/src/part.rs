@@ -1,4 +1,4 @@
-//! Parts a layer from processes that may still hold a file or directory of it: its entries are copied to new inodes.
+//! Separates a layer from processes that may still have a file or directory of it open, by copying its entries to new inodes.
 //!
 //! ```text
 //!  overlay gone for good ─▶ unreached: the layer's own entries are evaluated, reviewed and moved
@@ -38,13 +38,14 @@ struct Copied {
 }
 
 impl Layer {
-    /// Notes that no process can reach the layer's entries any more: the overlay is gone for good, or there was none.
+    /// Records that no process can reach the layer's entries any more: the overlay is unmounted for good, or there
+    /// was none.
     pub fn set_unreached(&mut self) {
         self.unreached.store(true, Ordering::Relaxed);
     }
 
-    /// Makes sure that only Nexus can write to what is evaluated, reviewed and committed from here on. A layer in
-    /// memory is copied to the layer's directory.
+    /// Ensures that only Nexus can write to the entries that are classified, reviewed and committed from here on.
+    /// Copies a layer in memory to the layer's directory.
     pub fn part(&mut self) -> Result<(), IoFailure> {
         if let Some(upper) = self.upper_fd.take() {
             let copied = self.copy_from_memory(&upper);
@@ -54,11 +55,11 @@ impl Layer {
             copied?;
             self.set_unreached();
         }
-        self.part_folder()
+        self.part_directory()
     }
 
     /// The same for a layer in its directory.
-    pub(crate) fn part_folder(&self) -> Result<(), IoFailure> {
+    pub(crate) fn part_directory(&self) -> Result<(), IoFailure> {
         if self.unreached.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -81,7 +82,7 @@ impl Layer {
         }
         sync_directory(&self.root, &self.faults)?;
         self.unreached.store(true, Ordering::Relaxed);
-        // Somebody may still work in it. What stays goes with the layer.
+        // A process may still work in it. What stays is removed with the layer.
         remove_tree(&self.root, APART.as_bytes()).unwrap_or_default();
         unlink_if_there(self.root.fd(), opened::FILE.as_bytes()).doing("remove", opened::FILE.as_bytes())?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Decides what a commit does. Pure: `plan` decides about each entry that was read, and `commit::emit` turns the
+//! Decides what a commit does. Pure: `plan` decides about each entry that was read, and `commit::actions` turns the
 //! decisions into steps ([`crate::commit::ops`]).
 //!
 //! Every step can run twice (a crash, then recovery): it names the entries it means by inode and birth time, not only
@@ -11,9 +11,9 @@ use crate::marks::LayerMode;
 use crate::meta::{EntryType, Meta};
 use crate::orphans;
 use crate::outside;
+use crate::partial;
 use crate::protected::Rules;
 use crate::report::{Report, Row, index_only, number};
-use crate::rest;
 use crate::state::is_whole_object;
 use crate::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use crate::verdict::{hold, is_nothing};
@@ -27,7 +27,7 @@ pub(crate) use crate::state::{State, is_new_dir, writes_shared};
 
 /// An entry that stays in the layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
+pub struct KeptEntry {
     /// Its path in the layer.
     pub path: ByteText,
     /// It stays with everything below it, untouched.
@@ -38,13 +38,13 @@ pub struct Keep {
     pub mode: Option<u32>,
 }
 
-impl From<ByteText> for Keep {
+impl From<ByteText> for KeptEntry {
     fn from(path: ByteText) -> Self {
         Self { path, subtree: false, whiteout: false, mode: None }
     }
 }
 
-/// The effect of a commit: a decision about each entry. `emit` turns it into steps.
+/// The effect of a commit: a decision about each entry. `commit::actions` turns it into steps.
 #[derive(Debug, Default)]
 pub(crate) struct CommitPlan {
     /// The decision about each node; `None` when nothing is committed.
@@ -56,7 +56,7 @@ pub(crate) struct CommitPlan {
     /// The changes that stay in the layer.
     pub(crate) parked: Report,
     /// The entries that stay in the layer, by path.
-    pub(crate) keep: Vec<Keep>,
+    pub(crate) keep: Vec<KeptEntry>,
     /// The names in overlay's index of the files that stay in the layer without a name there.
     pub(crate) keep_in_index: Vec<ByteText>,
     /// Changes outside; with any of them nothing is committed.
@@ -81,9 +81,9 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
         return park_all(tree, Vec::new());
     }
     let mut states = states(tree, rules);
-    rest::keep_readable(tree, &mut states);
+    partial::keep_readable(tree, &mut states);
     let Some(also_kept) = park_renames(tree, &mut states) else { return park_all(tree, Vec::new()) };
-    if rest::keep_readable(tree, &mut states) {
+    if partial::keep_readable(tree, &mut states) {
         return park_all(tree, Vec::new());
     }
     if tree.groups.iter().any(|group| group.waits && !group.same && loses_its_name(tree, &states, group)) {
@@ -111,7 +111,7 @@ pub(crate) fn plan(tree: &LayerTree, rules: &Rules) -> CommitPlan {
     }
     let Some(orphans) = orphans::orphans(tree, &states) else { return park_all(tree, Vec::new()) };
     if !parked.is_empty() {
-        plan.rewritten.extend(rest::touched(tree, &states));
+        plan.rewritten.extend(partial::touched(tree, &states));
     }
     for (at, _) in index_only(tree) {
         match &tree.groups[at].source {
@@ -163,7 +163,7 @@ fn park_renames(tree: &LayerTree, states: &mut [State]) -> Option<Vec<usize>> {
             Lower::None | Lower::Merged(_) | Lower::Missing => None,
         })
         .collect();
-    let mut marks = Vec::new();
+    let mut whiteouts = Vec::new();
     let sources: HashMap<&SharedPath, usize> = (tree.nodes.iter().enumerate())
         .filter(|(_, node)| node.claimed && node.role == Role::Whiteout)
         .filter_map(|(at, node)| node.covers.as_ref().map(|found| (&found.at, at)))
@@ -172,26 +172,26 @@ fn park_renames(tree: &LayerTree, states: &mut [State]) -> Option<Vec<usize>> {
         if states[*at] != State::Park {
             continue;
         }
-        let mark = *sources.get(from)?;
+        let whiteout = *sources.get(from)?;
         let entangled = moved.iter().any(|(other, place)| {
             let nested = crate::beneath::is_beneath(&place.0, &from.0) || crate::beneath::is_beneath(&from.0, &place.0);
             other != at && nested
         });
         if entangled
             || has_moved_ancestor(tree, *at)
-            || has_moved_ancestor(tree, mark)
+            || has_moved_ancestor(tree, whiteout)
             || tree.nodes[*at].covers.is_some()
         {
             return None;
         }
-        marks.push(mark);
+        whiteouts.push(whiteout);
         for (node, state) in tree.nodes.iter().zip(states.iter_mut()) {
             if *state == State::Commit && crate::beneath::is_beneath(&node.path.0, &tree.nodes[*at].path.0) {
                 *state = State::Park;
             }
         }
     }
-    Some(marks)
+    Some(whiteouts)
 }
 
 fn has_moved_ancestor(tree: &LayerTree, at: usize) -> bool {
@@ -293,7 +293,7 @@ fn loses_its_name(tree: &LayerTree, states: &[State], group: &Group) -> bool {
     tree.nodes.iter().zip(states).skip(1).any(|(node, state)| *state == State::Commit && takes(node))
 }
 
-fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
+fn keep(tree: &LayerTree, states: &[State], whiteouts: &[usize]) -> Vec<KeptEntry> {
     let mut whole = vec![false; tree.nodes.len()];
     let mut keep = Vec::new();
     if states[0] == State::Park {
@@ -306,12 +306,12 @@ fn keep(tree: &LayerTree, states: &[State], marks: &[usize]) -> Vec<Keep> {
     for at in 1..tree.nodes.len() {
         let node = &tree.nodes[at];
         whole[at] = whole[node.parent];
-        if whole[at] || (states[at] != State::Park && !marks.contains(&at) && !old_names.contains(&at)) {
+        if whole[at] || (states[at] != State::Park && !whiteouts.contains(&at) && !old_names.contains(&at)) {
             continue;
         }
         whole[at] = is_new_dir(tree, at);
         let mode = (node.meta.kind == EntryType::Directory && node.role == Role::Entry).then_some(node.meta.mode);
-        keep.push(Keep { path: node.path.text(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
+        keep.push(KeptEntry { path: node.path.text(), subtree: whole[at], whiteout: node.role == Role::Implied, mode });
     }
     keep
 }

@@ -1,4 +1,4 @@
-//! The names that a commit holds back, and the changes that the user accepted. Pure.
+//! The rules of a commit: the protected names that it holds back, and the changes that the user accepted. Pure.
 
 use crate::beneath::is_beneath;
 use crate::yours::Yours;
@@ -41,7 +41,8 @@ pub struct Rules {
     pub homes: Vec<RunHome>,
 }
 
-/// A directory of the workspace in which another run works, or for which its changes wait. Without it, they could be brought nowhere.
+/// A directory of the workspace in which another run works, or for which changes of another run are parked. If it
+/// were removed, those changes could not be committed anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunHome {
     /// Its path in the workspace.
@@ -77,7 +78,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Returns why a directory that goes away or moves waits for another run.
+    /// Returns the reason to hold back the deletion or move of a directory that another run uses.
     #[must_use]
     pub fn is_home(&self, path: &[u8]) -> Option<String> {
         let home = self.homes.iter().find(|home| home.path.0 == path)?;
@@ -142,7 +143,7 @@ impl Rules {
 
     fn names_what_is_protected(&self, path: &[u8]) -> bool {
         match self.class(path) {
-            // Its other files are git's own business, and not what somebody means by the name.
+            // Its other files are git's own business, and not what a user means by the name.
             Class::GitRoot => false,
             Class::MustBeDirectory => {
                 let place = self.protected.place().join(&b'/');
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_git_are_told_apart() {
+    fn the_files_of_git_are_distinguished() {
         for (path, wanted) in [
             (".git", Class::GitRoot),
             ("a/.GIT", Class::GitRoot),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_judged_as_its_whole_path_is() {
+    fn an_entry_is_classified_as_its_whole_path_is() {
         let mut rules = Rules::protecting(&["deploy/*.sh".to_owned(), "*secret*".to_owned()]).unwrap();
         rules.protected.extend([Pattern::of_directory(b"hk/x", "a link"), Pattern::anywhere(b"tools/y", "a setting")]);
         let directories = [

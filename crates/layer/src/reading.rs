@@ -1,11 +1,11 @@
-//! Reads a layer: its entries, then what each of them means.
+//! Reads a layer in stages: first its entries, then the verdict about each entry.
 //!
 //! ```text
 //!  upper directory ─▶ entries ─▶ what each covers ─▶ contents compared ─▶ names of one file
 //!                                                                          │
 //!                     LayerTree ◀─ databases, git's locks ◀─ verdicts ◀────┘
 //! ```
-//! The order matters: a verdict looks at those before it.
+//! The order matters: each stage uses the verdicts of the stages before it.
 
 use crate::beneath::{Doing as _, chmod};
 use crate::commit::prune::INDEX_IN_PART;
@@ -62,15 +62,15 @@ impl Walk<'_> {
             takes_last_name: false,
         };
         self.scan(&mut tree, &claimed)?;
-        crate::shared::group(self, &mut tree)?;
-        self.judge(&mut tree)?;
-        crate::link_ends::judge(self, &mut tree)?;
-        let bare = crate::bare::judge(self, &mut tree)?;
-        let mut new = crate::nested::judge(self, &mut tree, &bare)?;
+        crate::hardlink_groups::group(self, &mut tree)?;
+        self.classify(&mut tree)?;
+        crate::link_ends::classify(self, &mut tree)?;
+        let bare = crate::bare::classify(self, &mut tree)?;
+        let mut new = crate::nested::classify(self, &mut tree, &bare)?;
         new.extend(crate::led_to::hold_back(self, &mut tree)?);
-        crate::between::judge(self, &mut tree, &new)?;
-        crate::further_trees::judge(self, &mut tree)?;
-        crate::unmade::judge(self, &mut tree)?;
+        crate::between::classify(self, &mut tree, &new)?;
+        crate::further_trees::classify(self, &mut tree)?;
+        crate::unmade::classify(self, &mut tree)?;
         crate::graphs::hold_back(self, &mut tree, &bare)?;
         crate::git_objects::hold_back(self, &mut tree)?;
         crate::git_packs::hold_back(
@@ -84,13 +84,13 @@ impl Walk<'_> {
             },
             &mut tree,
         )?;
-        crate::closed::judge(self, &mut tree)?;
-        crate::git_index::judge(self, &mut tree)?;
-        crate::with_index::judge(self, &mut tree)?;
-        crate::outside_branches::judge(self, &mut tree)?;
+        crate::closed::classify(self, &mut tree)?;
+        crate::git_index::classify(self, &mut tree)?;
+        crate::with_index::classify(self, &mut tree)?;
+        crate::outside_branches::classify(self, &mut tree)?;
         crate::replaced::hold_back(self, &mut tree)?;
-        crate::in_the_way::judge(self.rules, &mut tree);
-        self.judge_shallow(&mut tree)?;
+        crate::in_the_way::classify(self.rules, &mut tree);
+        self.classify_shallow(&mut tree)?;
         crate::git_damage::hold_back(self, &mut tree)?;
         crate::halves::hold_back(self, &mut tree)?;
         crate::packed::hold_back(self.rules, &mut tree);
@@ -107,7 +107,7 @@ impl Walk<'_> {
         // The file that an entry covers needs no search.
         let elsewhere = tree.nodes.iter().filter(|node| !node.is_own_version());
         let mut wanted: HashSet<u64> = elsewhere.filter_map(origin_inode).collect();
-        wanted.extend(crate::shared::index_origins(self)?);
+        wanted.extend(crate::hardlink_groups::index_origins(self)?);
         for (at, one) in tree.nodes.iter().enumerate() {
             if let Some(found) = one.covers.as_ref().filter(|found| found.meta.kind != EntryType::Directory)
                 && wanted.contains(&found.meta.id.ino)

@@ -1,4 +1,4 @@
-//! The sizes of the files of a parked layer, as it was parked.
+//! Records the file sizes of a layer when it is parked.
 
 use crate::changes::{Change, ChangeKind};
 use crate::meta::EntryType;

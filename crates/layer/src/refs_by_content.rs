@@ -1,8 +1,8 @@
-//! Classifies the refs of git directories by what they say.
+//! Classifies the refs of git directories by their content.
 
 use crate::beneath::IoFailure;
 use crate::branches::{begins_branches, of_one};
-use crate::facts::Version;
+use crate::git_rules::Version;
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::tree::{LayerTree, Role};

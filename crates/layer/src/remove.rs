@@ -183,8 +183,8 @@ pub(crate) fn readable_by_force(root: &Workspace, path: &[u8]) -> io::Result<Own
     }
 }
 
-/// Removes a directory that sandboxes wrote to, with all that is in it and without following a link. One that is not there is
-/// no error.
+/// Removes a directory that sandboxes wrote to, with all its entries and without following links. A missing directory
+/// is not an error.
 pub fn remove_directory(parent: &std::path::Path, name: &str) -> io::Result<()> {
     let parent = Workspace::open(parent).map_err(|error| error.source)?;
     remove_tree(&parent, name.as_bytes())
@@ -196,7 +196,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
-    fn links_to_other_folders_are_removed_as_links() {
+    fn links_to_other_directories_are_removed_as_links() {
         let outside = tempfile::tempdir().unwrap();
         std::fs::write(outside.path().join("canary"), "alive").unwrap();
         let inside = tempfile::tempdir().unwrap();

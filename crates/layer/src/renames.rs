@@ -1,4 +1,4 @@
-//! Finds where entries of the workspace are after the renames and removals of a commit. Pure.
+//! Maps paths of workspace entries to their paths after the renames and removals of a commit. Pure.
 
 use crate::beneath::{is_beneath, join};
 use crate::meta::EntryType;

@@ -1,4 +1,4 @@
-//! Holds back a git directory that a run made in the place of another one, as a whole.
+//! Holds back a complete git directory that a run created in place of an existing one.
 //!
 //! `rm -rf .git; git init; git commit` gives the directory another `HEAD`, other refs and other reflogs. The objects of
 //! the old repository stay (`git_objects`), but no name leads to its commits any more, and the next `git gc` of the host
@@ -15,9 +15,9 @@
 
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, names, split};
-use crate::facts::Version;
 use crate::git_dirs;
 use crate::git_dirs::has;
+use crate::git_rules::Version;
 use crate::meta::EntryType;
 use crate::nested::{GOES, by_path, has_objects, is_git};
 use crate::protected::{Class, Rules};

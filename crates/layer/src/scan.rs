@@ -1,20 +1,19 @@
-//! Looks through a directory of the workspace that goes away or moves as a whole: did something in it change
-//! meanwhile, and is there a protected name in it. The only place that reads more of the workspace than the layer
-//! touched.
+//! Searches a workspace directory that a layer deletes or moves as a whole, for entries that changed since the run began and for
+//! protected names. No other module reads parts of the workspace that the layer did not touch.
 
 use crate::access::is_closed;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_other_mount, join, names, split};
 use crate::between::{BETWEEN, leads_between};
-use crate::facts::{GitDirectory, Version, judge};
 use crate::fold::fold;
 use crate::further_trees;
 use crate::git_dirs;
+use crate::git_rules::{GitDirectory, Version, classify};
 use crate::link_ends::Ends;
-use crate::link_steps::{Links, TOO_LONG, Way};
+use crate::link_steps::{LinkEnd, Links, TOO_LONG};
 use crate::meta::{EntryType, FsTime, stat_if_there};
 use crate::nested::{GOES, has_objects};
 use crate::protected::{Class, Rules};
-use crate::tree::{Found, Inodes, Own, Scan, SharedPath, Thing, Verdict, is_fresh};
+use crate::tree::{CommittedEntry, Found, Inodes, Scan, SharedPath, Thing, Verdict, is_fresh};
 use nexus_git::git_dir::{EXCLUDE, PACKED, may_go};
 use nexus_git::reads::Reads;
 use nexus_git::refs::{self as git_refs, inside_git};
@@ -41,7 +40,7 @@ pub(crate) struct Scanner<'a> {
     pub(crate) base: &'a Workspace,
     pub(crate) rules: &'a Rules,
     pub(crate) started: FsTime,
-    pub(crate) ours: &'a [Own],
+    pub(crate) ours: &'a [CommittedEntry],
     /// Directories that were renamed away: they have a scan of their own.
     pub(crate) claimed: &'a HashSet<Vec<u8>>,
     /// Files that the layer has under another name.
@@ -121,7 +120,7 @@ impl Scanner<'_> {
             }
             for name in all {
                 let (path, target) = (join(&at, &name), join(&place, &name));
-                // Gone between the listing and now: somebody works here, and the directory's own ctime tells.
+                // Gone between the listing and now: a process works here, and the directory's own ctime shows that.
                 let Some(meta) = stat_if_there(dir.as_fd(), &name).doing("look at", &path)? else { continue };
                 let path = SharedPath::from(path);
                 if self.claimed.contains(&*path.0) {
@@ -271,7 +270,7 @@ impl Scanner<'_> {
                         let mut take = |inside: Option<&[u8]>, end: &[u8]| {
                             found = Some((inside.map(<[u8]>::to_vec), end.to_vec()));
                         };
-                        if ends.follow(path, text.to_bytes(), links, &mut take)? == Way::TooLong {
+                        if ends.follow(path, text.to_bytes(), links, &mut take)? == LinkEnd::TooLong {
                             return Ok(Some(TOO_LONG.to_owned()));
                         }
                         let leads = match &found {
@@ -320,7 +319,7 @@ impl Scanner<'_> {
                 let git_dir = before(split(path).0);
                 let names_back = |tree: &[u8]| nexus_git::submodules::names_back(self.base, &before(tree), &git_dir);
                 let directory = GitDirectory::Goes(&names_back);
-                match judge(self.rules, class, path, &Version::Absent, &version, directory) {
+                match classify(self.rules, class, path, &Version::Absent, &version, directory) {
                     Verdict::Commit | Verdict::LeaveOut => None,
                     Verdict::Strip(_) => Some(crate::verdict::stripped(class).to_owned()),
                     Verdict::Park(why) => Some(why),

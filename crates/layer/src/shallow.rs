@@ -13,8 +13,8 @@
 //! ```
 
 use crate::beneath::{IoFailure, is_beneath, join, split};
-use crate::facts::Version;
 use crate::fold::fold;
+use crate::git_rules::Version;
 use crate::halves::{NEEDS_OBJECTS, comes, refuse};
 use crate::meta::EntryType;
 use crate::protected::Class;
@@ -33,7 +33,7 @@ const NO_HISTORY: &str = "leads to commits whose history is not there, as the ru
 
 impl Walk<'_> {
     /// Parks the refs of the repositories whose history a layer cuts off.
-    pub(crate) fn judge_shallow(&self, tree: &mut LayerTree) -> Result<(), IoFailure> {
+    pub(crate) fn classify_shallow(&self, tree: &mut LayerTree) -> Result<(), IoFailure> {
         let mut cut: HashSet<usize> = HashSet::new();
         let mut longer: Vec<usize> = Vec::new();
         for (at, node) in tree.nodes.iter().enumerate().skip(1) {

@@ -1,7 +1,7 @@
-//! Finds which changes of a layer take away the file that another entry of the layer was made from. Pure.
+//! Finds the changes of a layer that remove a file from which another entry of the layer was copied. Pure.
 //!
-//! Overlay copies a file up when it is renamed or edited, and marks the copy with the file that it came from. Once a
-//! commit has taken that file away, the copy is the only one.
+//! When a command renames or edits a file, overlay copies it up and stores the origin in an attribute of the copy. After a commit has
+//! removed the origin, the copy is the only one.
 
 use crate::beneath::split;
 use crate::commit::ops::EVERYTHING;

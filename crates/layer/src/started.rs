@@ -40,7 +40,7 @@ pub struct Started {
     pub boot_id: String,
 }
 
-/// The clocks of the machine at one moment.
+/// The readings of the machine's clocks at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clocks {
     /// Time since boot minus wall clock, in nanoseconds.
@@ -75,7 +75,7 @@ fn parse_uptime(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(hundredths * 10_000_000)
 }
 
-/// Returns the latest time stamp that still counts as older than the start, as the clocks are now.
+/// Returns the latest time stamp that still counts as older than the start, given the current clocks.
 #[must_use]
 pub fn effective(started: &Started, now: &Clocks) -> FsTime {
     let time = nanoseconds(started.time) - i128::from(started.coarse);

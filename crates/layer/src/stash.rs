@@ -1,4 +1,4 @@
-//! A commit that may hold uncommitted changes which git took out of a working tree.
+//! A git commit that may hold uncommitted changes that git removed from a working tree (`git stash`).
 
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Stashes that one command names.
 pub(crate) const NAMED: usize = 5;
 
-/// A file of a git directory that names, or may name, a commit with uncommitted changes of a working tree.
+/// A file of a git directory that names, or may name, a commit with uncommitted changes from a working tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stash {
     /// The file of the git directory that names the commit, or named it.

@@ -1,7 +1,7 @@
-//! Opens and reads the files of the state directory. Something else may stand in their place by now: a damaged file, a
-//! directory, a link, a FIFO that no process writes to, a sparse file of terabytes.
+//! Opens and reads the files of the state directory, which may be damaged or replaced: by a directory, a link, a FIFO without a
+//! writer, or a sparse file of terabytes.
 //!
-//! Each is a named error, without a wait and without reading more than Nexus itself would have written there.
+//! Each of these is a typed error. The functions never wait, and never read more than Nexus itself would have written.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ pub const MAX_NOTE: u64 = 64 << 20;
 /// Longest file of a layer in bytes: some 200 for each changed path.
 pub(crate) const MAX_LAYER_FILE: u64 = 2 << 30;
 
-/// The fault of a file of the state directory.
+/// The defect of a file of the state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StateFileError {
     /// A link could lead to any file of the machine.
@@ -79,8 +79,8 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Puts a new file in the place of the one at `path`, which is the old or the new one after a crash of this process.
-/// `durable` brings its bytes to the disk first.
+/// Replaces the file at `path` atomically: after a crash of this process it is the old or the new one. `durable`
+/// syncs the new content to disk first.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -103,7 +103,7 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?.into())
 }
 
-/// Passes the text of a file on, as far as Nexus can have written it.
+/// A reader that fails after more bytes than Nexus could have written to the file, and at a NUL byte.
 pub struct Bounded<R> {
     inner: R,
     left: u64,

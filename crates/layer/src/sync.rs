@@ -1,5 +1,5 @@
-//! Makes a tree durable: file by file, so that it does not wait for what other processes have written, or by one call
-//! for the whole file system when there are many.
+//! Syncs a tree to disk: file by file if there are few, so that the commit does not wait for the writes of other processes, and
+//! otherwise with one syncfs(2) call.
 
 use crate::beneath::{Doing as _, IoFailure, MAX_NAMED, Workspace, check_depth, join, names, open_file};
 use crate::faults::Faults;

@@ -1,4 +1,4 @@
-//! The relation of the names that share a file to the file of the workspace. Pure.
+//! Decides whether the names of a file in a layer may stay hard links to one file. Pure.
 
 /// The decision whether all names of a file may stay names of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

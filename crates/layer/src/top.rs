@@ -1,9 +1,9 @@
 //! The attributes of the workspace's own directory, which a layer's upper directory carries in its place.
 //!
-//! The overlay shows the upper directory as the workspace, and what the command makes there takes group, setgid bit and
-//! access list from it. So a new file gets what it would get outside only if the upper directory has all of these.
-//! What the command changes of them there is a change like others, with the path `.`: both states of the start are kept
-//! with the layer, and compared with what both directories have at the end.
+//! The overlay shows the upper directory as the workspace, and new files in it inherit its group, setgid bit and access list. The
+//! upper directory therefore gets the attributes of the workspace, so that new files get the same ones as outside. If the command
+//! changes these attributes, that is reported as a change of the path `.`: the layer records both directories' attributes at the
+//! start, and a commit compares them with those at the end.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod};
 use crate::marks::{Attr, LayerMode, attr};
@@ -146,7 +146,8 @@ pub(crate) fn carry(mode: LayerMode, workspace: &Workspace, upper: BorrowedFd<'_
     Ok(Top { workspace: like, upper: carried })
 }
 
-/// Says why new files in a layer would not get the group or the access list that they get in the workspace itself.
+/// The reason why new files in a layer would not get the group or the access list that they get in the workspace
+/// itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The directory has the setgid bit.
@@ -177,7 +178,7 @@ struct Ids {
     groups: BTreeSet<u32>,
 }
 
-/// Looks whether a layer of this process can carry the attributes of the workspace's own directory.
+/// Checks whether a layer of this process can carry the attributes of the workspace's own directory.
 pub fn unfit(workspace: &Workspace, in_memory: bool) -> Result<Option<Unfit>, IoFailure> {
     if rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -189,10 +190,10 @@ pub fn unfit(workspace: &Workspace, in_memory: bool) -> Result<Option<Unfit>, Io
         groups: groups.iter().map(|group| group.as_raw()).collect(),
     };
     let top = TopAttrs::read(LayerMode::User, workspace.fd()).doing("look at", b"")?;
-    Ok(judge(&top, &ids, in_memory))
+    Ok(classify(&top, &ids, in_memory))
 }
 
-fn judge(top: &TopAttrs, ids: &Ids, in_memory: bool) -> Option<Unfit> {
+fn classify(top: &TopAttrs, ids: &Ids, in_memory: bool) -> Option<Unfit> {
     let gid = top.owner.1;
     if top.mode & SETGID != 0 && gid != ids.gid {
         if in_memory {
@@ -262,18 +263,18 @@ mod tests {
             (0o2775, 50, None, Some(Unfit::GroupInMemory { gid: 50 })),
             (0o2775, 99, Some(Unfit::Group { gid: 99 }), Some(Unfit::GroupInMemory { gid: 99 })),
         ] {
-            assert_eq!(judge(&top(mode, gid, &[]), &ids(), false), disk, "{mode:o} {gid}");
-            assert_eq!(judge(&top(mode, gid, &[]), &ids(), true), memory, "{mode:o} {gid}");
+            assert_eq!(classify(&top(mode, gid, &[]), &ids(), false), disk, "{mode:o} {gid}");
+            assert_eq!(classify(&top(mode, gid, &[]), &ids(), true), memory, "{mode:o} {gid}");
         }
     }
 
     #[test]
     fn a_layer_in_memory_takes_no_list_with_foreign_ids() {
         let own = top(0o755, 1000, &[(0x01, u32::MAX), (0x02, 1000), (0x04, u32::MAX), (0x08, 1000), (0x10, u32::MAX)]);
-        assert_eq!(judge(&own, &ids(), true), None);
+        assert_eq!(classify(&own, &ids(), true), None);
         let foreign = top(0o755, 1000, &[(0x01, u32::MAX), (0x02, 1000), (0x08, 777)]);
-        assert_eq!(judge(&foreign, &ids(), true), Some(Unfit::AccessListInMemory { id: 777 }));
-        assert_eq!(judge(&foreign, &ids(), false), None);
+        assert_eq!(classify(&foreign, &ids(), true), Some(Unfit::AccessListInMemory { id: 777 }));
+        assert_eq!(classify(&foreign, &ids(), false), None);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! pointer, and a path is in memory once.
 
 use crate::arrival::Arrival;
+pub use crate::committed_entry::CommittedEntry;
+pub(crate) use crate::committed_entry::is_fresh;
 use crate::index_notes::IndexNote;
 use crate::marks::{LayerMode, Marks, Origin};
 use crate::meta::{EntryType, FileId, FsTime, Meta};
-pub use crate::own::Own;
-pub(crate) use crate::own::is_fresh;
 pub use crate::shared_path::SharedPath;
 use crate::tie::Tie;
 use nexus_model::ByteText;
@@ -50,7 +50,7 @@ pub enum Role {
     Implied,
 }
 
-/// The meaning of the content of a file in a git directory for the commit.
+/// The decision that the content of a file in a git directory leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Harmless: it is committed.
@@ -63,7 +63,7 @@ pub enum Verdict {
     LeaveOut,
 }
 
-/// The findings in a directory of the workspace that goes away or moves as a whole.
+/// The result of scanning a workspace directory that a layer deletes or moves as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Paths that changed since the layer was made (the first few).
@@ -78,7 +78,7 @@ pub struct Scan {
     pub shared: Vec<ByteText>,
 }
 
-/// A kind of entry of the workspace of which overlay may leave a copy without a mark.
+/// A kind of workspace entry of which overlay may leave a copy without an origin attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thing {
     /// A file with several names, or of a file system that does not count them.
@@ -159,7 +159,7 @@ pub(crate) fn lower_path(node: &Node) -> Option<&[u8]> {
     }
 }
 
-/// The details that only few entries have; the empty ones take no memory.
+/// Details that only few entries have. An entry without any takes no memory for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rare(Option<Box<Details>>);
 
@@ -329,7 +329,7 @@ pub struct LayerTree {
     /// No other layer that may be of this workspace is older, as far as a commit asked for it.
     pub first_other: FsTime,
     /// Entries that an earlier commit of this layer wrote itself, sorted by path: not a conflict.
-    pub ours: Vec<Own>,
+    pub ours: Vec<CommittedEntry>,
     /// Layer and workspace are on one mount, so that a rename can move entries.
     pub same_mount: bool,
     /// The user who mounted the layer.
@@ -366,7 +366,7 @@ impl LayerTree {
     /// Reports whether an entry is as an earlier commit of this layer left it.
     #[must_use]
     pub fn is_own(&self, at: &SharedPath, meta: &Meta) -> bool {
-        Own::is_one(&self.ours, at, meta)
+        CommittedEntry::is_one(&self.ours, at, meta)
     }
 
     /// The file of the workspace with this inode, as far as the layer touches it.
@@ -391,7 +391,7 @@ impl LayerTree {
         if node.is_own_version() { node.covers.as_deref() } else { self.by_inode(origin_inode(node)?) }
     }
 
-    /// The identity of what a node covers.
+    /// Returns the identity of the workspace entry that a node covers.
     #[must_use]
     pub fn covered_id(&self, node: usize) -> Option<FileId> {
         self.nodes[node].covers.as_ref().map(|found| found.meta.id)

@@ -1,7 +1,7 @@
-//! Holds back what takes an entry away that makes a directory a git repository.
+//! Holds back the deletion of `HEAD`, `objects` or `refs` of a git directory.
 //!
-//! Without `HEAD`, `objects` or `refs` a directory is not a repository, neither for git nor for the rules of the next
-//! run: its hooks, and what these start, could change unasked until the user repairs it. The whole directory may go.
+//! Without them neither git nor the rules of the next run recognize the directory as a repository. Its hooks, and the programs that
+//! these start, could then change without an accept until the user repairs the directory. Deleting the whole directory is allowed.
 
 use crate::beneath::{IoFailure, split};
 use crate::fold::fold;
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 const WHY: &str = "takes away what makes a directory a git repository";
 
 /// Parks the entries of repositories that go away or become something else.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut known: HashMap<usize, bool> = HashMap::new();
     let mut moved: HashSet<SharedPath> = HashSet::new();
     for at in 1..tree.nodes.len() {
@@ -38,7 +38,7 @@ pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailu
             tree.nodes[at].rare.verdict = Some(Verdict::Park(WHY.to_owned()));
         }
     }
-    // A directory that was renamed is judged where it comes to.
+    // A directory that was renamed is classified where it comes to.
     for node in tree.nodes.iter_mut().skip(1) {
         if let Lower::Moved(found) = &node.rare.lower
             && moved.contains(&found.at)

@@ -1,8 +1,7 @@
-//! Finds which changes of a layer take away the entry that an entry without a mark that names it may be a copy of.
-//! Pure.
+//! Finds the changes of a layer that remove an entry of which an entry without an origin attribute may be a copy. Pure.
 //!
-//! Overlay leaves no mark on a copy of a file with several names where it has no index, and none that an ordinary user
-//! may not set: on a symbolic link, a FIFO or a device.
+//! Overlay sets no origin attribute on a copy of a file with several names if it has no index, and none that an ordinary user may
+//! not set: on a symbolic link, a FIFO or a device.
 
 use crate::marks::Origin;
 use crate::meta::EntryType;

@@ -1,8 +1,8 @@
-//! Opens the upper directory of a layer, whatever the run made of its mode.
+//! Opens the upper directory of a layer, even if the run removed its permission bits.
 //!
-//! The overlay shows the upper directory as the workspace itself, so `chmod 000 .` closes it to an ordinary user. The
-//! directory is Nexus's own: one that its owner cannot list or enter gets these two bits before anything is read, and
-//! the change set then shows the mode with them. A run cannot take the workspace from its owner.
+//! The overlay shows the upper directory as the workspace itself, so `chmod 000 .` closes it to an ordinary user. Nexus
+//! owns the directory: if its owner cannot list or enter it, Nexus sets these two bits before it reads anything, and the change set
+//! shows the mode with them. A run therefore cannot lock the owner out of the workspace.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_empty, is_gone, open_dir};
 use crate::meta::stat;

@@ -1,4 +1,5 @@
-//! Decides on single entries of a layer: does one change anything, how is it reported, does it need an accept. Pure.
+//! Decides about single entries of a layer: whether the entry changes anything, how it is reported, and whether it needs an accept.
+//! Pure.
 
 use crate::changes::{Change, ChangeKind};
 use crate::meta::EntryType;
@@ -40,7 +41,7 @@ pub(crate) enum Hold {
     /// By its bits or attributes: until the user names exactly this path.
     Exact(String),
     /// By what lies in a directory that goes away or moves: until the user accepts all that is protected.
-    Inside(String),
+    Content(String),
     /// No commit may make it as things are.
     Never(String),
 }
@@ -48,19 +49,19 @@ pub(crate) enum Hold {
 impl Hold {
     /// The reason, for people.
     pub(crate) fn why(&self) -> &str {
-        let (Self::Name(why) | Self::Exact(why) | Self::Inside(why) | Self::Never(why)) = self;
+        let (Self::Name(why) | Self::Exact(why) | Self::Content(why) | Self::Never(why)) = self;
         why
     }
 
     /// Reports whether the user accepted the entry although it is held back.
     pub(crate) fn is_accepted(&self, rules: &Rules, node: &Node) -> bool {
         let path = &node.path.0;
-        // Without the directory the accepted entry in it has no place. What else is in it is judged by itself.
+        // Without the directory the accepted entry in it has no place. Its other entries are classified on their own.
         let leads = || is_new_directory(node) && rules.accepts_below(path);
         match self {
             Self::Name(_) => rules.accepts_protected(path) || leads(),
             Self::Exact(_) => rules.accepts_exactly(path),
-            Self::Inside(_) => rules.accept_protected,
+            Self::Content(_) => rules.accept_protected,
             Self::Never(_) => false,
         }
     }
@@ -100,7 +101,7 @@ pub(crate) fn is_nothing(tree: &LayerTree, node: &Node) -> bool {
         && (new.mode == old.mode || new.kind == EntryType::Symlink)
         && node.same_content
         && node.same_attrs;
-    // An equal file that was made anew has parted from the other names of the old one.
+    // An equal file that was made again has parted from the other names of the old one.
     equal && !node.marks.forged && (node.marks.origin.is_some() || old.links == 1)
 }
 
@@ -143,14 +144,14 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         (Class::MustBeDirectory, Role::Entry) if !is_dir => {
             protected("must stay a directory: protected names lie in it")
         }
-        // Whoever put a link there chose where the protected names are (vector B07).
+        // The process that put a link there chose where the protected names are (vector B07).
         (Class::MustBeDirectory, _)
             if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Symlink) =>
         {
             protected("replaces a link that leads to protected names")
         }
         (Class::NoLink, Role::Entry) if node.meta.kind == EntryType::Symlink => {
-            protected("a link to git's private folders")
+            protected("a link to git's private directories")
         }
         (Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir, Role::Entry)
             if is_dir && node.covers.is_none() =>
@@ -163,7 +164,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
         }
         // A directory of what git resumes is held back whole; that it goes away is fine.
         (Class::GitState(why), Role::Entry) if is_dir => protected(why),
-        // The directory that goes away is judged by what is in it, below.
+        // The directory that goes away is classified by what is in it, below.
         (Class::GitRoot | Class::GitState(_), Role::Whiteout | Role::Implied)
             if node.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::Directory) =>
         {
@@ -172,7 +173,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
                 _ => None,
             }
         }
-        // In a bare repository the content was judged all the same (`bare`).
+        // In a bare repository the content was classified all the same (`bare`).
         (Class::Plain | Class::MustBeDirectory | Class::NoLink, _) => match &node.rare.verdict {
             Some(Verdict::Park(why)) => protected(why),
             Some(Verdict::Commit | Verdict::Strip(_) | Verdict::LeaveOut) | None => None,
@@ -195,13 +196,13 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
                 Class::GitState(why) if arrives => return exact(why),
                 Class::Plain | Class::MustBeDirectory | Class::NoLink | Class::GitState(_) => {}
                 Class::GitRoot | Class::GitConfig | Class::GitHook | Class::GitCommonDir => {
-                    return exact("a folder that becomes or was a part of git's");
+                    return exact("a directory that becomes or was a part of git's");
                 }
             }
         }
     }
     let inside = node.rare.scan.as_ref().and_then(|scan| scan.protected.as_ref());
-    inside.map(|(path, why)| Hold::Inside(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
+    inside.map(|(path, why)| Hold::Content(format!("{why} in {}", String::from_utf8_lossy(&path.0))))
 }
 
 /// Directories inherit the setgid bit from their parent, so only files count.

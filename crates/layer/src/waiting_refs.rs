@@ -1,7 +1,7 @@
-//! Notes the refs, reflogs and tables of refs that stay in a layer and alone name commits of the run.
+//! Records the refs, reflogs and reftables that stay in a layer and are the only names of commits of the run.
 //!
-//! `git stash`, and `git commit` on another branch, put a person's uncommitted changes into a commit and take them out of the
-//! working tree, and a commit of the layer follows. Where the ref waits, no name in the workspace leads to the changes:
+//! `git stash`, and `git commit` on another branch, move the user's uncommitted changes from the working tree into a git commit, and
+//! committing the layer removes them from the workspace. If the ref is held back, no ref in the workspace names that commit:
 //!
 //! ```text
 //!  something goes from the working tree, and a file that names commits stays in the layer
@@ -19,9 +19,9 @@ use crate::autostash;
 use crate::beneath::{IoFailure, Workspace, join, names, split};
 use crate::commit::journal::{read, write};
 use crate::commit::ops::Op;
-use crate::facts::Version;
 use crate::faults::Faults;
 use crate::git_dirs;
+use crate::git_rules::Version;
 use crate::meta::{EntryType, stat_if_there};
 use crate::orphans::note;
 use crate::plan::{CommitPlan, State, writes_shared};

@@ -8,8 +8,8 @@
 //!    a new directory in place of an old one (opaque) is turned into the old one with the missing names gone, so that
 //!    the report and the protection rules see single entries.
 //! 3. `cover`: what each entry hides; content is compared where size and time are equal.
-//! 4. `shared`: names that share a file. `scan`: whole directories. Then each rule about content in turn, in the order of
-//!    `read_with`: git's files first (`facts`), then what depends on several entries.
+//! 4. `hardlink_groups`: names that share a file. `scan`: whole directories. Then each rule about content in turn, in the order of
+//!    `read_with`: git's files first (`git_rules`), then what depends on several entries.
 
 use crate::access::is_shut;
 use crate::beneath::{
@@ -23,7 +23,7 @@ use crate::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
 use crate::opened::Notes;
 use crate::protected::Rules;
 use crate::top::{Top, TopAttrs};
-use crate::tree::{Found, Lower, Node, Own, Rare, Role, SharedPath};
+use crate::tree::{CommittedEntry, Found, Lower, Node, Rare, Role, SharedPath};
 pub(crate) use crate::tree::{lower_path, origin_inode};
 use crate::xattr::{self, Attrs};
 use nexus_git::reads::Reads;
@@ -59,7 +59,7 @@ pub(crate) struct Walk<'a> {
     /// The attributes of the workspace's own directory at the start and those of the upper directory now, if the run
     /// changed them.
     pub(crate) top: Option<(&'a Top, TopAttrs)>,
-    pub(crate) ours: &'a [Own],
+    pub(crate) ours: &'a [CommittedEntry],
     pub(crate) rules: &'a Rules,
     /// Meanings of the indexes of the workspace when the run began, as far as it was noted.
     pub(crate) indexes: &'a [IndexNote],
@@ -270,7 +270,7 @@ impl Walk<'_> {
     pub(crate) fn lower_dir(&self, path: &[u8]) -> Result<Option<Found>, WalkError> {
         let dir = match self.base.dir(path) {
             Ok(dir) => dir,
-            // ELOOP: a link is no directory that could be continued.
+            // ELOOP: a link is not a directory that could be continued.
             Err(error) if is_gone(&error) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
                 return Ok(None);
             }

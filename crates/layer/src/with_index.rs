@@ -1,12 +1,12 @@
 //! Holds `HEAD` and its branch back together with the index of their working tree.
 //!
-//! If the branch came and the index stayed, `git status` would show what the run committed as deleted, and the next
-//! commit of the user would delete it. Other branches come: they fit no index.
+//! If the branch were committed without the index, `git status` would show the files of the run's commits as deleted, and the user's
+//! next commit would delete them. Other branches are committed: no index depends on them.
 
 use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, join, split};
-use crate::facts::Version;
 use crate::fold::fold;
+use crate::git_rules::Version;
 use crate::halves::comes;
 use crate::protected::{Class, Rules};
 use crate::tree::{LayerTree, Role, Verdict};
@@ -22,7 +22,7 @@ use std::os::fd::AsFd as _;
 const NEEDS_INDEX: &str = "needs the index of its git directory, which waits or was rejected: accept that file first. To have it without, reject the index and accept this path by its name";
 
 /// Parks what belongs to the indexes that do not come: they wait, were rejected, or were not chosen.
-pub(crate) fn judge(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
+pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFailure> {
     let mut waiting: HashSet<Vec<u8>> = HashSet::new();
     let mut packed: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let mut rejected: Vec<Vec<u8>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Conflicts that are decided for the run, with the version of the workspace that was kept beside.
+//! Conflicts that the user decided in favour of the run; the workspace's version was saved beside each path.
 
 use crate::beneath::{join, split};
 use crate::meta::{EntryType, Meta};
@@ -6,7 +6,7 @@ use crate::shared_path::SharedPath;
 use crate::tree::{Found, LayerTree, Role};
 use nexus_model::ByteText;
 
-/// A path whose conflict is decided for the run, and what the workspace had there.
+/// A path whose conflict the user decided in favour of the run, with the workspace's version at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Yours {
     /// The path in conflict, as the layer has it and the workspace will.
@@ -40,7 +40,7 @@ impl Yours {
         self.merged.as_ref()
     }
 
-    /// Returns where a version that is kept beside is after the commit.
+    /// Returns the path of the saved version after the commit.
     #[must_use]
     pub fn after(&self, copy: &ByteText) -> ByteText {
         let (parent, name) = (split(&self.path.0).0, split(&copy.0).1);

@@ -81,7 +81,7 @@ fn encrypt(number: u8, tree: &Path) {
     let plain = tree.with_extension("plain");
     fs::rename(tree, &plain).unwrap();
     fs::create_dir(tree).unwrap();
-    call(Command::new("python3").args(["-c", SET_POLICY]).arg(tree).arg(number.to_string()));
+    call(Command::new("/usr/bin/python3").args(["-c", SET_POLICY]).arg(tree).arg(number.to_string()));
     call(Command::new("cp").arg("-aT").arg(&plain).arg(tree));
     fs::remove_dir_all(plain).unwrap();
 }

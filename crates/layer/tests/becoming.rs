@@ -150,7 +150,7 @@ fn the_configuration_of_a_repository_does_not_go_alone() {
 }
 
 #[test]
-fn settings_of_one_working_tree_are_judged_by_the_same_rules() {
+fn settings_of_one_working_tree_are_classified_by_the_same_rules() {
     let of_module = repository(".git/modules/sub", CLONE);
     for (at, text) in [
         (".git/modules/sub", "[core]\n\tworktree = ../../../evil\n"),

@@ -46,6 +46,14 @@ fn base() -> Vec<Op> {
     ops.push(Op::Link(b("link1"), b("link3")));
     ops.push(Op::Write(b("twin1"), "old".into()));
     ops.push(Op::Link(b("twin1"), b("twin2")));
+    for dir in ["over", "under", "flat", "flat/way", "flat/way/in", "both", "both/names"] {
+        ops.push(Op::Mkdir(b(dir)));
+    }
+    for file in ["over/o", "under/u", "flat/way/in/i", "named", "placed", "twice", "both/b"] {
+        ops.push(Op::Write(b(file), format!("old {file}")));
+    }
+    ops.push(Op::Link(b("named"), b("b/name")));
+    ops.push(Op::Link(b("twice"), b("both/names/twice")));
     ops
 }
 
@@ -75,6 +83,15 @@ fn run() -> Vec<Op> {
         Op::Write(b("swap/inside"), "s".into()),
         Op::Chmod(b("perm"), 0o500),
         Op::Append(b("plain"), " more".into()),
+        // Each of these displaces something by what was taken or held before.
+        Op::RemoveTree(b("over")),
+        rename("under", "over"),
+        Op::Write(b("over/new"), "new".into()),
+        rename("named", "placed"),
+        rename("flat/way/in", "in"),
+        Op::RemoveTree(b("flat")),
+        Op::RemoveTree(b("both")),
+        rename("twice", "both"),
         Op::Mkdir(b(".vscode")),
         Op::Write(b(".vscode/tasks.json"), "evil".into()),
     ]

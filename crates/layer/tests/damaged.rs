@@ -146,7 +146,7 @@ fn a_damaged_parked_layer_is_named_and_stays() {
     let mut look = |what: &str| {
         stage(&scene.path("layers"), "run").unwrap();
         match Layer::open(&scene.path("layers"), "run") {
-            // A file that says something else than was written is judged by what the layer really holds.
+            // A file that says something else than was written is classified by what the layer really holds.
             Ok(layer) => {
                 layer.changes(&scene.workspace(), &Rules::default()).ok();
                 layer.diff(&scene.workspace(), &Rules::default(), &DiffOptions::default()).ok();

@@ -204,7 +204,7 @@ new file mode 120000
 }
 
 #[test]
-fn a_renamed_directory_is_told_as_renamed_files() {
+fn a_renamed_directory_is_shown_as_renamed_files() {
     let base = [
         dir("a"),
         dir("a/sub"),
@@ -245,7 +245,7 @@ fn directories_that_changed_places_apply_and_go_back() {
 }
 
 #[test]
-fn a_directory_renamed_over_another_one_is_told_as_changed_files() {
+fn a_directory_renamed_over_another_one_is_shown_as_changed_files() {
     let base = [dir("a"), dir("b"), file("a/x", "of a\n"), file("b/x", "of b\n"), file("a/y", "y\n")];
     let (_scene, diff) = run(&base, &[Op::RemoveTree(b("b")), rename("a", "b")]);
     let kinds: Vec<_> = diff.files.iter().map(|file| (file.path.as_path().to_str().unwrap(), file.kind)).collect();
@@ -319,7 +319,7 @@ fn odd_names_stay_on_their_line_and_reach_their_file() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_told_by_size_and_hash() {
+fn a_file_that_is_no_text_is_shown_by_size_and_hash() {
     let base = [file("bin", "old\0"), file("gone", "\0"), file("both", "\0a"), file("text", "1\n")];
     let ops = [
         file("bin", "new\0!"),
@@ -342,7 +342,7 @@ fn a_file_that_is_no_text_is_told_by_size_and_hash() {
 }
 
 #[test]
-fn files_over_the_bounds_are_told_by_size() {
+fn files_over_the_bounds_are_shown_by_size() {
     let scene = Scene::new(LayerMode::Root, &[file("large", "a\n"), file("small", "a\n")]);
     let layer = scene.layer(&[file("large", &"line\n".repeat(100)), file("small", "b\n")]);
     let ask = |options: DiffOptions| layer.diff(&scene.workspace(), &Rules::default(), &options).unwrap();
@@ -429,7 +429,7 @@ fn what_git_refuses_is_shown_but_does_not_stop_the_rest() {
     assert!(text.contains("# .git/hooks/post-checkout needs an explicit accept: git hook\n"), "{text}");
     assert!(text.contains("# +++ b/.git/hooks/post-checkout\n# @@ -0,0 +1,2 @@\n# +#!/bin/sh\n# +evil\n"), "{text}");
     assert!(text.contains("# -ref: refs/heads/a\n# +ref: refs/heads/b\n"), "{text}");
-    // A repository in the folder would make git look for its index.
+    // A repository in the directory would make git look for its index.
     let folder = copy(&scene, "ws", "copy");
     std::fs::remove_dir_all(folder.join(".git")).unwrap();
     let output = git_apply(&folder, text.as_bytes(), &[]);
@@ -682,7 +682,7 @@ fn while_swapped(path: &Path, other: &Path, work: impl FnOnce()) {
 
 /// F02, while it moves.
 #[test]
-fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
+fn a_directory_or_file_that_is_swapped_meanwhile_never_leads_outside() {
     let base = [dir("d"), file("d/f", "1\n"), file("e", "1\n")];
     for (in_layer, what, is_dir) in [(false, "d", true), (true, "d", true), (false, "e", false), (true, "e", false)] {
         let scene = Scene::new(LayerMode::Root, &base);
@@ -690,10 +690,10 @@ fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
         let outside = tempfile::tempdir_in("/var/tmp").unwrap();
         std::fs::write(outside.path().join("f"), "SECRET\n").unwrap();
         let root = if in_layer { layer.upper() } else { scene.ws() };
-        let spare = scene.path("spare");
+        let pool = scene.path("spare");
         let target = if is_dir { outside.path().to_owned() } else { outside.path().join("f") };
-        symlink(target, &spare).unwrap();
-        while_swapped(&root.join(what), &spare, || {
+        symlink(target, &pool).unwrap();
+        while_swapped(&root.join(what), &pool, || {
             let (mut compared, end) = (0, std::time::Instant::now() + std::time::Duration::from_secs(60));
             while compared < 300 {
                 // While things move, a failure is fine; the content of the outside is not.
@@ -705,7 +705,7 @@ fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
             }
         });
         if root.join(what).is_symlink() {
-            rustix::fs::renameat_with(CWD, root.join(what), CWD, &spare, RenameFlags::EXCHANGE).unwrap();
+            rustix::fs::renameat_with(CWD, root.join(what), CWD, &pool, RenameFlags::EXCHANGE).unwrap();
         }
         let found = layer.diff(&scene.workspace(), &Rules::default(), &DiffOptions::default()).unwrap();
         assert!(text_of(&found).contains("+2"), "{what}: once nothing moves, the change is shown");
@@ -717,13 +717,13 @@ fn a_folder_or_file_that_is_swapped_meanwhile_never_leads_outside() {
 fn a_file_swapped_for_a_fifo_does_not_stop_the_diff() {
     let scene = Scene::new(LayerMode::Root, &[file("e", "1\n")]);
     let layer = scene.layer(&[file("e", "2\n")]);
-    let spare = scene.path("spare");
-    rustix::fs::mkfifoat(CWD, &spare, Mode::from_raw_mode(0o644)).unwrap();
+    let pool = scene.path("spare");
+    rustix::fs::mkfifoat(CWD, &pool, Mode::from_raw_mode(0o644)).unwrap();
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let done = done;
-            while_swapped(&scene.ws().join("e"), &spare, || {
+            while_swapped(&scene.ws().join("e"), &pool, || {
                 for _ in 0..300 {
                     layer.diff(&scene.workspace(), &Rules::default(), &DiffOptions::default()).ok();
                 }

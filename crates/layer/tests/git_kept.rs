@@ -243,7 +243,7 @@ fn a_refreshed_index_is_no_conflict() {
         assert!(has_commit(&scene));
         assert_eq!(git(&scene.ws(), &["status", "--short"]), "");
     }
-    // The twin: what the user staged is no stat data.
+    // The twin: what the user staged is not stat data.
     for change in [&["add", "mine"][..], &["update-index", "--chmod=+x", "f"], &["rm", "-q", "--cached", "f"]] {
         let (scene, _) = of_run(true, &Rules::default());
         fs::write(scene.ws().join("mine"), "of the user").unwrap();
@@ -640,7 +640,7 @@ fn ordinary_work_beside_a_working_tree_outside_is_quiet() {
     ];
     let result = commit_by(&scene, &run_git(&scene, &work), &Rules::default());
     assert_eq!((parked(&result), result.conflicts.len()), (vec![], 0), "{result:?}");
-    // With the working tree gone, nobody needs the rest.
+    // With the working tree gone, the rest is not needed.
     let (scene, trees) = with_trees_outside();
     for tree in trees {
         fs::remove_dir_all(tree).unwrap();

@@ -320,7 +320,7 @@ fn a_ref_of_a_run_hides_no_commit_that_the_host_packed_meanwhile() {
     let set_topic = |to| vec!["update-ref", "refs/heads/topic", to];
     // What the run and the host do, and whether the branch of the run comes.
     let scenes = [
-        // What the host did to other refs, or twice, is no change of this one.
+        // What the host did to other refs, or twice, is not a change of this one.
         (&work, vec![], true),
         (&work, set_topic("topic"), true),
         (&work, vec!["tag", "v1"], true),

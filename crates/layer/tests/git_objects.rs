@@ -180,7 +180,7 @@ fn nothing_takes_the_place_of_an_object_of_git() {
             assert_eq!(after(&[write(&file, text)], &file), (vec![], Some(text.to_owned())));
         }
         assert_eq!(after(&[Op::Remove(b(&branch))], &branch), (vec![], None));
-        // What is no object by its content does not become one.
+        // A file whose content is not an object does not become one.
         let broken = format!("{at}/objects/ab/{}", LOOSE.replace('0', "f"));
         assert_eq!(after(&[write(&broken, "new")], &broken), (vec![broken.clone()], None));
     }

@@ -79,6 +79,24 @@ fn a_commit_takes_its_own_links_for_no_change_from_outside() {
         at_once(mode, &two_names(), &[rename("a/f", "b/k"), Op::Append(b("b/k"), "more".into()), rename("b", "a")]);
         // A file that had one name.
         at_once(mode, &[mkdir("a"), write("a/f", "one")], &[link("a/f", "x"), tree("a")]);
+        // A file comes to the name of a directory in which it has a further name.
+        let base = [mkdir("a"), mkdir("a/s"), write("x", "two"), link("x", "a/s/k")];
+        at_once(mode, &base, &[tree("a"), rename("x", "a")]);
+    }
+}
+
+#[test]
+fn a_directory_that_leaves_one_which_is_removed_is_no_change_from_outside() {
+    let base = [mkdir("a"), mkdir("a/b"), mkdir("a/b/c"), write("a/b/c/f", "one"), write("a/b/g", "two")];
+    let runs = [
+        vec![rename("a/b/c", "c"), tree("a")],
+        vec![rename("a/b/c", "c"), tree("a"), mkdir("a"), mkdir("a/b"), write("a/b/new", "new")],
+        vec![rename("a/b/c", "c"), tree("a"), rename("c", "a")],
+    ];
+    for mode in MODES {
+        for run in &runs {
+            at_once(mode, &base, run);
+        }
     }
 }
 
@@ -201,7 +219,7 @@ impl Drop for Mounted {
 
 /// The files of a snapshot have the numbers and times of birth of those that they were made of.
 #[test]
-fn a_file_of_a_snapshot_is_no_further_name() {
+fn a_file_of_a_snapshot_is_not_a_hard_link() {
     let room = tempfile::tempdir().unwrap();
     let (image, place) = (room.path().join("image"), room.path().join("mounted"));
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
@@ -209,7 +227,7 @@ fn a_file_of_a_snapshot_is_no_further_name() {
     let made = Command::new("mkfs.btrfs").arg("-q").arg(&image).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let Some(_mounted) = Mounted::at(&place, &image) else {
-        println!("in part: test a_file_of_a_snapshot_is_no_further_name: no Btrfs here, or no right to mount");
+        println!("in part: test a_file_of_a_snapshot_is_not_a_hard_link: no Btrfs here, or no right to mount");
         return;
     };
     let base = [mkdir("d"), write("f", "one"), link("f", "d/g")];

@@ -39,15 +39,15 @@ impl Drop for StopAtEnd<'_> {
 
 /// Runs `work` while `dir` is swapped with a link to `outside` as fast as another thread can.
 fn while_swapped(dir: &Path, outside: &Path, work: impl FnOnce()) {
-    let spare = dir.with_extension("spare");
-    symlink(outside, &spare).unwrap();
+    let pool = dir.with_extension("spare");
+    symlink(outside, &pool).unwrap();
     let (stop, (started, swaps)) = (AtomicBool::new(false), std::sync::mpsc::channel());
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let started = started;
             while !stop.load(Ordering::Relaxed) {
                 // Once the directory or the link is removed there is nothing to swap.
-                let swapped = rustix::fs::renameat_with(CWD, dir, CWD, &spare, rustix::fs::RenameFlags::EXCHANGE);
+                let swapped = rustix::fs::renameat_with(CWD, dir, CWD, &pool, rustix::fs::RenameFlags::EXCHANGE);
                 started.send(swapped.is_ok()).ok();
             }
         });
@@ -90,7 +90,7 @@ fn a_workspace_directory_swapped_for_a_link_never_leads_a_commit_outside() {
         ops.push(Op::Append(b("d/f0"), "x".into()));
         let layer = scene.layer(&ops);
         while_swapped(&scene.ws().join("d"), outside.path(), || {
-            // It may fail or report conflicts; what counts is the folder outside.
+            // It may fail or report conflicts; what counts is the directory outside.
             layer.commit(&scene.workspace(), &Rules::default()).ok();
             drop(layer);
             for _ in 0..3 {
@@ -288,7 +288,7 @@ fn a_layer_directory_swapped_for_a_link_never_leads_a_removal_outside() {
 /// F05; sockets, devices and directories: `setuid_files_and_device_nodes_never_reach_the_workspace_unasked`,
 /// `sockets_are_skipped_and_listed`, `fifos_and_links_in_place_of_files_are_named_and_never_read`.
 #[test]
-fn a_fifo_where_a_file_is_expected_stops_nobody() {
+fn a_fifo_where_a_file_is_expected_stops_no_reader() {
     let base = [Op::Mkdir(b(".git")), Op::Write(b(".git/config"), "x".into()), Op::Write(b("f"), String::new())];
     let scene = Scene::one_of_many(LayerMode::Root, &base);
     let ops = [
@@ -356,7 +356,7 @@ fn a_tree_nearly_as_deep_as_a_path_commits_moved_and_copied() {
         assert_eq!(depth(&scene.ws(), "a_name_of_16_byte"), LEVELS);
         assert_eq!(depth(&scene.ws().join("d"), "a_name_of_16_byte"), LEVELS);
         assert!(!layers.join("run").exists());
-        // Ours to remove: the temporary folder's own removal may not manage such a path.
+        // Ours to remove: the temporary directory's own removal may not manage such a path.
         std::process::Command::new("rm").arg("-rf").arg(scene.ws()).status().unwrap();
     }
 }
@@ -395,7 +395,7 @@ fn a_layer_on_another_file_system_is_copied_whole() {
         let scene = Scene::new(LayerMode::Root, &base);
         let other = tempfile::tempdir_in("/dev/shm").unwrap();
         let here = tempfile::tempdir_in(scene.dir.path()).unwrap();
-        // The descriptor's layer has its folder beside the workspace and only its upper directory elsewhere.
+        // The descriptor's layer has its directory beside the workspace and only its upper directory elsewhere.
         let layers = if by_descriptor { here.path() } else { other.path() };
         let mut layer = Layer::create(layers, "run", &scene.workspace(), LayerMode::Root).unwrap();
         let upper: PathBuf = if by_descriptor { other.path().to_owned() } else { layer.upper() };
@@ -469,7 +469,7 @@ fn a_copying_commit_follows_no_swapped_path_and_removes_nothing_outside() {
 
 /// F09: see the list of vectors above.
 #[test]
-fn discarding_copes_with_overlays_own_locked_folder_and_with_links() {
+fn discarding_copes_with_overlays_own_locked_directory_and_with_links() {
     let outside = canary();
     let scene = Scene::new(LayerMode::User, &[]);
     let layer = scene.layer(&[Op::Mkdir(b("d")), Op::Write(b("d/x"), String::new()), Op::Chmod(b("d"), 0)]);

@@ -80,7 +80,7 @@ fn an_accepted_hunk_is_in_the_workspace_and_the_others_wait() {
     assert_eq!(names(&result.parked), ["d/f", "other"]);
     assert_eq!(read(&scene, "d/f"), text(&[(15, "fifteen")]));
     assert_eq!(read(&scene, "other"), "1\n");
-    // What is left is the rest, and it is no conflict with what was just written.
+    // What is left is the rest, and it is not a conflict with what was just written.
     assert_eq!(count(&scene, "d/f"), 2);
     let result = accept(&scene, "d/f", &[1]).unwrap();
     assert_eq!((result.state, result.conflicts.len()), (CommitState::Committed, 0));

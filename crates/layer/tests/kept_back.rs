@@ -272,7 +272,7 @@ fn a_version_saved_before_any_call_survives_a_crash_after_it() {
                 texts(&scene.ws(), &mut found);
                 let is_there = |text: &str| found.iter().any(|one| one == text);
                 assert!(saved.load(Ordering::SeqCst) == 0 || is_there("saved by a person"), "{story}: {conflicts:?}");
-                // What nobody replaced.
+                // An entry that no process replaced.
                 for text in ["old x", "old l1"] {
                     assert!(is_there(text), "{story}: {text} is lost, {conflicts:?} {found:?}");
                 }

@@ -163,7 +163,7 @@ fn a_file_that_changed_before_it_was_looked_at_is_not_merged() {
         replace(&scene, "f", MINE);
         in_conflict(&scene, &layer);
         assert!(why(&merge(&scene, &layer)).contains("git did not have the file as it was"), "{mode:?}");
-        // Nor by an index that git wrote after the run had begun.
+        // Nor by an index that git wrote after the run had started.
         let scene = committed(mode, &[write("f", OLD)]);
         let layer = scene.layer(&[write("f", RUN)]);
         replace(&scene, "f", "later\n");
@@ -263,7 +263,7 @@ fn a_repository_that_is_elsewhere_is_named() {
 }
 
 #[test]
-fn a_copy_that_somebody_wrote_to_stays_when_the_merge_is_forgotten() {
+fn a_copy_that_a_process_wrote_to_stays_when_the_merge_is_forgotten() {
     for mode in MODES {
         for of_run in [true, false] {
             let scene = committed(mode, &[write("f", OLD)]);

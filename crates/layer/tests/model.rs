@@ -252,7 +252,7 @@ impl Moves {
 }
 
 /// A way to end a commit that a crash interrupted. Returns the conflicts that it names.
-type Way<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
+type LinkEnd<'a> = &'a dyn Fn(&Faults) -> Result<Vec<Conflict>, RecoverError>;
 
 /// Plays one schedule, and notes the numbers of the calls before which the process acted. Returns how many calls there were.
 /// A failure has the whole story: a part of it depends on the time, so that the seed alone may not repeat it.
@@ -350,7 +350,7 @@ fn play_seed(seed: u64, hits: &mut BTreeMap<u64, u64>, left_out: &[Comparison]) 
                 other => other,
             };
             // Forward or back, and after a second crash forward or back.
-            let ways: [Way<'_>; 2] = [&forward, &back];
+            let ways: [LinkEnd<'_>; 2] = [&forward, &back];
             let way = |number: u64| {
                 let way = if seed < WIDER { ways[0] } else { ways[(number % 2) as usize] };
                 // What the hostile process refuses may stop it until that process allows it again.

@@ -41,7 +41,7 @@ fn child_takes_back() {
 #[ignore = "the child of the other tests"]
 fn child_recovers() {
     let (scene, workspace) = scene_of_parent();
-    // Whoever begins to take a commit back leaves a mark by which that goes on.
+    // A process that begins to take a commit back leaves a mark from which a later one continues.
     let done = recover_with(&scene.join("layers"), "run", &workspace, &Faults::from_env()).unwrap();
     assert!(matches!(done, Recovered::RolledForward(_) | Recovered::TakenBack(_)), "{done:?}");
 }
@@ -130,7 +130,7 @@ fn a_commit_that_is_taken_back_leaves_every_directory_closed() {
         child("child_takes_back", None).unwrap();
         assert_eq!(modes(&scene), before, "killed at {kill_at} and {second}");
         assert_eq!(read(&scene.ws().join("d/in/g")), "old");
-        // Closing a directory is no change from outside.
+        // Closing a directory is not a change from outside.
         child("child_commits_until_it_is_killed", None).unwrap();
         assert_eq!(read(&scene.ws().join("d/in/g")), "run");
         let closed = modes(&scene);

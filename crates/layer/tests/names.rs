@@ -142,7 +142,7 @@ fn names_outside_the_workspace_part_from_a_committed_file() {
 }
 
 #[test]
-fn accepting_a_protected_file_gives_it_no_further_name() {
+fn accepting_a_protected_file_gives_it_no_hard_link() {
     let scene = Scene::new(LayerMode::Root, &[dir("sub"), file("sub/.envrc", "safe")]);
     let layer = scene.layer(&[link("sub/.envrc", "alias"), append("alias", "evil")]);
     let rules = Rules { accept_protected: true, ..Rules::default() };
@@ -165,7 +165,7 @@ fn what_git_resumes_parks_as_a_unit_and_may_go_away() {
         let result = run(&scene, &ops);
         assert_eq!(parked(&result), [state, &path]);
         assert!(!scene.ws().join(state).exists() && read(&scene, "other").as_deref() == Some("o+"));
-        // One file of it cannot change or go by itself; all of it can go.
+        // One file of it cannot change or go on its own; all of it can go.
         for root in [scene.ws(), scene.path("plain")] {
             std::fs::create_dir_all(root.join(state)).unwrap();
             std::fs::write(root.join(&path), "pick x\n").unwrap();
@@ -183,7 +183,7 @@ fn what_git_resumes_parks_as_a_unit_and_may_go_away() {
         let scene = Scene::new(LayerMode::Root, &[&repository()[..], &made[..]].concat());
         assert_eq!(parked(&run(&scene, &[rename("made", state)])), [state]);
         assert!(!scene.ws().join(state).exists());
-        // Deeper in a folder that becomes a part of git's.
+        // Deeper in a directory that becomes a part of git's.
         let inner = [dir("made"), dir("made/rebase-merge"), file("made/rebase-merge/git-rebase-todo", "exec x\n")];
         let scene = Scene::new(LayerMode::Root, &[&repository()[..], &[dir(".git/modules")], &inner].concat());
         assert_eq!(parked(&run(&scene, &[rename("made", ".git/modules/m")])), [".git/modules/m"]);
@@ -246,7 +246,7 @@ fn a_new_link_to_something_protected_parks() {
 }
 
 #[test]
-fn a_bare_repository_is_judged_like_a_git_directory() {
+fn a_bare_repository_is_classified_like_a_git_directory() {
     let frame = |name: &str| {
         let at = |inner: &str| format!("{name}/{inner}");
         vec![dir(name), file(&at("HEAD"), "ref: refs/heads/main\n"), dir(&at("objects")), dir(&at("refs"))]
@@ -267,7 +267,7 @@ fn a_bare_repository_is_judged_like_a_git_directory() {
     let scene = Scene::new(LayerMode::Root, &[&[dir("r.git")][..], &plant[..]].concat());
     let result = run(&scene, &frame("r.git")[1..]);
     assert_eq!(parked(&result), ["r.git/HEAD", "r.git/objects", "r.git/refs"]);
-    // The hooks from another folder.
+    // The hooks from another directory.
     let other = [dir("o"), dir("o/hooks"), file("o/hooks/x", "evil")];
     let scene = Scene::new(LayerMode::Root, &[frame("r.git"), other.to_vec()].concat());
     assert_eq!(parked(&run(&scene, &[rename("o/hooks", "r.git/hooks")])), ["r.git/hooks"]);
@@ -277,14 +277,14 @@ fn a_bare_repository_is_judged_like_a_git_directory() {
         parked(&run(&scene, &[dir("hooks"), file("hooks/x", "evil"), file("config", EVIL)])),
         ["config", "hooks/x"]
     );
-    // Ordinary folders of these names.
+    // Ordinary directories of these names.
     let scene = Scene::new(LayerMode::Root, &[dir("app"), dir("app/objects")]);
     let ops = [dir("app/hooks"), file("app/hooks/useX.js", "x"), file("app/config", EVIL), dir("app/refs")];
     assert_eq!(parked(&run(&scene, &ops)), [""; 0]);
 }
 
 #[test]
-fn a_repository_inside_git_s_own_directory_is_judged() {
+fn a_repository_inside_git_s_own_directory_is_classified() {
     for place in [".git/srv", ".git/a/b", ".git/refs/heads/srv", ".git/objects/srv", ".git/logs/srv", ".git/lfs/srv"] {
         let at = |inner: &str| format!("{place}/{inner}");
         let mut frame: Vec<Op> = Vec::new();

@@ -306,7 +306,7 @@ fn a_committed_layer_of_a_user_equals_the_same_operations_without_a_layer() {
 }
 
 #[test]
-fn folders_without_write_permission_are_passed_and_keep_their_modes() {
+fn directories_without_write_permission_are_passed_and_keep_their_modes() {
     let b = |text: &str| text.as_bytes().to_vec();
     let base = [
         Op::Mkdir(b("p")),
@@ -341,9 +341,9 @@ fn the_rest_of_a_layer_is_no_conflict_with_the_part_that_was_accepted_before() {
         (vec![file("c")], vec![rename("c", "a")]),
         (vec![file("c")], vec![rename("c", "a"), file("c")]),
         (vec![dir("d"), file("d/c")], vec![rename("d/c", "a"), Op::RemoveTree(b("d"))]),
-        // The mode of a folder waits, and work is done in the folder of the layer.
+        // The mode of a directory waits, and work is done in the directory of the layer.
         (vec![dir("d"), dir("d/in")], vec![chmod("d", 0o644), dir("x"), dir("x/in")]),
-        // The mode of a folder would shut its owner out while something in it waits.
+        // The mode of a directory would shut its owner out while something in it waits.
         (vec![dir("d"), dir("d/in")], vec![file("d/in/x"), chmod("d", 0o644)]),
         (vec![], vec![dir("n"), file("n/f"), dir("n/sub"), chmod("n", 0o055)]),
         // A directory that is closed to its owner at the end of the commit, in which something was made.

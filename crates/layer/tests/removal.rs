@@ -175,7 +175,7 @@ fn a_deleted_directory_with_hard_links_goes_in_full() {
 
 /// rustc does so with what it compiled before: a new directory gets further names of old files, and an older directory goes.
 #[test]
-fn a_further_name_of_a_file_in_a_deleted_directory_is_no_conflict() {
+fn a_hard_link_to_a_file_in_a_deleted_directory_is_no_conflict() {
     for mode in [LayerMode::Root, LayerMode::User] {
         for goes_too in [false, true] {
             let dirs = ["old", "last"].map(|dir| Op::Mkdir(b(dir)));

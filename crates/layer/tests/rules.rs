@@ -574,7 +574,7 @@ fn what_is_parked_does_not_change_with_a_committed_name_of_the_same_file() {
 }
 
 #[test]
-fn a_protected_folder_parks_its_rename_even_when_it_is_empty_or_harmless() {
+fn a_protected_directory_parks_its_rename_even_when_it_is_empty_or_harmless() {
     let base = [dir(".idea"), dir("r"), dir("r/.git"), file("r/.git/config", "[core]\nbare = false\n")];
     for ops in [rename(".idea", "idea"), rename("r/.git", "r/store")] {
         let (scene, result) = run(&base, std::slice::from_ref(&ops));
@@ -589,7 +589,7 @@ fn a_protected_folder_parks_its_rename_even_when_it_is_empty_or_harmless() {
 }
 
 #[test]
-fn an_equal_file_made_anew_has_parted_from_the_other_names_of_the_old_one() {
+fn an_equal_file_made_again_has_parted_from_the_other_names_of_the_old_one() {
     let base = [file("a", "same"), Op::Link(b("a"), b("b")), Op::Touch(b("a"))];
     let (scene, result) = run(&base, &[Op::Remove(b("a")), file("a", "same"), Op::Touch(b("a"))]);
     assert_eq!(result.changes.changes.len(), 1);
@@ -611,7 +611,7 @@ fn a_file_written_through_a_name_that_is_gone_again_changes_under_its_other_name
 }
 
 #[test]
-fn a_folder_renamed_away_and_back_into_a_new_one_has_not_moved() {
+fn a_directory_renamed_away_and_back_into_a_new_one_has_not_moved() {
     let base = [dir("a"), dir("a/x"), file("a/x/f", "x"), file("a/old", "x")];
     let ops = [rename("a/x", "t"), Op::RemoveTree(b("a")), dir("a"), rename("t", "a/x")];
     let (scene, result) = run(&base, &ops);

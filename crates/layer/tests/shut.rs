@@ -86,7 +86,7 @@ fn child_takes_back() {
         let modes =
             ["d", "d/s"].map(|path| scene.join("ws").join(path).metadata().unwrap().permissions().mode() & 0o777);
         assert_eq!(modes, [0o500, 0o500]);
-        // What closed them is no change by another process.
+        // What closed them is not a change by another process.
         let open = || Layer::open(&scene.join("layers"), "run").unwrap();
         open().park(&workspace(), &Rules::default()).unwrap();
         assert_eq!(open().commit(&workspace(), &rules).unwrap().conflicts, []);

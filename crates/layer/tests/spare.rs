@@ -5,7 +5,7 @@
 #[path = "../../../tests/support/free_user.rs"]
 mod free_user;
 
-use nexus_layer::{Faults, Layer, LayerMode, Spares, Workspace};
+use nexus_layer::{Faults, Layer, LayerMode, LayerPool, Workspace};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
@@ -28,13 +28,13 @@ impl Scene {
     }
 
     fn layer(&self, run: &str) -> Layer {
-        let spares = Spares::open(&self.path("spare")).unwrap();
+        let pool = LayerPool::open(&self.path("spare")).unwrap();
         let workspace = Workspace::open(&self.path("ws")).unwrap();
-        Layer::create_with(Some(spares), &self.path("layers"), run, &workspace, mode(), Faults::default()).unwrap()
+        Layer::create_with(Some(pool), &self.path("layers"), run, &workspace, mode(), Faults::default()).unwrap()
     }
 
     fn tidy(&self) {
-        Spares::open(&self.path("spare")).unwrap().tidy(mode(), &mut || false).unwrap();
+        LayerPool::open(&self.path("spare")).unwrap().tidy(mode(), &mut || false).unwrap();
     }
 
     fn inode(&self, name: &str) -> u64 {
@@ -59,7 +59,7 @@ fn ready() -> &'static str {
 }
 
 #[test]
-fn a_run_takes_the_folders_made_ahead_and_gives_them_the_workspaces_owner_and_mode() {
+fn a_run_takes_pooled_directories_and_gives_them_the_workspaces_owner_and_mode() {
     let scene = Scene::new();
     fs::set_permissions(scene.path("ws"), fs::Permissions::from_mode(0o751)).unwrap();
     if mode() == LayerMode::Root {
@@ -79,7 +79,7 @@ fn a_run_takes_the_folders_made_ahead_and_gives_them_the_workspaces_owner_and_mo
 }
 
 #[test]
-fn a_change_before_the_folders_were_taken_is_no_conflict() {
+fn a_change_before_the_directories_were_taken_is_no_conflict() {
     let scene = Scene::new();
     scene.tidy();
     let made = fs::metadata(scene.path("spare").join(ready())).unwrap();
@@ -151,7 +151,7 @@ fn more_layers_than_places_are_removed_as_ever() {
 }
 
 #[test]
-fn folders_that_were_being_made_when_the_process_was_killed_are_made_anew() {
+fn directories_that_were_being_made_when_the_process_was_killed_are_made_again() {
     let scene = Scene::new();
     fs::create_dir_all(scene.path("spare/new/upper")).unwrap();
     scene.tidy();
@@ -172,7 +172,7 @@ fn tidying_that_is_stopped_anywhere_goes_on_later() {
             asked += 1;
             asked > stop_after
         };
-        Spares::open(&scene.path("spare")).unwrap().tidy(mode(), &mut stop).unwrap();
+        LayerPool::open(&scene.path("spare")).unwrap().tidy(mode(), &mut stop).unwrap();
         assert_eq!(scene.path("spare/old-0").exists(), stop_after < 7, "{stop_after}");
         assert_eq!(scene.path("spare").join(ready()).exists(), stop_after > 0, "{stop_after}");
         scene.tidy();
@@ -185,9 +185,9 @@ fn clearing_leaves_nothing() {
     let scene = Scene::new();
     assert!(scene.layer("run").end_if_empty().unwrap().0);
     let layer = scene.layer("failed");
-    layer.tidy_spares(&mut || false).unwrap();
+    layer.tidy_pool(&mut || false).unwrap();
     assert_eq!(scene.names("spare"), [ready()]);
-    layer.clear_spares().unwrap();
+    layer.clear_pool().unwrap();
     assert_eq!(scene.names("spare"), [] as [&str; 0]);
     layer.discard().unwrap();
 }
@@ -208,11 +208,11 @@ fn one_process_tidies_and_the_others_go_on() {
 fn a_place_on_another_file_system_is_done_without() {
     let scene = Scene::new();
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-    let spares = Spares::open(elsewhere.path()).unwrap();
-    spares.tidy(mode(), &mut || false).unwrap();
+    let pool = LayerPool::open(elsewhere.path()).unwrap();
+    pool.tidy(mode(), &mut || false).unwrap();
     let workspace = Workspace::open(&scene.path("ws")).unwrap();
     let layers = scene.path("layers");
-    let layer = Layer::create_with(Some(spares), &layers, "run", &workspace, mode(), Faults::default()).unwrap();
+    let layer = Layer::create_with(Some(pool), &layers, "run", &workspace, mode(), Faults::default()).unwrap();
     assert!(layer.end_if_empty().unwrap().0);
     assert_eq!(scene.names("layers"), [] as [&str; 0]);
 }

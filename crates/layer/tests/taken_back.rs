@@ -105,7 +105,7 @@ fn edits_in_a_new_directory_stay_whatever_happens_to_it() {
 }
 
 #[test]
-fn a_new_directory_that_nobody_edited_goes_with_its_commit() {
+fn a_new_directory_that_no_process_edited_goes_with_its_commit() {
     for mode in [LayerMode::Root, LayerMode::User] {
         for later in ["true", "chmod 750 src", "mv src away; mv away src", "cat src/*.c src/in/*"] {
             for (over_file, flags) in [(false, true), (true, true), (false, false)] {
@@ -180,7 +180,7 @@ fn a_layer_with_a_decided_commit_is_never_removed() {
     let mut marked = false;
     let mark = || {
         marked = true;
-        // Nobody else decides meanwhile.
+        // No other process decides meanwhile.
         assert!(matches!(stage(&layers, "run"), Err(RecoverError::Busy { .. })));
         Ok(())
     };
@@ -368,7 +368,7 @@ fn what_waits_after_an_interrupted_way_back_is_accepted() {
         }));
         let back = AssertUnwindSafe(|| roll_back_with(&layers, "run", &workspace, &faults).unwrap());
         let is_killed = catch_unwind(back).is_err();
-        // Before its first mark nobody knows of the way back.
+        // Before its first mark nothing records the rollback.
         let is_back = !is_killed || layers.join("run/journal.back").exists() || !layers.join("run/journal").exists();
         if is_back {
             places += 1;

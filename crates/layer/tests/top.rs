@@ -129,7 +129,7 @@ fn an_accepted_mode_of_the_directory_is_no_conflict_for_the_rest() {
         let result = commit(&scene, &layer, &rejected);
         assert_eq!((paths(&result.changes.changes), paths(&result.parked)), (vec![".".into()], vec!["n".into()]));
         drop(layer);
-        // What somebody does to it now belongs to them.
+        // A change that another process makes to it now is that process's.
         set_mode(&scene.ws(), 0o777);
         let layer = Layer::open(&scene.path("layers"), "run").unwrap();
         let result = commit(&scene, &layer, &Rules::default());

@@ -29,7 +29,7 @@ enum Lower {
 
 /// Says why this machine has no FUSE file system for a test.
 fn no_fuse() -> Option<&'static str> {
-    let has_python = Command::new("python3").arg("--version").output().is_ok_and(|done| done.status.success());
+    let has_python = Command::new("/usr/bin/python3").arg("--version").output().is_ok_and(|done| done.status.success());
     match () {
         () if !has_python => Some("there is no python3 for the FUSE file system"),
         () if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() => Some("there is no /dev/fuse"),
@@ -51,7 +51,7 @@ impl<'a> Shown<'a> {
         fs::rename(scene.ws(), scene.path("backing")).unwrap();
         fs::create_dir(scene.ws()).unwrap();
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/passthrough.py");
-        let mut command = Command::new("python3");
+        let mut command = Command::new("/usr/bin/python3");
         command.arg(program).args([scene.path("backing"), scene.ws()]).stdout(Stdio::piped());
         command.arg(if lower == Lower::Handles { "handles" } else { "none" });
         let mut server = command.spawn().unwrap();

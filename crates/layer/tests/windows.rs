@@ -455,7 +455,7 @@ fn an_edit_of_a_hard_link_in_a_deleted_directory_stays() {
                         break;
                     }
                     let file = scene.ws().join("d/a");
-                    // A size and a time that are set back are told apart only before a move of the other name.
+                    // A size and a time that are set back are distinguished only before a move of the other name.
                     if !file.exists() || (at == 1 && is_new(&scene.ws(), "b")) {
                         continue;
                     }

@@ -119,7 +119,7 @@ fn a_copy_that_is_there_counts_and_what_else_has_its_name_stays() {
         assert_eq!((text(&scene, first.as_path().to_str().unwrap()), second != first), ("mine".into(), true));
         assert_eq!(fs::read_to_string(at(&second)).unwrap(), "mine again");
         assert_eq!(keep().unwrap().copy, Some(second.clone()), "{mode:?}");
-        // A link to the same text is no copy, nor is a second name of the file.
+        // A link to the same text is not a copy, nor is a second name of the file.
         fs::remove_file(at(&second)).unwrap();
         std::os::unix::fs::symlink("f", at(&second)).unwrap();
         let third = keep().unwrap().copy.unwrap();

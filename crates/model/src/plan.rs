@@ -166,14 +166,15 @@ pub struct PlanDraft {
     /// Lets processes inside trace each other (`--allow-ptrace`).
     pub allow_ptrace: bool,
     /// A host path that exists and that the sandbox must not see; the launch proves it.
-    pub marker: ByteText,
+    #[serde(rename = "marker")]
+    pub canary: ByteText,
 }
 
 impl PlanDraft {
     /// The least that a plan says: a command that starts in its workspace, which is seen at its own path and written at
     /// once, without a network, a variable or a limit but the ones that always hold. The rest is set on the draft.
     #[must_use]
-    pub fn direct<W: Into<ByteText>>(workspace: &Path, argv: impl IntoIterator<Item = W>, marker: &Path) -> Self {
+    pub fn direct<W: Into<ByteText>>(workspace: &Path, argv: impl IntoIterator<Item = W>, canary: &Path) -> Self {
         Self {
             run_id: RunId::new(),
             profile: SandboxProfile::Untrusted,
@@ -195,7 +196,7 @@ impl PlanDraft {
             limits: Limits::defaults(1 << 20),
             required: BTreeSet::new(),
             allow_ptrace: false,
-            marker: marker.into(),
+            canary: canary.into(),
         }
     }
 }
@@ -388,7 +389,7 @@ fn check_places(draft: &PlanDraft) -> Result<(), PlanError> {
             return Err(PlanError::CoveredOutside { path: path.clone() });
         }
     }
-    // A bind that is named and not there would be searched by nobody.
+    // A bind that is named and not there would not be searched.
     for path in draft.second_search.iter().flat_map(|search| &search.binds) {
         if !draft.binds.iter().any(|bind| bind.target == *path) {
             return Err(PlanError::CoveredOutside { path: path.clone() });

@@ -169,7 +169,7 @@ fn store_shared(cluster: &Cluster, database: &str, count: u64) {
                FROM generate_series(1, {count}) n"
         ),
     );
-    // The server would do that by itself, some time in the middle of the measurement.
+    // The server would do that on its own, some time in the middle of the measurement.
     cluster.sql(database, "VACUUM ANALYZE");
     cluster.sql(database, "CHECKPOINT");
 }

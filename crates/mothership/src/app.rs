@@ -2,7 +2,7 @@
 
 use crate::blobs::Blobs;
 use crate::config::Config;
-use crate::decide::Windows;
+use crate::decide::{Fullness, Windows};
 use crate::identity::{Authorities, HeadKey, TokenKey};
 use crate::lobby::Lobby;
 use crate::metrics::Metrics;
@@ -46,6 +46,8 @@ pub struct App {
     pub stopping: watch::Receiver<bool>,
     /// Every listener is on loopback.
     pub loopback: bool,
+    /// The last time at which there was no room for what a caller brought.
+    pub fullness: Fullness,
 }
 
 /// Shared state behind a pointer.

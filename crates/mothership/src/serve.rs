@@ -162,6 +162,7 @@ pub async fn serve(
         streams: Arc::default(),
         tidy: Arc::default(),
         loopback: addresses.iter().all(|address| address.ip().is_loopback()),
+        fullness: crate::decide::Fullness::default(),
         stopping,
         authorities: RwLock::new(Arc::new(authorities)),
         rights: Rights::default(),

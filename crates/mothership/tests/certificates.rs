@@ -209,7 +209,7 @@ async fn a_revocation_reaches_a_poll_that_waits() {
     let (answer, at) = old.await.unwrap();
     assert_eq!(answer.unwrap_err().status(), Some(401));
     assert!(at - used < Duration::from_millis(700), "a timer of the poll: {:?}", at - used);
-    // By a user. What is created then is for nobody who is out.
+    // By a user. What is created then is not for a user who is out.
     let new = waiting(new);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let revoked = Instant::now();

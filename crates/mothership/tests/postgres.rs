@@ -111,7 +111,7 @@ async fn another_server_takes_back_what_has_passed_when_the_first_one_ends() {
     // The first server has the lead before the other one asks for it.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = server.replica().await;
-    // The other one has seen that somebody leads, so it knows of no outage.
+    // The other one has seen that there is a leader, so it knows of no outage.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let claim = daemon(&other, id).poll(&PollRequest::default()).await.unwrap().directives.remove(0);
     let key = server.key.clone();
@@ -318,7 +318,7 @@ async fn servers_go_on_after_their_database_was_killed() {
         cluster.restart_after(Duration::from_millis(300));
         cluster
     });
-    // While it is gone each call is told so, in time, and none is answered wrongly.
+    // While it is gone each call gets that answer in time, and none is answered wrongly.
     let mut refused = 0;
     while !cluster.is_finished() {
         let asked = Instant::now();

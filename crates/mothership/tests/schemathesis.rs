@@ -8,10 +8,16 @@
 
 mod support;
 
-use nexus_api::client::ConduitsClient;
-use nexus_api::conduits::{PollRequest, StartedRequest};
+use nexus_api::base64;
+use nexus_api::client::{ConduitsClient, ListQuery, MothershipClient};
+use nexus_api::conduits::{ArtifactChunkRequest, ArtifactRequest, FinishedRequest, PollRequest, StartedRequest};
+use nexus_api::mothership::{ApproveRequest, CreateApiKey, Role};
+use nexus_api::routes::{CONDUITS, MOTHERSHIP, Route};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId};
+use nexus_mothership::Config;
+use nexus_policy::document::{Effective, LoadedPolicy};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::bucket::skip;
@@ -34,73 +40,124 @@ fn install(place: &Path) -> Result<PathBuf, String> {
     Ok(place.join("tools/bin/schemathesis"))
 }
 
-/// A directive that runs, its facility, and what its daemon says of itself.
+/// Objects to which calls lead, so that they reach more than a 404.
 struct Subject {
     daemon: ConduitsClient,
     territory: String,
-    facility: FacilityId,
     running: DirectiveId,
     token: String,
     ended: DirectiveId,
+    /// Waits for the answer to its approval.
+    waiting: DirectiveId,
+    /// Kept files of the first two.
+    artifacts: [String; 2],
+    /// Parameters of paths beside the directive and its kept file, as settings of the package.
+    others: String,
+}
+
+/// Every command needs an approval.
+fn asks(config: &mut Config) {
+    let text =
+        r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval"}}"#;
+    config.policies = Effective::of(&[LoadedPolicy::read("asks.yaml", text).unwrap()]);
 }
 
 async fn subject(server: &Server) -> Subject {
-    let users = server.owner();
+    let (owner, spare) = (server.owner(), server.enroll("two").await);
+    let key = |role| CreateApiKey { role, name: None };
+    let agent = owner.create_api_key(&key(Role::Agent)).await.unwrap().api_key;
+    let agent = MothershipClient::new(&server.http(), &agent).unwrap();
+    let spare_key = owner.create_api_key(&key(Role::Viewer)).await.unwrap().api_key_id;
     let id = server.enroll("one").await;
     let daemon = server.daemon(id);
     let beat = serde_json::json!({"protocol_version": 1, "capacity": {"max_concurrent": 5}});
     daemon.territory_heartbeat(&serde_json::from_value(beat).unwrap()).await.unwrap();
-    let (facility, other) = (server.facility().await, server.facility().await);
-    let mut claims = Vec::new();
-    for place in [facility, other] {
-        let made = users.create_directive(place, &plain("x"), None).await.unwrap().directive_id;
+    let file = ArtifactRequest {
+        name: "a".to_owned(),
+        size: 4,
+        blake3: blake3::hash(b"file").to_hex().to_string(),
+        media_type: None,
+    };
+    let (mut claims, mut facility) = (Vec::new(), FacilityId::new());
+    for _ in 0..2 {
+        facility = server.facility().await;
+        let made = agent.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+        owner.approve(made, &ApproveRequest::default()).await.unwrap();
         let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
         assert_eq!(claim.directive_id, made);
         daemon.started(made, &claim.directive_token, &StartedRequest::default()).await.unwrap();
-        claims.push((made, claim.directive_token));
+        let artifact = daemon.artifact(made, &claim.directive_token, &file).await.unwrap().artifact_id;
+        claims.push((made, claim.directive_token, artifact));
     }
-    let (ended, ended_token) = claims.pop().unwrap();
-    daemon.finished(ended, &ended_token, &end(FinishStatus::Succeeded)).await.unwrap();
-    let (running, token) = claims.pop().unwrap();
-    Subject { daemon, territory: id.to_string(), facility, running, token, ended }
+    let (ended, ended_token, artifact) = claims.pop().unwrap();
+    let piece = ArtifactChunkRequest { offset: 0, bytes: base64::encode(b"file") };
+    daemon.artifact_chunk(ended, &ended_token, &artifact, &piece).await.unwrap();
+    let report = FinishedRequest {
+        diff_base64: Some(base64::encode(b"+x\n")),
+        receipt: Some(serde_json::json!({"r": 1})),
+        ..end(FinishStatus::Succeeded)
+    };
+    daemon.finished(ended, &ended_token, &report).await.unwrap();
+    let (running, token, unfinished) = claims.pop().unwrap();
+    let waiting = agent.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    let approvals = owner.approvals(false, &ListQuery::default()).await.unwrap().approvals;
+    let approval = approvals.into_iter().find(|one| one.directive_id == waiting).unwrap().approval_id;
+    let others = format!(
+        "facility_id = \"{facility}\"\napproval_id = \"{approval}\"\nterritory_id = \"{spare}\"\n\
+         api_key_id = \"{spare_key}\"\n"
+    );
+    let artifacts = [unfinished, artifact];
+    Subject { daemon, territory: id.to_string(), running, token, ended, waiting, artifacts, others }
 }
 
-/// Calls one API. The parameters lead to what is there, so that calls reach more than a 404.
-async fn call(program: &Path, place: &Path, server: &Server, api: (&str, &[String]), parameters: String) -> Output {
-    let (document, headers) = api;
-    std::fs::write(place.join("schemathesis.toml"), parameters).unwrap();
+/// One run of the package over one document.
+struct Run<'a> {
+    document: &'static str,
+    headers: &'a [String],
+    /// Parameters of paths.
+    parameters: String,
+    routes: Vec<&'static Route>,
+}
+
+/// Place of the report that names the operations.
+const REPORT: &str = "report.xml";
+
+async fn call(program: &Path, place: &Path, server: &Server, run: &Run<'_>) -> Output {
+    std::fs::write(place.join("schemathesis.toml"), format!("[parameters]\n{}", run.parameters)).unwrap();
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol");
     let cases = std::env::var("NEXUS_SOAK_CASES").unwrap_or_else(|_| "5".to_owned());
     let mut command = Command::new(program);
-    command.arg("--config-file").arg(place.join("schemathesis.toml")).arg("run").arg(documents.join(document));
+    command.arg("--config-file").arg(place.join("schemathesis.toml")).arg("run").arg(documents.join(run.document));
     command.args(["--url", &server.url, "--phases", "examples,coverage,fuzzing", "--checks", CHECKS, "-n", &cases]);
-    command.args([
-        "--seed",
-        "1",
-        "--no-color",
-        "--warnings",
-        "off",
-        "--request-timeout",
-        "20",
-        "--continue-on-failure",
-    ]);
-    // Streams do not end, and a revoked territory has no rights left.
-    command.args(["--exclude-operation-id", "directiveEvents", "--exclude-operation-id", "revokeTerritory"]);
-    // Answers 503 while the store does not work, as its document says.
-    for header in headers {
+    command.args(["--seed", "1", "--no-color", "--warnings", "off", "--request-timeout", "20"]);
+    command.args(["--continue-on-failure", "--report", "junit", "--report-junit-path", REPORT]);
+    for route in &run.routes {
+        command.args(["--include-operation-id", route.id]);
+    }
+    for header in run.headers {
         command.args(["-H", header]);
     }
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", place).current_dir(place);
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-fn check(api: &str, output: &Output) {
+/// Holds the operations of the report against the routes.
+fn check_complete(place: &Path, routes: &[&Route]) {
+    let report = std::fs::read_to_string(place.join(REPORT)).unwrap();
+    let named = report.split("testcase name=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let called: BTreeSet<String> = named.map(ToOwned::to_owned).collect();
+    let wanted: BTreeSet<String> =
+        routes.iter().map(|route| format!("{} {}", route.method.name(), route.path)).collect();
+    assert_eq!(called, wanted, "every route is called, and nothing else");
+}
+
+fn check(api: &str, output: &Output, routes: usize) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{api}: {text}");
     let generated = text.lines().find_map(|line| line.trim().split_once(" generated"));
     let count = generated.and_then(|(count, _)| count.parse::<u32>().ok());
     println!("    {api}: {} cases", count.unwrap_or_default());
-    assert!(count.is_some_and(|count| count > 100), "{api} tried nothing: {text}");
+    assert!(count.is_some_and(|count| count as usize > 8 * routes), "{api} tried nothing: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,23 +167,32 @@ async fn schemathesis_finds_no_fault_in_either_api() {
         Ok(program) => program,
         Err(why) => return skip::skipped(&format!("{PACKAGE} cannot be installed: {why}")),
     };
-    let server = Server::start().await;
+    let server = Server::start_with(asks).await;
     let subject = subject(&server).await;
     let parameters = |directive: DirectiveId| {
-        format!("[parameters]\ndirective_id = \"{directive}\"\nfacility_id = \"{}\"\n", subject.facility)
+        let [unfinished, whole] = &subject.artifacts;
+        let artifact = if directive == subject.running { unfinished } else { whole };
+        format!("directive_id = \"{directive}\"\nartifact_id = \"{artifact}\"\n{}", subject.others)
     };
     let key = [format!("Authorization: Bearer {}", server.key)];
-    let users = ("mothership_api_openapi.yaml", &key[..]);
-    for directive in [subject.ended, DirectiveId::new()] {
-        let output = call(&program, tools.path(), &server, users, parameters(directive)).await;
-        check("mothership", &output);
+    // The package takes a stream for one text; those of directives that do not exist are called.
+    let all = || MOTHERSHIP.iter();
+    let of_ended = all().filter(|route| route.id != "directiveEvents").collect();
+    let of_waiting = all().filter(|route| ["approveDirective", "rejectDirective", "getApproval"].contains(&route.id));
+    for (directive, routes) in
+        [(subject.ended, of_ended), (DirectiveId::new(), all().collect()), (subject.waiting, of_waiting.collect())]
+    {
+        let (document, parameters) = ("mothership_api_openapi.yaml", parameters(directive));
+        let run = Run { document, headers: &key, parameters, routes };
+        check("mothership", &call(&program, tools.path(), &server, &run).await, run.routes.len());
+        check_complete(tools.path(), &run.routes);
     }
     let identity =
         [format!("X-Nexus-Territory-Id: {}", subject.territory), format!("Authorization: Bearer {}", subject.token)];
-    let output =
-        call(&program, tools.path(), &server, ("conduits_api_openapi.yaml", &identity), parameters(subject.running))
-            .await;
-    check("conduits", &output);
+    let (document, parameters) = ("conduits_api_openapi.yaml", parameters(subject.running));
+    let run = Run { document, headers: &identity, parameters, routes: CONDUITS.iter().collect() };
+    check("conduits", &call(&program, tools.path(), &server, &run).await, run.routes.len());
+    check_complete(tools.path(), &run.routes);
     // The server is as well as before.
     subject.daemon.poll(&PollRequest::default()).await.unwrap();
     server.owner().territories().await.unwrap();

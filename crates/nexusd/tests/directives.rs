@@ -23,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 23] = [
+const TESTS: [(&str, Test); 25] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -62,6 +62,8 @@ const TESTS: [(&str, Test); 23] = [
     ("a_claim_called_lost_while_it_reports_is_reported", a_claim_called_lost_while_it_reports_is_reported),
     ("a_commit_that_the_recovery_finished_is_reported", a_commit_that_the_recovery_finished_is_reported),
     ("kept_files_of_an_earlier_daemon_hold_up_no_end", kept_files_of_an_earlier_daemon_hold_up_no_end),
+    ("a_commit_is_announced_while_it_goes_on", a_commit_is_announced_while_it_goes_on),
+    ("a_kept_file_goes_over_a_slow_link_in_smaller_pieces", a_kept_file_goes_over_a_slow_link_in_smaller_pieces),
 ];
 
 fn main() {
@@ -81,7 +83,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 23] = TESTS;
+    let tests: [(&str, Test); 25] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -646,5 +648,30 @@ fn the_commit_of_a_repository_is_reported_before_and_after(launcher: &Arc<Launch
     assert_ne!(first, second);
     let head = |commit: &str| Some(json!({"head": {"commit": commit, "ref": "refs/heads/main"}}));
     assert_eq!((&seen.end().snapshot_before, &seen.end().snapshot_after), (&head(&first), &head(&second)));
+    running.stop();
+}
+
+fn a_commit_is_announced_while_it_goes_on(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    // No heartbeat of the timer comes meanwhile.
+    let running = daemon_with(&memory, launcher, data, Duration::from_secs(50));
+    // A directive that does not run again asks for no answer before its commit; the commit of so many files takes a while.
+    let command = "i=0; while [ $i -lt 1500 ]; do : > f$i; i=$((i+1)); done";
+    let seen = memory.ended(memory.create(FacilityId::new(), command, json!({})));
+    assert!(seen.settling == 0 && seen.settling_beats > 0, "{:?}", seen.end());
+    // Without changes there is nothing to announce.
+    let seen = memory.ended(memory.create(FacilityId::new(), "true", json!({})));
+    assert_eq!((seen.settling, seen.settling_beats), (0, 0));
+    running.stop();
+}
+
+fn a_kept_file_goes_over_a_slow_link_in_smaller_pieces(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.carry_at_most(300_000);
+    let running = daemon(&memory, launcher, data, 2);
+    let keeps = json!({"artifacts": {"collect": ["big"]}});
+    let id = memory.create(FacilityId::new(), "head -c 700000 /dev/zero > big", keeps);
+    let seen = memory.until(id, "no upload", |seen| seen.files.get("big").is_some_and(|file| file.2.len() == 700_000));
+    assert!(seen.pieces.iter().all(|bytes| *bytes <= 300_000), "{:?}", seen.pieces);
     running.stop();
 }

@@ -229,7 +229,7 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        // Below 65536 live the machine's own users, and the highest ids mean "nobody".
+        // Below 65536 live the machine's own users, and the highest ids mean `nobody`.
         match self.plain(node)?.parse::<u32>() {
             Ok(base) if (65_536..u32::MAX - 65_536).contains(&base) => {
                 to.uid_base = Some(self.sourced(base, at));

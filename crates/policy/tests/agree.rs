@@ -240,7 +240,7 @@ fn a_policy_ends_and_a_later_one_cuts_what_it_does_not_allow() {
 }
 
 #[test]
-fn a_policy_that_changed_between_the_two_checks_decides_anew() {
+fn a_policy_that_changed_between_the_two_checks_decides_again() {
     let policy = DEFAULT.policy().unwrap();
     let attempt = Attempt { target: Target::parse("example.test:443").unwrap(), way: Ingress::Socks5, program: None };
     let Next::Resolve(query) = check_name(&policy, &attempt, NOW).unwrap() else { panic!("a name is resolved") };

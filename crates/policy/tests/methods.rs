@@ -49,7 +49,7 @@ fn what_cannot_be_seen_is_refused_before_a_resolution() {
 }
 
 #[test]
-fn nobody_is_asked_about_what_no_answer_could_open() {
+fn no_user_is_asked_about_what_no_answer_could_open() {
     let policy = Policy::build(PolicyInput { ask: true, ..READ.input().unwrap() }).unwrap();
     assert_eq!(decide(&policy, "other.test:443", Ingress::Connect).unwrap_err(), DenyCode::MethodNotAllowed);
     assert_eq!(decide(&policy, "other.test:80", Ingress::Connect).unwrap_err(), DenyCode::ApprovalRequired);

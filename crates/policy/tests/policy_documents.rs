@@ -269,7 +269,7 @@ fn the_decision_about_a_connection_and_the_answer_to_a_question_agree() {
         for host in ["a.test:443", "b.test:443", "x.c.test:443", "y.c.test:443", "z.d.c.test:443", "q.test:443"] {
             let asked = ask(&effective, &format!("net {host}"));
             let attempt = Attempt { target: Target::parse(host).unwrap(), way: Ingress::Connect, program: None };
-            // A limit of methods demands that requests can be seen; that is no matter of the destination.
+            // A limit of methods demands that requests can be seen; that is not a matter of the destination.
             if effective.methods().is_none_or(|methods| methods.value.word() == "any") {
                 assert_eq!(
                     check_name(&narrow, &attempt, MonotonicMs(0)).is_ok(),
@@ -311,7 +311,7 @@ fn a_document_that_fails_its_own_tests_never_becomes_active() {
 }
 
 #[test]
-fn every_case_is_run_once_and_told() {
+fn every_case_is_run_once_and_reported() {
     let document = policy(
         "global",
         "a",

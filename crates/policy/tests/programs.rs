@@ -72,7 +72,7 @@ fn a_rule_for_one_program_allows_that_program_alone() {
 }
 
 #[test]
-fn a_denial_for_one_program_spares_only_who_is_known_to_be_another() {
+fn a_denial_for_one_program_exempts_only_programs_known_to_be_others() {
     let policy = policy(&["a.test"], &["a.test@/usr/bin/curl"]);
     assert!(allowed(&policy, "a.test:443", Some("/usr/bin/git")));
     assert!(!allowed(&policy, "a.test:443", Some("/usr/bin/curl")));
@@ -112,7 +112,7 @@ fn a_name_is_answered_for_whichever_program_may_reach_it() {
 }
 
 #[test]
-fn what_is_somebodys_is_offered_to_nobody_else() {
+fn what_belongs_to_a_program_is_offered_to_no_other() {
     let open = ["10.0.0.1".parse().unwrap()];
     let mut input =
         PolicyInput { allow: vec![parse_allow("a.test", Source::flag("x")).unwrap()], ..PolicyInput::default() };
@@ -124,7 +124,7 @@ fn what_is_somebodys_is_offered_to_nobody_else() {
 }
 
 #[test]
-fn a_name_that_could_be_asked_about_is_answered_for_whoever_connects() {
+fn a_name_that_could_be_asked_about_is_answered_for_every_program() {
     let mut input = PolicyInput { ask: true, ..PolicyInput::default() };
     input.deny_any(parse_deny("a.test@/usr/bin/curl", Source::flag("x")).unwrap());
     input.deny_any(parse_deny("b.test", Source::flag("x")).unwrap());
@@ -134,7 +134,7 @@ fn a_name_that_could_be_asked_about_is_answered_for_whoever_connects() {
 }
 
 #[test]
-fn nobody_is_asked_about_a_program_that_is_not_known() {
+fn no_user_is_asked_about_a_program_that_is_not_known() {
     let input = PolicyInput {
         allow: vec![parse_allow("a.test@/usr/bin/curl", Source::flag("x")).unwrap()],
         ask: true,

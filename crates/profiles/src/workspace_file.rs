@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn links_fifos_folders_and_large_files_are_refused() {
+    fn links_fifos_directories_and_large_files_are_refused() {
         let refused = |make: &dyn Fn(&Path)| {
             let (_dir, path) = directory();
             make(&path.join(NAME));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_was_begun_again_is_told() {
+    fn a_chain_that_was_started_again_is_reported() {
         let (old, _) = chain(3);
         let (new, end) = chain(2);
         let all = [old.clone(), new].concat();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_chain_is_judged_by_its_recorded_end() {
+    fn a_closed_chain_is_checked_by_its_recorded_end() {
         let (old, closed) = chain(3);
         let (new, end) = chain(2);
         let all = [old.clone(), new.clone()].concat();

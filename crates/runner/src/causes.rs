@@ -1,4 +1,4 @@
-//! Spells an error with its causes.
+//! Formats an error with its chain of causes.
 
 use std::error::Error;
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// Describes a change in one line: what, where, how large, and what to look at.
 pub fn line(change: &Change) -> String {
-    let mark = match change.kind {
+    let letter = match change.kind {
         ChangeKind::Added => "A",
         ChangeKind::Modified => "M",
         ChangeKind::Deleted => "D",
@@ -14,7 +14,7 @@ pub fn line(change: &Change) -> String {
         ChangeKind::Type { .. } => "T",
         ChangeKind::Renamed { .. } => "R",
     };
-    let mut text = format!("{mark} {}", change.path.as_path().display());
+    let mut text = format!("{letter} {}", change.path.as_path().display());
     let mut add = |part: std::fmt::Arguments<'_>| {
         // Writing into a String cannot fail.
         text.write_fmt(part).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Says what acts on a protected name, where the name alone would be its own reason (`CLAUDE.md (CLAUDE.md)`). Pure.
+//! Explains which program reads a protected name, where the reason would otherwise repeat the name (`CLAUDE.md (CLAUDE.md)`). Pure.
 
 use nexus_layer::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use std::borrow::Cow;

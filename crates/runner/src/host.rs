@@ -1,4 +1,4 @@
-//! Carries what the calling process brings along.
+//! The facts about the calling process that the engine needs: variables, home directory, identity.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -67,7 +67,7 @@ impl World {
         Self { _dir: dir, places, workspace }
     }
 
-    fn id(&self) -> nexus_layer::FolderId {
+    fn id(&self) -> nexus_layer::DirectoryIdentity {
         Workspace::open(&self.workspace).unwrap().identity().unwrap()
     }
 

@@ -7,7 +7,7 @@ use nexus_runner::session::store::{Entry, Store, StoreError};
 /// Opens the store, after whatever was killed has been cleared up.
 pub fn store() -> Result<Store, Failure> {
     let places = crate::host::ready_state_dir()?;
-    crate::recovery::look(&places)?;
+    crate::recovery::inspect(&places)?;
     let store = Store::open(&places, unreadable)?;
     store.clean()?;
     Ok(store)

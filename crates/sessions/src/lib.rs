@@ -14,8 +14,8 @@
 pub mod args;
 mod exec;
 pub mod find;
+mod lifecycle;
 mod logs;
-mod over;
 mod ps;
 mod view;
 
@@ -29,9 +29,9 @@ pub fn command(command: SessionCommand) -> u8 {
         SessionCommand::Attach(args) => exec::attach(args),
         SessionCommand::Exec(args) => exec::exec(&args),
         SessionCommand::Logs(args) => logs::command(&args),
-        SessionCommand::Stop(args) => over::stop(&args),
-        SessionCommand::Wait { session } => over::wait(&session),
-        SessionCommand::Rm(args) => over::rm(&args),
+        SessionCommand::Stop(args) => lifecycle::stop(&args),
+        SessionCommand::Wait { session } => lifecycle::wait(&session),
+        SessionCommand::Rm(args) => lifecycle::rm(&args),
     };
     done.unwrap_or_else(|failure| failures::print_failure(&failure, false))
 }

@@ -18,7 +18,7 @@ use std::io;
 /// Prints what there is, and then what comes if asked.
 pub fn command(args: &LogsArgs) -> Result<u8, Failure> {
     let (_, entry) = find(&args.session)?;
-    // Of a terminal's screen the same passes as of any other output: nobody is at its keys now.
+    // Of a terminal's screen the same passes as of any other output: no user types there now.
     let mut sink = Sink::new(false, None, None, show(args.raw, false));
     let failed = |error: &io::Error| {
         let message = format!("the output of the sandbox {} cannot be printed: {error}", entry.about.id);

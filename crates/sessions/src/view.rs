@@ -185,7 +185,7 @@ impl View {
     fn wait(&self, link: &Link, signals: &Signals) -> io::Result<Vec<(Source, PollFlags)>> {
         let mut sources = vec![Source::Signals];
         let mut list = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
-        // Not with empty flags: a supervisor that hung up would be told again and again while nobody reads.
+        // Not with empty flags: poll would report a supervisor that hung up again and again while no process reads.
         let flags = link.flags(self.takes());
         if !flags.is_empty() {
             sources.push(Source::Link);
@@ -231,7 +231,7 @@ impl View {
             Some(keys) => keys.push(typed),
             None => (typed.to_vec(), false),
         };
-        // What nobody reads for so long is lost, as on any terminal.
+        // Output that no process reads for so long is lost, as on any terminal.
         if !bytes.is_empty() && link.waiting() < MAX_TYPED {
             if self.part == Part::Owns {
                 self.untaken += bytes.len();

@@ -13,7 +13,7 @@ pub fn observe(probe: fn(&Context) -> Answer, context: &Context, limit: Duration
     if let Err(number) = sys::call(libc::SYS_pipe2, &[sys::address_mut(&mut ends), libc::O_CLOEXEC as usize]) {
         return Answer::of("no-pipe").with(crate::answer::errno_name(number));
     }
-    // SAFETY: the kernel just returned both descriptors and nobody else owns them.
+    // SAFETY: the kernel just returned both descriptors and no other value owns them.
     let (mut reader, mut writer) =
         unsafe { (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1])) };
     match sys::fork() {

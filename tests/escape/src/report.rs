@@ -98,7 +98,7 @@ pub(crate) fn evaluate(case: &Case, seen: &Observations, asked: &Asked, skip: Op
         }
         match get(column) {
             None => return Verdict::Fail(format!("{column:?}: nothing was seen")),
-            // Fail closed: a limit that cannot be held is refused. It is no hole then, and no proof either.
+            // Fail closed: a limit that cannot be held is refused. Then it is neither a hole nor a proof.
             Some(found)
                 if NOT_STARTED.contains(&found.answer.as_str())
                     && !case.accepts(&found.answer)

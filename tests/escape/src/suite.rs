@@ -173,7 +173,7 @@ pub(crate) fn real_driver(plan: &Plan, world: &World) -> Result<Driver, SuiteErr
         None => Err(SuiteError::NoDriver),
         // Where it stands others may not read it, but a machine may also have rules for that very path.
         Some(nexus) if world.owner.is_some() => Ok(Driver::Real(world.install(nexus)?)),
-        // It is started in other folders than this one.
+        // It is started in other directories than this one.
         Some(nexus) => Ok(Driver::Real(making("the driver's path", std::path::absolute(nexus))?)),
     }
 }

@@ -50,7 +50,7 @@ pub fn open(path: impl AsRef<Path>, flags: i32, mode: u32) -> Result<OwnedFd, i3
     let path = c_path(path);
     let at = libc::AT_FDCWD as usize;
     let number = call(libc::SYS_openat, &[at, address(path.as_bytes_with_nul()), flags as usize, mode as usize])?;
-    // SAFETY: the kernel just returned this descriptor and nobody else owns it.
+    // SAFETY: the kernel just returned this descriptor and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 

@@ -71,7 +71,7 @@ fn change_flag(word: &str, file: &Path) -> Result<(), String> {
 pub fn play(world: &World, versions: &Versions, fault: Standing, accept: bool) -> Result<(), String> {
     Phase::Commit.prepare(world, versions.half)?;
     let file = world.workspace().join("f3");
-    // Older than the run, as what somebody mounted long ago is.
+    // Older than the run, such as a mount of long ago.
     let beside = world.own_file("mounted").map_err(|error| error.to_string())?;
     let ended = match fault {
         Standing::FullOutput => to_full_output(world)?,

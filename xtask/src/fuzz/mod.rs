@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
+    fn every_target_has_seeds_and_every_directory_of_seeds_a_target() {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
         let mut directories: Vec<String> = fs::read_dir(package.join("seeds"))
             .unwrap()

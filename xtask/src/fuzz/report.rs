@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_with_its_input_and_how_to_replay_it() {
+    fn a_crash_is_reported_with_its_input_and_how_to_replay_it() {
         let report = read(CRASH, false);
         assert_eq!((report.executions, report.failed), (21, true));
         let reported = report.describe(Path::new("/built"));

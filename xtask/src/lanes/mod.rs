@@ -87,7 +87,7 @@ fn run_all(programs: Vec<TestProgram>, (lanes, limit): (usize, Duration), counts
     }
     report.print_slowest(start.elapsed());
     if counts.passed == 0 {
-        // An empty suite is no success; nor is one whose form of result line has changed.
+        // An empty suite is not a success; nor is one whose form of result line has changed.
         return Err(Failure::new("no test program reported a test that passed", ADVICE));
     }
     if report.failed.is_empty() {

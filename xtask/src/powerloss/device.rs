@@ -152,7 +152,7 @@ fn serve(mut connection: File, disk: usize, image: &Mutex<Vec<u8>>, log: &Record
         let length = match connection.read(&mut buffer) {
             Ok(length) => length,
             Err(error) => match error.raw_os_error() {
-                // ENODEV: unmounted. ENOENT: the request was taken back. EINTR, EAGAIN: once more.
+                // ENODEV: unmounted. ENOENT: the request was taken back. EINTR, EAGAIN: again.
                 Some(19) => return Ok(()),
                 Some(2 | 4 | 11) => continue,
                 _ => return Err(error),

@@ -1,4 +1,4 @@
-//! The advice about a commit that stopped half-way.
+//! Advice for a commit that was interrupted.
 
 use nexus_runner::recover::interrupted::Direction;
 

@@ -1,4 +1,4 @@
-//! Errors of `nexus-receipt` as a person sees them: with advice.
+//! Adds advice to the errors of `nexus-receipt`.
 
 use crate::failure::Failure;
 use nexus_receipt::{DirectoryError, Issuer, KeyError, OpenError};

@@ -49,8 +49,8 @@ fn broken(error: RunError) -> Failure {
     let hint = match state {
         ChangesState::None | ChangesState::Committed | ChangesState::Discarded => failure.hint,
         ChangesState::Parked | ChangesState::Failed => {
-            let look = format!("nexus changes show --run {run} shows them");
-            if failure.hint.is_empty() { look } else { format!("{look}. {}", failure.hint) }
+            let show = format!("nexus changes show --run {run} shows them");
+            if failure.hint.is_empty() { show } else { format!("{show}. {}", failure.hint) }
         }
     };
     Failure { message, hint, ..failure }
@@ -93,7 +93,7 @@ impl From<ReceiptError> for Failure {
         let hint = match &error {
             ReceiptError::NetworkHash | ReceiptError::ChangesHash => "",
             ReceiptError::Issue(_) => {
-                "the command ran and its changes are as told; look at the state directory's disk and permissions"
+                "the command ran and its changes are as reported; look at the state directory's disk and permissions"
             }
         };
         Self::refused(error.code(), error.to_string(), hint)

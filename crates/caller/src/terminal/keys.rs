@@ -1,4 +1,4 @@
-//! Keys that leave a session while it goes on.
+//! Recognizes the keys that detach a client from a running session.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ pub struct DetachKeys(Vec<u8>);
 
 /// Error: a text that does not name a sequence of keys.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is no sequence of keys: write keys such as a or ctrl-p with commas between them, or none")]
+#[error("{text:?} is not a sequence of keys: write keys such as a or ctrl-p with commas between them, or none")]
 pub struct ParseKeysError {
     text: String,
 }

@@ -55,7 +55,7 @@ enum Kind {
     /// A file: a write of any size is done at once.
     Regular,
     /// A terminal, opened again by this process.
-    Own(OwnedFd),
+    Reopened(OwnedFd),
     /// A terminal of another user, which this one may not open.
     Foreign,
     /// A pipe, a socket, a device.
@@ -67,7 +67,7 @@ fn kind(stream: Stream) -> &'static Kind {
     KINDS[stream as usize].get_or_init(|| {
         let fd = caller(stream);
         if rustix::termios::isatty(fd) {
-            return open_again(fd).map_or(Kind::Foreign, Kind::Own);
+            return open_again(fd).map_or(Kind::Foreign, Kind::Reopened);
         }
         match rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::RegularFile | FileType::BlockDevice) => Kind::Regular,
@@ -82,7 +82,7 @@ fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let same = |path: &str| {
         let opened = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        // The foreground group is told of the controlling terminal alone (ioctl_tty(2)), and one of outside this PID namespace is an error.
+        // The kernel reports the foreground group of the controlling terminal alone (ioctl_tty(2)), and one of outside this PID namespace is an error.
         let group = |fd: BorrowedFd<'_>| rustix::termios::tcgetpgrp(fd).ok();
         // The controlling terminal may be another one than this.
         (path != "/dev/tty" || group(opened.as_fd()).is_some_and(|one| group(fd) == Some(one))).then_some(opened)
@@ -107,7 +107,7 @@ pub fn is_regular(stream: Stream) -> bool {
 pub fn write_ready(stream: Stream, bytes: &[u8]) -> Result<usize, Errno> {
     match kind(stream) {
         Kind::Regular => rustix::io::write(caller(stream), bytes),
-        Kind::Own(fd) => rustix::io::write(fd, bytes),
+        Kind::Reopened(fd) => rustix::io::write(fd, bytes),
         Kind::Foreign => {
             let mut room = [PollFd::from_borrowed_fd(caller(stream), PollFlags::OUT)];
             match poll(&mut room, Some(&Timespec::default()))? {

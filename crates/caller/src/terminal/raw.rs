@@ -1,4 +1,4 @@
-//! Raw mode on the caller's terminal, and the way back on every way out.
+//! Puts the caller's terminal into raw mode, and restores it on every exit path.
 //!
 //! ```text
 //!  enter ─▶ raw ── drop, panic ──▶ as before, what was typed and not read is thrown away
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub const USUAL_SIZE: TerminalSize = TerminalSize { rows: 24, cols: 80 };
 
 /// Longest time for which typed bytes are thrown away at the end.
-const MOST: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 /// Longest time to wait for the next piece of typed bytes.
 const A_PIECE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -68,7 +68,7 @@ impl Drop for Raw {
 
 fn restore(before: &Termios) -> io::Result<()> {
     throw_away()?;
-    // At once, and the input flushed by itself: the change that does both waits for the output first.
+    // At once, and the input is flushed in a call of its own: the call that does both waits for the output first.
     tcsetattr(stdin(), OptionalActions::Now, before)?;
     Ok(tcflush(stdin(), QueueSelector::IFlush)?)
 }
@@ -77,7 +77,7 @@ fn restore(before: &Termios) -> io::Result<()> {
 /// beyond that comes after it, in pieces. So it is done again until nothing comes, for a while: the user may go on
 /// typing.
 fn throw_away() -> io::Result<()> {
-    let end = Instant::now() + MOST;
+    let end = Instant::now() + MAX_WAIT;
     loop {
         let waits = rustix::io::ioctl_fionread(stdin())? > 0;
         tcflush(stdin(), QueueSelector::IFlush)?;

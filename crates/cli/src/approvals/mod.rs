@@ -1,4 +1,4 @@
-//! `nexus approvals`: what waits for an answer, and the answers.
+//! `nexus approvals`: lists the requests for approval, and answers them.
 //!
 //! ```text
 //!  run whose policy asks ─▶ obtain ─ granted ─▶ the command starts        (one use less)

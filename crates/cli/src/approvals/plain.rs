@@ -1,4 +1,4 @@
-//! Compares a run with a plain one: a rule of `skip` in a policy is about a command, and says nothing about rights.
+//! Checks that a run asks for no additional rights: a `skip` rule in a policy exempts a command from approval, not its rights.
 //!
 //! The whole command line is compared, so that a flag that comes later is one that asks for more until it is named here.
 

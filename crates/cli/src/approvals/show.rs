@@ -1,4 +1,4 @@
-//! An approval for people: command, directory, paths, network, names of secrets. Whatever a command chose is quoted.
+//! Formats an approval as text: command, directory, paths, network, names of secrets. All strings that a command chose are quoted.
 
 use crate::failure::one_line;
 use nexus_runner::state::approvals::{Stored, now};
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_a_network_are_told_in_words() {
+    fn rules_of_a_network_are_shown_in_words() {
         assert_eq!(rules(&json!({"items": [], "omitted": 0})), "");
         let some = json!({"items": ["allow a.test:443", "deny \u{202e}b"], "omitted": 2});
         let told = rules(&some);

@@ -19,9 +19,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// `nexus man`; the exit code.
-pub fn command(folder: Option<&Path>) -> u8 {
-    let printed = match folder {
-        Some(folder) => write_all(folder),
+pub fn command(directory: Option<&Path>) -> u8 {
+    let printed = match directory {
+        Some(directory) => write_all(directory),
         None => first(),
     };
     let written = printed.and_then(|text| {
@@ -44,26 +44,27 @@ fn first() -> Result<Vec<u8>, Failure> {
 }
 
 /// Writes all pages and says what can be done with them.
-fn write_all(folder: &Path) -> Result<Vec<u8>, Failure> {
+fn write_all(directory: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |path: &Path, error: io::Error| {
         let message = format!("{} could not be written: {error}", path.display());
         Failure::refused("man", message, "name a directory that you can write")
     };
     let pages = all()?;
-    fs::create_dir_all(folder).map_err(|error| refuse(folder, error))?;
+    fs::create_dir_all(directory).map_err(|error| refuse(directory, error))?;
     for page in &pages {
-        put(folder, page).map_err(|error| refuse(&folder.join(&page.name), error))?;
+        put(directory, page).map_err(|error| refuse(&directory.join(&page.name), error))?;
     }
-    let example = folder.join("nexus.1");
+    let example = directory.join("nexus.1");
     let example = if example.is_absolute() { example } else { Path::new(".").join(example) };
-    let told = format!("{} manual pages in {}; look at one: man {}", pages.len(), folder.display(), example.display());
-    Ok(format!("{}\n", one_line(&told)).into_bytes())
+    let summary =
+        format!("{} manual pages in {}; look at one: man {}", pages.len(), directory.display(), example.display());
+    Ok(format!("{}\n", one_line(&summary)).into_bytes())
 }
 
 /// Writes one page in place of an older one. A sandboxed command may have written to the directory: a link under the
 /// page's name is replaced and never followed, and `O_EXCL` follows none under the name that it has until then.
-fn put(folder: &Path, page: &Page) -> io::Result<()> {
-    let unfinished = folder.join(format!(".{}.new", page.name));
+fn put(directory: &Path, page: &Page) -> io::Result<()> {
+    let unfinished = directory.join(format!(".{}.new", page.name));
     match fs::remove_file(&unfinished) {
         // Left by one that was killed.
         Ok(()) => {}
@@ -71,7 +72,7 @@ fn put(folder: &Path, page: &Page) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let mut file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
-    let placed = file.write_all(&page.text).and_then(|()| fs::rename(&unfinished, folder.join(&page.name)));
+    let placed = file.write_all(&page.text).and_then(|()| fs::rename(&unfinished, directory.join(&page.name)));
     if placed.is_err() {
         fs::remove_file(&unfinished)?;
     }

@@ -77,7 +77,7 @@ pub struct NetArgs {
 #[derive(Debug, Subcommand)]
 pub enum NetAction {
     /// Say whether a run with these rules could reach a destination, and which rule decides
-    #[command(after_help = "Exit codes: 0 allowed; 1 denied, or somebody would be asked; 2 wrong use.")]
+    #[command(after_help = "Exit codes: 0 allowed; 1 denied, or the user would be asked; 2 wrong use.")]
     Check(Box<CheckArgs>),
     /// Show what a run tried to reach: every attempt, what was decided and why
     Log(nexus_history::args::NetLogArgs),

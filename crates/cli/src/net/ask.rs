@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Bytes of a typed line.
-const MOST_TYPED: usize = 256;
+const MAX_TYPED: usize = 256;
 
 /// One attempt that waits.
 struct Question {
@@ -67,7 +67,7 @@ impl Drop for Attending<'_> {
 impl Approver for Questions {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _denial: &'a Denial) -> Asked<'a> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.sender.send(Some(Question { target: wish(attempt), answer }));
+        let sent = self.sender.send(Some(Question { target: target_of(attempt), answer }));
         // Dropped after the receiver: by then the question is closed.
         let attending = Attending(&self.hold);
         Box::pin(async move {
@@ -83,29 +83,29 @@ impl Approver for Questions {
 
 /// Returns the rule that an answer is about, as text: for one program where it is known, so that a yes opens no more
 /// than was asked.
-fn wish(attempt: &Attempt) -> String {
+fn target_of(attempt: &Attempt) -> String {
     let only = attempt.program.as_ref().and_then(Program::suffix).unwrap_or_default();
     format!("{}{only}", attempt.target)
 }
 
 /// Returns the destination of a rule, without its program.
-fn place(wish: &str) -> &str {
-    wish.split_once('@').map_or(wish, |(place, _)| place)
+fn place(target: &str) -> &str {
+    target.split_once('@').map_or(target, |(place, _)| place)
 }
 
 /// Describes a rule as a request to the user.
-fn told(wish: &str) -> String {
-    match wish.split_once('@') {
+fn question_text(target: &str) -> String {
+    match target.split_once('@') {
         Some((target, program)) => format!("{program} wants to reach {target}"),
-        None => format!("the command wants to reach {wish}"),
+        None => format!("the command wants to reach {target}"),
     }
 }
 
 /// Names the destination, and the program where the answer is for one alone.
-fn about(wish: &str) -> String {
-    match wish.split_once('@') {
+fn about(target: &str) -> String {
+    match target.split_once('@') {
         Some((target, program)) => format!("{target} for {program}"),
-        None => wish.to_owned(),
+        None => target.to_owned(),
     }
 }
 
@@ -127,7 +127,7 @@ impl Asker {
     pub fn start(terminal: File, timeout: Duration, hold: Arc<Hold>) -> io::Result<(Self, Arc<Questions>)> {
         let (sender, questions) = channel();
         let egress = Arc::new(OnceLock::new());
-        let desk = Desk {
+        let prompter = Prompter {
             terminal,
             hold: Arc::clone(&hold),
             timeout,
@@ -137,21 +137,21 @@ impl Asker {
             refuses_all: false,
             withdrawn: None,
         };
-        let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || desk.serve(&questions))?;
+        let thread = std::thread::Builder::new().name("nexus-ask".into()).spawn(move || prompter.serve(&questions))?;
         let asker = Self { egress, hold: Arc::clone(&hold), questions: sender.clone(), thread };
         Ok((asker, Arc::new(Questions { sender, hold })))
     }
 
     /// Sets the egress whose policy a lasting answer changes.
     pub fn attach(&self, egress: &Arc<Egress>) {
-        // It is attached once, by whoever made both.
+        // It is attached once, by the function that made both.
         self.egress.get_or_init(|| Arc::downgrade(egress));
     }
 
     /// Ends a question that is open, and the thread; call it before the egress ends.
     pub fn end(self) -> Result<(), QuestionsPanicked> {
         self.hold.end();
-        // Where nobody receives it the thread has ended, and joining tells how.
+        // If no thread receives it, the thread has ended, and joining returns how.
         self.questions.send(None).ok();
         self.thread.join().map_err(|_| QuestionsPanicked)
     }
@@ -207,7 +207,7 @@ pub fn hold(network: Option<&RunNetwork>) -> Result<Option<Arc<Hold>>, Failure> 
 
 /// Answer to a question, or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum Choice {
     Once,
     Run,
     Save,
@@ -219,7 +219,7 @@ enum Said {
     Withdrawn,
 }
 
-struct Desk {
+struct Prompter {
     terminal: File,
     hold: Arc<Hold>,
     timeout: Duration,
@@ -234,7 +234,7 @@ struct Desk {
     withdrawn: Option<Instant>,
 }
 
-impl Desk {
+impl Prompter {
     fn serve(mut self, questions: &Receiver<Option<Question>>) {
         while let Ok(Some(question)) = questions.recv() {
             if question.answer.is_closed() {
@@ -257,93 +257,93 @@ impl Desk {
         let target = &question.target;
         let Ok(rule) = rules::approved(target) else { return Answer::Deny };
         let hold = Arc::clone(&self.hold);
-        // A terminal that fails is nobody.
-        let (said, taken) = self.ask(&hold, question).unwrap_or((Said::Nothing, None));
-        let answer = self.carry_out(said, target, rule);
+        // A terminal that fails gives no answer.
+        let (choice, taken) = self.ask(&hold, question).unwrap_or((Choice::Nothing, None));
+        let answer = self.carry_out(choice, target, rule);
         drop(taken);
         answer
     }
 
     /// Does what was answered, and repeats what it is about.
-    fn carry_out(&mut self, said: Said, target: &str, rule: AnyRule) -> Answer {
-        match said {
-            Said::Once => {
-                self.say(&format!("{} is allowed once, for this connection", about(target)));
+    fn carry_out(&mut self, choice: Choice, target: &str, rule: AnyRule) -> Answer {
+        match choice {
+            Choice::Once => {
+                self.print(&format!("{} is allowed once, for this connection", about(target)));
                 Answer::Once(rule)
             }
-            Said::Withdrawn => {
+            Choice::Withdrawn => {
                 self.withdrawn = Some(Instant::now());
                 Answer::Deny
             }
-            Said::NoToAll => {
+            Choice::NoToAll => {
                 self.refuses_all = true;
-                self.say("Everything that no rule allows stays blocked for this run");
+                self.print("Everything that no rule allows stays blocked for this run");
                 Answer::Deny
             }
-            Said::No | Said::Nothing => {
+            Choice::No | Choice::Nothing => {
                 self.settled.insert(place(target).to_owned(), false);
-                if said == Said::No {
-                    self.say(&format!("{} stays blocked for this run", place(target)));
+                if choice == Choice::No {
+                    self.print(&format!("{} stays blocked for this run", place(target)));
                 }
                 Answer::Deny
             }
-            Said::Run | Said::Save => {
+            Choice::Run | Choice::Save => {
                 let Some(egress) = self.egress.get().and_then(Weak::upgrade) else { return Answer::Deny };
                 let changed = egress.policy().approve(rule).map_err(|error| error.to_string());
                 let reloaded = changed.and_then(|policy| egress.reload(Arc::new(policy)).map_err(|e| e.to_string()));
                 if let Err(error) = reloaded {
-                    self.say(&format!("{} stays blocked: {error}", about(target)));
+                    self.print(&format!("{} stays blocked: {error}", about(target)));
                     return Answer::Deny;
                 }
                 self.settled.insert(target.to_owned(), true);
                 let allowed = format!("{} is allowed for this run", about(target));
-                if said == Said::Save {
+                if choice == Choice::Save {
                     match saved::add(target) {
                         Ok(path) => {
-                            self.say(&format!("{allowed} and saved in {}, which counts with --ask", path.display()));
+                            self.print(&format!("{allowed} and saved in {}, which counts with --ask", path.display()));
                         }
-                        Err(why) => self.say(&format!("{allowed} alone, since it was not saved: {why}")),
+                        Err(why) => self.print(&format!("{allowed} alone, since it was not saved: {why}")),
                     }
                 } else {
-                    self.say(&allowed);
+                    self.print(&allowed);
                 }
                 Answer::Again
             }
         }
     }
 
-    fn say(&mut self, text: &str) {
-        // Where the terminal takes nothing there is nobody to tell.
+    fn print(&mut self, text: &str) {
+        // If the terminal takes nothing, no user can read it.
         self.terminal.write_all(format!("nexus: {text}\n").as_bytes()).ok();
     }
 
     /// Asks, and keeps the terminal for what is said after the answer.
-    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Said, Option<Taken<'a>>)> {
+    fn ask<'a>(&mut self, hold: &'a Hold, question: &Question) -> io::Result<(Choice, Option<Taken<'a>>)> {
         // Reading as a background process would stop us, and with us the sandbox's clock and limits.
         if tcgetpgrp(&self.terminal)?.as_raw_nonzero().get() != crate::host::membership()?.group {
-            return Ok((Said::Nothing, None));
+            return Ok((Choice::Nothing, None));
         }
         let gone = || question.answer.is_closed();
         if let Some(at) = self.withdrawn.take()
             && hold.is_over_by(at + REST)?
         {
-            return Ok((Said::Nothing, None));
+            return Ok((Choice::Nothing, None));
         }
         let end = Instant::now() + self.timeout;
         let Some(taken) = hold.take(end, gone)? else {
-            return Ok((if gone() { Said::Withdrawn } else { Said::Nothing }, None));
+            return Ok((if gone() { Choice::Withdrawn } else { Choice::Nothing }, None));
         };
-        let said = self.question(&taken, question, end + self.quiet)?;
-        Ok((said, Some(taken)))
+        let choice = self.question(&taken, question, end + self.quiet)?;
+        Ok((choice, Some(taken)))
     }
 
     /// Drops what is typed in the quiet time after a question was drawn. Returns the reason if the question ends
     /// meanwhile.
-    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+    fn drop_keys(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Choice>> {
         let until = Instant::now() + self.quiet;
         loop {
-            if let Some(said) = self.ended(taken, question)? {
-                return Ok(Some(said));
+            if let Some(choice) = self.ended(taken, question)? {
+                return Ok(Some(choice));
             }
             if Instant::now() >= until {
                 tcflush(&self.terminal, QueueSelector::IFlush)?;
@@ -354,24 +354,24 @@ impl Desk {
     }
 
     /// Returns the reason if an open question has ended without an answer.
-    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Said>> {
+    fn ended(&mut self, taken: &Taken<'_>, question: &Question) -> io::Result<Option<Choice>> {
         if taken.is_over() {
-            return Ok(Some(Said::Nothing));
+            return Ok(Some(Choice::Nothing));
         }
         if !question.answer.is_closed() {
             return Ok(None);
         }
         let text = format!("\nnexus: nothing waits for {} any more, so nothing was decided\n", place(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        Ok(Some(Said::Withdrawn))
+        Ok(Some(Choice::Withdrawn))
     }
 
-    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Said> {
+    fn question(&mut self, taken: &Taken<'_>, question: &Question, end: Instant) -> io::Result<Choice> {
         // The command may have left colours that hide, and a sequence without its end.
-        let text = format!("\x1b[0m\nnexus: {}\n", told(&question.target));
+        let text = format!("\x1b[0m\nnexus: {}\n", question_text(&question.target));
         self.terminal.write_all(text.as_bytes())?;
-        if let Some(said) = self.drop_keys(taken, question)? {
-            return Ok(said);
+        if let Some(choice) = self.drop_keys(taken, question)? {
+            return Ok(choice);
         }
         let seconds = self.timeout.as_secs();
         // Dropped keys without an end of line stand where the prompt begins.
@@ -381,12 +381,12 @@ impl Desk {
         let mut typed = Vec::new();
         loop {
             let is_typed = taken.wait(self.terminal.as_fd(), end)?;
-            if let Some(said) = self.ended(taken, question)? {
-                return Ok(said);
+            if let Some(choice) = self.ended(taken, question)? {
+                return Ok(choice);
             }
             if Instant::now() >= end {
-                self.say(&format!("nobody answered: no, so {} stays blocked for this run", place(&question.target)));
-                return Ok(Said::Nothing);
+                self.print(&format!("no answer came, so {} stays blocked for this run", place(&question.target)));
+                return Ok(Choice::Nothing);
             }
             if !is_typed {
                 continue;
@@ -394,15 +394,15 @@ impl Desk {
             let mut piece = [0u8; 64];
             let count = self.terminal.read(&mut piece)?;
             if count == 0 {
-                return Ok(Said::No);
+                return Ok(Choice::No);
             }
             typed.extend_from_slice(&piece[..count]);
-            if typed.len() > MOST_TYPED {
+            if typed.len() > MAX_TYPED {
                 typed.clear();
             }
             if typed.ends_with(b"\n") {
-                if let Some(said) = understood(&typed) {
-                    return Ok(said);
+                if let Some(choice) = understood(&typed) {
+                    return Ok(choice);
                 }
                 typed.clear();
                 self.terminal.write_all(b"nexus: o, r, s, n or a? ")?;
@@ -411,8 +411,8 @@ impl Desk {
     }
 }
 
-fn understood(line: &[u8]) -> Option<Said> {
-    use Said::{No, NoToAll, Once, Run, Save};
+fn understood(line: &[u8]) -> Option<Choice> {
+    use Choice::{No, NoToAll, Once, Run, Save};
     match line.trim_ascii() {
         b"o" | b"once" => Some(Once),
         b"r" | b"run" => Some(Run),

@@ -7,7 +7,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// A question on a terminal of the test, and the end of that terminal with the keys.
 struct Asked {
     keys: File,
-    desk: Desk,
+    prompter: Prompter,
     hold: Arc<Hold>,
     question: Question,
     /// The attempt that waits; without this value, it has gone.
@@ -23,7 +23,7 @@ fn asked(quiet: Duration) -> Asked {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
     let terminal = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
     let hold = Arc::new(Hold::new().unwrap());
-    let desk = Desk {
+    let prompter = Prompter {
         terminal: terminal.into(),
         hold: Arc::clone(&hold),
         timeout: LONG,
@@ -36,7 +36,7 @@ fn asked(quiet: Duration) -> Asked {
     let (answer, waits) = oneshot::channel();
     Asked {
         keys: keys.into(),
-        desk,
+        prompter,
         hold,
         question: Question { target: "a.test:443".into(), answer },
         waits: Some(waits),
@@ -45,13 +45,13 @@ fn asked(quiet: Duration) -> Asked {
 
 impl Asked {
     /// Draws the question, and does `meanwhile` with the keys and the waiting attempt.
-    fn answer(mut self, meanwhile: impl FnOnce(&mut File, &Hold, &mut Option<oneshot::Receiver<Answer>>)) -> Said {
+    fn answer(mut self, meanwhile: impl FnOnce(&mut File, &Hold, &mut Option<oneshot::Receiver<Answer>>)) -> Choice {
         let hold = Arc::clone(&self.hold);
         std::thread::scope(|scope| {
             let asker = scope.spawn(|| {
                 let end = Instant::now() + LONG;
                 let taken = self.hold.take(end, || false).unwrap().unwrap();
-                self.desk.question(&taken, &self.question, end).unwrap()
+                self.prompter.question(&taken, &self.question, end).unwrap()
             });
             while hold.lets_read() {
                 std::thread::yield_now();
@@ -77,14 +77,14 @@ fn what_is_typed_in_the_first_moment_of_a_question_is_dropped() {
     for quiet in [Duration::from_millis(100), QUIET] {
         for early in ["r\n", "r", "\u{4}", "s\nr\no"] {
             let began = Instant::now();
-            let said = asked(quiet).answer(|keys, _, _| {
+            let choice = asked(quiet).answer(|keys, _, _| {
                 shown(keys, "wants to reach a.test:443\r\n");
                 keys.write_all(early.as_bytes()).unwrap();
                 shown(keys, " s) ");
                 assert!(began.elapsed() >= quiet, "{early:?}");
                 keys.write_all(b"n\n").unwrap();
             });
-            assert_eq!(said, Said::No, "{early:?}");
+            assert_eq!(choice, Choice::No, "{early:?}");
         }
     }
 }
@@ -92,18 +92,18 @@ fn what_is_typed_in_the_first_moment_of_a_question_is_dropped() {
 #[test]
 fn the_quiet_time_of_a_question_keeps_no_end_waiting() {
     let began = Instant::now();
-    let said = asked(LONG).answer(|keys, hold, _| {
+    let choice = asked(LONG).answer(|keys, hold, _| {
         shown(keys, "wants to reach a.test:443\r\n");
         hold.end();
     });
-    assert_eq!(said, Said::Nothing);
-    let said = asked(LONG).answer(|keys, hold, waits| {
+    assert_eq!(choice, Choice::Nothing);
+    let choice = asked(LONG).answer(|keys, hold, waits| {
         shown(keys, "wants to reach a.test:443\r\n");
         *waits = None;
         hold.nudge();
         shown(keys, "nothing was decided\r\n");
     });
-    assert_eq!(said, Said::Withdrawn);
+    assert_eq!(choice, Choice::Withdrawn);
     assert!(began.elapsed() < LONG);
 }
 
@@ -111,11 +111,11 @@ fn the_quiet_time_of_a_question_keeps_no_end_waiting() {
 fn an_answer_is_for_the_program_that_asked_where_it_is_known() {
     let asked = |program: Option<&str>| {
         let program = program.map(|path| Program::parse(path).unwrap());
-        wish(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Ingress::Connect, program })
+        target_of(&Attempt { target: Target::parse("a.test:443").unwrap(), way: Ingress::Connect, program })
     };
-    assert_eq!(told(&asked(None)), "the command wants to reach a.test:443");
+    assert_eq!(question_text(&asked(None)), "the command wants to reach a.test:443");
     let curl = asked(Some("/usr/bin/curl"));
-    assert_eq!(told(&curl), "/usr/bin/curl wants to reach a.test:443");
+    assert_eq!(question_text(&curl), "/usr/bin/curl wants to reach a.test:443");
     let AnyRule::Name(rule) = rules::approved(&curl).unwrap() else { panic!("a name") };
     assert_eq!(rule.program.unwrap().0, "/usr/bin/curl");
     // Nothing that a process chose as its path reaches a terminal or a profile.

@@ -125,7 +125,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 fn program(args: &CheckArgs) -> Result<Option<Program>, Failure> {
     let Some(path) = &args.program else { return Ok(None) };
     let program = Program::parse(path).map_err(|error| {
-        let message = format!("{path:?} is no program: {error}");
+        let message = format!("{path:?} is not a program: {error}");
         Failure::usage("program", message, "write its whole path, for example /usr/bin/curl")
     })?;
     Ok(Some(rules::real(program)))
@@ -168,7 +168,7 @@ fn lines(explained: &Explanation) -> String {
     let decision = match explained.decision {
         Decision::Allow => "allowed",
         Decision::Deny => "denied",
-        Decision::Ask => "somebody would be asked",
+        Decision::Ask => "the user would be asked",
     };
     let mut lines = vec![format!("{decision}: {}", explained.explanation)];
     if explained.decision != Decision::Allow {

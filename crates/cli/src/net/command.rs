@@ -1,4 +1,4 @@
-//! `nexus net`: the parts of the network without a run.
+//! `nexus net`: the commands about the network that need no run.
 
 use super::args::{NetAction, NetArgs};
 use super::{check, proxy};

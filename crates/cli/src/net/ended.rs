@@ -1,4 +1,4 @@
-//! Says what was blocked in the network of a run that has ended.
+//! Reports the connections that the egress blocked during a run.
 
 use nexus_egress::Denied;
 use nexus_model::ByteText;
@@ -7,7 +7,7 @@ use nexus_policy::profile::closest;
 use nexus_runner::net::ended::NetworkEnd;
 
 /// Blocked destinations that are listed.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// Flags that one line has.
 const MAX_FLAGS: usize = 20;
@@ -58,11 +58,11 @@ pub fn named(policy: &Policy) -> Vec<Named> {
 pub fn lines(ended: &NetworkEnd, named: &[Named], client: Option<&str>) -> Vec<String> {
     let mut lines: Vec<String> = ended.problem.iter().chain(&ended.notes).cloned().collect();
     let blocked = blocked(&ended.summary.denied);
-    lines.extend(blocked.iter().take(MOST_SHOWN).map(|denied| line(denied, named)));
+    lines.extend(blocked.iter().take(MAX_SHOWN).map(|denied| line(denied, named)));
     // The summary is cut for allowed destinations, too; then nothing blocked is missing.
     let is_cut = ended.summary.truncated && !blocked.is_empty();
-    if blocked.len() > MOST_SHOWN || is_cut {
-        let more = blocked.len().saturating_sub(MOST_SHOWN);
+    if blocked.len() > MAX_SHOWN || is_cut {
+        let more = blocked.len().saturating_sub(MAX_SHOWN);
         let more = if more == 0 {
             "perhaps others".to_owned()
         } else if is_cut {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flag_is_told_once_and_a_question_for_a_name_not_beside_its_connection() {
+    fn each_flag_is_shown_once_and_a_question_for_a_name_not_beside_its_connection() {
         let flag = Some("--allow a.test:443");
         let lines = told(vec![
             denied("a.test", 0, DenyCode::DnsDenied, flag),

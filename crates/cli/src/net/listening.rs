@@ -84,13 +84,14 @@ fn is_nexus(exe: &Path, own: (u64, u64)) -> bool {
 /// (Horspool).
 fn holds_mark(bytes: &[u8]) -> bool {
     // Read as a whole, so that it stays in one piece in an optimized executable.
-    let mark = std::hint::black_box(&MARK);
-    let last = mark.len() - 1;
-    let skip = |byte: u8| mark[..last].iter().rev().position(|known| *known == byte).map_or(mark.len(), |at| at + 1);
+    let pattern = std::hint::black_box(&MARK);
+    let last = pattern.len() - 1;
+    let skip =
+        |byte: u8| pattern[..last].iter().rev().position(|known| *known == byte).map_or(pattern.len(), |at| at + 1);
     let skips: Vec<usize> = (0..=u8::MAX).map(skip).collect();
     let mut at = last;
     while let Some(byte) = bytes.get(at) {
-        if bytes[at - last..=at] == *mark {
+        if bytes[at - last..=at] == *pattern {
             return true;
         }
         at += skips[usize::from(*byte)];

@@ -73,7 +73,7 @@ pub fn of(
 }
 
 /// Lists the rules that count beside the lists of profiles and flags, each with its origin, for `nexus explain`.
-pub fn told(network: &RunNetwork, settings: &EgressSettings) -> Vec<(String, String)> {
+pub fn describe(network: &RunNetwork, settings: &EgressSettings) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     for (name, rules) in &network.groups {
         for rule in rules {
@@ -130,7 +130,7 @@ fn closed_by_name_alone(policy: &Policy) -> Option<String> {
     let why = if policy.upstream_proxy() {
         "the operator's proxy looks the names up"
     } else {
-        "nobody knows the names beneath it"
+        "the names below it are not known"
     };
     Some(format!(
         "--deny {}{more} closes names and not every way to the servers behind them, since {why}; --deny ADDRESS closes one",

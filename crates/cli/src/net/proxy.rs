@@ -1,7 +1,6 @@
 //! `nexus net proxy`: the egress alone, for programs that Nexus does not run.
 //!
-//! It listens on loopback, where every process of this host can use it: it decides what may be reached, not who may
-//! reach it.
+//! It listens on loopback, where every process of this host can use it: it restricts the destinations, not the clients.
 
 use super::args::ProxyArgs;
 use super::check::resolved;
@@ -30,7 +29,7 @@ const HANGUP: u8 = 1;
 pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     if args.rules.net.ask {
         let hint = "name the destinations with --allow";
-        return Err(Failure::usage("ask", "nexus net proxy asks nobody", hint));
+        return Err(Failure::usage("ask", "nexus net proxy asks no questions", hint));
     }
     if !args.rules.net.allow_host_port.is_empty() {
         let message =
@@ -73,7 +72,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     out::write_unless_closed(&mut io::stdout(), text.as_bytes())
         .map_err(|error| failures::not_written("the address", &error))?;
     for note in &network.notes {
-        say(note);
+        print_note(note);
     }
     let mut generation = 1;
     while next_signal(&signals, &egress)? == HANGUP {
@@ -86,10 +85,10 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
     };
     record::forget_if_empty(&places, id).map_err(|error| failed("the record", &error))?;
     for line in ended::lines(&ended, &named, None) {
-        say(&line);
+        print_note(&line);
     }
     if record::place(&places, id).exists() {
-        say(&format!("the record is nexus net log {id}"));
+        print_note(&format!("the record is nexus net log {id}"));
     }
     Ok(u8::from(ended.problem.is_some()))
 }
@@ -98,7 +97,7 @@ pub fn proxy(args: &ProxyArgs) -> Result<u8, Failure> {
 fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
     let a_while = Timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
-        // Not for ever: nobody signals that the egress ended by itself.
+        // With a time limit: no signal reports that the egress ended on its own.
         match poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&a_while)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed("signals", &error.into())),
@@ -109,7 +108,7 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
             return Ok(number);
         }
         if !egress.is_running() {
-            return Err(Failure::refused("net", "the egress ended by itself", "look at the messages before"));
+            return Err(Failure::refused("net", "the egress ended on its own", "look at the messages before"));
         }
     }
 }
@@ -117,21 +116,21 @@ fn next_signal(signals: &Signals, egress: &Egress) -> Result<u8, Failure> {
 /// Reads the rules from the files again. Files that allow nothing any more, or are gone, allow nothing; where they
 /// cannot be read, or are for programs that are not known, the old rules stay.
 fn reload(args: &ProxyArgs, own: &[SocketAddr], generation: u64, egress: &Egress, unknown: Option<&str>) {
-    let told = match read(args, own, generation) {
+    let reloaded = match read(args, own, generation) {
         Ok(Some(network)) => match unknown.filter(|_| network.policy.names_programs()) {
             Some(why) => Err(why.to_owned()),
             None => egress.reload(Arc::new(network.policy)).map_err(|error| error.to_string()),
         },
         Ok(None) => egress.reload(nothing(generation)).map_err(|error| error.to_string()),
         Err(failure) if failure.code == NO_SUCH_PROFILE => {
-            say(&failure.message);
+            print_note(&failure.message);
             egress.reload(nothing(generation)).map_err(|error| error.to_string())
         }
         Err(failure) => Err(failure.text()),
     };
-    match told {
-        Ok(cut) => say(&format!("the rules were read again; connections that they forbid: {cut}")),
-        Err(why) => say(&format!("the rules stay as they were: {why}")),
+    match reloaded {
+        Ok(cut) => print_note(&format!("the rules were read again; connections that they forbid: {cut}")),
+        Err(why) => print_note(&format!("the rules stay as they were: {why}")),
     }
 }
 
@@ -147,11 +146,12 @@ fn nothing(generation: u64) -> Arc<Policy> {
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() {
-        let message = format!("{address} is no loopback address: whoever reaches the proxy has your network");
+        let message =
+            format!("{address} is not a loopback address: every process that reaches the proxy has your network");
         return Err(Failure::usage("listen", message, "use 127.0.0.1:PORT"));
     }
     TcpListener::bind(address).map_err(|error| {
-        let message = format!("nobody can listen on {address}: {error}");
+        let message = format!("no process can listen on {address}: {error}");
         Failure::refused("listen", message, "choose another port, or 0 for a free one")
     })
 }
@@ -160,7 +160,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::refused("internal", format!("{what}: {error}"), "this should not happen; run nexus doctor")
 }
 
-fn say(text: &str) {
+fn print_note(text: &str) {
     // An error is ignored: standard error is the only place for the line.
     io::stderr().write_all(format!("nexus: {}\n", one_line(text)).as_bytes()).ok();
 }

@@ -1,4 +1,5 @@
-//! The user's profile `asked`: what was answered with "save". It counts with `--ask`, and as `--profile asked`.
+//! The user's profile `asked`: the rules that the user saved when asked by `--ask`. It applies with `--ask` and with
+//! `--profile asked`.
 //!
 //! It lies in the user's own configuration directory and never in a workspace. Nexus only adds lines to a file of the
 //! form that it made itself; in any other one the user's text would be at risk.
@@ -20,7 +21,7 @@ pub const NAME: &str = "asked";
 /// Time for which an answer waits for the lock while another run saves its own.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 
-const HEAD: &str = "# What nexus run --ask was told to save. It counts with --ask, and as --profile asked.\n\
+const HEAD: &str = "# Rules that answers to nexus run --ask saved. They count with --ask, and as --profile asked.\n\
                     net:\n  allow:\n";
 
 /// Adds a destination and returns the file.

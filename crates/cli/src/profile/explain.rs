@@ -49,7 +49,7 @@ struct Explained {
 }
 
 fn explained(args: &RunArgs) -> Result<String, Failure> {
-    crate::run::order::refuse_what_is_not_here(args)?;
+    crate::run::parsed_run::refuse_what_is_not_here(args)?;
     let places = crate::host::state_dir()?;
     let workspace = crate::host::workspace(args.workspace.as_deref(), &places)?;
     let resolution = Resolution::of(args, &workspace, &places)?;
@@ -147,7 +147,7 @@ impl Explained {
         out.text.push_str(&calls(grants));
         out.text.push_str(&network(grants));
         if let Some(network) = &self.resolution.network {
-            for (what, from) in network::told(network, &self.resolution.settings.egress) {
+            for (what, from) in network::describe(network, &self.resolution.settings.egress) {
                 out.row(&what, &from);
             }
         }
@@ -227,7 +227,7 @@ impl Explained {
         document["paths"] = paths.into();
         document["environment"] = variables.into();
         if let Some(network) = &self.resolution.network {
-            let rows = network::told(network, &self.resolution.settings.egress);
+            let rows = network::describe(network, &self.resolution.settings.egress);
             document["network"]["also"] =
                 rows.into_iter().map(|(what, from)| json!({"what": what, "from": from})).collect();
         }

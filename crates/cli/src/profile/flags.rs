@@ -1,4 +1,4 @@
-//! The flags of `nexus run` as grants. They come after all profiles, so they beat them.
+//! Converts the flags of `nexus run` to grants. They are applied after all profiles and override them.
 
 use crate::args::{Changes, RunArgs};
 use crate::net::args::{Net, NetFlags, NetMethods};
@@ -68,7 +68,7 @@ fn network(net: &mut NetGrants, flags: &NetFlags) {
     }
     let has = net.effective_mode();
     let implied = [
-        // Somebody who lists names means these and no others, whatever a profile opens.
+        // A user who lists names means these and no others, whatever a profile opens.
         ("--allow", !flags.allow.is_empty()),
         ("--allow-group", !flags.allow_group.is_empty()),
         ("--ask", flags.ask),

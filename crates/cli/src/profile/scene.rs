@@ -1,6 +1,6 @@
-//! A made host for tests: a home with tools and a workspace in it.
+//! A temporary host for tests: a home directory with tools and a workspace.
 
-use nexus_profiles::Host as Caller;
+use nexus_profiles::Host as ProfileHost;
 use nexus_profiles::ToolHost as Host;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ impl Scene {
         let root = std::fs::canonicalize(dir.path()).unwrap();
         let (home, workspace) = (root.join("home"), root.join("home/code/ws"));
         std::fs::create_dir_all(&workspace).unwrap();
-        let caller = Caller { variables: BTreeMap::new(), home: Some(home), ..super::caller::caller() };
+        let caller = ProfileHost { variables: BTreeMap::new(), home: Some(home), ..super::caller::caller() };
         let host = Host::of(&caller, &workspace, false);
         Self { _dir: dir, host }
     }

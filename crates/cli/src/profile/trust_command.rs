@@ -89,10 +89,10 @@ fn asked_for(file: &WorkspaceFile, workspace: &Path) -> Result<String, Failure> 
 
 fn confirmed(text: &str) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = "nobody can be asked here whether to trust this file";
+        let message = "no user can be asked here whether to trust this file";
         return Err(Failure::usage("trust", message, "look at nexus trust --show, and then say nexus trust --yes"));
     }
-    let failed = |error: std::io::Error| Failure::refused("trust", format!("nobody could be asked: {error}"), "");
+    let failed = |error: std::io::Error| Failure::refused("trust", format!("no user could be asked: {error}"), "");
     let mut out = std::io::stderr();
     write!(out, "{text}nexus: trust exactly this content? [y/N] ").and_then(|()| out.flush()).map_err(failed)?;
     let mut line = String::new();

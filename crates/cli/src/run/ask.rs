@@ -71,8 +71,8 @@ pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, Str
     // Colours that hide are the command's to leave and not to keep.
     let text = format!("\x1b[0m{}\n", lines.join("\n"));
     let mut stderr = crate::terminal::out::stderr();
-    stderr.write_all(text.as_bytes()).map_err(|error| format!("nobody could be asked: {error}"))?;
-    if !drop_keys(signals).map_err(|error| format!("nobody could be asked: {error}"))? {
+    stderr.write_all(text.as_bytes()).map_err(|error| format!("no user could be asked: {error}"))?;
+    if !drop_keys(signals).map_err(|error| format!("no user could be asked: {error}"))? {
         return Ok(ChangeMode::Review);
     }
     let show = || of_layer(layer, workspace, rules);
@@ -106,7 +106,7 @@ fn answer(
     input: &mut impl BufRead,
     output: &mut impl Write,
 ) -> Result<ChangeMode, String> {
-    let failed = |error: std::io::Error| format!("nobody could be asked: {error}");
+    let failed = |error: std::io::Error| format!("no user could be asked: {error}");
     loop {
         // Dropped keys without an end of line stand where the prompt begins.
         output.write_all(b"\r\x1b[Knexus: [c]ommit, [d]iff, [r]eview later, [x] discard? ").map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Says what a direct run left.
+//! Reports the changes of a direct run.
 
 use nexus_layer::HeldIndex;
 use nexus_model::ByteText;

@@ -25,10 +25,10 @@ impl Feeder {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
         let failed = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&failed);
+        let shared_failure = Arc::clone(&failed);
         std::thread::Builder::new().name("input".to_owned()).spawn(move || {
             if let Err(error) = pass_on(from, &write) {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *shared_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         })?;
         Ok(Self { read, failed })

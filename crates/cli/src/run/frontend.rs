@@ -1,4 +1,4 @@
-//! The user of a run, for the engine: notices, the question about the changes, and signals at a slow end.
+//! The foreground attendant of a run: prints notices, asks about the changes, and handles signals while the run ends slowly.
 
 use super::ask;
 use super::slow_end::SlowEnd;

@@ -1,4 +1,4 @@
-//! Selects the way of the caller's standard input to the command.
+//! Selects how the caller's standard input reaches the command.
 
 use nexus_runner::live::input::can_be_left;
 use rustix::fd::BorrowedFd;

@@ -1,7 +1,7 @@
 //! `nexus run`: one command, isolated, with its changes kept apart until it has ended.
 //!
 //! ```text
-//!  order (flags ─▶ request ─▶ ResolvedRun) ─▶ recover what crashed ─▶ key ─▶ the engine: Prepared
+//!  parsed_run (flags ─▶ request ─▶ ResolvedRun) ─▶ recover what crashed ─▶ key ─▶ the engine: Prepared
 //!      ─▶ attendant: this terminal, or the clients of a detached sandbox
 //!      ─▶ the engine: Running ─▶ Finished ─▶ RunReport ─▶ report, for people and programs
 //! ```
@@ -16,7 +16,7 @@ mod frontend;
 mod hints;
 pub mod input;
 mod open_files;
-pub mod order;
+pub mod parsed_run;
 mod perhaps;
 pub mod report;
 mod slow_end;
@@ -48,7 +48,7 @@ use nexus_runner::run::prepared::Prepared;
 use nexus_runner::run::running::Running;
 use nexus_runner::run::surroundings::Surroundings;
 use nexus_terminal::Mode;
-use order::Order;
+use parsed_run::ParsedRun;
 use report::Report;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -79,7 +79,7 @@ pub fn note_stale_files(args: &RunArgs) {
 pub fn shell(mut args: RunArgs) -> u8 {
     args.tty = true;
     if args.detach {
-        let message = "a detached shell has nobody to talk to";
+        let message = "a detached shell has no user to talk to";
         let hint = "nexus run --detach --tty -- bash starts one, and nexus attach talks to it";
         return print_failure(&Failure::usage("shell", message, hint), args.json);
     }
@@ -99,7 +99,7 @@ pub fn shell(mut args: RunArgs) -> u8 {
 fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
     let clock = Instant::now();
     used_up::refuse_too_few_descriptors()?;
-    // Before anything is made: a signal must find somebody who clears up.
+    // Before anything is made: a signal must find a handler that clears up.
     let mut signals = Signals::catch().map_err(|error| internal("signals", &error))?;
     if args.tty {
         if !rustix::termios::isatty(rustix::stdio::stdin()) {
@@ -113,7 +113,7 @@ fn in_foreground(args: &RunArgs) -> Result<Report, Failure> {
         signals.and_terminal().map_err(|error| internal("signals", &error))?;
     }
     let args = &with_term(args);
-    let open = |known: &Order, full: Option<FullOutput>| {
+    let open = |known: &ParsedRun, full: Option<FullOutput>| {
         let ports = Ports::listen(&args.publish, &known.run.plan.host_ports)?;
         for (host, inside) in
             ports.published().into_iter().filter(|_| args.publish.iter().any(|publish| publish.picks()))
@@ -169,7 +169,7 @@ pub fn execute<C: Attendant>(
     args: &RunArgs,
     signals: &Signals,
     clock: Instant,
-    open: impl FnOnce(&Order, Option<FullOutput>) -> Result<C, Failure>,
+    open: impl FnOnce(&ParsedRun, Option<FullOutput>) -> Result<C, Failure>,
 ) -> (Result<Report, Failure>, Option<C>) {
     let mut caller = None;
     let done = reported(args, signals, clock, open, &mut caller);
@@ -180,11 +180,11 @@ fn reported<C: Attendant>(
     args: &RunArgs,
     signals: &Signals,
     clock: Instant,
-    open: impl FnOnce(&Order, Option<FullOutput>) -> Result<C, Failure>,
+    open: impl FnOnce(&ParsedRun, Option<FullOutput>) -> Result<C, Failure>,
     caller: &mut Option<C>,
 ) -> Result<Report, Failure> {
-    let order = Order::read(args)?;
-    let Order { run, uid_base, policies, input, .. } = &order;
+    let parsed_run = ParsedRun::read(args)?;
+    let ParsedRun { run, uid_base, policies, input, .. } = &parsed_run;
     let uid_base = *uid_base;
     let local = driver::with_uid_base(uid_base);
     // A detached sandbox outlives many launchers, and its supervisor is its parent.
@@ -197,7 +197,7 @@ fn reported<C: Attendant>(
     let remains = OfNamespace(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::advice::receipts::open_issuer(&run.site.places)?;
-    let side = crate::net::ask::side(run.network.as_ref(), order.hold.as_ref())?;
+    let side = crate::net::ask::side(run.network.as_ref(), parsed_run.hold.as_ref())?;
     let frontend = Terminal { signals, driver: driver.local() };
     let around = Surroundings {
         frontend: &frontend,
@@ -210,7 +210,7 @@ fn reported<C: Attendant>(
     obtain(policies, run, *input, args, &files)?;
     let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
     let made = made_files(files, run.plan.run_id);
-    let opened = made.and_then(|(full, copy)| Ok((open(&order, full)?, copy)));
+    let opened = made.and_then(|(full, copy)| Ok((open(&parsed_run, full)?, copy)));
     let (attendant, receipt_copy) = match opened {
         Ok(opened) => opened,
         Err(failure) => {
@@ -224,7 +224,7 @@ fn reported<C: Attendant>(
     let finished = Finished::attend(Running::start(prepared)?, attendant)?;
     match finished.settle() {
         Ok(report) => {
-            let mut report = Report::new(&order, report, receipt_copy, !args.quiet);
+            let mut report = Report::new(&parsed_run, report, receipt_copy, !args.quiet);
             if !args.quiet {
                 unset(&args.env, |name| std::env::var_os(name).is_some()).for_each(|line| report.note(line));
             }

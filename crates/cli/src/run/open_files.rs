@@ -1,4 +1,4 @@
-//! Says what a commit knows, and does not know, about files that other programs have open.
+//! Reports what a commit could find out about files that other programs have open.
 
 use crate::failure::one_line;
 use nexus_model::ByteText;

@@ -1,7 +1,7 @@
-//! Recognizes, in the last output of a command that failed, that it wanted something that is off unless asked for.
+//! Recognizes in the last output of a failed command that it needed a feature that is off by default.
 //!
-//! No call of the kernel says which call a filter refused. The words of well-known programs do, and so the advice
-//! begins with `perhaps`: a command may print these words for another reason.
+//! The kernel does not report which system call a seccomp filter refused. The error messages of well-known programs show it, but a
+//! command may print these words for another reason, so the advice begins with `perhaps`.
 
 use nexus_runner::live::last_words::LastWords;
 

@@ -7,7 +7,7 @@ mod words;
 use super::direct::{appeared_line, held_line, some_of, uncovered_line};
 use super::hints::{self, Hint};
 use super::open_files::readers_line;
-use super::order::Order;
+use super::parsed_run::ParsedRun;
 use crate::change_text;
 use crate::failure::Failure;
 use crate::failures::INTERNAL_ADVICE;
@@ -20,7 +20,7 @@ use nexus_runner::live::full_output::FullOutput;
 use nexus_runner::run::report::{Remark, RunReport};
 use nexus_runner::settle::settled::ChangesState;
 use std::io::Write;
-use words::{Lines, MOST_SHOWN, parked_names};
+use words::{Lines, MAX_SHOWN, parked_names};
 
 /// The report of a run that has ended, with what this command adds to it.
 pub struct Report {
@@ -44,10 +44,10 @@ pub struct Report {
 impl Report {
     /// Adds advice, where it is wanted, and what the caller asked for to the report of the engine. `copy` takes a copy of the
     /// receipt.
-    pub fn new(order: &Order, mut run: RunReport, copy: Option<FullOutput>, advises: bool) -> Self {
-        // Nothing is looked up for advice that nobody reads.
-        let hints = if advises { hints::for_run(order, &run) } else { Vec::new() };
-        let asked = &order.run;
+    pub fn new(parsed_run: &ParsedRun, mut run: RunReport, copy: Option<FullOutput>, advises: bool) -> Self {
+        // Nothing is looked up for advice that is not printed.
+        let hints = if advises { hints::for_run(parsed_run, &run) } else { Vec::new() };
+        let asked = &parsed_run.run;
         let argv = &asked.plan.argv;
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let receipt = run.receipt.take().map(|issued| copied(issued?, copy));
@@ -64,7 +64,7 @@ impl Report {
             not_started: run.not_started.as_ref().map(|reason| format!("{command}: {reason}")),
             direct: direct.is_some(),
             unprotected: direct.map(|direct| direct.unprotected.clone()).unwrap_or_default(),
-            changes_by_file: order.changes_by_file.clone(),
+            changes_by_file: parsed_run.changes_by_file.clone(),
             notes: std::mem::take(&mut run.remarks).into_iter().map(remark).collect(),
             client_group: ended::client_group(argv),
             named_hosts: asked.network.as_ref().map(|net| ended::named(&net.policy)).unwrap_or_default(),
@@ -108,8 +108,8 @@ impl Report {
             lines.add(&problem.text());
         } else if !self.run.settled.parked.is_empty() {
             let shown = parked_names(&self.run.settled.parked, 5);
-            let look = format!("nexus changes show --run {}", self.run.run_id);
-            lines.add(&format!("not committed, waiting for a decision: {shown} ({look})"));
+            let show_command = format!("nexus changes show --run {}", self.run.run_id);
+            lines.add(&format!("not committed, waiting for a decision: {shown} ({show_command})"));
         }
         for line in
             [unwatched_line(self.run.settled.unwatched), readers_line(&self.run.settled.readers)].iter().flatten()
@@ -198,11 +198,11 @@ impl Report {
         };
         lines.add(&format!("{ended} after {:.2} s; {changes}", self.run.duration.as_secs_f64()));
         let all = &self.run.settled.changes.changes;
-        for change in all.iter().take(MOST_SHOWN) {
+        for change in all.iter().take(MAX_SHOWN) {
             lines.add(&format!("  {}", change_text::line(change)));
         }
-        if all.len() > MOST_SHOWN {
-            lines.add(&format!("  … and {} more", all.len() - MOST_SHOWN));
+        if all.len() > MAX_SHOWN {
+            lines.add(&format!("  … and {} more", all.len() - MAX_SHOWN));
         }
         if !self.unprotected.is_empty() {
             lines.add(&format!("not there and so not protected with --direct: {}", some_of(&self.unprotected)));

@@ -1,5 +1,5 @@
-//! Says that the end of a run takes long, and lets a signal end it: reading what a run changed has no bound but the
-//! layer.
+//! Prints a notice when the end of a run takes long, and lets a signal stop it: only the size of the layer limits the time that
+//! reading the changes takes.
 //!
 //! ```text
 //!  the layer is read ──3 s──▶ said ──signal─┬─ nothing decided: this process ends, as if it had been killed, and the

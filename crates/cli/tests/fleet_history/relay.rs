@@ -1,13 +1,19 @@
-//! A relay between one daemon and the control plane that reads HTTP, records what the contract says, and loses answers.
+//! A relay between one daemon and the control plane that reads HTTP, records what the contract says, and loses answers. Reports of a
+//! claim come again when a later claim of the directive has started, as from a network that held them back.
 
 use super::record::{Call, Record, Seen};
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The starts of claims, with their daemons, by directive and fence. All relays share it.
+#[derive(Default)]
+pub struct Held(Mutex<BTreeMap<(String, u64), (usize, Message)>>);
 
 /// The switches of a relay.
 #[derive(Default)]
@@ -51,7 +57,7 @@ impl Switches {
 }
 
 /// Starts the relay of a daemon.
-pub fn start(daemon: usize, server: SocketAddr, record: Arc<Record>) -> (SocketAddr, Arc<Switches>) {
+pub fn start(daemon: usize, server: SocketAddr, record: Arc<Record>, held: Arc<Held>) -> (SocketAddr, Arc<Switches>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let switches = Arc::new(Switches::default());
@@ -62,14 +68,15 @@ pub fn start(daemon: usize, server: SocketAddr, record: Arc<Record>) -> (SocketA
             if shared.cut.load(Ordering::SeqCst) {
                 continue;
             }
-            let (switches, record) = (Arc::clone(&shared), Arc::clone(&record));
-            std::thread::spawn(move || drop(serve(daemon, client, server, &switches, &record)));
+            let (switches, record, held) = (Arc::clone(&shared), Arc::clone(&record), Arc::clone(&held));
+            std::thread::spawn(move || drop(serve(daemon, client, server, &switches, &record, &held)));
         }
     });
     (address, switches)
 }
 
 /// One request or answer.
+#[derive(Clone)]
 struct Message {
     first: String,
     headers: Vec<(String, String)>,
@@ -113,14 +120,36 @@ impl Message {
         to.write_all(&[&self.head[..], &self.body].concat())
     }
 
+    /// The same request as another call of its directive, with another body.
+    fn with(&self, call: &str, body: &str) -> Self {
+        let first = self.first.replacen("/started ", &format!("/{call} "), 1);
+        let keep = |name: &str| !matches!(name, "content-length" | "connection");
+        let kept = self.headers.iter().filter(|(name, _)| keep(name));
+        let mut head = format!("{first}\r\ncontent-length: {}\r\n", body.len());
+        for (name, value) in kept {
+            for part in [name, ": ", value, "\r\n"] {
+                head.push_str(part);
+            }
+        }
+        head.push_str("\r\n");
+        Self { first, headers: self.headers.clone(), head: head.into_bytes(), body: body.as_bytes().to_vec() }
+    }
+
     fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the connection ends with this")]
-fn serve(daemon: usize, client: TcpStream, server: SocketAddr, switches: &Switches, record: &Record) -> io::Result<()> {
-    let server = TcpStream::connect(server)?;
+fn serve(
+    daemon: usize,
+    client: TcpStream,
+    address: SocketAddr,
+    switches: &Switches,
+    record: &Arc<Record>,
+    held: &Held,
+) -> io::Result<()> {
+    let server = TcpStream::connect(address)?;
     for one in [&client, &server] {
         one.set_nodelay(true)?;
         switches.open.lock().unwrap().push(one.try_clone()?);
@@ -133,6 +162,9 @@ fn serve(daemon: usize, client: TcpStream, server: SocketAddr, switches: &Switch
             let Some(answer) = Message::read(&mut from_server)? else { return Ok(()) };
             let is_lost = switches.loses(&request, &answer);
             note(daemon, &request, &answer, sent, !is_lost, record);
+            if answer.first.contains(" 200 ") {
+                repeat_earlier(daemon, &request, address, record, held);
+            }
             if is_lost {
                 return Ok(());
             }
@@ -144,6 +176,45 @@ fn serve(daemon: usize, client: TcpStream, server: SocketAddr, switches: &Switch
         one.shutdown(Shutdown::Both).ok();
     }
     done
+}
+
+/// Once a claim has started, sends the start of each earlier one of its directive again, and an end and output in its name.
+fn repeat_earlier(daemon: usize, request: &Message, server: SocketAddr, record: &Arc<Record>, held: &Held) {
+    let path = request.first.split(' ').nth(1).unwrap_or_default();
+    let started = path.strip_prefix("/conduits/v1/directives/").and_then(|rest| rest.strip_suffix("/started"));
+    let Some(id) = started.map(ToOwned::to_owned) else { return };
+    let mut held = held.0.lock().unwrap();
+    let fence = fence(request);
+    for (_, (of, start)) in held.range((id.clone(), 0)..(id.clone(), fence)) {
+        let (of, start, record) = (*of, start.clone(), Arc::clone(record));
+        std::thread::spawn(move || {
+            let chunk = r#"{"stream":"stdout","seq":0,"bytes":"bGF0ZQo="}"#;
+            let end = r#"{"status":"succeeded","exit_code":0}"#;
+            let started = String::from_utf8_lossy(&start.body).into_owned();
+            for (call, body) in [("started", started.as_str()), ("log_chunks", chunk), ("finished", end)] {
+                // The control plane may be away at the moment.
+                let is_sent = (0..20).any(|_| {
+                    let is_sent = send_again(of, &start.with(call, body), server, &record).is_ok();
+                    if !is_sent {
+                        std::thread::sleep(Duration::from_millis(200));
+                    }
+                    is_sent
+                });
+                assert!(is_sent, "{call} of an earlier claim cannot be sent");
+            }
+        });
+    }
+    held.entry((id, fence)).or_insert_with(|| (daemon, request.clone()));
+}
+
+fn send_again(daemon: usize, request: &Message, server: SocketAddr, record: &Record) -> io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    server.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let sent = record.now();
+    request.send(&server)?;
+    let answer = Message::read(&mut BufReader::new(server))?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    note(daemon, request, &answer, sent, true, record);
+    Ok(())
 }
 
 /// Records what the server answered, as the tables of the contract name it.

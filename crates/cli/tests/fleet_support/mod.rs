@@ -57,9 +57,22 @@ impl Scene {
 
     /// Starts a service and returns its line of JSON. What it says to people goes to a file of its name.
     pub fn serve(&mut self, name: &str, words: &[&str], data: &Path) -> Value {
+        self.serve_by(name, words, data, |command| command)
+    }
+
+    /// Starts a service by a command that begins with another program, which becomes it.
+    pub fn serve_by(
+        &mut self,
+        name: &str,
+        words: &[&str],
+        data: &Path,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Value {
         let log = std::fs::File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
         let mut command = self.command(words);
-        command.arg("--data-dir").arg(data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.arg("--data-dir").arg(data);
+        let mut command = change(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -84,9 +97,14 @@ impl Scene {
 
     /// Starts a control plane, and keeps its address and its key.
     pub fn mothership(&mut self, more: &[&str]) {
+        self.mothership_by(more, |command| command);
+    }
+
+    /// Starts a control plane by a command that begins with another program.
+    pub fn mothership_by(&mut self, more: &[&str], change: impl FnOnce(Command) -> Command) {
         let words = [&["mothership", "serve", "--json"], more].concat();
         let data = self.path("mothership");
-        let ready = self.serve("mothership", &words, &data);
+        let ready = self.serve_by("mothership", &words, &data, change);
         ready["api_url"].as_str().unwrap().clone_into(&mut self.url);
         if let Some(key) = ready["api_key"].as_str() {
             key.clone_into(&mut self.key);

@@ -193,7 +193,7 @@ pub fn detached(job: &Job) -> Ended {
     let mut stop = None;
     if job.end == End::Stop {
         std::thread::sleep(SETTLES);
-        // A storm stops further commands, too: they end with the sandbox.
+        // A storm stops execs, too: they end with the sandbox.
         if job.case.host != Host::Executes {
             answered = is_answered(job, &id);
         }

@@ -97,7 +97,7 @@ impl Bench {
             path
         };
         let (workspace, state, home, bin) = (folder("ws"), folder("state"), folder("home"), folder("bin"));
-        // The build folder may be closed to the ordinary user.
+        // The build directory may be closed to the ordinary user.
         let program = bin.join("nexus");
         // By another process: a descriptor of ours that is open for writing would be in the fork of a test beside this
         // one, and the program could not be executed that long (ETXTBSY).

@@ -104,7 +104,7 @@ impl Named {
         let base = bench.base.path();
         let named = Self { hosts: base.join("hosts"), resolv: base.join("resolv.conf"), etc: None };
         fs::write(&named.hosts, "127.0.0.1 localhost\n127.0.0.1 web.test db.test\n").unwrap();
-        // Nobody answers there, and says so at once.
+        // No process listens there, and the kernel refuses at once.
         fs::write(&named.resolv, "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n").unwrap();
         named
     }
@@ -141,7 +141,7 @@ impl Named {
             None => before.to_owned(),
             Some(etc) => format!("mount -t overlay -o ro,lowerdir={}:/etc none /etc && {before}", etc.display()),
         };
-        // Whoever maps its own id alone keeps its groups (user_namespaces(7): no setgroups).
+        // A process that maps its own id alone keeps its groups (user_namespaces(7): no setgroups).
         let prepare = if is_root() { PREPARE.to_owned() } else { PREPARE.replace("--clear-groups", "--keep-groups") };
         command.args(["--mount", "/bin/sh", "-c", &prepare, "sh"]).arg(&self.hosts).arg(&self.resolv).arg(before);
         let uid = if is_root() { bench.user.unwrap_or(0) } else { rustix::process::geteuid().as_raw() };
@@ -191,7 +191,7 @@ impl std::ops::Deref for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // It may have ended by itself.
+            // It may have ended on its own.
             child.kill().ok();
             child.wait().ok();
         }

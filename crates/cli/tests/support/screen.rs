@@ -61,7 +61,7 @@ impl Screen {
                 }
                 match from.read(&mut buffer) {
                     Ok(count @ 1..) => to.lock().unwrap().extend_from_slice(&buffer[..count]),
-                    // Made so while keys are typed that nobody takes.
+                    // Made so while keys are typed that no process reads.
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                         std::thread::sleep(Duration::from_millis(2));
                     }

@@ -103,7 +103,7 @@ impl Lone {
             }
             let uid: u32 = field("Uid:")?.split_ascii_whitespace().next()?.parse().ok()?;
             let ours = fs::metadata(format!("/proc/{pid}/exe")).is_ok_and(|exe| (exe.dev(), exe.ino()) == self.program);
-            // Closed to an ordinary caller, whose sandboxes cannot be told from others of this user: by the mark.
+            // Closed to an ordinary caller, whose sandboxes cannot be distinguished from others of this user: by the label.
             let marked =
                 ids.is_empty() && uid == rustix::process::geteuid().as_raw() && field("Name:")?.starts_with("nx-");
             (ours || marked || ids.contains(&uid)).then(|| (pid, field("Name:").unwrap_or("?").to_owned()))
@@ -207,7 +207,7 @@ fn files(base: &Path) -> BTreeSet<PathBuf> {
     found.retain(|path| !["runs", "layers", "locks", "spare", "net"].iter().any(|name| *path == state.join(name)));
     // What is kept on purpose.
     found.retain(|path| !["keys", "receipts", "net"].iter().any(|name| path.starts_with(state.join(name))));
-    // Empty folders that wait for the next run, with the mark that overlayfs makes; never a file of a run.
+    // Empty directories that wait for the next run, with the mark that overlayfs makes; never a file of a run.
     let spare = state.join("spare");
     found
         .retain(|path| !path.starts_with(&spare) || !(path.is_dir() || path.ends_with("work/incompat/volatile/dirty")));

@@ -109,7 +109,7 @@ fn without_nexus(bench: &Bench, environment: &str, script: &str) -> Output {
         let become_user = format!("exec unshare --user --map-user={user} --map-group={user}");
         (&["--user", "--map-root-user", "--net", "--mount"], become_user)
     };
-    // As whoever runs the tests: the workspace belongs to that user already.
+    // As the user who runs the tests: the workspace belongs to that user already.
     let mut command = Command::new("unshare");
     command.args(flags).args(["--", "/bin/sh", "-c", &format!("{prepare}\n{become_user} env -i \"$@\""), "sh"]);
     command.args(environment.lines()).args(["/bin/sh", "-c", script]);

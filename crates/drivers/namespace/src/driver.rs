@@ -203,7 +203,7 @@ impl Namespace {
             };
             runs.push(*run);
             let owners = inventory::Owners { first_inner, ..own };
-            targets.push(inventory::Target { label: nexus_jail::mark(*run), owners });
+            targets.push(inventory::Target { label: nexus_jail::label(*run), owners });
         }
         let left = inventory::end(&targets, within)?;
         Ok(left.into_iter().map(|(index, process)| Lingering { run: runs[index], process }).collect())
@@ -259,7 +259,7 @@ impl Driver for Namespace {
         self.faults.check(Step::Identity).map_err(set_up)?;
         self.identity.clone().map_err(set_up)?;
         let first_inner = (self.uid == 0).then_some(self.uid_base);
-        let state = State { label: nexus_jail::mark(plan.run_id), group: self.group(plan)?, first_inner };
+        let state = State { label: nexus_jail::label(plan.run_id), group: self.group(plan)?, first_inner };
         tracing::debug!(run = %plan.run_id, group = state.group.is_some(), "the sandbox has a handle");
         state.handle(plan.run_id).map_err(|error| set_up(StepError::new(Step::Identity, error.to_string())).into())
     }

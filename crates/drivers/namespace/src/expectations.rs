@@ -18,7 +18,7 @@ pub fn of(plan: &Plan, uid_map: &str, host_namespaces: &[(String, u64)]) -> Vec<
     let fixed = [
         Expectation::new("write_root", "EROFS|EACCES"),
         Expectation::new("write_system", "EROFS|EACCES"),
-        Expectation::new("open_host_marker", "ENOENT").about(plan.marker.clone()),
+        Expectation::new("open_host_marker", "ENOENT").about(plan.canary.clone()),
         Expectation::new("write_proc_sys", "EROFS|EACCES"),
         Expectation::new("socket_packet", "EAFNOSUPPORT"),
         Expectation::new("reach_network", network),

@@ -34,9 +34,9 @@ const LABEL: &str = "nx-";
 /// Lists them as `process MARK PID` and `cgroup PATH`.
 pub fn list(owners: Owners) -> Result<Vec<Found>, InventoryError> {
     let mut found = Vec::new();
-    for (pid, mark) in marked(owners)? {
-        let run = mark.strip_prefix(LABEL).unwrap_or_default().to_owned();
-        found.push(Found { what: format!("process {mark} {pid}"), run });
+    for (pid, label) in marked(owners)? {
+        let run = label.strip_prefix(LABEL).unwrap_or_default().to_owned();
+        found.push(Found { what: format!("process {label} {pid}"), run });
     }
     for base in bases(owners.uid) {
         let entries = match std::fs::read_dir(&base) {
@@ -157,13 +157,13 @@ fn processes() -> Result<Vec<(Pid, String)>, InventoryError> {
 
 fn label_of(status: &str, owners: Owners) -> Option<&str> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let mark = field("Name:")?;
+    let label = field("Name:")?;
     let ids: Vec<u32> = field("Uid:")?.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect();
     if !owners.may_own(&ids) {
         return None;
     }
     let inner = field("NSpid:")?.split_ascii_whitespace().last()?;
-    (mark.starts_with(LABEL) && inner == "1" && !field("State:")?.starts_with('Z')).then_some(mark)
+    (label.starts_with(LABEL) && inner == "1" && !field("State:")?.starts_with('Z')).then_some(label)
 }
 
 fn bases(uid: u32) -> Vec<PathBuf> {
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_process_of_another_user_is_no_sandbox_of_ours() {
-        let mark = |uid, owners| label_of(&of("nx-0123456789ab", "77\t1", "S (sleeping)", uid), owners).is_some();
+        let label = |uid, owners| label_of(&of("nx-0123456789ab", "77\t1", "S (sleeping)", uid), owners).is_some();
         let root = Owners { uid: 0, ..USER };
-        assert!(mark(1000, USER) && !mark(1001, USER) && !mark(0, USER) && !mark(1_000_000_000, USER));
-        assert!(mark(0, root) && mark(1_000_000_007, root) && !mark(1000, root));
+        assert!(label(1000, USER) && !label(1001, USER) && !label(0, USER) && !label(1_000_000_000, USER));
+        assert!(label(0, root) && label(1_000_000_007, root) && !label(1000, root));
         let mixed = "Name:\tnx-0123456789ab\nState:\tS\nUid:\t1000\t1001\t1000\t1000\nNSpid:\t7\t1\n";
         assert_eq!(label_of(mixed, USER), None);
         assert_eq!(label_of("Name:\tnx-0123456789ab\nState:\tS\nNSpid:\t7\t1\n", USER), None);

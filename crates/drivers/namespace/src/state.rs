@@ -43,7 +43,7 @@ impl State {
         let state: Self =
             serde_json::from_slice(&handle.state.0).map_err(|error| Unusable::State(error.to_string()))?;
         let run = handle.run_id.to_string();
-        if state.label != nexus_jail::mark(handle.run_id) {
+        if state.label != nexus_jail::label(handle.run_id) {
             return Err(Unusable::State(format!("the label {} is not of the run {run}", state.label)));
         }
         let foreign = |group: &Group| group.directories().iter().any(|directory| !directory.ends_with(&run));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn of_run(group: Option<Group>) -> State {
-        State { label: nexus_jail::mark(run()), group, first_inner: None }
+        State { label: nexus_jail::label(run()), group, first_inner: None }
     }
 
     fn below(run: &str) -> PathBuf {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_state_that_names_another_run_is_refused() {
         let foreign = [
-            State { label: nexus_jail::mark(OTHER.parse().unwrap()), group: None, first_inner: None },
+            State { label: nexus_jail::label(OTHER.parse().unwrap()), group: None, first_inner: None },
             of_run(Some(Group::V2 { path: below(OTHER) })),
             of_run(Some(Group::V1 { memory: Some(below(RUN)), cpu: Some(below(OTHER)) })),
         ];

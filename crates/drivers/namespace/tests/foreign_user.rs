@@ -48,7 +48,7 @@ fn is_served(server: u32, client: u32) -> bool {
 }
 
 #[test]
-fn the_launcher_serves_its_own_user_and_root_and_nobody_else() {
+fn the_launcher_serves_its_own_user_and_root_alone() {
     let own = geteuid().as_raw();
     assert!(is_served(own, own));
     if own != 0 {

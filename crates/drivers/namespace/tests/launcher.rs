@@ -106,7 +106,7 @@ fn threads_that_share_a_launcher_get_their_own_sandboxes() {
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_sandbox_begun_in_advance_is_like_one_built_from_nothing() {
+fn a_warm_sandbox_is_like_one_built_from_nothing() {
     let bench = Bench::new();
     // With networks of their own, and with pooled ones.
     for keep in [["0", "false", "1"], ["2", "true", "1"]] {
@@ -135,7 +135,7 @@ fn a_sandbox_begun_in_advance_is_like_one_built_from_nothing() {
 }
 
 #[test]
-fn a_sandbox_begun_in_advance_takes_layers_and_keeps_no_descriptor() {
+fn a_warm_sandbox_takes_layers_and_keeps_no_descriptor() {
     let bench = Bench::new();
     let remote = launcher(&["0", "false", "1"]);
     let run = |script: &str| bench.output(Some(&remote), bench.layered(Path::new("/workspace"), script));
@@ -155,7 +155,7 @@ fn a_sandbox_begun_in_advance_takes_layers_and_keeps_no_descriptor() {
 }
 
 #[test]
-fn a_sandbox_begun_in_advance_ends_with_its_launcher() {
+fn a_warm_sandbox_ends_with_its_launcher() {
     let bench = Bench::new();
     let remote = launcher(&["0", "false", "2"]);
     bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "true"));
@@ -242,8 +242,8 @@ fn a_sandbox_on_a_template_has_no_mount_that_one_built_from_nothing_has_not() {
     let expected = in_own_process(&bench, bench.draft(Path::new("/workspace"), MOUNTS));
     remote.stop().unwrap();
     let mut difference: BTreeSet<&str> = sorted(&seen).difference(&sorted(&expected)).copied().collect();
-    // Below the own /proc lies the one of nobody that the kernel wants to see, and below /dev/shm the file system of
-    // which it and the other private folders are parts.
+    // Below the own /proc lies the one of the user `nobody` that the kernel wants to see, and below /dev/shm the file system of
+    // which it and the other private directories are parts.
     difference.retain(|line| !line.starts_with("/proc ") && *line != "/dev/shm rw,nosuid,nodev -");
     assert!(difference.is_empty(), "{difference:?}\nbeside\n{expected}");
     assert!(seen.contains("/usr ro,nosuid,nodev"), "{seen}");
@@ -332,7 +332,7 @@ impl OtherMounts {
 
 impl Drop for OtherMounts {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         self.0.kill().ok();
         self.0.wait().ok();
     }
@@ -353,7 +353,7 @@ fn the_next_sandbox_sees_what_changed_on_the_host() {
     let on_host = |script: &str| host.run(script);
     let mut begun_before = 0;
     let mut look = || {
-        // One that was begun before the change, too, unless the one before is too young for that.
+        // One that was pre-forked before the change, too, unless the one before is too young for that.
         let within = Duration::from_millis(if begun_before == 0 { 2000 } else { 500 });
         begun_before += usize::from(begun(&remote, within).is_some());
         bench.output(Some(&remote), bench.draft(Path::new("/workspace"), "ls -1A /usr/local; cat /etc/ssl/openssl.cnf"))
@@ -437,7 +437,7 @@ fn a_step_that_fails_in_a_launcher_is_named_and_nothing_starts() {
         let ways = [(&remote, false), (&remote, true), (&pooled, false), (&pooled, false), (&pooled, true)];
         for (launcher, layered) in ways {
             if std::ptr::eq(launcher, &raw const pooled) {
-                // Where the step does not keep it from being begun.
+                // If the step does not prevent the pre-fork.
                 ahead += usize::from(begun(launcher, Duration::from_millis(50)).is_some());
             }
             let target = Path::new("/workspace");

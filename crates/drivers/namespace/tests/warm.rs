@@ -281,7 +281,7 @@ fn another_program_gets_no_word_of_the_door() {
 }
 
 #[test]
-fn a_caller_that_hands_other_things_on_is_told_what_differs() {
+fn a_caller_that_hands_other_things_on_gets_the_difference() {
     let bench = Bench::new();
     let warm = Warm::start(&bench);
     let socket = warm.socket();
@@ -367,7 +367,7 @@ fn without_a_word_of_the_door_the_caller_starts_its_sandbox_itself() {
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(is_cold(&start(&driver(), &plan(&bench)).map(drop).unwrap_err()));
 
-    // A door that says nothing, that ends, that says nonsense, and one that sends the caller away.
+    // A door that says nothing, that ends, that sends invalid data, and one that sends the caller away.
     let unlike = codec::encode(&Greeting::Unlike { what: vec!["umask".to_owned()], started: 0 }).unwrap();
     for words in [None, Some(Vec::new()), Some(vec![1, 0, 0, 0, 0xff]), Some(vec![0xff; 64]), Some(unlike)] {
         let bench = Bench::new();

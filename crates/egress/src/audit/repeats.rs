@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(lines.iter().map(stands_for).sum::<u64>(), 100_000);
         assert!(lines.len() < 40, "{}", lines.len());
         assert!(repeats.drain().is_empty());
-        // Others beside it, more than are told apart, and ones that come rarely.
+        // Others beside it, more than are distinguished, and ones that come rarely.
         let mixed: Vec<Event> =
             (0..10_000).flat_map(|id| repeats.take(&refusal(&format!("{}.test", id % 300), id, 5))).collect();
         let rest: u64 = repeats.drain().iter().map(stands_for).sum();

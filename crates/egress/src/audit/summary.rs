@@ -121,7 +121,7 @@ impl Tally {
             explanation: denial.explanation.clone(),
         });
         entry.count += 1;
-        // The first reason is told; it is not the only one.
+        // The first reason is reported; it is not the only one.
         if !entry.explanation.ends_with(OTHER_REASONS) && entry.explanation != denial.explanation {
             entry.explanation.push_str(OTHER_REASONS);
         }
@@ -148,7 +148,7 @@ mod tests {
     use crate::decide::denials::malformed;
 
     #[test]
-    fn several_reasons_of_one_destination_are_told_as_several() {
+    fn several_reasons_of_one_destination_are_reported_as_several() {
         let mut tally = Tally::default();
         let explained = |tally: &Tally| tally.reported(0, 0).denied[0].explanation.clone();
         for _ in 0..2 {

@@ -280,7 +280,7 @@ pub fn changed(new: Option<&[u8]>, base: Option<&[u8]>, place: &Place<'_>) -> Re
     let (settings, old) = (read(new)?, read(base)?);
     let context = Context { base: Seen::of(&old), new: Seen::of(&settings), place: *place };
     let after: Vec<_> = settings.iter().filter(|one| !context.is_inert(one)).collect();
-    // Of an old upstream alone it cannot be told whether it may go.
+    // Of an old upstream alone it is not known whether it may go.
     let mut before = held_at(&old, &old, &Place { has_upstream: &|_, _| false, ..*place });
     let known = &context.new;
     let led = context.led(&settings);

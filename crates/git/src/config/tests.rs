@@ -473,7 +473,7 @@ fn a_part_of_the_settings_leads_nowhere() {
 
 /// A megabyte of settings is classified in a moment: no step looks at all of them for each.
 #[test]
-fn a_large_configuration_is_judged_quickly() {
+fn a_large_configuration_is_classified_quickly() {
     let one = |number| format!("[remote \"r{number}\"]\nurl = h:x\n[x{number}]\ny = z\n");
     let text: String = (0..20_000).map(one).collect::<Vec<_>>().concat();
     let started = std::time::Instant::now();

@@ -150,7 +150,7 @@ fn an_index_that_hides_its_names_waits() {
     ] {
         assert_eq!(problem(&with(&bad), 20), Some(UNKNOWN), "{bad:?}");
     }
-    // What another file says about its names is judged there.
+    // Rules of another file about its names are checked there.
     let split = closed([index(&[b""], 20), extension(b"link", &[0; 20])].concat(), 20);
     assert_eq!(problem(&split, 20), None);
     for (at, byte) in [(7, 5), (11, 3), (73, 9)] {

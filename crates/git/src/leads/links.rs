@@ -77,8 +77,8 @@ pub(super) fn search(leads: &mut Leads<'_>, protected: &Names, reach: Reach) -> 
             Ok(dir) => dir,
             // Gone meanwhile.
             Err(error) if nothing_is_at(&error, &join(leads.top.path, &at), leads.top.path) => continue,
-            // A closed directory that is no part of git and not on the way to a protected name is passed by, or one
-            // that somebody keeps closed would hold every run up. No run closes one with a repository in it unasked
+            // A closed directory that is not a part of git and not on the way to a protected name is passed by, or one
+            // that a user keeps closed would hold every run up. No run closes one with a repository in it unasked
             // (`closed`), and what a configuration or a script names in it is found closed on its way.
             Err(error) if leads_nowhere(&error) && !is_needed(leads, protected, &at, in_git)? => continue,
             Err(error) => return Err(error).doing("open", &at),

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_to_the_upstream_of_any_name_is_told() {
+    fn a_push_to_the_upstream_of_any_name_is_reported() {
         for (text, wanted) in [
             ("[push]\ndefault = upstream", true),
             ("[PUSH]\nDefault = \"tracking\"", true),

@@ -58,8 +58,8 @@ pub(super) fn of_configuration(text: &[u8]) -> Vec<Word> {
             rest = behind;
         }
         // The value of a line of YAML, or of NAME=VALUE.
-        for mark in [b':', b'='] {
-            let value = line.iter().position(|byte| *byte == mark).map_or(line, |at| &line[at + 1..]).trim_ascii();
+        for separator in [b':', b'='] {
+            let value = line.iter().position(|byte| *byte == separator).map_or(line, |at| &line[at + 1..]).trim_ascii();
             let value = value.strip_prefix(b"- ").unwrap_or(value);
             found.commands(value, DEPTH, true);
             found.file(value);

@@ -121,7 +121,7 @@ fn words_that_a_shell_makes_up_name_their_directory() {
 }
 
 #[test]
-fn a_command_that_nobody_knows_may_be_any_program_of_the_script() {
+fn an_unknown_command_may_be_any_program_of_the_script() {
     for text in ["run() { \"$@\"; }\nrun ./l.sh", "$(./pick) tools/l.sh ./l.sh", "X=./l.sh\n\"$1\"", "sh \"$1\" ./l.sh"]
     {
         let found = of_script(text.as_bytes());

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lenders_that_cannot_be_followed_are_told_from_those_outside() {
+    fn lenders_that_cannot_be_followed_differ_from_those_outside() {
         let many = "../a\n".repeat(MAX_LENDERS + 1);
         for (line, is_unclear) in [
             ("TOP/outside", false),

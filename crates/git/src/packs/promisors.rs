@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remote_that_is_a_path_is_told_from_others() {
+    fn a_remote_that_is_a_path_is_distinguished_from_others() {
         for (url, wanted) in [
             ("/srv/a", true),
             ("../a", true),

@@ -89,7 +89,7 @@ fn carry(old: &Place, new: &Place, how: How, note: &dyn Fn(u64) -> Result<(), Er
 /// Finishes the move of a helper that was killed, whose directory has the inode `made`.
 pub(super) fn finish(old: &Place, new: &Place, made: u64) -> Answer {
     let has_come = |to: &OwnedFd| rustix::fs::fstat(to).is_ok_and(|found| found.st_ino == made);
-    // If it has not come to its name, the move is as if it had not begun.
+    // If it has not come to its name, the move counts as not started.
     let Some(to) = open(new).ok().filter(has_come) else { return Answer::GoOn };
     match open(old) {
         Ok(from) => take_away(old, &from, &to, &Carried::unknown()),
@@ -99,7 +99,7 @@ pub(super) fn finish(old: &Place, new: &Place, made: u64) -> Answer {
     }
     match open(old) {
         Err(Errno::NOENT) => Answer::Done,
-        // What is at both places with different content stays there, and a program that is told of a success would not look.
+        // What is at both places with different content stays there, and a program that got a success would not look.
         Ok(_) | Err(_) => Answer::Failed(Errno::IO.raw_os_error()),
     }
 }

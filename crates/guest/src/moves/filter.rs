@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn renames_links_and_landlock_are_told_and_nothing_else() {
+    fn renames_links_and_landlock_are_reported_and_nothing_else() {
         let renames = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
         let told = [&renames[..], &[libc::SYS_link, libc::SYS_linkat, libc::SYS_landlock_restrict_self]].concat();
         for number in 0..500 {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_only_where_their_numbers_are_their_own() {
+    fn files_are_distinguished_only_where_their_numbers_are_their_own() {
         for (numbers, without, with) in
             [(Numbers::OfFileSystem, true, true), (Numbers::OfSubvolume, false, true), (Numbers::Unknown, false, false)]
         {

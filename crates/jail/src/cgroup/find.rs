@@ -125,7 +125,7 @@ fn v1_base(mount: &Path, uid: u32) -> Result<PathBuf, String> {
 fn v2_base(mount: &Path, wanted: Wanted, uid: u32) -> Result<PathBuf, String> {
     let base = if uid == 0 { mount.join("nexus") } else { mount.join("nexus").join(uid.to_string()) };
     // Root hands controllers down itself when the group is made: `nexus` has those that earlier runs needed. A user's
-    // folder must have been given them.
+    // directory must have been given them.
     let giver = if uid == 0 { mount } else { &base };
     let listed = std::fs::read_to_string(giver.join("cgroup.controllers"))
         .map_err(|error| format!("{}: {error}", giver.display()))?;
@@ -204,7 +204,7 @@ mod tests {
         directory(&mount.path().join("nexus"), "memory");
         directory(&mount.path().join("nexus/1000"), "memory");
         let cpu = Wanted { memory: false, cpu: true };
-        // Files of an ordinary user are not root's, whoever else has all that is asked for.
+        // Files of an ordinary user are not root's, even if another user has all that is asked for.
         let root = v2_base(mount.path(), cpu, 0);
         if own == 0 {
             assert_eq!(root, Ok(mount.path().join("nexus")));

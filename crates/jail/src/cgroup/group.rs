@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn v1_writes_each_controller_in_its_own_folder() {
+    fn v1_writes_each_controller_in_its_own_directory() {
         let group = Group::V1 { memory: Some("/m".into()), cpu: Some("/c".into()) };
         let settings = group.settings(&limits(Some(4096), Some(500))).unwrap();
         assert!(settings.contains(&("/m/memory.limit_in_bytes".into(), "4096".into())));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_nobody_asked_for_is_not_written() {
+    fn a_limit_without_a_request_is_not_written() {
         let group = Group::V1 { memory: Some("/m".into()), cpu: Some("/c".into()) };
         assert!(group.settings(&limits(None, None)).unwrap().is_empty());
     }

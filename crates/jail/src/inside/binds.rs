@@ -36,7 +36,7 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
     request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();
-    // A folder before what lies inside it.
+    // A directory before what lies inside it.
     pairs.sort_by(|a, b| a.0.target.0.cmp(&b.0.target.0));
     let mut done = vec![(workspace, Access::ReadWrite)];
     let mut pinned = BTreeSet::new();
@@ -59,7 +59,7 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
             }
         }
         let place = if outer.is_some() {
-            // Never make a mount point in a folder of the user.
+            // Never make a mount point in a directory of the user.
             mounts::place(root.tree(), below_root(target))
         } else {
             root.place_for(below_root(target), places::is_dir(&mount).at(Step::MountBinds, &name)?)

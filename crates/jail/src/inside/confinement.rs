@@ -65,7 +65,7 @@ fn restrict(abi: ABI, writable: &[PathBuf]) -> Result<(), String> {
         created = created.add_rule(rule(&place, rights)?).map_err(|error| format!("{}: {error}", place.display()))?;
     }
     let status = created.restrict_self().map_err(|error| text(&error))?;
-    // The library can be told to make do with less; it was told not to, and this holds it to that.
+    // The library accepts less support unless it is configured otherwise. It was configured otherwise, and this checks that.
     if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs == stands(Wall::NoNewPrivileges) {
         Ok(())
     } else {

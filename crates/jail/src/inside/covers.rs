@@ -49,7 +49,7 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
             Err(error) => return Err(at(error)),
         };
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
-        // A service that began anew has made another one.
+        // A service that was restarted has made another one.
         let is_made_since = since.is_some_and(|since| second_search::is_newer(&stat, since));
         let is_found = second_search::id(&stat) == *id || (is_made_since && second_search::is_endpoint(&stat));
         if !is_found || !is_held {

@@ -18,7 +18,7 @@ pub(super) fn keep_only(kept: &[&OwnedFd]) -> io::Result<()> {
     numbers.dedup();
     let ends = numbers.iter().skip(1).map(|next| next - 1).chain([u32::MAX]);
     for (first, last) in numbers.iter().map(|number| number + 1).zip(ends).filter(|(first, last)| first <= last) {
-        // SAFETY: whoever owned these in this copy of the launcher never runs again; what this child goes on with is
+        // SAFETY: the code that owned these in this copy of the launcher never runs again; what this child goes on with is
         // kept.
         if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0u32) } != 0 {
             return Err(io::Error::last_os_error());
@@ -37,7 +37,7 @@ pub(super) fn close_descriptors(faults: Faults, channel: &OwnedFd) -> Result<Own
         rustix::stdio::dup2_stderr(&null)?;
         const PLACE: i32 = 3;
         if channel.as_raw_fd() != PLACE {
-            // SAFETY: dup3 with plain numbers. Whoever held descriptor 3 in this copy of the launcher never runs
+            // SAFETY: dup3 with plain numbers. The code that held descriptor 3 in this copy of the launcher never runs
             // again: from here only the guest does, which owns nothing but the channel.
             if unsafe { libc::dup3(channel.as_raw_fd(), PLACE, libc::O_CLOEXEC) } < 0 {
                 return Err(io::Error::last_os_error());
@@ -50,7 +50,7 @@ pub(super) fn close_descriptors(faults: Faults, channel: &OwnedFd) -> Result<Own
             }
         }
         std::mem::forget(null);
-        // SAFETY: descriptor 3 is open and nobody else owns it.
+        // SAFETY: descriptor 3 is open and no other value owns it.
         Ok(unsafe { rustix::fd::FromRawFd::from_raw_fd(PLACE) })
     };
     close().at(Step::CloseDescriptors, "descriptors above 2")

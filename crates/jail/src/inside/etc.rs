@@ -18,7 +18,7 @@ pub fn files(hostname: &str) -> Vec<(&'static str, String)> {
         ("hosts", format!("127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost ip6-loopback\n")),
         ("hostname", format!("{hostname}\n")),
         ("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n".to_owned()),
-        // Without an egress nobody listens there, and looking a name up is refused at once.
+        // Without an egress no process listens there, and looking a name up is refused at once.
         ("resolv.conf", "nameserver 127.0.0.1\n".to_owned()),
     ]
 }

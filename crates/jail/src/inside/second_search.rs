@@ -195,7 +195,7 @@ impl Tree<'_> {
         }
         let place = match mounts::place(self.root, below_root(path)) {
             Ok(place) => place,
-            // A directory above it was closed since it was listed, and is looked at by itself in the next pass.
+            // A directory above it was closed since it was listed, and is inspected on its own in the next pass.
             Err(error) if is_gone(&error) || is_denied(&error) => return Ok(Opened::Gone),
             Err(error) => return Err(at(error, path)),
         };

@@ -278,7 +278,7 @@ fn write_own_maps(identity: &Identity) -> io::Result<()> {
 
 /// The mark by which `inventory` finds the process.
 fn take_mark(request: &Request<'_>) -> Result<(), StepError> {
-    let label = std::ffi::CString::new(crate::mark(request.plan.run_id)).map_err(io::Error::other);
+    let label = std::ffi::CString::new(crate::label(request.plan.run_id)).map_err(io::Error::other);
     rustix::thread::set_name(&label.at(Step::HostName, "mark")?).at(Step::HostName, "mark")
 }
 

@@ -102,7 +102,7 @@ pub(super) fn attach(
         if !covered.is_empty() {
             faults.check(Step::ProtectNames)?;
         }
-        // Each directory above a covered name once, those further up first: nobody renames one away and puts another in
+        // Each directory above a covered name once, those further up first: no process renames one away and puts another in
         // its place.
         let above = |path: &&'_ Path| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
         let pinned: BTreeSet<PathBuf> = covered.iter().flat_map(above).filter(|one| *one != Path::new("")).collect();

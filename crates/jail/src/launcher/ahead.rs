@@ -18,7 +18,7 @@ impl LauncherState {
             (None, _) => self.begin(setup),
         };
         // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
-        // error is told then.
+        // error is reported then.
         if done.is_err() && self.leave().is_err() {
             debug_assert!(self.mode.as_ref().is_some_and(|mode| mode.is_lost), "remembered");
         }

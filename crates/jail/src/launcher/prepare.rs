@@ -48,7 +48,7 @@ pub fn prepare(
         Writes::MemoryLayer { bytes } => {
             faults.check(Step::MountLayer)?;
             let (layer, upper) = host.memory_layer(*bytes, owner).at(Step::MountLayer, "a layer in memory")?;
-            // Any folder but the workspace's will do as the place of a file system that has none.
+            // Any directory but the workspace's will do as the place of a file system that has none.
             (overlaid(request, &lower, &layer, Path::new("/dev"))?, Some(upper), vec![lower, layer])
         }
     };
@@ -156,7 +156,7 @@ impl Host<'_> {
         if !by_root {
             return Ok((plain, upper));
         }
-        // A mount that has an opened folder cannot get a map: this one is new, and the map comes before any use.
+        // A mount that has an opened directory cannot get a map: this one is new, and the map comes before any use.
         let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
         mounts::set_idmap(&mapped, self.namespace(owner, Others::LauncherState)?, NOSUID | NODEV, Depth::One)?;
         Ok((mapped, upper))

@@ -60,7 +60,7 @@ fn as_owner(identity: &Identity, clone: impl FnOnce() -> io::Result<Cloned>) -> 
     let before = creds::take_effective_uid(identity.outer_uid)?;
     let cloned = clone();
     match cloned {
-        // Its user namespace has given it all rights there, and it takes its ids by itself.
+        // Its user namespace has given it all rights there, and it sets its ids on its own.
         Ok(Cloned::Child) => cloned,
         cloned => creds::give_back_effective_uid(before).and(cloned),
     }
@@ -101,7 +101,7 @@ pub(crate) fn check_single_thread(faults: Faults) -> Result<(), StepError> {
     faults.check(Step::SingleThread)?;
     let tasks = std::fs::metadata("/proc/self/task").at(Step::SingleThread, "/proc/self/task")?;
     match tasks.nlink() {
-        // A folder has two links and one for each subfolder.
+        // A directory has two links and one for each subdirectory.
         3 => Ok(()),
         links => {
             Err(StepError::new(Step::SingleThread, format!("the launcher has {} threads", links.saturating_sub(2))))

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_shared_folders_do_not_fit() {
+    fn places_in_shared_directories_do_not_fit() {
         assert!(
             fits(Path::new("/srv/project"))
                 && is_below_etc(Path::new("/etc/x"))

@@ -41,7 +41,7 @@ impl Messages {
     }
 
     /// Adds a message that only frames others.
-    pub fn mark(&mut self, kind: u16, fixed: &[u8]) {
+    pub fn add_frame(&mut self, kind: u16, fixed: &[u8]) {
         self.add(kind, REQUEST, fixed, &[]);
     }
 
@@ -158,7 +158,7 @@ mod tests {
     fn a_message_is_padded_and_tells_its_length() {
         let mut messages = Messages::default();
         messages.create(24, &[1, 2, 3, 4], &[Attribute::name(1, "lo")]);
-        messages.mark(17, &[0; 4]);
+        messages.add_frame(17, &[0; 4]);
         // header 16, fixed 4, attribute 4 + 3, padded to 28; then header 16 and fixed 4
         assert_eq!(messages.bytes.len(), 28 + 20);
         assert_eq!(messages.bytes[..4], 28u32.to_ne_bytes());

@@ -82,7 +82,7 @@ fn rules() -> Messages {
     let header = [FAMILY_INET, 0, 0, 0];
     let batch = [0, 0, 0, 10];
     let mut messages = Messages::default();
-    messages.mark(BATCH_BEGIN, &batch);
+    messages.add_frame(BATCH_BEGIN, &batch);
     messages.create(NEW_TABLE, &header, &[Attribute::name(1, TABLE)]);
     messages.create(NEW_CHAIN, &header, &chain());
     let ipv4_loopback = [family_is(IPV4), payload(16, 1), equals(&[127]), accept()];
@@ -92,7 +92,7 @@ fn rules() -> Messages {
         let list = Attribute::nested(4, expressions);
         messages.append(NEW_RULE, &header, &[Attribute::name(1, TABLE), Attribute::name(2, CHAIN), list]);
     }
-    messages.mark(BATCH_END, &batch);
+    messages.add_frame(BATCH_END, &batch);
     messages
 }
 

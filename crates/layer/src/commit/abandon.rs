@@ -1,11 +1,11 @@
-//! Ends a layer without its changes: removes it, or moves it out of the way with everything that is in it.
+//! Ends a layer without committing its changes: removes it, or moves it aside with its content.
 //!
 //! ```text
 //!  no journal ─▶ abandon: mark, then remove        journal, journal.done ─▶ abandon refuses
 //!                set_aside_undecided: one rename                           set_aside: one rename, nothing is removed
 //! ```
-//! The check whether a commit was decided runs under the layer's lock, since what a caller saw before may be over. A
-//! layer with a journal may hold the only copy of what the commit displaced.
+//! The check for a decided commit runs under the layer's lock, because the layer's state may change between the caller's own
+//! check and the removal. A layer with a journal may hold the only copy of files that the commit displaced.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if_there};
 use crate::commit::calls::Spot;
@@ -35,17 +35,22 @@ pub enum Abandoned {
     Removed(Option<Leftover>),
 }
 
-/// Removes the layer `<layers_dir>/<run>` unread, unless a commit of it was decided. `mark` is called first, under the
-/// layer's lock: a process that meets a layer that was removed in part must not take it for one that waits.
-pub fn abandon(layers_dir: &Path, run: &str, mark: impl FnOnce() -> io::Result<()>) -> Result<Abandoned, RecoverError> {
-    abandon_with(layers_dir, run, mark, &Faults::default())
+/// Removes the layer `<layers_dir>/<run>` without reading it, unless a commit of it was decided. Calls `mark_gone`
+/// first, under the layer's lock, so that a process that finds a partly removed layer does not take it for a parked
+/// one.
+pub fn abandon(
+    layers_dir: &Path,
+    run: &str,
+    mark_gone: impl FnOnce() -> io::Result<()>,
+) -> Result<Abandoned, RecoverError> {
+    abandon_with(layers_dir, run, mark_gone, &Faults::default())
 }
 
 /// Runs [`abandon`] with faults, for tests.
 pub fn abandon_with(
     layers_dir: &Path,
     run: &str,
-    mark: impl FnOnce() -> io::Result<()>,
+    mark_gone: impl FnOnce() -> io::Result<()>,
     faults: &Faults,
 ) -> Result<Abandoned, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
@@ -53,12 +58,12 @@ pub fn abandon_with(
     if is_decided(&root).map_err(io)? {
         return Err(RecoverError::Decided { run: run.to_owned() });
     }
-    mark().doing("mark as gone", run.as_bytes()).map_err(io)?;
+    mark_gone().doing("mark as gone", run.as_bytes()).map_err(io)?;
     sync_directory(&root, faults).map_err(io)?;
     remove_layer(&layers, &root, run, faults).map_err(io).map(Abandoned::Removed)
 }
 
-/// A layer that was moved out of the way.
+/// A layer that was moved aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aside {
     /// Its directory now.
@@ -67,9 +72,9 @@ pub struct Aside {
     pub staging: Option<PathBuf>,
 }
 
-/// Moves the layer `<layers_dir>/<run>`, of which a commit was decided, to a new directory in `kept`, out of the way of
-/// all commands and with what the commit displaced. A staging directory in `workspace` gets a name that no later
-/// command touches. `None` when there is no such layer (any more).
+/// Moves the layer `<layers_dir>/<run>`, of which a commit was decided, to a new directory in `kept`, with the files
+/// that the commit displaced. No command reads it there. A staging directory in `workspace` gets a name that no later
+/// command touches. Returns `None` if there is no such layer.
 pub fn set_aside(
     layers_dir: &Path,
     run: &str,
@@ -101,8 +106,8 @@ pub fn set_aside_with(
     Ok(Some(Aside { layer, staging }))
 }
 
-/// Moves the layer `<layers_dir>/<run>`, of which nothing was decided, to a new directory in `kept`, out of the way of all commands.
-/// `None` when there is no such layer (any more).
+/// Moves the layer `<layers_dir>/<run>`, of which no commit was decided, to a new directory in `kept`, where no
+/// command reads it. Returns `None` if there is no such layer.
 pub fn set_aside_undecided(layers_dir: &Path, run: &str, kept: &Path) -> Result<Option<PathBuf>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     // The lock is held to the end.
@@ -149,7 +154,7 @@ fn move_to(layers: &Workspace, run: &str, kept: &Path, faults: &Faults) -> io::R
 }
 
 /// Lists the layers of `run` that [`set_aside`] moved to `kept`. A command that was killed right after the move has
-/// named none of them.
+/// reported none of them.
 pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let all = match Workspace::open(kept) {
@@ -162,7 +167,8 @@ pub fn found_set_aside(kept: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverEr
     Ok(found.iter().map(|name| kept.join(OsStr::from_bytes(name))).collect())
 }
 
-/// Lists what commits and rejects of `run` could not or must not remove and moved beside the layers.
+/// Lists the entries that commits and rejects of `run` could not or must not remove, and therefore moved beside the
+/// layers.
 pub fn found_kept(layers_dir: &Path, run: &str) -> Result<Vec<PathBuf>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let layers = Workspace::open(layers_dir).map_err(io)?;
@@ -177,8 +183,8 @@ pub fn found_staging(run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, 
     found.map_err(|source| RecoverError::Io { run: run.to_owned(), source })
 }
 
-/// Removes the copies that an undecided commit of `run` left in the workspace. Returns what is kept there: what a
-/// process may have written to, and what an earlier commit could not remove.
+/// Removes the copies that an undecided commit of `run` left in the workspace. Returns the entries that stay: files
+/// that a process may have written to, and files that an earlier commit could not remove.
 pub fn clear_staging(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Leftover>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let kept = || found_in_workspace(workspace, run).doing("list", b"").map_err(io);

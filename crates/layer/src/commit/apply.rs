@@ -1,5 +1,4 @@
-//! Carries out the steps of a journal. Every step may run for the second time, after a crash in the middle of the
-//! first.
+//! Carries out the steps of a journal. After a crash, recovery runs the same steps again, so each step is idempotent.
 //!
 //! ```text
 //!  Put with something in its place:
@@ -13,13 +12,14 @@
 //! steps below it are kept back with it. An error that is about one path keeps this path back as well; any other error
 //! stops the commit, which then goes on or back as a whole.
 //!
-//! The steps: `take`, `put` and `attrs`. Their parts: `look` compares, `side` exchanges, `give_back` undoes,
-//! `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
+//! The steps: `take`, `put` and `attrs`. Their parts: `inspect` compares, `side` exchanges, `give_back` undoes,
+//! `earlier` tells what an interrupted pass did, `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
 
 mod attrs;
+mod earlier;
 mod files;
 mod give_back;
-mod look;
+mod inspect;
 mod needs;
 mod objects;
 mod packed;
@@ -43,10 +43,10 @@ use crate::commit::seen::Seen;
 use crate::commit::units::{Allows, Units};
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use crate::verdict::shown;
 use nexus_model::ByteText;
-use renamed::{Renamed, Returned, mark_of, renamed};
+use renamed::{Renamed, Returned, renamed, whiteout_of};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -89,10 +89,12 @@ pub(crate) struct Apply<'a> {
     /// must know.
     written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
+    /// On a second pass, once it was asked for: the steps that use what was held or taken.
+    brought: Option<earlier::Brought>,
     /// Renamed directories by their slot.
     renamed: HashMap<Slot, Renamed>,
     /// Renamed directories that are back at their old places.
-    returned: Vec<Own>,
+    returned: Vec<CommittedEntry>,
     kept_paths: HashSet<Vec<u8>>,
     /// The steps that are not carried out either, since what they take away has its only copy in the layer.
     awaited: HashSet<ByteText>,
@@ -152,10 +154,11 @@ impl<'a> Apply<'a> {
             ours,
             shared: shared.collect(),
             moved: HashSet::new(),
-            worked: header.parents.iter().map(|one| one.id).collect(),
+            worked: header.parents.iter().map(|one| one.id).chain(header.moved_from.iter().copied()).collect(),
             traces: Traces::default(),
             written: header.rewritten.iter().map(|path| (path.0.as_slice(), None)).collect(),
             dead_slots: HashSet::new(),
+            brought: None,
             renamed: HashMap::new(),
             returned: Vec::new(),
             kept_paths: HashSet::new(),
@@ -212,7 +215,7 @@ impl<'a> Apply<'a> {
                     }
                 }
                 Ok(()) => {}
-                Err(Stop::Keep(keeping)) => {
+                Err(Stop::KeepBack(keeping)) => {
                     let returned = self.bring_home(op)?;
                     self.keep(op, keeping, returned);
                 }
@@ -237,15 +240,15 @@ impl<'a> Apply<'a> {
         let Op::Put(put) = op else { return Ok(None) };
         let Some(new) = put.new.filter(|_| self.again) else { return Ok(None) };
         match self.without_target(put, &new, Stop::keep(Outside::Changed))? {
-            Stop::Keep(keeping) if keeping.beside.is_some() => Ok(Some(keeping)),
-            Stop::Keep(_) => Ok(None),
+            Stop::KeepBack(keeping) if keeping.beside.is_some() => Ok(Some(keeping)),
+            Stop::KeepBack(_) => Ok(None),
             stop @ Stop::Io(_) => Err(stop),
         }
     }
 
     /// Returns the result of the commit.
     pub(crate) fn outcome(mut self) -> Outcome {
-        let mut stamps: Vec<Own> = std::mem::take(&mut self.returned);
+        let mut stamps: Vec<CommittedEntry> = std::mem::take(&mut self.returned);
         for path in &self.journal.header.rewritten {
             if self.is_kept(&path.0) {
                 continue;
@@ -260,10 +263,10 @@ impl<'a> Apply<'a> {
             let is_dir = meta.kind == EntryType::Directory;
             // It may have another path since the commit that left it.
             let is_unchanged = meta.ctime <= self.started || self.is_as_left(&meta);
-            // What another process wrote after us is not ours. What nobody wrote loses other names with what is removed.
+            // What another process wrote after us is not ours. An entry that no process wrote loses other names with what is removed.
             let ctime = if is_dir || is_unchanged { Some(meta.ctime) } else { self.own.get(&meta.id).copied() };
             let Some(ctime) = ctime else { continue };
-            stamps.push(Own { ctime, ..Own::new(path, &meta) });
+            stamps.push(CommittedEntry { ctime, ..CommittedEntry::new(path, &meta) });
         }
         if !self.kept.is_empty() {
             let header = &self.journal.header;
@@ -275,7 +278,7 @@ impl<'a> Apply<'a> {
             for one in others {
                 // What is kept back is to be accepted later, when the directory has the time of this commit.
                 let now = self.base.stat(&one.path.0).ok().flatten().filter(|now| now.id == one.id);
-                stamps.extend(now.map(|now| Own::new(&one.path, &now)));
+                stamps.extend(now.map(|now| CommittedEntry::new(&one.path, &now)));
             }
         }
         Outcome { kept: self.kept, stamps, unwatched: self.unwatched, left_at: self.left_at, ..Outcome::default() }
@@ -316,9 +319,9 @@ impl<'a> Apply<'a> {
     /// Keeps back a step whose directory was kept back.
     fn hang(&mut self, op: &Op, returned: Returned) {
         let path = match op {
-            Op::Take { slot, renamed: true, mark, .. } => {
+            Op::Take { slot, renamed: true, whiteout, .. } => {
                 self.dead_slots.insert(*slot);
-                self.kept.extend(mark.clone().map(mark_of));
+                self.kept.extend(whiteout.clone().map(whiteout_of));
                 return;
             }
             Op::Take { at, .. } => at.clone(),
@@ -345,9 +348,9 @@ impl<'a> Apply<'a> {
             }
             return;
         };
-        if let Op::Take { slot, renamed: true, mark, .. } = op {
+        if let Op::Take { slot, renamed: true, whiteout, .. } = op {
             self.dead_slots.insert(*slot);
-            self.kept.extend(mark.clone().map(mark_of));
+            self.kept.extend(whiteout.clone().map(whiteout_of));
         }
         // The layer's entry leads to the old place of a renamed directory, wherever that is now.
         keeping.in_layer |= !matches!(returned, Returned::NotRenamed);
@@ -366,7 +369,7 @@ impl<'a> Apply<'a> {
             self.kept_paths.insert(path.0.clone());
         }
         let conflict = Some(Conflict { path: shown(&path.0), outside, beside, detail });
-        // A renamed directory and a directory's attributes are no entries of the layer at this path.
+        // A renamed directory and a directory's attributes are not entries of the layer at this path.
         let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
         self.wait(op, in_layer);
         self.note_object(op);
@@ -425,7 +428,7 @@ fn is_directory(op: &Op) -> bool {
 fn into_io(stop: Stop) -> io::Error {
     match stop {
         Stop::Io(error) => error,
-        Stop::Keep(_) => io::Error::other("the path is kept back"),
+        Stop::KeepBack(_) => io::Error::other("the path is kept back"),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Looks whether an entry that a commit brought is still as it came.
+//! Checks that an entry in the workspace is still the one that a commit put there.
 //!
-//! A commit that takes its own version out of the workspace again asks this afterwards: what another process wrote to it
-//! meanwhile, or hours ago when the commit was interrupted, stays in the workspace and is named.
+//! A rollback makes this check before it removes the commit's version. If another process changed the entry since the commit
+//! wrote it (possibly hours ago, if the commit was interrupted), the entry stays in the workspace and is reported.
 
 use crate::beneath::{LeaseCall, Workspace, is_empty};
 use crate::commit::calls::Spot;
+use crate::commit::directory_content::DirectoryContent;
 use crate::commit::displaced::{Quiet, quiet_inside};
-use crate::commit::inside::Inside;
 use crate::commit::ops::{Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::writers::{Compared, compare};
@@ -62,7 +62,7 @@ pub(crate) fn is_as_put(
 /// version does not say, so that the directory stays.
 fn is_whole(put: &Put, tree: &Workspace, same_names: bool, leases: Option<LeaseCall>) -> io::Result<bool> {
     let Some(inside) = put.inside.as_ref().filter(|_| same_names) else { return Ok(false) };
-    let found = RefCell::new(Inside::default());
+    let found = RefCell::new(DirectoryContent::default());
     let changed = |_: &[u8], meta: &Meta| {
         found.borrow_mut().count(meta);
         inside.is_late(meta)

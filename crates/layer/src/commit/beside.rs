@@ -226,7 +226,7 @@ mod tests {
                 }
             }
         }
-        // Bytes that are no UTF-8 at all are cut where the room ends.
+        // Bytes that are not UTF-8 at all are cut where the room ends.
         assert_eq!(name_for(&[0xbf; 255], "run", 1).len(), 255);
     }
 }

@@ -1,8 +1,9 @@
-//! Lets an overlay on which the workspace lies (in a container, for instance) copy up what a commit is about to displace.
+//! Triggers the copy-up of entries that a commit is about to displace, if the workspace itself lies on an overlay (in a
+//! container, for instance).
 //!
 //! Such an overlay copies an entry up at its first change, also at a rename, and the entry then has another time of birth,
-//! another ctime and perhaps another inode. A commit would take all that for a change of another process. So the entries
-//! are copied up before the commit writes down what they are, by setting the time that they have.
+//! another ctime and perhaps another inode. The commit would mistake that for a change by another process. It
+//! therefore sets each entry's unchanged mtime, which makes the overlay copy it up, before it records the entry's identity.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, pin, proc_path, split};
 use crate::commit::immovable::acted_in;
@@ -11,7 +12,7 @@ use crate::copy::times;
 use crate::layer::Layer;
 use crate::meta::{EntryType, Meta, stat};
 use crate::plan::{CommitPlan, State};
-use crate::tree::{Found, LayerTree, Lower, Node, Own};
+use crate::tree::{CommittedEntry, Found, LayerTree, Lower, Node};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, CWD};
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +29,7 @@ impl Layer {
         workspace: &Workspace,
         tree: &mut LayerTree,
         plan: &CommitPlan,
-    ) -> Result<Vec<Own>, IoFailure> {
+    ) -> Result<Vec<CommittedEntry>, IoFailure> {
         // No layer lies on an overlay.
         if tree.same_mount {
             return Ok(Vec::new());
@@ -55,7 +56,7 @@ impl Layer {
         for (path, before) in before {
             let now = workspace.stat(path).doing("look at", path)?;
             if let Some(now) = now.filter(|now| is_same(&before, now)) {
-                copied.push(Own::new(&ByteText(path.clone()), &now));
+                copied.push(CommittedEntry::new(&ByteText(path.clone()), &now));
                 all.insert(path, now);
             }
         }
@@ -71,8 +72,13 @@ impl Layer {
         }
         if !copied.is_empty() {
             // Also when the commit is not carried out in the end.
-            let earlier = read::<Vec<Own>>(&self.root, OURS)?.into_iter().flatten();
-            write(&self.root, OURS, &Own::sorted(earlier.chain(copied.iter().cloned()).collect()), &self.faults)?;
+            let earlier = read::<Vec<CommittedEntry>>(&self.root, OURS)?.into_iter().flatten();
+            write(
+                &self.root,
+                OURS,
+                &CommittedEntry::sorted(earlier.chain(copied.iter().cloned()).collect()),
+                &self.faults,
+            )?;
         }
         Ok(copied)
     }

@@ -1,10 +1,10 @@
-//! From a plan to its journal: one pass over the steps looks what they need, a second one stages it and writes them.
-//! Neither has all steps in memory.
+//! Turns a plan into a journal in two passes over its steps: the first collects their requirements, the second stages files and
+//! writes the steps. Neither pass holds all steps in memory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
+use crate::commit::actions::{Sink, emit, moved_from, parents};
 use crate::commit::beside::BESIDE;
 use crate::commit::decided::is_going_back;
-use crate::commit::emit::{Sink, emit, parents};
 use crate::commit::immovable::{self, Trial};
 use crate::commit::journal::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::commit::marks_back;
@@ -22,9 +22,9 @@ use crate::layer::Layer;
 use crate::layer::index_notes::write_notes;
 use crate::locked::is_run_id;
 use crate::meta::{FileId, FsTime, stat, stat_if_there};
+use crate::partial::arrivals;
 use crate::plan::CommitPlan;
 use crate::protected::Rules;
-use crate::rest::arrivals;
 use crate::tree::LayerTree;
 use crate::upper::{open_index, open_upper};
 use nexus_model::ByteText;
@@ -170,6 +170,9 @@ impl Layer {
         let id = workspace.identity().doing("look at", b"")?;
         let path = self.home.as_ref().map_or_else(|| workspace.path().into(), |home| home.path.clone());
         let parents = parents(&tree, &plan);
+        // One that is gone keeps its renamed directory back, when that is taken.
+        let left = moved_from(&tree, &plan).into_iter().filter_map(|path| workspace.stat(&path.0).ok().flatten());
+        let moved_from = left.map(|found| found.id).collect();
         let header = Header {
             version: VERSION,
             run: self.run.clone(),
@@ -177,6 +180,7 @@ impl Layer {
             mode: self.mode,
             slots,
             parents,
+            moved_from,
             keep: std::mem::take(&mut plan.keep),
             keep_in_index: std::mem::take(&mut plan.keep_in_index),
             parked: (),
@@ -186,7 +190,7 @@ impl Layer {
             started: self.started,
             clock: self.clock.clone(),
             top: self.top.clone(),
-            ours: crate::tree::Own::with_arrivals(&[&self.ours[..], &copied_up].concat(), arrivals(&tree)),
+            ours: crate::tree::CommittedEntry::with_arrivals(&[&self.ours[..], &copied_up].concat(), arrivals(&tree)),
         };
         if plan.parked.len() != 0 {
             write_notes(&self.root, &tree, &self.faults)?;

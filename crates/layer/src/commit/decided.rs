@@ -1,4 +1,4 @@
-//! Opens a layer that no process works with, and tells which decision was made about it.
+//! Opens and locks a layer that no other process uses, and reads which decision was recorded for it.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::commit::errors::RecoverError;

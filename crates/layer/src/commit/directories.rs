@@ -1,4 +1,4 @@
-//! Names the directories that the end of a commit works in.
+//! The directories that the last stage of a commit works in.
 
 use crate::beneath::Workspace;
 

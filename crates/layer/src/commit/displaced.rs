@@ -1,7 +1,7 @@
-//! Looks at what a commit took out of the workspace, and removes it when the commit is done.
+//! Removes the entries that a commit displaced, after the commit is done.
 //!
-//! A file that a process still has open for writing, or whose content changed after the run started, is never removed:
-//! it goes back to the workspace, beside its old name.
+//! A displaced file that a process still has open for writing, or whose content changed after the run started, is never
+//! removed: it is moved back to the workspace, under a name beside its old one.
 
 use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, chmod, join, names, split};
 use crate::changes::{Conflict, Outside};
@@ -45,7 +45,7 @@ pub(crate) enum Quiet {
     Gone,
 }
 
-/// The result of [`look`].
+/// The result of [`inspect`].
 enum Look {
     /// The attributes, and the lease by which no process changes a file after they were read.
     At(Meta, Option<Writers>),

@@ -1,9 +1,8 @@
-//! The error of what ends a layer after a crash.
+//! The errors of recovering, rolling back or abandoning a layer after a crash.
 
 use crate::beneath::IoFailure;
 
-/// Reason for which a layer could not be recovered. It is unchanged or further on its way, and the call may be
-/// repeated.
+/// Error of recovering a layer. The layer is unchanged or closer to its end, and the call may be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// Not the name of a run.

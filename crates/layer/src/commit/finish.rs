@@ -1,5 +1,5 @@
-//! Tidies up after a commit: what it displaced is removed, what was committed leaves the layer, and what is parked or
-//! was kept back stays, readable as a layer.
+//! Cleans up after a commit: removes displaced entries, removes committed entries from the layer, and leaves parked and
+//! kept-back entries in a layer that can still be read.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split, unlink_if_there};
 use crate::changes::{Change, ChangeSet};
@@ -27,10 +27,10 @@ use crate::faults::{Faults, Step};
 use crate::going;
 use crate::meta::{EntryType, FileId, FsTime};
 use crate::opened::close_again;
-use crate::plan::Keep;
+use crate::plan::KeptEntry;
 use crate::remove::{remove_known, remove_name, remove_tree, remove_tree_until};
 use crate::top::{Top, TopAttrs};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use crate::waiting_refs::left_objects;
 use nexus_model::ByteText;
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ pub(crate) fn finish(
         one.objects = left_objects(rooms.upper, one).map(|path| upper.join(OsStr::from_bytes(&path)));
     }
     close_again(rooms.root)?;
-    let mut ours: Vec<Own> = header.ours.clone();
+    let mut ours: Vec<CommittedEntry> = header.ours.clone();
     let mut lost_names = removal.lost_a_name;
     if !outcome.stamps.is_empty() {
         lost_names.extend(that_lose_names(journal)?);
@@ -130,7 +130,7 @@ pub(crate) fn finish(
         }
         ours.push(stamp.clone());
     }
-    let ours = Own::sorted(ours);
+    let ours = CommittedEntry::sorted(ours);
     let changes = split_changes(header.parked.clone(), header.committed.clone(), outcome).left;
     let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
@@ -267,7 +267,7 @@ fn top_after(journal: &Journal, outcome: &Outcome, upper: &Workspace) -> Result<
 }
 
 /// Lists the paths that stay in the layer: those that were planned to stay, and those that were kept back.
-fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
+fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<KeptEntry>, IoFailure> {
     let mut keep = journal.header.keep.clone();
     let back: HashSet<&ByteText> = outcome.kept.iter().filter(|one| one.in_layer).map(|one| &one.path).collect();
     if back.is_empty() {
@@ -284,7 +284,7 @@ fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<Keep>, IoFailure> {
     }
     for one in outcome.kept.iter().filter(|one| one.in_layer && !planned.contains(&one.path)) {
         let whiteout = deleted.contains(&one.path);
-        keep.push(Keep { path: one.path.clone(), subtree: one.subtree, whiteout, mode: None });
+        keep.push(KeptEntry { path: one.path.clone(), subtree: one.subtree, whiteout, mode: None });
     }
     Ok(keep)
 }
@@ -340,7 +340,7 @@ pub(crate) fn remove_layer(
 ) -> Result<Option<Leftover>, IoFailure> {
     faults.check(Step::Discard).doing("remove", b"")?;
     let why = match only_copies::why_it_stays(root)? {
-        // An error about it is no reason to remove anything.
+        // An error about it is not a reason to remove anything.
         None if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(Stays::because(WHY)),
         why => why,
     };

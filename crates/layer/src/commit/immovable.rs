@@ -1,4 +1,5 @@
-//! Finds before the decision what the file system will not move, although layer and workspace are on one mount.
+//! Finds, before a commit is decided, the entries that the file system refuses to rename although layer and workspace are on one
+//! mount.
 //!
 //! rename(2) fails with EXDEV also within a mount:
 //! * between subvolumes of btrfs, which have different device numbers;

@@ -29,7 +29,7 @@ use crate::started::{Clocks, Started, effective};
 use crate::stash::Stash;
 use crate::state_file::{Bounded, MAX_LAYER_FILE};
 use crate::top::Top;
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
@@ -60,7 +60,7 @@ pub struct Journal {
     pub(crate) steps: Steps,
 }
 
-/// A path that a commit kept back after it was decided, because it had changed.
+/// A path that a commit kept back after the decision, because another process had changed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptBack {
     /// Path in the workspace.
@@ -82,7 +82,7 @@ pub struct Outcome {
     /// Paths that were kept back.
     pub kept: Vec<KeptBack>,
     /// Time stamps of what the commit wrote in another form than the layer has it.
-    pub stamps: Vec<Own>,
+    pub stamps: Vec<CommittedEntry>,
     /// Files that were replaced or deleted without knowing that no process writes to them: the file system or the owner
     /// allows no lease.
     pub unwatched: u64,
@@ -104,7 +104,7 @@ pub struct Outcome {
     pub stashes: Vec<Stash>,
 }
 
-/// Record that a parked layer has about itself.
+/// The record that a parked layer holds about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked<C = ChangeSet> {
     /// Version of the format.
@@ -120,7 +120,7 @@ pub struct Parked<C = ChangeSet> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Top>,
     /// Versions that a commit of a part of the layer wrote: they are not conflicts.
-    pub ours: Vec<Own>,
+    pub ours: Vec<CommittedEntry>,
     /// The changes in the layer.
     pub changes: C,
     /// True if no other user can reach the layer's entries; older versions did not check that.
@@ -228,7 +228,7 @@ pub(crate) fn read<T: DeserializeOwned>(root: &Workspace, name: &str) -> Result<
     serde_json::from_reader(file).map(Some).map_err(std::io::Error::from).doing("decode", name.as_bytes())
 }
 
-/// A journal as it was found.
+/// A journal as it was read from the layer's directory.
 #[derive(Debug)]
 pub enum FoundJournal {
     /// There is none.

@@ -1,12 +1,12 @@
 //! Finds the journals of a workspace.
 
-use crate::beneath::{FolderId, IoFailure, Workspace};
+use crate::beneath::{DirectoryIdentity, IoFailure, Workspace};
 use crate::commit::journal::home_of;
 use std::io;
 use std::path::Path;
 
-/// Lists the layers that hold a journal for the directory `id`. A journal that cannot be read names no directory.
-pub fn journals_of(layers_dir: &Path, id: FolderId) -> Result<Vec<String>, IoFailure> {
+/// Lists the layers with a journal for the directory `id`. A journal that cannot be read is not listed.
+pub fn journals_of(layers_dir: &Path, id: DirectoryIdentity) -> Result<Vec<String>, IoFailure> {
     let layers = Workspace::open(layers_dir)?;
     let failed = |doing: &'static str, path: &Path, source: io::Error| IoFailure { doing, path: path.into(), source };
     let mut found = Vec::new();

@@ -125,7 +125,7 @@ pub(crate) fn found_in_workspace(base: &Workspace, run: &str) -> io::Result<Vec<
 }
 
 /// Reason for which such a directory stays.
-const KEPT_WHY: &str = "a commit could not remove them, or a program may still have been writing to them; remove them when nobody needs them";
+const KEPT_WHY: &str = "a commit could not remove them, or a program may still have been writing to them; remove them when they are not needed";
 
 /// The longest name that something is kept by, but for a number.
 const LONGEST: usize = 40;

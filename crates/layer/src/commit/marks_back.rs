@@ -1,9 +1,9 @@
-//! Sets overlay's marks again on entries that a commit stripped and did not bring to the workspace after all.
+//! Restores overlay's attributes on entries that a commit stripped of them and then left in the layer.
 //!
-//! A step strips an entry right before it brings it, so that no mark ever shows in the workspace. Where the entry stays
-//! in the layer (the commit is taken back, or the path is kept back), it is again a copy of a file that the mark names:
-//! only with the mark does a later commit know its renames, its only copies and its files with several names. The
-//! journal has the values. What cannot be set again is noted by [`only_copies`](super::only_copies).
+//! A step strips an entry right before it moves it, so that these attributes never appear in the workspace. If the entry stays in
+//! the layer after all (the commit is rolled back, or the path is kept back), a later commit needs the attributes to recognize
+//! renames, last copies and files with several names. The journal has their values. An entry whose attributes cannot be restored
+//! is recorded by [`only_copies`](super::only_copies).
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::commit::journal::{JOURNAL, Journal, Outcome};
@@ -152,8 +152,8 @@ fn set_again(
     if now.links > 1 && !is_clean && now.kind != crate::meta::EntryType::Directory {
         return Ok(false);
     }
-    for (mark, value) in marks {
-        xattr::set(dir, name, &mark.0, &value.0)?;
+    for (attribute, value) in marks {
+        xattr::set(dir, name, &attribute.0, &value.0)?;
     }
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! Brings a change set into the workspace so that no race, error or power cut loses a version of anything.
+//! Commits a layer to the workspace: no race, error or power failure loses a version of any file.
 //!
 //! ```text
 //!  plan ─▶ stage ─▶ journal ─▶ apply ─▶ outcome, journal.done ─▶ finish
@@ -6,13 +6,14 @@
 //!            │         │         └─ an error that stays: roll_back, or left for recover
 //!            └─────────┴─ any error: nothing of the workspace changed
 //! ```
-//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`inside`] (what a directory held), `emit` (decision → steps), `dir_times`.
+//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`directory_content`] (the entries of a directory), `actions` (decision → steps), `dir_times`.
 //! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
 //!   `immovable` (what the file system will not move),
 //!   [`roll_back`], [`recover`], [`abandon`].
 
 pub mod abandon;
 
+pub(crate) mod actions;
 pub(crate) mod apply;
 mod as_put;
 pub mod beside;
@@ -23,13 +24,12 @@ pub(crate) mod decided;
 pub(crate) mod dir_attrs;
 pub(crate) mod dir_times;
 pub(crate) mod directories;
+pub mod directory_content;
 pub(crate) mod displaced;
-pub(crate) mod emit;
 pub(crate) mod empty_directories;
 pub(crate) mod errors;
 pub(crate) mod finish;
 pub(crate) mod immovable;
-pub mod inside;
 pub mod journal;
 pub(crate) mod journals;
 pub(crate) mod kept_objects;

@@ -1,4 +1,4 @@
-//! Gives an entry the form that it needs before it is moved.
+//! Prepares an entry for a rename: adds the owner bits to a closed directory, and removes overlay's attributes.
 
 use crate::beneath::{chmod, pin};
 use crate::meta::{EntryType, Meta};

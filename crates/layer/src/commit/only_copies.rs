@@ -1,8 +1,8 @@
-//! Remembers which entries of a layer may be the only copy of a file that a commit of a part of the layer took away.
+//! Records the entries of a layer that may be the only copy of a file which a partial commit removed from the workspace.
 //!
-//! A run renames a file, and a person accepts that its old name goes but not that its new one comes. The layer then has
-//! the last copy, and a reject must not remove it: the layer is moved aside as it is. An entry that arrives later is
-//! forgotten.
+//! Example: a run renames a file, and the user accepts the deletion of the old name but not the new name. The layer then holds
+//! the last copy, so a reject must not delete the layer: it is moved aside unchanged. When an entry is committed later, its
+//! record is dropped.
 
 use crate::autostash;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath};
@@ -30,7 +30,7 @@ use std::path::Path;
 pub(crate) const ONLY_COPIES: &str = "only-copies.json";
 
 /// Reason for which the files stay.
-const WHY: &str = "they may be the only copy of files that an accept deleted; remove them when nobody needs them";
+const WHY: &str = "they may be the only copy of files that an accept deleted; remove them when they are not needed";
 
 /// Overlay's mark of a file that was copied up, without its prefix.
 const ORIGIN: &[u8] = b".overlay.origin";

@@ -5,7 +5,7 @@
 //! None of them destroys anything: what a commit displaces lies in the layer's directory or in a slot until the
 //! journal is marked done.
 
-use crate::commit::inside::Inside;
+use crate::commit::directory_content::DirectoryContent;
 use crate::commit::seen::Seen;
 use crate::meta::{FileId, FsTime};
 use crate::tree::Source;
@@ -51,9 +51,9 @@ pub enum Op {
         slot: Slot,
         /// A renamed directory, which a later `Put` brings to its new place; otherwise the entry is deleted.
         renamed: bool,
-        /// For a renamed directory: overlay's mark at its old place, as the layer has it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mark: Option<ByteText>,
+        /// For a renamed directory: the whiteout at its old place, by its path in the layer.
+        #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
+        whiteout: Option<ByteText>,
     },
     /// Removes overlay's attributes from an entry of the layer. Without names it removes none: the entry may be an only
     /// copy all the same, and is noted as one when the commit is done.
@@ -101,7 +101,7 @@ pub struct Put {
     pub whole: bool,
     /// The entries of such a directory; missing in journals of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inside: Option<Inside>,
+    pub inside: Option<DirectoryContent>,
     /// The layer has no entry at `path` (another name of a file with several): the staged version is the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_staged: bool,

@@ -1,4 +1,4 @@
-//! Takes what was committed out of a layer of which a part waits.
+//! Removes committed entries from a layer that stays parked in part.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, join, names, split, unlink_if_there};
 use crate::commit::calls::Spot;
@@ -11,7 +11,7 @@ use crate::commit::withdrawn::{WHY, is_marked};
 use crate::copy::make_whiteout;
 use crate::faults::Faults;
 use crate::meta::{EntryType, stat, stat_if_there};
-use crate::plan::Keep;
+use crate::plan::KeptEntry;
 use crate::remove::{readable_by_force, remove_tree};
 use crate::xattr;
 use nexus_model::ByteText;
@@ -28,7 +28,7 @@ pub(crate) const INDEX_IN_PART: &str = "work/part";
 pub(crate) fn prune_layer(
     directories: &Directories<'_>,
     rooms: &Rooms<'_>,
-    (keep, keep_in_index): (&[Keep], &[ByteText]),
+    (keep, keep_in_index): (&[KeptEntry], &[ByteText]),
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
@@ -70,13 +70,13 @@ fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(
 fn prune(
     directories: &Directories<'_>,
     rooms: &Rooms<'_>,
-    keep: &[Keep],
+    keep: &[KeptEntry],
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let upper = rooms.upper;
     let is_marked = is_marked(directories.root)?;
-    let kept: HashMap<&[u8], &Keep> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
+    let kept: HashMap<&[u8], &KeptEntry> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
     let mut on_the_way: HashSet<&[u8]> = HashSet::new();
     for one in keep {
         let mut path = split(&one.path.0).0;
@@ -126,7 +126,7 @@ fn prune(
 
 /// Makes a directory on the way continue the one in the workspace: it hides nothing and comes from nowhere, and its
 /// mode is the committed one, or its own if that is still to be decided.
-fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&Keep>) -> Result<(), IoFailure> {
+fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&KeptEntry>) -> Result<(), IoFailure> {
     let dir = upper.dir_by_force(path).doing("open", path)?;
     for name in xattr::list(dir.as_fd(), b"").doing("list the attributes of", path)? {
         if name.ends_with(b".overlay.opaque") || name.ends_with(b".overlay.redirect") {

@@ -1,4 +1,4 @@
-//! After a crash: brings each layer to one of its ends.
+//! Recovers layers after a crash: completes or rolls back each interrupted commit.
 //!
 //! ```text
 //!  journal, journal.done ─▶ recover: on to the new version      roll_back: back to the old one (journal only)
@@ -79,7 +79,7 @@ pub enum Recovered {
     Parked,
 }
 
-/// Brings the layer `<layers_dir>/<run>` to its end; see [`Recovered`].
+/// Completes or rolls back the commit of the layer `<layers_dir>/<run>`; see [`Recovered`].
 pub fn recover(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Recovered, RecoverError> {
     recover_with(layers_dir, run, workspace, &Faults::default())
 }
@@ -131,7 +131,7 @@ pub enum Stage {
     Decided(Option<Home>),
 }
 
-/// Looks how far the layer `<layers_dir>/<run>` came. Changes nothing.
+/// Returns the stage that the layer `<layers_dir>/<run>` has reached. Changes nothing.
 pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
     let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Stage::Gone) };
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };

@@ -1,12 +1,12 @@
-//! Remembers what the removal of displaced directories itself changes, so that a second pass after a kill tells it from
-//! what another process did.
+//! Records the time stamp changes that the removal of displaced directories itself causes, so that a second pass after a kill can
+//! distinguish them from changes by another process.
 //!
 //! ```text
 //!  leaving   the one entry that is on its way out, as it was looked at before
 //!  removing  files with several names, of which one was removed; directories that are being emptied
 //! ```
-//! Removing a name sets the ctime of the file's other names, and the times of the directory. A note that is missing
-//! after a power cut makes such an entry one that changed, which then stays.
+//! Unlinking a name updates the ctime of the file's other names and the times of its directory. If a power failure loses a
+//! record, the entry counts as changed by another process and stays.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
 use crate::commit::seen::Seen;

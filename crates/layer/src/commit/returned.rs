@@ -1,8 +1,8 @@
-//! Remembers which entries of the workspace a way back moved to their places, and the time of change that each got by
-//! that; also the directories in which it moved something.
+//! Records the entries that a rollback moved back to their places in the workspace with the ctime that each move set, and the
+//! directories that it moved them in.
 //!
-//! For a later accept, only such a time is not a change of another process. The notes are not synced: where a power cut
-//! takes one, the entry is a conflict.
+//! A later accept treats exactly these ctimes as not changed by another process. The records are not synced: if a power failure
+//! loses one, the entry is reported as a conflict.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, open_file, pin, split, unlink_if_there};
 use crate::commit::journal::{JOURNAL, OURS, read};
@@ -10,7 +10,7 @@ use crate::commit::ops::{Op, Origin, Put};
 use crate::commit::seen::Seen;
 use crate::commit::steps::Steps;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -73,15 +73,23 @@ fn noted(root: &Workspace) -> Result<Noted, IoFailure> {
 
 /// Adds the time stamps of what a commit moved away before it was taken back, sorted by path. Of two for one path the
 /// later one counts.
-pub(crate) fn with_stamps_of_a_way_back(root: &Workspace, mut ours: Vec<Own>) -> Result<Vec<Own>, IoFailure> {
-    ours.extend(read::<Vec<Own>>(root, OURS)?.into_iter().flatten());
+pub(crate) fn with_stamps_of_a_way_back(
+    root: &Workspace,
+    mut ours: Vec<CommittedEntry>,
+) -> Result<Vec<CommittedEntry>, IoFailure> {
+    ours.extend(read::<Vec<CommittedEntry>>(root, OURS)?.into_iter().flatten());
     ours.sort_by_key(|own| own.ctime);
-    Ok(Own::sorted(ours))
+    Ok(CommittedEntry::sorted(ours))
 }
 
 /// Adds the time stamps of the entries that a way back moved to their places and that are there as they were. Closes
 /// the directories that the commit opened up and did not move.
-pub(crate) fn stamps(root: &Workspace, base: &Workspace, steps: &Steps, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
+pub(crate) fn stamps(
+    root: &Workspace,
+    base: &Workspace,
+    steps: &Steps,
+    ours: &mut Vec<CommittedEntry>,
+) -> Result<(), IoFailure> {
     let noted = noted(root)?;
     let moved = moved(steps).doing("read", JOURNAL.as_bytes())?;
     // What is in a directory comes before it, which may be closed here.
@@ -96,9 +104,9 @@ pub(crate) fn stamps(root: &Workspace, base: &Workspace, steps: &Steps, ours: &m
         // Without its stamp an entry is a conflict at the next accept.
         let Some(now) = base.stat(&path.0).ok().flatten() else { continue };
         if let Some(closed) = close(root, base, &path, old, &now).doing("set the mode of", &path.0)? {
-            ours.push(Own::new(&path, &closed));
+            ours.push(CommittedEntry::new(&path, &closed));
         } else if noted.get(&old.id).is_some_and(|ctime| is_as_returned(old, &now, *ctime)) {
-            ours.push(Own::new(&path, &now));
+            ours.push(CommittedEntry::new(&path, &now));
         }
     }
     Ok(())

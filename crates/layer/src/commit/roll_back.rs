@@ -1,7 +1,7 @@
-//! Takes a half-applied commit back: the steps of its journal in reverse order.
+//! Rolls back a half-applied commit: undoes the steps of its journal in reverse order.
 //!
-//! Nothing that a commit displaced is gone before its journal is marked done, so the old version is whole. A path that
-//! another process changed since keeps that process's version; what stood there before goes beside it.
+//! A commit deletes displaced entries only after its journal is marked done, so the old version is complete. A path that another
+//! process changed since keeps that process's version; the entry that was there before the commit is placed beside it.
 
 mod put;
 mod steps;
@@ -22,10 +22,10 @@ use crate::commit::rooms::Rooms;
 use crate::commit::stage::{keep_slots, open_slots, remove_slots};
 use crate::commit::sweep::sweep;
 use crate::commit::units::Units;
-use crate::commit::withdrawn::{Doubt, doubt, mark};
+use crate::commit::withdrawn::{Doubt, doubt, mark_withdrawn};
 use crate::faults::{Comparison, Faults};
 use crate::opened::close_again;
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use crate::upper::open_for_steps;
 use nexus_model::ByteText;
 use std::collections::HashSet;
@@ -34,8 +34,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use steps::Back;
 
-/// Takes the half-applied commit of `<layers_dir>/<run>` back and returns what could not be put where it was. The layer
-/// is undecided afterwards. Without a journal there is nothing to do.
+/// Rolls back the half-applied commit of `<layers_dir>/<run>` and returns the versions that could not be put back to
+/// their places. The layer is undecided afterwards. Does nothing if there is no journal.
 pub fn roll_back(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Conflict>, RecoverError> {
     roll_back_with(layers_dir, run, workspace, &Faults::default())
 }
@@ -120,7 +120,7 @@ pub(crate) fn reverse(
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
     marks_back::of_all(&rooms, steps, conflicts.is_empty(), faults)?;
     only_copies::note_all(&rooms, steps, faults)?;
-    write(root, OURS, &Own::sorted(ours), faults)?;
+    write(root, OURS, &CommittedEntry::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
     close_again(root)?;
@@ -145,8 +145,8 @@ pub(crate) fn reverse(
     Ok(conflicts)
 }
 
-/// Lists the versions that the taking back of the last commit of `<layers_dir>/<run>` put beside their paths. A command
-/// that was killed right after it has named none of them.
+/// Lists the versions that the last rollback of `<layers_dir>/<run>` put beside their paths. A command that was
+/// killed right after the rollback has reported none of them.
 pub fn found_beside(layers_dir: &Path, run: &str, workspace: &Workspace) -> Result<Vec<Conflict>, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Vec::new()) };
@@ -158,16 +158,16 @@ pub fn found_beside(layers_dir: &Path, run: &str, workspace: &Workspace) -> Resu
     Ok(unnamed(&beside.noted().map_err(io)?, &[]))
 }
 
-/// Reports whether the commit of `<layers_dir>/<run>` was being taken back when `nexus` was killed: every command that
-/// ends it goes on with that.
+/// Reports whether `nexus` was killed during a rollback of the commit of `<layers_dir>/<run>`: every command that
+/// ends the layer continues that rollback.
 #[must_use]
 pub fn is_being_taken_back(layers_dir: &Path, run: &str) -> bool {
     let has = |name: &str| layers_dir.join(run).join(name).symlink_metadata().is_ok();
     has(JOURNAL) && has(BACK)
 }
 
-/// Reports whether the commit of `<layers_dir>/<run>` was applied when `nexus` was killed: it can be finished and not
-/// be taken back.
+/// Reports whether the commit of `<layers_dir>/<run>` was completely applied when `nexus` was killed: it can be
+/// finished but not rolled back.
 #[must_use]
 pub fn is_applied(layers_dir: &Path, run: &str) -> bool {
     layers_dir.join(run).join(DONE).symlink_metadata().is_ok()
@@ -178,7 +178,7 @@ pub fn is_applied(layers_dir: &Path, run: &str) -> bool {
 const PUT_BACK: &str = "put back";
 
 fn is_put_back(root: &Workspace) -> Result<bool, IoFailure> {
-    // One that cannot be read says that the way back was begun.
+    // One that cannot be read says that the rollback was started.
     Ok(is_going_back(root)?
         && read::<serde_json::Value>(root, BACK).ok().flatten().is_some_and(|said| said == PUT_BACK))
 }
@@ -189,7 +189,7 @@ fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Resu
     let Rooms { root, base, .. } = *rooms;
     let doubt = if faults.compares(Comparison::Doubt) { doubt(rooms, &journal.steps)? } else { Doubt::default() };
     if doubt.upper {
-        mark(root, faults)?;
+        mark_withdrawn(root, faults)?;
     }
     if !doubt.slots {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The places that a commit works with.
+//! The directory descriptors that a commit works with.
 
 use crate::beneath::Workspace;
 use crate::commit::beside::Beside;

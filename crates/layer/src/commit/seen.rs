@@ -6,7 +6,7 @@
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use serde::{Deserialize, Serialize};
 
-/// An entry of the workspace as the commit was planned for it.
+/// The identity and state of a workspace entry when the commit was planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Type of the entry.

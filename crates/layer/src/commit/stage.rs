@@ -11,7 +11,7 @@ use crate::commit::ops::{AttrList, Slot, Staged};
 use crate::commit::seen::Seen;
 use crate::commit::sweep::is_known_name;
 use crate::commit::withdrawn;
-use crate::copy::{Attrs, adorn, copy_entry};
+use crate::copy::{Attrs, apply_metadata, copy_entry};
 use crate::faults::Faults;
 use crate::marks::{Attr, LayerMode, attr};
 use crate::meta::{EntryType, stat};
@@ -32,7 +32,7 @@ pub(crate) const SYNCED_ONE_BY_ONE: usize = 1000;
 const IGNORE: &[u8] =
     b"# Nexus keeps files of a commit here, also the old versions of files that it replaces or deletes.\n\
 # It removes this directory when the commit is done: do not work in it. One with the name .nexus-kept-RUN stays, because a\n\
-# program may have saved something in it: look at it, and remove it when nobody needs it.\n\
+# program may have saved something in it: look at it, and remove it when it is not needed.\n\
 # After a crash, nexus changes recover finishes the commit, and nexus changes reject takes it back.\n*\n";
 
 /// The trees that staging reads from and writes to.
@@ -258,7 +258,7 @@ impl<'a> Stage<'a> {
         file.write_all(content)?;
         let (parent, like_name) = split(&like.0);
         let dir = self.upper.dir(parent)?;
-        adorn(dir.as_fd(), like_name, file.as_fd(), Attrs::Content(self.mode))
+        apply_metadata(dir.as_fd(), like_name, file.as_fd(), Attrs::Content(self.mode))
     }
 }
 

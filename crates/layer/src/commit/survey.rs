@@ -1,8 +1,8 @@
-//! Collects the needs of the steps of a plan, and what is in their way.
+//! Collects the resources that the steps of a plan need, and the obstacles to them.
 
 use crate::beneath::{Doing as _, IoFailure};
 use crate::changes::Conflict;
-use crate::commit::emit::Sink;
+use crate::commit::actions::Sink;
 use crate::commit::immovable::Trial;
 use crate::commit::ops::{Op, Origin, Slot, Staged};
 use crate::commit::writers::OpenElsewhere;
@@ -45,7 +45,7 @@ impl Sink for Survey<'_> {
         self.needs.slots |=
             matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(&op, Op::Put(put) if from_slot(&put.from));
         if let Some(open) = &mut self.open {
-            open.look(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
+            open.inspect(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
         }
         self.needs.in_the_way.extend(self.trial.refuses(&op)?);
         Ok(())

@@ -1,7 +1,8 @@
-//! The last look before a staging directory is removed: what is in it and was not made for the commit goes to the
-//! workspace, beside its path.
+//! The last check before a staging directory is removed: any entry in it that the commit did not create is moved to the
+//! workspace, beside its original path.
 //!
-//! The steps and their repetitions account for every entry that they move. This holds even where one of them does not.
+//! The steps and their repetitions account for every entry that they move. This check protects the user's files even if a step has
+//! a bug.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, names};
 use crate::commit::calls::Spot;

@@ -1,4 +1,5 @@
-//! Holds room on the disk for the notes of a commit while git objects are copied to a layer, and notes those that were not copied.
+//! Reserves disk space for the records of a commit while git objects are copied to a layer, and records the objects that could not be
+//! copied.
 //!
 //! ```text
 //!  hold room for the notes ─▶ is there room for all copies as well? ─▶ copy ─▶ give the room back ─▶ notes

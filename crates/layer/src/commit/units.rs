@@ -1,4 +1,4 @@
-//! Paths that a commit brings together or not at all, also after it was decided.
+//! Commit units: groups of paths that a commit applies completely or not at all, also after it was decided.
 //!
 //! | unit | members |
 //! |---|---|

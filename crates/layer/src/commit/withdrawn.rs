@@ -1,8 +1,9 @@
-//! Remembers that a commit was taken back and that a process may still write to what left the workspace with it.
+//! Marks a layer whose commit was rolled back, because a process may still write to directories that the rollback moved out of the
+//! workspace.
 //!
-//! A process whose working directory is a directory that the commit brought goes on to save there after the directory
-//! was moved back to the layer, and no look at the directory can tell. So the layer gets a mark before its journal
-//! goes, and a layer with the mark is not removed as long as it holds a file: it is moved aside as it is.
+//! A process may have its working directory in a directory that the commit created. It keeps saving files there after the rollback
+//! moved the directory back to the layer, and Nexus cannot detect such a process. The layer therefore gets a mark before its journal
+//! is removed, and a marked layer that still holds a file is moved aside instead of being deleted.
 //!
 //! ```text
 //!  put back ─▶ mark the layer, rename the staging directory ─▶ sync ─▶ journal gone ─▶ removal: rename to .kept/RUN
@@ -97,7 +98,7 @@ fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], d
 }
 
 /// Leaves the mark, on the disk. Whatever else has its name is a mark, too.
-pub(crate) fn mark(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
+pub(crate) fn mark_withdrawn(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
     if !is_marked(root)? {
         faults.action();
         write(root, WITHDRAWN, &WHY, faults)?;
@@ -131,7 +132,7 @@ pub(crate) fn is_marked(root: &Workspace) -> Result<bool, IoFailure> {
 
 /// Keeps the staging directory of a layer under a name that no later commit of the layer needs.
 pub(crate) fn keep_slots(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
-    mark(root, faults)?;
+    mark_withdrawn(root, faults)?;
     faults.action();
     let from = Spot { dir: root.fd(), name: SLOTS.as_bytes() };
     move_to_a_free_name(from, root, KEPT_SLOTS, faults).doing("set aside", SLOTS.as_bytes())?;

@@ -106,7 +106,7 @@ impl<'a> OpenElsewhere<'a> {
     }
 
     /// Looks at what a step displaces.
-    pub(crate) fn look(&mut self, op: &Op) -> io::Result<()> {
+    pub(crate) fn inspect(&mut self, op: &Op) -> io::Result<()> {
         let (Some(path), Some(old)) = (op.path(), op.displaces()) else { return Ok(()) };
         if old.kind != EntryType::File {
             return Ok(());
@@ -129,10 +129,10 @@ impl<'a> OpenElsewhere<'a> {
     }
 }
 
-/// Lists those of the files at `paths` that processes have open for reading and none for writing. Such a process goes
-/// on to read the version from before a commit.
+/// Lists the files among `paths` that processes have open for reading and no process has open for writing. Such a
+/// process continues to read the old version after a commit.
 ///
-/// Each file is looked at with a write lease, which every `open(2)` waits for; it is released at once.
+/// The check takes a write lease on each file and releases it at once; an `open(2)` by another process waits for it.
 pub fn open_for_reading<'a>(
     workspace: &Workspace,
     paths: impl Iterator<Item = &'a ByteText>,

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 /// The pieces of all contents together, about.
-const MOST_PIECES: u64 = 1 << 20;
+const MAX_PIECES: u64 = 1 << 20;
 
 /// The pieces that are kept of one content.
 const OF_ONE: u64 = 1 << 16;
@@ -47,15 +47,15 @@ impl Gone {
             going.add_inside(reading, &directory)?;
         }
         let links = going.links.iter().map(|path| reading.link(path)).collect::<io::Result<_>>()?;
-        let most = (MOST_PIECES / (going.files.len() as u64).max(1)).min(OF_ONE);
-        if most < FEWEST {
+        let limit = (MAX_PIECES / (going.files.len() as u64).max(1)).min(OF_ONE);
+        if limit < FEWEST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let (mut pieces, mut least_vague) = (Vec::new(), None::<u64>);
         for (path, new) in &going.files {
             let old = reading.file(path)?;
             let new = new.map(|at| version_that_comes(reading, at)).transpose()?;
-            let (taken, vague) = lost(reading, &old, new.as_ref(), (most, wanted))?;
+            let (taken, vague) = lost(reading, &old, new.as_ref(), (limit, wanted))?;
             pieces.extend(taken);
             least_vague = least_vague.into_iter().chain(vague).min();
         }
@@ -114,7 +114,7 @@ impl Going {
     fn add_inside(&mut self, reading: &Reading<'_>, directory: &[u8]) -> io::Result<()> {
         let dir = reading.base.readable_dir(directory)?;
         for name in names(dir.as_fd())? {
-            if self.files.len() as u64 > MOST_PIECES / FEWEST {
+            if self.files.len() as u64 > MAX_PIECES / FEWEST {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             if let Some(meta) = stat_if_there(dir.as_fd(), &name)? {
@@ -142,7 +142,7 @@ fn lost(
     reading: &mut Reading<'_>,
     old: &Content,
     new: Option<&Content>,
-    (most, wanted): (u64, &Pieces),
+    (limit, wanted): (u64, &Pieces),
 ) -> io::Result<(Vec<Piece>, Option<u64>)> {
     let part = match new {
         Some(new) if old.is_tiny() => {
@@ -159,7 +159,7 @@ fn lost(
         return Ok((Vec::new(), None));
     }
     let around = old.around(&part);
-    let mut taker = Taker::new(&around, old.all().end, most, wanted);
+    let mut taker = Taker::new(&around, old.all().end, limit, wanted);
     reading.each(old, around, |block| taker.add(block))?;
     let taken = taker.end();
     let vague = taken.is_vague.then_some(part.end - part.start);

@@ -186,10 +186,10 @@ pub(crate) struct Taken {
 }
 
 impl<'a> Taker<'a> {
-    /// Prepares to take apart this part of a content of `size` bytes, of which the wanted and about `most` other pieces
+    /// Prepares to take apart this part of a content of `size` bytes, of which the wanted and about `limit` other pieces
     /// are kept.
-    pub(crate) fn new(part: &Range<u64>, size: u64, most: u64, wanted: &'a Pieces) -> Self {
-        let of = ((part.end - part.start) / most.max(1)).max(1);
+    pub(crate) fn new(part: &Range<u64>, size: u64, limit: u64, wanted: &'a Pieces) -> Self {
+        let of = ((part.end - part.start) / limit.max(1)).max(1);
         let (is_whole, line) = (*part == (0..size), (part.start == 0).then(Vec::new));
         let (head, pieces) = (Vec::new(), Vec::new());
         Self { of, wanted, is_whole, spread: Spread::new(), last: 0, ink: 0, size: 0, head, line, pieces, count: 0 }
@@ -265,13 +265,13 @@ fn short(content: &[u8]) -> Option<Piece> {
 mod tests {
     use super::*;
 
-    fn taken(text: &str, most: u64) -> Taken {
-        taken_with(text, most, &Pieces::new(&[]))
+    fn taken(text: &str, limit: u64) -> Taken {
+        taken_with(text, limit, &Pieces::new(&[]))
     }
 
-    fn taken_with(text: &str, most: u64, wanted: &Pieces) -> Taken {
+    fn taken_with(text: &str, limit: u64, wanted: &Pieces) -> Taken {
         let size = text.len() as u64;
-        let mut taker = Taker::new(&(0..size), size, most, wanted);
+        let mut taker = Taker::new(&(0..size), size, limit, wanted);
         text.as_bytes().chunks(7).for_each(|block| taker.add(block));
         taker.end()
     }

@@ -13,10 +13,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
 /// The bytes that one commit takes to pieces. What comes after that is not known.
-const MOST_TAKEN: u64 = 256 << 20;
+const MAX_TAKEN: u64 = 256 << 20;
 
 /// The bytes that one commit compares one by one.
-const MOST_COMPARED: u64 = 1 << 30;
+const MAX_COMPARED: u64 = 1 << 30;
 
 /// Bytes read at once.
 const BLOCK: usize = 64 * 1024;
@@ -79,7 +79,7 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub(super) fn new(tree: &'a LayerTree, upper: &'a Workspace, base: &'a Workspace) -> Self {
         let (upper_dirs, base_dirs) = (LastDir::new(upper), LastDir::new(base));
-        Self { tree, base, upper_dirs, base_dirs, taken: MOST_TAKEN, compared: MOST_COMPARED }
+        Self { tree, base, upper_dirs, base_dirs, taken: MAX_TAKEN, compared: MAX_COMPARED }
     }
 
     /// Opens a file of the workspace.

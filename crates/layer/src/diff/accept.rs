@@ -98,10 +98,10 @@ impl From<ReadLayerError> for AcceptError {
 }
 
 impl Layer {
-    /// Brings the chosen hunks of one file to the workspace and keeps everything else parked. The file gets the owner,
-    /// mode and attributes that it has in the layer. All hunks together are the same as accepting the path.
+    /// Commits the chosen hunks of one file to the workspace and keeps everything else parked. The file gets the
+    /// owner, mode and attributes that it has in the layer. Choosing all hunks is the same as accepting the path.
     ///
-    /// With a conflict (see [`Committed::conflicts`]) nothing is changed.
+    /// If there is a conflict (see [`Committed::conflicts`]), nothing is changed.
     pub fn accept_hunks(
         &self,
         workspace: &Workspace,
@@ -113,7 +113,7 @@ impl Layer {
         if self.upper_fd.is_some() {
             return Err(whole("its layer was not parked yet"));
         }
-        self.part_folder().map_err(|source| AcceptError::Io { source })?;
+        self.part_directory().map_err(|source| AcceptError::Io { source })?;
         let only = Rules { only: Some(vec![path.clone()]), ..rules.clone() };
         let file = self.reviewed(workspace, &only, choice)?;
         if let Some(why) = file.protected.clone().filter(|_| !rules.accepts_protected(&path.0)) {
@@ -269,9 +269,9 @@ fn check(tree: &LayerTree, rules: &Rules, node: &Node) -> Result<(), Refusal> {
     }
     // Bits and attributes come with the first part, and these are more than a reviewer of lines has seen.
     let bare = Rules { protected: Names::none(), ..rules.clone() };
-    let mut judged = node.clone();
-    judged.rare.verdict = Some(Verdict::Commit);
-    match hold(&judged, &bare) {
+    let mut classified = node.clone();
+    classified.rare.verdict = Some(Verdict::Commit);
+    match hold(&classified, &bare) {
         Some(_) => Err(Refusal::Whole("its mode or attributes need a look of their own")),
         None => Ok(()),
     }

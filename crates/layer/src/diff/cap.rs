@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Ends the head of a cut diff. Its first line is what git takes for a hunk and its second line no hunk can contain,
 /// so that `git apply` refuses the whole instead of applying what is left.
-fn marker(left_out: u64) -> Vec<u8> {
+fn omission(left_out: u64) -> Vec<u8> {
     let text = "@@ -1 +1 @@ this diff was cut and does not apply\n#";
     format!("{text} {left_out} bytes were left out here; ask for single paths or raise the limit\n").into_bytes()
 }
@@ -43,7 +43,7 @@ impl Cap {
         }
         match self.head.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => self.head.truncate(end + 1),
-            // A single line: it ends here, so that the marker begins a line.
+            // A single line: it ends here, so that the omission note begins a line.
             None if self.head.is_empty() => {}
             None => self.head.push(b'\n'),
         }
@@ -51,7 +51,7 @@ impl Cap {
         self.tail.drain(..start);
         let kept = (self.head.len() + self.tail.len()) as u64;
         let mut bytes = self.head;
-        bytes.extend(marker(self.total.saturating_sub(kept)));
+        bytes.extend(omission(self.total.saturating_sub(kept)));
         bytes.extend(self.tail);
         (bytes, true)
     }

@@ -51,7 +51,7 @@ impl Layer {
         let pairs = pair::pair(views, |path| rules.is_chosen(path));
         let deadline = Instant::now().checked_add(options.total_time);
         let mut files = build::build(&trees, options, deadline, pairs)?;
-        applies::mark(&mut files);
+        applies::set_applies(&mut files);
         Ok(Diff { files, incomplete })
     }
 

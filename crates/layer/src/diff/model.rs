@@ -130,8 +130,8 @@ pub struct Line {
 }
 
 impl FileDiff {
-    /// Returns a name for exactly this change. The caller that accepts a hunk by its number gives the digest of what
-    /// was reviewed, so that a change in between (another reviewer's accept) is not taken for the reviewed one.
+    /// Returns a digest of exactly this change. A caller that accepts a hunk by its number passes the digest of the
+    /// change that was reviewed, so that a change in between (another reviewer's accept) is detected.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hash = blake3::Hasher::new();

@@ -48,7 +48,7 @@ pub fn compare(walk: &Walk<'_>, covered: &Found, new: &[u8]) -> Result<Compared,
 }
 
 fn is_fresh(walk: &Walk<'_>, covered: &Found, meta: &crate::meta::Meta) -> bool {
-    crate::own::is_fresh(walk.started, walk.ours, &covered.at, meta)
+    crate::committed_entry::is_fresh(walk.started, walk.ours, &covered.at, meta)
 }
 
 /// Returns what the index said in whose place another one is now. `None` where it cannot be read as it was.

@@ -78,7 +78,7 @@ fn object_id_lengths(
 ) -> Result<Vec<usize>, IoFailure> {
     let place = &tree.nodes[directory];
     let base = match lower_path(place) {
-        Some(base) if is_judged(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"), reads)?,
+        Some(base) if is_classified(walk, &place.path.0, base)? => small(walk.base, &join(base, b"config"), reads)?,
         Some(_) | None => None,
     };
     let mut found = base.as_deref().map(lengths_by).unwrap_or_default();
@@ -100,7 +100,7 @@ fn object_id_lengths(
 }
 
 /// Reports whether a change of the configuration in a directory would be classified as one of git.
-fn is_judged(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
+fn is_classified(walk: &Walk<'_>, path: &[u8], base: &[u8]) -> Result<bool, IoFailure> {
     let by_name = walk.rules.class(&join(path, b"config")) == Class::GitConfig;
     Ok(by_name || crate::git_dirs::is_one(walk.base, base)?)
 }

@@ -1,4 +1,4 @@
-//! Keeps what is known of files as they were when a run began in the directory of its layer.
+//! Stores the merge bases of workspace files, as of the start of a run, in the directory of the layer.
 
 use super::Layer;
 use crate::bases::{BaseNote, BaseSurvey};
@@ -26,7 +26,7 @@ impl Layer {
         BaseSurvey::new(index, workspace, self.started).ok()
     }
 
-    /// Takes a look that was made while the command was at work.
+    /// Stores the results of a survey that was made while the command ran.
     pub fn set_bases(&mut self, survey: BaseSurvey) {
         self.bases = Some(survey);
     }

@@ -15,16 +15,16 @@ use crate::protected::Rules;
 use crate::tree::{LayerTree, Role};
 
 impl Layer {
-    /// Brings the changes to the workspace, as far as the rules allow. Nothing else may run in the layer any more.
+    /// Commits the changes to the workspace, as far as the rules allow. No process may still run in the layer.
     ///
-    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`] the
-    /// layer is as before and may be parked.
+    /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`]
+    /// the layer is unchanged and may be parked.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
         self.make_own().map_err(prepare)?;
         // First, because it may take seconds: what changes in the workspace meanwhile is seen by the reading.
         self.sync_upper().map_err(prepare)?;
-        let Some(mut tree) = self.read_folder(workspace, rules)? else {
+        let Some(mut tree) = self.read_directory(workspace, rules)? else {
             let left = remove_layer(&self.layers, &self.root, &self.run, &self.faults).map_err(prepare)?;
             return Ok(Committed { left: left.into_iter().collect(), ..Committed::nothing() });
         };

@@ -19,14 +19,14 @@ use serde::Serialize;
 use std::io;
 
 impl Layer {
-    /// Keeps the layer for a review and says what is in it.
+    /// Keeps the layer for a review and returns its changes.
     pub fn park(&self, workspace: &Workspace, rules: &Rules) -> Result<ChangeSet, ParkError> {
         let io = |source| ParkError::Io { run: self.run.clone(), source };
         self.make_own().map_err(io)?;
         // Copies of an earlier try to commit.
         remove_slots(&self.root, workspace, &self.run, SlotPlace::Workspace, &self.faults).map_err(io)?;
         self.sync_upper().map_err(io)?;
-        let changes = match self.read_folder(workspace, rules)? {
+        let changes = match self.read_directory(workspace, rules)? {
             Some(tree) => {
                 let everything = Report::everything(&tree);
                 self.write_parked(workspace, tree, rules, &everything)
@@ -95,7 +95,7 @@ impl Layer {
     /// Brings the layer to its directory, where no other user can reach it.
     pub(super) fn make_own(&self) -> Result<(), IoFailure> {
         match &self.upper_fd {
-            None => self.part_folder(),
+            None => self.part_directory(),
             Some(upper) => self.copy_from_memory(upper),
         }
     }

@@ -6,8 +6,8 @@ use crate::changes::{ChangeSet, Conflict};
 use crate::faults::Step;
 use crate::marks::LowerFs;
 use crate::plan::{CommitPlan, plan, report};
+use crate::pool::PROBE;
 use crate::protected::Rules;
-use crate::spare::PROBE;
 use crate::stash::Stash;
 use crate::top::TopAttrs;
 use crate::tree::LayerTree;
@@ -36,7 +36,7 @@ impl Layer {
     /// Reads the layer; `None` where nothing changed.
     pub(crate) fn read(&self, workspace: &Workspace, rules: &Rules) -> Result<Option<LayerTree>, ReadLayerError> {
         match &self.upper_fd {
-            None => self.read_folder(workspace, rules),
+            None => self.read_directory(workspace, rules),
             Some(upper) => {
                 let io = |source| ReadLayerError::Io { source };
                 let index = self.memory_index(upper).map_err(io)?;
@@ -47,7 +47,7 @@ impl Layer {
     }
 
     /// Reads the layer from its directory; `None` where nothing changed.
-    pub(super) fn read_folder(
+    pub(super) fn read_directory(
         &self,
         workspace: &Workspace,
         rules: &Rules,

@@ -1,4 +1,4 @@
-//! Takes back a commit that met, at one of its steps, what the file system does not move.
+//! Rolls back a commit when the file system refuses to rename an entry in one of its steps.
 
 use super::{CommitError, CommitState, Committed, Layer, ParkError};
 use crate::beneath::{Doing as _, IoFailure, Workspace};

@@ -1,4 +1,5 @@
-//! Finds the commits that only files name which a commit kept back after its decision, as the plan does for what waits.
+//! Finds git commits that are named only by files which a commit kept back after its decision. The plan does the same for files that
+//! it holds back.
 
 use super::{Reading, Waiting, text, to_name};
 use crate::beneath::{Workspace, join, names};

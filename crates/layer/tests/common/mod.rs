@@ -372,7 +372,7 @@ pub fn child_by(words: &[&str], test: &str, order: &str, env: &[(&str, &str)]) -
 pub fn give(tree: &Path) {
     let owner = format!("{0}:{0}", user());
     assert!(Command::new("chown").args(["-R", "-h", &owner]).arg(tree).status().unwrap().success());
-    // The new owner is no change of what was parked.
+    // The new owner is not a change of what was parked.
     if let Ok(parked) = std::fs::File::open(tree.join("run/parked.json")) {
         parked.set_modified(std::time::SystemTime::now()).unwrap();
     }

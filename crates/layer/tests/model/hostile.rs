@@ -198,7 +198,7 @@ fn removal(path: &Path, ids: &mut Vec<Id>, texts: &mut Vec<String>) {
 fn act(root: &Path, act: &Act, number: u64, late: &mut Late) -> Report {
     let mut report = Report::default();
     let at = |path: &str| root.join(path);
-    // Names outside of the workspace (overlay's index, a slot of the commit) are no names for this process.
+    // Names outside of the workspace (overlay's index, a slot of the commit) are not names for this process.
     let names = |path: &Path| {
         let mut count = 0;
         same_file(root, std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(path).unwrap()), &mut count);
@@ -228,7 +228,7 @@ fn act(root: &Path, act: &Act, number: u64, late: &mut Late) -> Report {
                 Ok(mut file) => {
                     report.written = file.write_all(text.as_bytes()).is_ok();
                 }
-                // Somebody holds a lease: this process waits as any other would.
+                // Another process holds a lease: this process waits as any other would.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     report.written = true;
                     late.append(at(path), text.clone());

@@ -28,7 +28,7 @@ fn draft() -> PlanDraft {
         limits: Limits::defaults(1 << 30),
         required: BTreeSet::new(),
         allow_ptrace: false,
-        marker: "/var/lib/nexus/runs/x".into(),
+        canary: "/var/lib/nexus/runs/x".into(),
     }
 }
 
@@ -99,7 +99,7 @@ fn paths_have_one_spelling() {
 }
 
 #[test]
-fn hidden_and_protected_names_stay_beneath_the_workspace() {
+fn hidden_and_protected_names_stay_below_the_workspace() {
     for bad in ["", "/etc/passwd", "../x", "a/../../b"] {
         assert!(matches!(refusal(|d| d.hidden = vec![bad.into()]), PlanError::NotNormal { .. }), "{bad}");
         let writes = Writes::Direct { protected: vec![bad.into()] };

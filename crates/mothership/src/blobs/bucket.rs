@@ -10,8 +10,8 @@ use crate::store::StoreError;
 use nexus_api::client::{ClientError, Http, Reply};
 use nexus_api::routes::Method;
 use nexus_api::time::Timestamp;
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
@@ -36,6 +36,20 @@ pub struct Bucket {
     known: Mutex<HashMap<BlobId, Vec<Part>>>,
     /// Key after which the next look for old files begins.
     looked_to: Mutex<String>,
+    /// Files that a call writes now.
+    written: Arc<Mutex<BTreeSet<BlobId>>>,
+}
+
+/// The turn of a call to write a file.
+pub struct BucketTurn {
+    written: Arc<Mutex<BTreeSet<BlobId>>>,
+    blob: BlobId,
+}
+
+impl Drop for BucketTurn {
+    fn drop(&mut self) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.blob);
+    }
 }
 
 fn failed(why: impl Into<String>) -> StoreError {
@@ -51,7 +65,19 @@ impl Bucket {
     /// Opens a bucket. No connection is made yet.
     pub fn open(settings: &BucketSettings) -> Result<Self, StoreError> {
         let http = Http::new(settings.client.clone()).map_err(|error| failed(error.to_string()))?;
-        Ok(Self { http, settings: settings.clone(), known: Mutex::default(), looked_to: Mutex::default() })
+        Ok(Self {
+            http,
+            settings: settings.clone(),
+            known: Mutex::default(),
+            looked_to: Mutex::default(),
+            written: Arc::default(),
+        })
+    }
+
+    /// Takes the turn to write a file in this server; `None` while another call has it.
+    pub fn turn(&self, blob: BlobId) -> Option<BucketTurn> {
+        let is_free = self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(blob);
+        is_free.then(|| BucketTurn { written: Arc::clone(&self.written), blob })
     }
 
     /// The place of the files as people read it.
@@ -250,7 +276,7 @@ impl Bucket {
         loop {
             let unsigned =
                 Unsigned { method: method.name(), host: &settings.host, path: &path, query, headers, body: &body };
-            // Signed anew: a signature holds for some minutes.
+            // Signed again: a signature holds for some minutes.
             let signed = signature::sign(&unsigned, &settings.key, &settings.region, &stamp(now()));
             let answer = self.http.exchange(method, &target, &signed, body.clone()).await;
             match answer {

@@ -3,7 +3,7 @@
 use super::id::{BlobId, MAX_LISTED};
 use crate::store::StoreError;
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -58,6 +58,24 @@ impl Directory {
 
     fn place(&self, blob: BlobId) -> PathBuf {
         self.path.join(Uuid::from_bytes(blob.account).to_string()).join(Uuid::from_bytes(blob.id).to_string())
+    }
+
+    /// Takes the turn to write a file, until what is returned is dropped. It counts for every process of this machine. `None` while
+    /// another one has it.
+    pub async fn turn(&self, blob: BlobId) -> Result<Option<File>, StoreError> {
+        let place = self.place(blob);
+        blocking(move || {
+            if let Some(parent) = place.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            }
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&place)?;
+            match file.try_lock() {
+                Ok(()) => Ok(Some(file)),
+                Err(TryLockError::WouldBlock) => Ok(None),
+                Err(TryLockError::Error(error)) => Err(error),
+            }
+        })
+        .await
     }
 
     /// Writes bytes at a place of a file, and brings them to the disk.

@@ -20,9 +20,15 @@ pub use settings::{BucketKey, BucketSettings};
 use crate::store::StoreError;
 use bucket::Bucket;
 use directory::Directory;
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The turn to write one file. It ends when it is dropped.
+pub struct Turn {
+    _held: Box<dyn Any + Send + Sync>,
+}
 
 /// The place of the bytes.
 #[derive(Clone)]
@@ -56,6 +62,25 @@ impl Blobs {
         match self {
             Self::Directory(directory) => directory.id(),
             Self::Bucket(bucket) => bucket.id().await,
+        }
+    }
+
+    /// Takes the turn to write a file; `None` while another call has it. In a directory it counts for all servers of the machine, in
+    /// a bucket for this server.
+    pub async fn turn(&self, blob: BlobId) -> Result<Option<Turn>, StoreError> {
+        match self {
+            Self::Directory(directory) => Ok(directory.turn(blob).await?.map(|file| Turn { _held: Box::new(file) })),
+            Self::Bucket(bucket) => Ok(bucket.turn(blob).map(|turn| Turn { _held: Box::new(turn) })),
+        }
+    }
+
+    /// Prepares a file whose bytes were wrong for the same number of other bytes. The caller has the turn.
+    pub async fn begin_afresh(&self, blob: BlobId) -> Result<(), StoreError> {
+        match self {
+            // The name stays: who waits for the turn waits for this file. Other bytes go over these.
+            Self::Directory(_) => Ok(()),
+            // Parts of another length would be read beside the next ones.
+            Self::Bucket(bucket) => bucket.remove(blob).await,
         }
     }
 

@@ -217,7 +217,7 @@ impl Lines {
             });
             take(label, line);
         }
-        // A sequence or a character may have lines too: only the end of a line is no part of a line.
+        // A sequence or a character may have lines too: only the end of a line is not a part of a line.
         if piece.bytes.last().is_some_and(|last| *last != b'\n') {
             self.open.get_or_insert(Mark { seq: piece.seq, line: lines + 1 });
         }

@@ -2,6 +2,7 @@
 
 mod chunk;
 mod drift;
+mod fullness;
 mod matching;
 mod past;
 mod rate;
@@ -10,6 +11,7 @@ mod request;
 
 pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
+pub use fullness::Fullness;
 pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use past::past_run;
 pub use rate::Windows;

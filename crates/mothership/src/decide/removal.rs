@@ -51,7 +51,7 @@ mod tests {
         assert!(!guard.allows(at(2 * HOUR, 2 * HOUR)), "and back, which is a jump as well");
         assert!(!guard.allows(at(25 * HOUR, 25 * HOUR)));
         assert!(guard.allows(at(26 * HOUR, 26 * HOUR)));
-        // Time that passed while no round was made is no jump.
+        // Time that passed while no round was made is not a jump.
         assert!(guard.allows(at(50 * DAY, 50 * DAY)));
     }
 

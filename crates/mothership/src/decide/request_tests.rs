@@ -80,7 +80,7 @@ fn only_a_role_that_may_approve_asks_for_more_network() {
 }
 
 #[test]
-fn a_policy_refuses_what_it_forbids_and_lowers_what_nobody_named() {
+fn a_policy_refuses_what_it_forbids_and_lowers_what_was_not_named() {
     use nexus_policy::document::LoadedPolicy;
     let text = r#"{"policy": "nexus.policy/1", "id": "a", "level": "global", "net": {"allow": ["a.test"]},
                    "limits": {"memory": "1G", "timeout": "1m", "max_output": "1K"}}"#;

@@ -60,6 +60,13 @@ impl Problem {
         problem
     }
 
+    /// The same call succeeds a moment later.
+    pub fn busy(code: &'static str, error: &'static str) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error);
+        problem.retry_after = Some(2);
+        problem
+    }
+
     /// Adds more about the cause.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -116,17 +123,14 @@ impl From<StoreError> for Problem {
                 "too_many_approvals",
                 "Too many approvals of the account wait for an answer.",
             ),
+            StoreError::TerritoryGone { territory } => Self::conflict(
+                "territory_gone",
+                format!("The facility lies on the territory {territory}, which has no access any more."),
+            )
+            .hint("Create another facility. Its files are on the machine of the territory alone."),
             StoreError::Text => Self::invalid("invalid_field", "A text holds the character U+0000."),
             // The cause stands in no answer: it may name paths and statements.
-            _ => {
-                let mut problem = Self::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "store_failed",
-                    "The store of the server failed. Try again.",
-                );
-                problem.retry_after = Some(2);
-                problem
-            }
+            _ => Self::busy("store_failed", "The store of the server failed. Try again."),
         }
     }
 }

@@ -43,7 +43,11 @@ pub fn router(app: &Shared) -> Router {
                     Err(_) => Err(Problem::not_found().detail("The path is not UTF-8.")),
                 };
                 let answer = answered.unwrap_or_else(Problem::answer);
-                app.metrics.answer(answer.status().as_u16());
+                let status = answer.status();
+                app.metrics.answer(status.as_u16());
+                if status == StatusCode::INSUFFICIENT_STORAGE {
+                    app.fullness.note(app.config.clock.boot());
+                }
                 answer
             }
         };

@@ -1,5 +1,7 @@
 //! Errors of the store.
 
+use nexus_model::ids::TerritoryId;
+
 /// Reason why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -70,6 +72,12 @@ pub enum StoreError {
     /// Too many approvals of the account wait for an answer.
     #[error("too many approvals wait for an answer")]
     TooManyApprovals,
+    /// The territory that holds the files of a facility was revoked: no other one ever gets its directives.
+    #[error("the territory {territory} has no access any more")]
+    TerritoryGone {
+        /// Territory that was revoked.
+        territory: TerritoryId,
+    },
     /// A text holds a character that the database cannot store.
     #[error("a text holds the character U+0000")]
     Text,
@@ -93,6 +101,7 @@ impl StoreError {
             Self::Settings { .. } => "store_settings",
             Self::Blobs { .. } => "kept_files",
             Self::TooManyApprovals => "too_many_approvals",
+            Self::TerritoryGone { .. } => "territory_gone",
             Self::Text => "invalid_field",
         }
     }

@@ -11,6 +11,8 @@ mod approvals;
 mod artifacts;
 mod audits;
 pub mod error;
+#[cfg(test)]
+mod life_tests;
 mod moving;
 mod operations;
 pub mod postgres;

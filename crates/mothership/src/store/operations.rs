@@ -420,7 +420,7 @@ impl Store {
                     reaped.lanes.extend(effect.lane);
                 }
                 Ok(None) => {}
-                // What was done so far is told; the next round meets the failure again.
+                // What was done so far is reported; the next round meets the failure again.
                 Err(_) if !reaped.changed.is_empty() => break,
                 Err(error) => return Err(error),
             }

@@ -43,7 +43,11 @@ impl<'a> Connection<'a> {
     /// Prepares a statement once for each connection to the database.
     pub fn prepare_cached(&self, text: &str) -> Result<Statement<'_>> {
         match &self.0 {
-            Database::Sqlite(connection) => Ok(Statement::Sqlite(connection.prepare_cached(text)?)),
+            Database::Sqlite(connection) => {
+                #[cfg(test)]
+                seen::note(text);
+                Ok(Statement::Sqlite(connection.prepare_cached(text)?))
+            }
             Database::Postgres(client) => Ok(Statement::Postgres(client, text.to_owned())),
         }
     }
@@ -170,5 +174,22 @@ impl Row<'_> {
     #[expect(clippy::needless_pass_by_value, reason = "a number or a name of a column")]
     pub fn get<I: Index, T: FromSql>(&self, index: I) -> Result<T> {
         T::read(index.cell(self)?)
+    }
+}
+
+/// The statements that this process has prepared for SQLite, which does not list them itself.
+#[cfg(test)]
+pub mod seen {
+    use std::collections::BTreeSet;
+    use std::sync::{Mutex, PoisonError};
+
+    static TEXTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+    pub fn note(text: &str) {
+        TEXTS.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
+    }
+
+    pub fn all() -> Vec<String> {
+        TEXTS.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

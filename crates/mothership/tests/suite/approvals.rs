@@ -108,7 +108,7 @@ async fn a_directive_is_claimed_only_after_another_key_has_approved_exactly_it()
     assert_eq!(actions, ["approval.request", "approval.approve", "approval.use"]);
     assert!(steps.iter().all(|event| event.detail["subject"] == seen.subject.to_string()), "{steps:#?}");
     assert_eq!((steps[0].actor.kind.as_str(), steps[2].actor.kind.as_str()), ("api_key", "territory"));
-    // A refusal ends the directive, and the facility goes to nobody.
+    // A refusal ends the directive, and the facility is given to no directive.
     assert_eq!(owner.reject(other, &RejectRequest::default()).await.unwrap().state, State::Rejected);
     let refused = owner.directive(other).await.unwrap();
     assert_eq!((refused.state, refused.reason.as_deref()), (State::Rejected, Some("approval_rejected")));

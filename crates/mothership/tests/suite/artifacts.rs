@@ -6,8 +6,11 @@ use crate::support::{Server, end, other_account, plain};
 use nexus_api::base64;
 use nexus_api::client::{ClientError, MothershipClient};
 use nexus_api::conduits::{ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, PollRequest, StartedRequest};
+use nexus_api::routes::Method;
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::DirectiveId;
+use std::path::PathBuf;
+use std::time::Duration;
 
 fn file(name: &str, content: &[u8]) -> ArtifactRequest {
     let blake3 = blake3::hash(content).to_hex().to_string();
@@ -121,5 +124,83 @@ async fn kept_files_have_bounds_and_belong_to_their_claim() {
     server.jump(24 * 3_600_000 + 1).await;
     let late = daemon.artifact(id, &token, &file("late", b"x")).await;
     assert_eq!(refusal(late).0, Some(409));
+    server.stop().await;
+}
+
+/// Place of a kept file; `None` where the files are in a bucket. One file of the account is there already.
+fn place(server: &Server, artifact: &str) -> Option<PathBuf> {
+    let blobs = std::fs::read_dir(server.directory.path().join("data/blobs")).ok()?;
+    let account = blobs.map(|entry| entry.unwrap().path()).find(|path| path.is_dir())?;
+    Some(account.join(artifact))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_piece_is_written_when_no_other_call_writes_the_file() {
+    let server = Server::start().await;
+    let daemon = server.territory("one").await;
+    let (id, token) = running(&server, &daemon).await;
+    let artifact = daemon.artifact(id, &token, &file("a", b"goodgood")).await.unwrap().artifact_id;
+    daemon.artifact_chunk(id, &token, &artifact, &piece(0, b"good")).await.unwrap();
+    let Some(place) = place(&server, &artifact) else { return server.stop().await };
+    // Another call has the turn, and is at the place that this one wants.
+    let other = std::fs::OpenOptions::new().write(true).open(&place).unwrap();
+    other.lock().unwrap();
+    let (ours, of_ours, piece_of_ours) = (daemon.clone(), artifact.clone(), piece(4, b"evil"));
+    let call = tokio::spawn(async move { ours.artifact_chunk(id, &token, &of_ours, &piece_of_ours).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!call.is_finished() && std::fs::read(&place).unwrap() == b"good", "it waits, and has written nothing");
+    drop(other);
+    assert_eq!(refusal(call.await.unwrap()), (Some(422), "hash_differs".into()));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_pieces_at_one_place_only_announced_bytes_are_kept() {
+    let server = Server::start().await;
+    let daemon = server.territory("one").await;
+    for round in 0..40 {
+        let (id, token) = running(&server, &daemon).await;
+        let artifact = daemon.artifact(id, &token, &file("a", b"good")).await.unwrap().artifact_id;
+        let calls: Vec<_> = (0..6)
+            .map(|number| {
+                let (daemon, token, artifact) = (daemon.clone(), token.clone(), artifact.clone());
+                let bytes = if number == round % 6 { b"good" } else { b"evil" };
+                tokio::spawn(async move { daemon.artifact_chunk(id, &token, &artifact, &piece(0, bytes)).await })
+            })
+            .collect();
+        let mut is_complete = false;
+        for call in calls {
+            is_complete |= call.await.unwrap().is_ok_and(|answer| answer.complete);
+        }
+        assert!(is_complete, "round {round}: the good piece was taken");
+        assert_eq!(server.owner().artifact(id, &artifact, 0).await.unwrap(), b"good", "round {round}");
+        daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap();
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_room_is_not_ready() {
+    let server = Server::start().await;
+    let daemon = server.territory("one").await;
+    let (id, token) = running(&server, &daemon).await;
+    let one = daemon.artifact(id, &token, &file("one", b"x")).await.unwrap().artifact_id;
+    daemon.artifact_chunk(id, &token, &one, &piece(0, b"x")).await.unwrap();
+    let other = daemon.artifact(id, &token, &file("other", b"x")).await.unwrap().artifact_id;
+    let Some(place) = place(&server, &other) else { return server.stop().await };
+    let ready = || async {
+        match server.http().fetch(Method::Get, "/readyz", None, Duration::ZERO).await {
+            Ok(_) => None,
+            Err(error) => Some((error.status(), error.code().to_owned())),
+        }
+    };
+    assert_eq!(ready().await, None);
+    // A write there says that no space is left.
+    std::os::unix::fs::symlink("/dev/full", place).unwrap();
+    let full = daemon.artifact_chunk(id, &token, &other, &piece(0, b"x")).await;
+    assert_eq!(refusal(full), (Some(507), "store_full".into()));
+    assert_eq!(ready().await, Some((Some(503), "store_full".into())));
+    server.advance(99_000).await;
+    assert_eq!(ready().await, None, "nothing was refused for a while");
     server.stop().await;
 }

@@ -117,7 +117,7 @@ async fn a_session_has_the_rights_of_its_key_and_ends_with_it() {
     .await;
     assert!(page.status == 200 && !page.body.contains("End this directive"), "{}", page.body);
     assert_eq!(denied.status, 403);
-    // A token of another session is no token of this one.
+    // A token of another session is not a token of this one.
     let (one, two) = (Browser::enter(&server, &operator.api_key), Browser::enter(&server, &operator.api_key));
     let cancel = format!("{path}/cancel");
     let crossed = beside(move || two.post(&cancel, &[("token", &one.token("/settings"))])).await;

@@ -338,6 +338,32 @@ async fn a_revoked_territory_is_refused_on_an_open_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_facility_on_a_revoked_territory_takes_no_directives() {
+    let server = Server::start().await;
+    let (users, id) = (server.owner(), server.enroll("one").await);
+    let (daemon, facility) = (server.daemon(id), server.facility().await);
+    let key = Some("first");
+    let first = users.create_directive(facility, &plain("x"), key).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemon.started(first, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    users.drain(id).await.unwrap();
+    let waits = users.create_directive(facility, &plain("x"), None).await.unwrap().directive_id;
+    users.revoke(id).await.unwrap();
+    let refused = users.create_directive(facility, &plain("x"), Some("second")).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (Some(409), "territory_gone"));
+    // The refused call has taken no key, and a repeated one has its answer.
+    let again = users.create_directive(facility, &plain("x"), Some("second")).await.unwrap_err();
+    assert_eq!(again.code(), "territory_gone");
+    assert_eq!(users.create_directive(facility, &plain("x"), key).await.unwrap().directive_id, first);
+    // What waits already says why, and can be canceled.
+    users.cancel(waits, &CancelRequest::default()).await.unwrap();
+    assert_eq!(users.directive(waits).await.unwrap().state, State::Canceled);
+    let elsewhere = server.facility().await;
+    assert_eq!(users.create_directive(elsewhere, &plain("x"), None).await.unwrap().state, State::Queued);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lists_page_by_cursors_that_only_their_account_can_use() {
     let server = Server::start().await;
     let users = server.owner();
@@ -406,7 +432,7 @@ async fn a_server_that_was_away_takes_the_ends_that_daemons_kept() {
         daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
         claims.push((id, claim.directive_token));
     }
-    // Longer than a lease: nobody could renew one.
+    // Longer than a lease: no daemon could renew one.
     let server = server.restart_after_an_outage(300_000).await;
     let territory = server.owner().territories().await.unwrap().territories[0].territory_id;
     let (users, daemon) = (server.owner(), server.daemon(territory));

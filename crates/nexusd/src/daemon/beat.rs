@@ -1,4 +1,4 @@
-//! The thread that renews leases: one request for the territory and all of its claims.
+//! The thread that renews leases: one request for the territory and all of its claims, at intervals and when a commit begins.
 
 use super::context::Shared;
 use crate::lease;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Beats until the daemon stops.
 pub fn run(shared: &Arc<Shared>) {
     let mut interval = shared.settings().heartbeat;
-    let mut was_reached = true;
-    while !shared.stop.wait(interval) {
+    let (mut was_reached, mut calls) = (true, 0);
+    while !shared.stop.wait_for_call(interval, &mut calls) {
         match once(shared) {
             Ok(wanted) => {
                 interval = shared.settings().heartbeat.min(wanted);
@@ -28,7 +28,7 @@ pub fn run(shared: &Arc<Shared>) {
                     shared.tell(&format!("the control plane takes no heartbeat: {error}"));
                 }
                 if let Next::Alarm = retry::next(error.outcome(), 1, 0.5) {
-                    // Revoked: what runs belongs to nobody whom this daemon may tell.
+                    // Revoked: no control plane remains to which this daemon may report what runs.
                     shared.table.all().iter().for_each(|live| live.lose());
                 }
             }

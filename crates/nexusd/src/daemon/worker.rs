@@ -85,7 +85,7 @@ fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
         let done = done(shared, live, claimed, &output, runs, clock);
         output.close();
         if live.has_lapsed() && is_cut_off(&done.end) {
-            // The launcher killed the sandbox: this is no end of the directive, about which the control plane decides. A command that
+            // The launcher killed the sandbox: this is not an end of the directive, about which the control plane decides. A command that
             // had ended on its own before is reported, and the control plane takes the report or refuses it.
             live.lose();
         }
@@ -189,7 +189,8 @@ fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Outpu
     let spec = &lowered;
     match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
-            let job = Job { spec, admitted: &admitted, live, source: &*shared.source, output, runs };
+            let (source, beats) = (&*shared.source, &shared.stop);
+            let job = Job { spec, admitted: &admitted, live, source, beats, output, runs };
             shared.engine.run(&job, clock)
         }
         Err(refused) => {

@@ -3,4 +3,5 @@
 pub mod admit;
 pub mod allowed;
 pub mod outcome;
+pub mod piece;
 pub mod reconcile;

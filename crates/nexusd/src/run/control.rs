@@ -52,7 +52,7 @@ impl Control {
     }
 
     fn want(&self, wanted: Wanted) {
-        // A stronger wish is not replaced by a weaker one.
+        // A stronger request is not replaced by a weaker one.
         self.wanted.fetch_max(wanted as u8, Ordering::SeqCst);
         self.wake();
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stronger_wish_stays_and_wakes() {
+    fn a_stronger_request_stays_and_wakes() {
         let control = Control::new().unwrap();
         assert_eq!(control.wanted(), Wanted::Nothing);
         control.kill();

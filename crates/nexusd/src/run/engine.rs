@@ -11,6 +11,7 @@ use crate::run::output::Output;
 use crate::run::request::{self, Command};
 use crate::source::WorkSource;
 use crate::spool::Spool;
+use crate::stop::Stop;
 use crate::tape::Tape;
 use crate::upkeep::Upkeep;
 use nexus_api::conduits::Stream;
@@ -110,6 +111,8 @@ pub struct Job<'a> {
     pub live: &'a Live,
     /// The control plane.
     pub source: &'a dyn WorkSource,
+    /// Makes the next heartbeat leave now.
+    pub beats: &'a Stop,
     /// Takes the output.
     pub output: &'a Output,
     /// Ids of its runs, which the note of the claim names.
@@ -212,7 +215,7 @@ impl Engine {
         (limit, prefix): (&mut HeadTail, &'static str),
         clock: Instant,
     ) -> Result<Ran, String> {
-        let Job { spec, admitted, live, source, output, .. } = *job;
+        let Job { spec, admitted, live, source, beats, output, .. } = *job;
         let site =
             Site::open(WorkspaceChoice::Named(tree.to_owned()), &self.host).map_err(|error| error.to_string())?;
         let asked = request::request(spec, admitted, command, tree, &self.egress)?;
@@ -232,6 +235,7 @@ impl Engine {
             source,
             upkeep: &*self.upkeep,
             host: &self.host,
+            beats,
             requeues,
             note_end: &note_end,
             ended: Mutex::new(None),

@@ -4,6 +4,7 @@ use crate::claims::Ended;
 use crate::lease::COMMIT_WITHIN;
 use crate::live::Live;
 use crate::source::{SourceError, WorkSource};
+use crate::stop::Stop;
 use crate::upkeep::Upkeep;
 use nexus_api::conduits::HeartbeatRequest;
 use nexus_api::retry::{self, Next};
@@ -37,6 +38,8 @@ pub struct DirectiveFrontend<'a> {
     pub upkeep: &'a dyn Upkeep,
     /// The state directory and the user of the territory.
     pub host: &'a Host,
+    /// Makes the next heartbeat leave now.
+    pub beats: &'a Stop,
     /// Reports that a directive whose lease is lost is queued again: then its commit needs an acknowledged word.
     pub requeues: bool,
     /// Largest diff, in bytes.
@@ -66,6 +69,9 @@ impl DirectiveFrontend<'_> {
                 // Without a requeue the rest of the lease decides.
                 _ => {}
             }
+        } else {
+            // Told beside the commit, which waits for no answer: should this territory be lost now, its changes may be there.
+            self.beats.hurry();
         }
         if self.live.is_lost() {
             return Err("the claim of the directive is over".to_owned());

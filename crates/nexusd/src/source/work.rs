@@ -5,7 +5,7 @@ use nexus_api::conduits::{
     HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest,
     TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
-use nexus_api::retry::Outcome;
+use nexus_api::retry::{Outcome, SLOW_BODY};
 use nexus_model::ids::DirectiveId;
 use std::time::Duration;
 
@@ -66,6 +66,12 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Reports whether the body did not arrive in the time that the control plane gives it.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        matches!(self, Self::Refused { status: SLOW_BODY, .. })
+    }
+
     /// Returns the end of the call for the rules of repetition.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

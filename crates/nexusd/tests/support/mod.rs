@@ -34,6 +34,10 @@ pub struct Seen {
     pub verdict: Option<Verdict>,
     pub settling: u32,
     pub beats: u32,
+    /// Heartbeats of the territory that called the directive settling.
+    pub settling_beats: u32,
+    /// Bytes of the pieces of kept files that were taken.
+    pub pieces: Vec<usize>,
     pub events: Vec<serde_json::Value>,
     /// Kept files by name: size, hash and the bytes so far.
     pub files: BTreeMap<String, (u64, String, Vec<u8>)>,
@@ -66,6 +70,8 @@ struct Inner {
     loses_ends: bool,
     /// No kept file arrives.
     loses_files: bool,
+    /// Bytes of a piece of a kept file that the link carries in time; 0 for any number.
+    most_bytes: usize,
     /// Runs whose commits the next daemon finishes.
     committed: Vec<RunId>,
     /// The store takes no output, as with a full disk.
@@ -139,6 +145,10 @@ impl Memory {
         self.inner().loses_files = loses;
     }
 
+    pub fn carry_at_most(&self, bytes: usize) {
+        self.inner().most_bytes = bytes;
+    }
+
     pub fn refuse_chunks(&self, refuses: bool) {
         self.inner().refuses_chunks = refuses;
     }
@@ -209,7 +219,10 @@ impl WorkSource for Memory {
             return no_answer();
         }
         for beat in request.directives.iter().flatten() {
-            inner.seen.get_mut(&beat.directive_id).unwrap().beats += 1;
+            let is_settling = beat.progress.as_ref().is_some_and(nexus_api::conduits::Progress::is_settling);
+            let seen = inner.seen.get_mut(&beat.directive_id).unwrap();
+            seen.beats += 1;
+            seen.settling_beats += u32::from(is_settling);
         }
         let verdict = |beat: &nexus_api::conduits::DirectiveBeat| DirectiveVerdict {
             directive_id: beat.directive_id,
@@ -314,9 +327,15 @@ impl WorkSource for Memory {
         if inner.is_away || inner.loses_files {
             return no_answer();
         }
-        let file = inner.seen.get_mut(&id).unwrap().files.get_mut(artifact).unwrap();
+        let bytes = data_encoding::BASE64.decode(request.bytes.as_bytes()).unwrap();
+        if inner.most_bytes > 0 && bytes.len() > inner.most_bytes {
+            return no_answer();
+        }
+        let seen = inner.seen.get_mut(&id).unwrap();
+        seen.pieces.push(bytes.len());
+        let file = seen.files.get_mut(artifact).unwrap();
         assert_eq!(file.2.len() as u64, request.offset);
-        file.2.extend(data_encoding::BASE64.decode(request.bytes.as_bytes()).unwrap());
+        file.2.extend(bytes);
         let (offset, complete) = (file.2.len() as u64, file.2.len() as u64 == file.0);
         self.changed.notify_all();
         Ok(ArtifactAnswer { ok: true, directive_id: id, artifact_id: artifact.to_owned(), offset, complete })

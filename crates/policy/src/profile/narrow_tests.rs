@@ -177,7 +177,7 @@ fn a_flag_that_is_smaller_than_the_file_counts_and_refuses_nothing() {
 }
 
 #[test]
-fn nobody_said_what_becomes_of_changes_and_the_file_may_not_commit() {
+fn without_a_mode_for_changes_the_file_may_not_commit() {
     assert!(narrowed("changes: commit", &base("")).is_err());
     assert_eq!(narrowed("changes: ask", &base("")).unwrap().changes.unwrap().value, ChangesMode::Ask);
 }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_index_is_told_from_what_was_tried_once() {
+    fn the_default_index_is_distinguished_from_what_was_tried_once() {
         let old = "old-mirror.test-0123456789abcdef";
         assert_eq!(picked(&["index.test-6f17d22bba15001f", old]).unwrap(), ["index.test"]);
         assert_eq!(picked(&[old, "index.test-1949cf8c6b5b557f"]).unwrap(), ["index.test"]);

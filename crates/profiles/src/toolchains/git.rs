@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_git_file_that_nobody_outside_confirms_shows_nothing() {
+    fn a_git_file_without_a_confirmation_from_outside_shows_nothing() {
         for change in ["gitdir", "commondir", "HEAD"] {
             let scene = Scene::new();
             let common = with_worktree(&scene);

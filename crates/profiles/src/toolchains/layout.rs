@@ -88,8 +88,8 @@ pub(super) fn is_of_administrator(directory: &Path, host: &ToolHost) -> bool {
 /// of a manager, or the caller's own variable names it as the active environment.
 pub(super) fn is_accepted(directory: &Path, host: &ToolHost) -> bool {
     const ACTIVE: &[(&str, &str)] = &[("VIRTUAL_ENV", "pyvenv.cfg"), ("CONDA_PREFIX", "conda-meta")];
-    let is_named = |(variable, mark): &(&str, &str)| {
-        host.directory_of(variable).is_some_and(|named| named == directory) && directory.join(mark).exists()
+    let is_named = |(variable, entry): &(&str, &str)| {
+        host.directory_of(variable).is_some_and(|named| named == directory) && directory.join(entry).exists()
     };
     places::is_tool(directory, host.home.as_deref()) || (ACTIVE.iter().any(is_named) && !is_project(directory))
 }
@@ -137,7 +137,7 @@ pub(super) fn is_marked(directory: &Path) -> bool {
         let names = reading::names(&directory.join("lib")).unwrap_or_default();
         names.iter().any(|name| name.as_encoded_bytes().starts_with(b"python"))
     };
-    MARKS.iter().any(|mark| directory.join(mark).exists()) || python()
+    MARKS.iter().any(|entry| directory.join(entry).exists()) || python()
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_folder_of_the_tools_own_is_shown_whole() {
+    fn only_a_directory_of_the_tools_own_is_shown_whole() {
         let scene = Scene::new();
         let prefix_of = |name: &str| prefix(&scene.file(name, ""), &scene.host);
         assert_eq!(prefix_of(".nvm/versions/node/v22/bin/node"), Some(scene.home().join(".nvm/versions/node/v22")));

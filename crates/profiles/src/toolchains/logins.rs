@@ -310,7 +310,7 @@ fn settings_of_library(library: &Path) -> impl Iterator<Item = PathBuf> {
         b"node_modules" => &["npm/npmrc"],
         name if name.ends_with(b"-packages") => &["distutils/distutils.cfg", "setuptools/_distutils/distutils.cfg"],
         name if name.starts_with(b"python") => &["distutils/distutils.cfg"],
-        // Texts, headers and tests are no settings that a client reads.
+        // Texts, headers and tests are not settings that a client reads.
         _ => &[],
     };
     names.iter().map(|name| library.join(name))

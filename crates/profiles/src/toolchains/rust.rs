@@ -225,7 +225,7 @@ mod tests {
         };
         let (kept, home) = homes("HOME//other/cargo/");
         assert_eq!(kept, Some(home.join("other/cargo")));
-        // One that is relative counts for nobody.
+        // A relative one counts for no program.
         let (kept, home) = homes("cargo");
         assert_eq!(kept, Some(home.join(".cargo")));
         for elsewhere in [

@@ -38,7 +38,7 @@ fn receipts_that_are_issued_at_once_make_one_chain() {
 }
 
 #[test]
-fn a_chain_that_somebody_holds_costs_the_place_and_not_the_receipt() {
+fn a_chain_that_another_process_holds_costs_the_place_and_not_the_receipt() {
     let state = tempfile::tempdir().unwrap();
     let rings = Mutex::new(Vec::new());
     let store = Store::open(state.path()).unwrap();

@@ -1,4 +1,4 @@
-//! The other side of a pump: a person at a terminal, or the clients of a detached sandbox.
+//! The attendant of a run: the peer of the pump, which is a user at a terminal or the clients of a detached sandbox.
 
 use crate::live::control::SandboxControl;
 use crate::live::input::InputSource;

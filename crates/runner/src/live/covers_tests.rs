@@ -34,7 +34,7 @@ fn plan(workspace: &Path, protected: &[&str], hidden: &[&str], binds: &[(&Path, 
         host_ports: Vec::new(),
         limits: Limits::defaults(1 << 20),
         required: std::collections::BTreeSet::new(),
-        marker: Path::new("/state/x").into(),
+        canary: Path::new("/state/x").into(),
     })
     .unwrap()
 }

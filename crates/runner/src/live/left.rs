@@ -1,4 +1,4 @@
-//! Counts the output that a dead sandbox left in its pipes. A write end that left the sandbox, over a socket in a directory that it
+//! Counts the output that is left in the pipes of a sandbox that has ended. A write end that left the sandbox, over a socket in a directory that it
 //! shares, stays open for as long as its holder likes, and its holder may go on writing: bytes that come after the death of
 //! everything inside are not of this run.
 

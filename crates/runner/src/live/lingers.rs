@@ -1,4 +1,4 @@
-//! A sandbox that has ended or was killed and is not gone: the kernel still frees what its processes held.
+//! Waits for a sandbox whose processes have exited or were killed, while the kernel still releases their resources.
 //!
 //! ```text
 //!  ended on its own ─1 s──▶ said, and waited for ──┐ killed meanwhile

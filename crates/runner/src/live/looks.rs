@@ -1,4 +1,4 @@
-//! Looks at the limits that the kernel does not hold itself, and at the covers of protected files.
+//! Polls the limits that the kernel does not enforce itself, and the covers of protected files.
 
 use crate::live::bounds::{Bounds, Look, Outcome};
 use crate::live::covers::Covers;

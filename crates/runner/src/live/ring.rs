@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_a_slow_reader_is_told_what_it_missed() {
+    fn memory_is_bounded_and_a_slow_reader_learns_what_it_missed() {
         let mut ring = Ring::new(64 * 1024);
         for turn in 0..200_000u32 {
             ring.push(if turn % 2 == 0 { Stream::Out } else { Stream::Err }, b"0123456789");

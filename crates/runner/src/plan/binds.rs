@@ -267,7 +267,7 @@ impl Reader<'_> {
                 return Err(BindError::Guarded { from, path, why });
             }
         }
-        // Also what the operator opened: nobody wants a command to decide its own rights.
+        // Also what the operator opened: a command must not decide its own rights.
         if access == Access::ReadWrite
             && let Some(place) = configuration::written_through(self.configurations(), &canonical)
         {

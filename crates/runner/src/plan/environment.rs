@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_variable_is_gone_whoever_gave_it_and_the_standard_ones_stay() {
+    fn a_dropped_variable_is_gone_whatever_set_it_and_the_standard_ones_stay() {
         let mut grants = default_grants();
         for name in ["TZ", "A", "PATH"] {
             grants.drop_variable(name, Origin::Standard);

@@ -201,7 +201,7 @@ pub fn resolve_as(run_id: RunId, site: Site, request: &RunRequest, host: &Host) 
         limits,
         required: request.required.clone(),
         allow_ptrace: grants.allows_debug(),
-        marker: canary.into(),
+        canary: canary.into(),
     };
     Ok(ResolvedRun {
         plan: Plan::new(draft)?,

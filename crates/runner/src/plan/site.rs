@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::plan::workspace::{self, WorkspaceChoice, WorkspaceError};
 use crate::state::directory::{StateDir, StateDirError};
 use crate::state::identity::{self, DirectoryId};
-use nexus_layer::{FolderId, IoFailure, Workspace};
+use nexus_layer::{DirectoryIdentity, IoFailure, Workspace};
 use std::io;
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct Site {
     /// The workspace, opened once: a run commits through this descriptor and through no path.
     pub directory: Workspace,
     /// The identity of that descriptor, for journals.
-    pub id: FolderId,
+    pub id: DirectoryIdentity,
     /// The identity of that descriptor, for records.
     pub identity: DirectoryId,
 }

@@ -65,7 +65,7 @@ pub fn before_run(
     places: &StateDir,
     driver: &dyn Remains,
     here: &Path,
-    id: nexus_layer::FolderId,
+    id: nexus_layer::DirectoryIdentity,
     tell: Notify<'_>,
 ) -> Result<(), ClearError> {
     let mut found = clear(places, driver, tell)?;

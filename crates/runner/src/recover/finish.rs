@@ -94,7 +94,7 @@ pub fn finish_others(
 }
 
 /// Lists the layers with a journal for this directory, but for those that were given up.
-pub fn journals(places: &StateDir, id: nexus_layer::FolderId) -> Result<Vec<String>, String> {
+pub fn journals(places: &StateDir, id: nexus_layer::DirectoryIdentity) -> Result<Vec<String>, String> {
     // Two names for itself and none for a directory in it: most file systems show that without a list.
     if std::fs::metadata(&places.layers).map_err(|error| error.to_string())?.nlink() == 2 {
         return Ok(Vec::new());

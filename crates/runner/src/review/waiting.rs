@@ -102,7 +102,7 @@ pub fn all(places: &StateDir, interrupted: &[Interrupted], tell: Notify<'_>) -> 
         }
         let path = entry.path();
         let is_interrupted = interrupted.iter().any(|one| one.run == run);
-        // A run that still goes has a record (what had none alive was cleared just now) and decides by itself. One that
+        // A run that still goes has a record (what had none alive was cleared just now) and decides on its own. One that
         // ended between the two looks has taken its layer with it, or has left it to wait.
         let has_record = !is_interrupted && places.runs.join(&run).try_exists().map_err(failed)?;
         let is_unparked = match run.parse() {

@@ -100,7 +100,7 @@ fn attended<A: Attendant>(
     let run = held.run;
     let mut tidied = Ok(());
     let layer = held.layer.as_ref();
-    let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_spares(&mut || has_spoken(&sandbox)));
+    let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_pool(&mut || has_spoken(&sandbox)));
     let stage = Stage { network: service.as_mut().map(|service| service as &mut dyn NetworkServer), ..stage };
     let pumped = pumped(run, &sandbox, attendant, &held.around, stage, meanwhile);
     let has_failed = pumped.is_err();
@@ -125,7 +125,7 @@ fn attended<A: Attendant>(
     }
     let not_ended = if held.lingers { None } else { held.end(&sandbox, has_failed)? };
     if !held.lingers && not_ended.is_none() {
-        // Where the note stays, a later command asks for the process once more.
+        // Where the note stays, a later command asks for the process again.
         held.record.forget_first().ok();
     }
     let (outcome, broken) = match (outcome, broken) {

@@ -87,7 +87,7 @@ impl Held<'_> {
             Some(layer) => {
                 let tell: Notify<'_> = &|notice| self.around.frontend.tell(notice);
                 // What is kept for later runs may be the room that this one had not.
-                let cleared = layer.clear_spares().map_err(|error| failed(&error));
+                let cleared = layer.clear_pool().map_err(|error| failed(&error));
                 remove(layer, tell).map_err(|why| failed(&why)).and(cleared)
             }
         }

@@ -93,7 +93,7 @@ fn profile_ref(profile: &ProfileName) -> ProfileRef {
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
-        // Only for types that are no words.
+        // Only for types that are not words.
         Ok(other) => other.to_string(),
         Err(error) => error.to_string(),
     }

@@ -130,7 +130,7 @@ impl RunReport {
             Ok(left) => (left, Vec::new()),
             Err(error) => (Left::default(), vec![Remark::Unseen(error)]),
         };
-        // Nobody may take the workspace for one that git can work in.
+        // No reader may take the workspace for one that git can work in.
         let is_bad = !remarks.is_empty() || left.held.iter().any(|index| index.aside.is_err());
         let relative = |path: &PathBuf| ByteText::from(path.strip_prefix(workspace).unwrap_or(path));
         let first_output = outcome.first_output.zip(outcome.spawned);

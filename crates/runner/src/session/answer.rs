@@ -60,7 +60,7 @@ impl Hub {
         let Some(client) = self.clients.get_mut(&number) else { return false };
         let viewer = |follow, input| Role::Viewer { position: 0, live_at: Some(end), follow, input };
         match (client.role, ask) {
-            // kill(2) knows no other numbers; 0 would only ask whether somebody is there.
+            // kill(2) knows no other numbers; 0 would only ask whether the process exists.
             (_, ClientMessage::Signal(signal) | ClientMessage::Stop { signal, .. }) if !(1..=64).contains(&signal) => {
                 return false;
             }
@@ -125,7 +125,7 @@ impl Hub {
                 (_, None) => {}
                 _ => return false,
             },
-            // It does not know yet that it was told everything.
+            // It does not know yet that it has received everything.
             (Role::Leaving, _) => {}
             _ => return false,
         }

@@ -193,7 +193,7 @@ impl Attendant for Hub {
                     &Launched::Started { id: self.own.about.id.to_string(), published: self.ports.published() },
                 );
                 let sent = self.launcher.take().map(|mut launcher| launcher.write_all(&bytes));
-                // The command that started the sandbox is gone, and nobody else knows its id.
+                // The command that started the sandbox is gone, and no other process knows its id.
                 if framed.is_err() || sent.is_none_or(|sent| sent.is_err()) {
                     inside.end(SIGTERM, None);
                 }

@@ -96,7 +96,7 @@ impl Command {
         let gone = match rustix::io::write(to, &self.pending) {
             Ok(count) => count,
             Err(Errno::INTR | Errno::AGAIN) => return 0,
-            // Nobody inside reads it any more.
+            // No process inside reads it any more.
             Err(_) => self.pending.len(),
         };
         self.pending.drain(..gone);

@@ -157,7 +157,7 @@ impl Link {
         signals: Option<&dyn Interrupts>,
         tell: Notify<'_>,
     ) -> Result<Found, TalkError> {
-        // Between a look at the folder and the connection it may end: once more, then.
+        // Between a look at the directory and the connection it may end: again, then.
         for _ in 0..3 {
             let Some(now) = entry.again()? else { return Err(removed(entry)) };
             match now.condition {

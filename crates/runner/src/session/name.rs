@@ -24,7 +24,7 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, ParseNameError> {
         let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-        // An id as a name would be another sandbox's id for whoever reads it.
+        // An id as a name would be another sandbox's id for its reader.
         if first && text.len() <= MAX && text.bytes().all(fine) && text.parse::<nexus_model::RunId>().is_err() {
             Ok(Self(text.to_owned()))
         } else {

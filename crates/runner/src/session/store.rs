@@ -264,7 +264,7 @@ impl Store {
         if let Some(at) = all.iter().position(exact) {
             return Ok(all.swap_remove(at));
         }
-        // A digit or two that somebody mistyped must not end whatever is the only one.
+        // A mistyped digit or two must not end whatever is the only one.
         all.retain(|entry| text.len() >= MIN_PREFIX && entry.about.id.to_string().starts_with(text));
         if all.len() > 1 {
             return Err(StoreError::Ambiguous { count: all.len(), text: text.to_owned() });
@@ -316,7 +316,7 @@ impl Store {
     pub fn remove(&self, entry: &Entry) -> Result<(), StoreError> {
         let gone = self.root.join(format!(".gone-{}", entry.about.id));
         match std::fs::rename(&entry.directory, &gone) {
-            // Somebody else removed it.
+            // Another process removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other.and_then(|()| remove(&gone)),
         }

@@ -8,7 +8,7 @@ use crate::recover::remove::remove;
 use crate::request::ChangeMode;
 use crate::state::container::ContainerId;
 use crate::state::note::{self, RunNote};
-use nexus_layer::{Abandoned, Faults, Layer, LayerMode, Spares};
+use nexus_layer::{Abandoned, Faults, Layer, LayerMode, LayerPool};
 use nexus_model::plan::Writes;
 use std::io;
 
@@ -36,7 +36,7 @@ pub fn create(run: &ResolvedRun, host: &Host, tell: Notify<'_>) -> Result<Layer,
         Ok(()) => why,
         Err(second) => format!("{why}; and then: {second}"),
     };
-    let pool = Spares::open(&places.pool).map_err(|error| chain(&error))?;
+    let pool = LayerPool::open(&places.pool).map_err(|error| chain(&error))?;
     let made = Layer::create_with(Some(pool), &places.layers, &id, &run.site.directory, mode, faults(host));
     let mut layer = made.map_err(|error| {
         // On a full disk some of its directories may be there.
@@ -48,7 +48,7 @@ pub fn create(run: &ResolvedRun, host: &Host, tell: Notify<'_>) -> Result<Layer,
             Ok(Abandoned::Nothing) => Ok(()),
             Err(error) => Err(chain(&error)),
         };
-        let pool = Spares::open(&places.pool).and_then(|pool| pool.clear());
+        let pool = LayerPool::open(&places.pool).and_then(|pool| pool.clear());
         cleared(chain(&error), gone.and(pool.map_err(|error| chain(&error))))
     })?;
     layer.set_home(run.plan.workspace.source.clone(), run.site.id);

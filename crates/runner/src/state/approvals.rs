@@ -311,7 +311,7 @@ impl Approvals {
             }
         }
         let mut kept = all.len();
-        // The oldest first: a new request needs its place more than one that nobody can answer any more.
+        // The oldest first: a new request needs its place more than one that cannot be answered any more.
         for stored in all.iter().rev().filter(|one| one.approval.state.is_over()) {
             if kept < MAX_APPROVALS && stored.asked_at.saturating_add(KEPT_MS) >= now {
                 break;

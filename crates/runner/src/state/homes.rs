@@ -19,7 +19,7 @@ pub fn others(layer: &Layer, path: &Path) -> io::Result<Vec<RunHome>> {
         if run == layer.run() || run == GOING || run.starts_with('.') {
             continue;
         }
-        // What a note that cannot be read says is told by other commands. One that is being thrown away waits for nothing.
+        // Other commands report a note that cannot be read. One that is being removed waits for nothing.
         let Ok(Some(note)) = note::read(&entry.path()) else { continue };
         let Ok(inside) = note.workspace.as_path().strip_prefix(path) else { continue };
         // Where another directory has the path by now, its changes have none already. What cannot be asked is kept.

@@ -30,8 +30,8 @@ pub enum OpenSameError {
     Io(#[from] IoFailure),
 }
 
-impl From<nexus_layer::FolderId> for DirectoryId {
-    fn from(id: nexus_layer::FolderId) -> Self {
+impl From<nexus_layer::DirectoryIdentity> for DirectoryId {
+    fn from(id: nexus_layer::DirectoryIdentity) -> Self {
         Self { inode: id.ino, born: id.born.map(|born| (born.sec, born.nsec)), device: id.dev }
     }
 }

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_is_told_from_a_kill() {
+    fn another_boot_is_distinguished_from_a_kill() {
         let mut note = note();
         note.boot = boot_id();
         assert_eq!(note.cut_by_kill(), CutShort::Killed);

@@ -277,7 +277,7 @@ fn take_over(path: &Path, run: RunId, hidden: bool) -> io::Result<Option<Orphan>
     }
     let (state, text) = read(&file, run)?;
     let state = if hidden { RecordState::Empty } else { state };
-    // A hidden one may be a moment old and not yet locked by its owner: then it is not ours to judge.
+    // A hidden one may be a moment old and not yet locked by its owner: then another process decides about it.
     if hidden && mine.mtime() + 60 > now_seconds()? {
         return Ok(None);
     }

@@ -58,7 +58,7 @@ impl Terminal {
         let slave = call(libc::SYS_ioctl, &[number, libc::TIOCGPTPEER as usize, flags as usize]).map_err(failed)?;
         let size: [u16; 4] = [24, 80, 0, 0];
         call(libc::SYS_ioctl, &[number, libc::TIOCSWINSZ as usize, sys::address(&size)]).map_err(failed)?;
-        // SAFETY: the kernel just returned this descriptor and nobody else owns it.
+        // SAFETY: the kernel just returned this descriptor and no other value owns it.
         Ok(Self { master: master.into(), slave: unsafe { OwnedFd::from_raw_fd(slave as i32) } })
     }
 

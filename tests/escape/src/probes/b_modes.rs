@@ -13,7 +13,7 @@ const AT: usize = libc::AT_FDCWD as usize;
 const SPECIAL: u32 = 0o6000;
 
 fn place(context: &Context, name: &str) -> PathBuf {
-    // Not removed afterwards: the suite walks the host's folders and must find what came through.
+    // Not removed afterwards: the suite walks the host's directories and must find what came through.
     context.workspace.join(format!("mode-{name}-{}", std::process::id()))
 }
 

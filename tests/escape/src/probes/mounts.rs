@@ -77,7 +77,7 @@ fn evaluate(context: &Context, list: &str) -> Answer {
         roots += usize::from(*place == "/");
         let options: Vec<&str> = options.split(',').collect();
         let missing = match expected(context, place) {
-            // More flags than are asked for are no hole; a writable directory that is not is seen by its twins.
+            // More flags than are asked for are not a hole; a writable directory that is not is seen by its twins.
             Some(flags) => flags.iter().any(|flag| !options.contains(flag)),
             None => true,
         };

@@ -106,7 +106,7 @@ fn prepare(bench: &Bench, name: &str, linked: bool) -> Result<PathBuf, WorldErro
         link(&world.base.join("side/target"), ".envrc")?;
         world.file(&world.base.join("side/target"), "as it was\n", 0o666)?;
     }
-    // Folders made on the way belong to root when root plays for a user.
+    // Directories made on the way belong to root when root plays for a user.
     if let Some(uid) = world.owner {
         give(&workspace, uid)?;
     }

@@ -27,7 +27,7 @@ const DISK_BYTES: u64 = 256 << 20;
 const MODULES: &[&str] = &["overlay.ko", "loop.ko"];
 
 pub fn main() -> ExitCode {
-    // Elsewhere it would end a machine that is somebody's.
+    // Elsewhere it would end a machine that is in use.
     if !rustix::process::getpid().is_init() {
         eprintln!("this is the first process of the test machine and of no other");
         return ExitCode::from(2);

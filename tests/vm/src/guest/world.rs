@@ -137,7 +137,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // By now nothing is judged any more; a process that has ended cannot be killed, and that is fine.
+        // By now no result counts any more; a process that has ended cannot be killed, and that is fine.
         if self.0.kill().is_ok() {
             self.0.wait().ok();
         }

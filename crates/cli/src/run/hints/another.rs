@@ -1,5 +1,5 @@
-//! Advice for a command that ran another program than the caller's PATH has: an older Python, a tool without its
-//! packages. The run may well have succeeded, with other results than outside.
+//! Advice for a run in which the command name resolved to another program than on the caller's PATH: an older Python, or a tool
+//! without its packages. The run may have succeeded, but with other results than outside.
 
 use nexus_model::Plan;
 use nexus_profiles::toolchains::is_system;

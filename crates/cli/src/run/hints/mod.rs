@@ -14,7 +14,7 @@ mod unread_input;
 mod worktree;
 
 use super::input::Input;
-use super::order::Order;
+use super::parsed_run::ParsedRun;
 use super::perhaps;
 use crate::net::ended::client_group;
 use crate::profile::caller::tool_host;
@@ -45,17 +45,17 @@ impl Hint {
 }
 
 /// Returns the advice for a run that has ended.
-pub fn for_run(order: &Order, report: &RunReport) -> Vec<Hint> {
+pub fn for_run(parsed_run: &ParsedRun, report: &RunReport) -> Vec<Hint> {
     let (words, exit) = (&report.last_words, report.command_exit);
-    let Order { run, input, .. } = order;
+    let ParsedRun { run, input, .. } = parsed_run;
     let mut hints = Vec::new();
     if let Some(message) = script::advice(&run.plan, report.not_started.as_ref()) {
         hints.push(Hint::new("script", message));
     } else if exit == NOT_FOUND {
-        let message = not_found::advice(order, report.not_started.as_ref(), words);
+        let message = not_found::advice(parsed_run, report.not_started.as_ref(), words);
         hints.extend(message.map(|message| Hint::new("not_found", message)));
     } else if report.not_started.is_none() {
-        hints.extend(other_program(order));
+        hints.extend(other_program(parsed_run));
     }
     hints.extend(no_network(&report.names, &run.plan.argv));
     hints.extend(standard_input(*input, &run.plan.argv, words));
@@ -89,13 +89,13 @@ fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>) -> Option<H
 }
 
 /// Returns the advice for a command that ran another program than the caller's PATH has.
-fn other_program(order: &Order) -> Option<Hint> {
-    let plan = &order.run.plan;
-    let host = tool_host(plan.workspace.source.as_path(), order.run.network.is_some());
-    let another = another::program(plan, &host, order.shows_auto)?;
-    let (state, name) = (&order.run.site.places.state, plan.argv.first()?.as_path());
+fn other_program(parsed_run: &ParsedRun) -> Option<Hint> {
+    let plan = &parsed_run.run.plan;
+    let host = tool_host(plan.workspace.source.as_path(), parsed_run.run.network.is_some());
+    let another = another::program(plan, &host, parsed_run.shows_auto)?;
+    let (state, name) = (&parsed_run.run.site.places.state, plan.argv.first()?.as_path());
     let message = match &another.tool {
-        Some(tool) => not_found::flag_after(&another.what, &host, &order.toolchains, state, name, tool)?,
+        Some(tool) => not_found::flag_after(&another.what, &host, &parsed_run.toolchains, state, name, tool)?,
         None => format!("{}. Call it by its path.", another.what),
     };
     Some(Hint::new("another_program", message))

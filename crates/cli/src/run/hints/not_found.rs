@@ -3,7 +3,7 @@
 //! The name comes from the command line, or from the last words of a shell inside. Those are hostile: only a plain name
 //! is looked up, only on the caller's PATH, and the answer goes to the caller alone.
 
-use super::super::order::Order;
+use super::super::parsed_run::ParsedRun;
 use super::nowhere;
 use crate::profile::caller::tool_host;
 use nexus_driver::NotStarted;
@@ -17,26 +17,27 @@ use nexus_runner::plan::guarded::Guarded;
 use std::path::{Path, PathBuf};
 
 /// Returns what to do about a command that ended with 127.
-pub fn advice(order: &Order, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
-    let host = tool_host(order.run.plan.workspace.source.as_path(), order.run.network.is_some());
+pub fn advice(parsed_run: &ParsedRun, not_started: Option<&NotStarted>, words: &LastWords) -> Option<String> {
+    let host = tool_host(parsed_run.run.plan.workspace.source.as_path(), parsed_run.run.network.is_some());
     match not_started {
         Some(NotStarted::Exec { stage: ExecStage::Exec, .. }) => {
-            let name = order.run.plan.argv.first()?.as_path();
+            let name = parsed_run.run.plan.argv.first()?.as_path();
             let found = of_path(&host, name).or_else(|| host.find(&[name.to_str()?]));
             match found {
-                Some(tool) => flag(&host, &order.toolchains, &order.run.site.places.state, name, &tool),
-                None if is_a_line(&order.run.plan.argv) => {
+                Some(tool) => flag(&host, &parsed_run.toolchains, &parsed_run.run.site.places.state, name, &tool),
+                None if is_a_line(&parsed_run.run.plan.argv) => {
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
-                None if raises_rights(&order.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
-                None => nowhere::advice(&order.run.plan, &host.path, name.to_str()?),
+                None if raises_rights(&parsed_run.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
+                None => nowhere::advice(&parsed_run.run.plan, &host.path, name.to_str()?),
             }
         }
         Some(_) => None,
         None => {
             let name = words.missing_command()?;
             let tool = host.find(&[&name])?;
-            let advice = flag(&host, &order.toolchains, &order.run.site.places.state, Path::new(&name), &tool)?;
+            let advice =
+                flag(&host, &parsed_run.toolchains, &parsed_run.run.site.places.state, Path::new(&name), &tool)?;
             Some(format!("perhaps: {advice}"))
         }
     }
@@ -92,7 +93,7 @@ pub(super) fn flag_after(
     }
     // The tool's own directory, or just the program under the name that PATH has for it.
     let (source, target) = match prefix(&tool.real, host) {
-        Some(folder) => (folder, None),
+        Some(directory) => (directory, None),
         None => (tool.real.clone(), Some(&tool.file).filter(|file| **file != tool.real)),
     };
     let place = if target.is_some() { &tool.file } else { &tool.real };

@@ -1,4 +1,4 @@
-//! Names and lines of which the report of a run is made.
+//! The names and lines that make up the text report of a run.
 
 use crate::failure::one_line;
 use nexus_layer::meta::EntryType;
@@ -7,7 +7,7 @@ use nexus_runner::held_text;
 use std::path::Path;
 
 /// Changes in a summary.
-pub(super) const MOST_SHOWN: usize = 20;
+pub(super) const MAX_SHOWN: usize = 20;
 
 /// Text for stderr: each line says whose it is, and none holds what a command put into a name.
 #[derive(Default)]

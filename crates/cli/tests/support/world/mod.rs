@@ -61,7 +61,7 @@ impl World {
         let unfinished = tempfile::Builder::new().prefix("nexus-world-").tempdir_in("/var/tmp").unwrap();
         let folder = unfinished.path().to_owned();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        // The build folder may be closed to the users of servers and clients.
+        // The build directory may be closed to the users of servers and clients.
         let kit = folder.join("kit");
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         copy_files(&from.join("support/world"), &kit);

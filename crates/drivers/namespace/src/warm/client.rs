@@ -62,7 +62,7 @@ impl WarmDriver {
 
 fn found(directory: &Path, sandboxes: BTreeMap<&'static str, String>) -> Option<Connection> {
     let place = match Place::open(directory) {
-        // The usual case: nobody ever started a launcher, and nothing more is looked at.
+        // The usual case: no launcher was ever started, and nothing more is read.
         Ok(None) => return None,
         Ok(Some(place)) => place,
         Err(_) => {

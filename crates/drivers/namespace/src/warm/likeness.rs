@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_changes_are_told_from_other_differences() {
+    fn strangers_and_changes_are_distinguished_from_other_differences() {
         let one = like(&[("user", "1"), ("umask", "22"), ("control group", "a"), ("namespaces", "x")]);
         let other = like(&[("user", "1"), ("umask", "77"), ("control group", "b"), ("namespaces", "x")]);
         assert_eq!(one.differences(&other), ["control group", "umask"]);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_limits_of_a_launcher_are_told_from_those_that_it_sets_itself() {
+    fn changed_limits_of_a_launcher_are_distinguished_from_its_own() {
         let limits = |core: &str, files: &str, stack: &str| {
             let line = |name: &str, values: &str| format!("{name:<26}{values} files\n");
             line("Limit", "Soft Limit           Hard Limit          ")

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A leader that stays, once it has made a file with the number of its background job.
 const STAY: &str = "sleep 1000 & echo $! >pid; mv pid job; echo private >/tmp/note; wait";
 
-pub fn a_further_command_sees_the_first_ones_processes_and_files_and_ends_alone() {
+pub fn an_exec_sees_the_main_commands_processes_and_files_and_ends_alone() {
     for_each_user(|bench| {
         let mut live = bench.start(STAY, None);
         let job = bench.workspace().join("job");
@@ -27,14 +27,14 @@ pub fn a_further_command_sees_the_first_ones_processes_and_files_and_ends_alone(
         assert!(live.heard[&2].started);
         live.exec(3, "kill -TERM $$", None);
         assert_eq!(live.end_of(3), ExitStatus::Signal(15));
-        // The sandbox goes on, and still does what it is told.
+        // The sandbox goes on, and still obeys.
         assert_eq!(live.heard[&LEADER].ended, None);
         live.session.signal(LEADER, 15).unwrap();
         assert_eq!(live.end_of(LEADER), ExitStatus::Signal(15));
     });
 }
 
-pub fn a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on() {
+pub fn an_exec_that_does_not_start_reports_why_and_the_sandbox_goes_on() {
     for_each_user(|bench| {
         let mut live = bench.start(STAY, None);
         let mut command = live.script("exit 0");
@@ -55,7 +55,7 @@ pub fn a_further_command_that_does_not_start_says_why_and_the_sandbox_goes_on() 
     });
 }
 
-pub fn a_command_stopped_before_its_exec_holds_up_nobody() {
+pub fn a_command_stopped_before_its_exec_delays_no_other() {
     for_each_user(|bench| {
         // Stops every process inside but itself, again and again, from before the exec of another one.
         let storm = "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do sleep 0.05; done; exit 42";
@@ -83,7 +83,7 @@ pub fn a_command_stopped_before_its_exec_holds_up_nobody() {
 
 pub fn a_signal_before_the_exec_arrives_after_it() {
     for_each_user(|bench| {
-        // Stops every process inside but itself until it is told, and then lets all of them go on.
+        // Stops every process inside but itself until it gets a signal, and then lets all of them go on.
         let storm =
             "while [ ! -e calm ]; do kill -STOP -1; done; while [ ! -e end ]; do kill -CONT -1; sleep 0.05; done";
         let mut live = bench.start(storm, None);
@@ -128,7 +128,7 @@ fn lives(argument: &str) -> bool {
     commands.any(|command| command.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
 }
 
-pub fn what_runs_dies_with_the_leader_also_when_nobody_listens() {
+pub fn what_runs_dies_with_the_main_command_also_without_a_client() {
     for_each_user(|bench| {
         let mark = format!("1000.{}", std::process::id());
         // The neighbour is in a session of its own, so that no signal for the leader's group reaches it.
@@ -245,7 +245,7 @@ pub fn too_many_descriptors_under_way_refuse_a_launch_and_end_nothing() {
         assert!(refused.to_string().contains("descriptors of this user"), "{refused}");
         drop(flood.stdin.take());
         assert!(flood.wait().unwrap().success());
-        // What was under way is collected when nobody is looking.
+        // What was under way is collected when no client is attached.
         let deadline = Instant::now() + Duration::from_secs(20);
         while let Err(error) = bench.launch() {
             assert!(Instant::now() < deadline, "{error}");
@@ -306,7 +306,7 @@ pub fn a_forwarded_port_reaches_a_server_inside_and_only_there() {
             stream.read_to_string(&mut answer).unwrap();
             assert_eq!(answer, "inside heard a word\n");
         }
-        // A server of the host at a port where nobody listens inside is not what a forward reaches.
+        // A server of the host at a port where no process listens inside is not what a forward reaches.
         let host = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let its_port = host.local_addr().unwrap().port();
         let other = if its_port == port { 1 } else { its_port };

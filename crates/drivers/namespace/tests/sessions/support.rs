@@ -273,7 +273,7 @@ impl Screen {
         let mut buffer = [0u8; 8192];
         while let Some(master) = &self.master {
             match rustix::io::read(master, &mut buffer) {
-                // EIO: nobody has the other end any more.
+                // EIO: no process has the other end any more.
                 Ok(0) | Err(Errno::IO) => self.master = None,
                 Ok(count) => self.text.push_str(&String::from_utf8_lossy(&buffer[..count])),
                 Err(Errno::AGAIN | Errno::INTR) => return,

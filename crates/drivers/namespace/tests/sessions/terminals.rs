@@ -11,7 +11,7 @@ pub fn a_command_has_a_terminal_of_its_own() {
                       stty size; ls /proc/self/fd | tr '\\n' ' '";
         let mut live = bench.start(script, Some(SIZE));
         assert_eq!(live.end_of(LEADER), ExitStatus::Code(0));
-        // The fourth descriptor is the folder that ls looks into: neither the master nor the channel leaked.
+        // The fourth descriptor is the directory that ls looks into: neither the master nor the channel leaked.
         let wanted = "/dev/pts/0\r\nall three\r\nthrough its name\r\n24 80\r\n0 1 2 3 ";
         assert_eq!(live.text(LEADER), wanted);
     });
@@ -35,7 +35,7 @@ pub fn a_new_size_reaches_the_command() {
     });
 }
 
-pub fn a_new_size_for_nobody_changes_nothing() {
+pub fn a_new_size_for_no_terminal_changes_nothing() {
     for_each_user(|bench| {
         let mut live = bench.start("read line; stty size; exit 3", Some(SIZE));
         live.until("its terminal", |live| live.screens.contains_key(&LEADER));
@@ -114,7 +114,7 @@ pub fn all_that_was_written_is_there_after_the_end() {
 }
 
 /// Twice: as the number stands, and with a bit above 31 set, which the kernel does not read (CVE-2019-10063).
-pub fn nobody_types_into_his_own_terminal() {
+pub fn no_command_types_into_its_own_terminal() {
     let script = r#"exec perl -e '
         open(my $tty, "+<", "/dev/tty") or die "no terminal";
         my $size = "\0" x 8;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_at_one_port_are_told_apart() {
+    fn two_sockets_at_one_port_are_distinguished() {
         let diag = SockDiag::here().unwrap();
         let listeners = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
         let bind = |to: &TcpListener, at: SocketAddr| {

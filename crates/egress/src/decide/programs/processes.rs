@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_told_by_its_holders_executable() {
+    fn a_connection_is_identified_by_its_holders_executable() {
         let here = Processes::of_this_host().unwrap();
         let (client, _server, connection) = connected();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn without_time_left_nobody_is_named() {
+    fn without_time_left_no_program_is_named() {
         let here = Processes::of_this_host().unwrap();
         let (_client, _server, connection) = connected();
         let socket = format!("socket:[{}]", here.sockets.inode(connection).unwrap().unwrap());

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_told_by_its_method_at_every_length() {
+    fn a_request_is_recognized_by_its_method_at_every_length() {
         for (bytes, wanted) in [
             (&b"GET / HTTP/1.1\r\n"[..], Begin::Http),
             (b"x-own / HTTP/1.1\r\n", Begin::Http),

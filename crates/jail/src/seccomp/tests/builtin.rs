@@ -39,7 +39,7 @@ fn each(calls: &str, wanted: Action) {
 
 #[test]
 fn every_call_of_the_kernel_is_named_in_the_profile() {
-    // Whoever adds a call to the table has to say what becomes of it.
+    // A developer who adds a call to the table has to say what becomes of it.
     let profile = default_profile();
     let named: BTreeSet<&str> = profile.rules().iter().flat_map(|r| &r.names).map(String::as_str).collect();
     let known: BTreeSet<&str> = table::all().map(|call| call.0).collect();

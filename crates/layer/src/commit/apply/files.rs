@@ -3,7 +3,7 @@
 use super::Apply;
 use crate::beneath::{Workspace, is_beneath, join, names, split};
 use crate::commit::ops::{Origin, Put};
-use crate::facts::Version;
+use crate::git_rules::Version;
 use crate::meta::{EntryType, stat_if_there};
 use crate::protected::Class;
 use nexus_git::git_dir::PACKED;

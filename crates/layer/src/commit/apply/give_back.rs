@@ -1,7 +1,7 @@
-//! Undoes a step whose path another process changed: that version goes back, and both versions stay.
+//! Undoes a step on a path that another process changed: restores that process's version and keeps the run's version too.
 
 use super::Apply;
-use super::renamed::{Returned, mark_of};
+use super::renamed::{Returned, whiteout_of};
 use super::side::Taken;
 use super::stop::{Keeping, Stop};
 use crate::beneath::{chmod, pin, split};
@@ -13,7 +13,7 @@ use crate::commit::ops::{Origin, Put};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::meta::{EntryType, stat, stat_if_there};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -37,7 +37,7 @@ impl Apply<'_> {
         Self::restore_mode(source, old)?;
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
         let ours_in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
-        let kept = |beside, in_layer| Stop::Keep(Keeping { outside, beside, detail: None, in_layer });
+        let kept = |beside, in_layer| Stop::KeepBack(Keeping { outside, beside, detail: None, in_layer });
         for _ in 0..CONTESTED {
             let Some(now) = stat_if_there(target.dir, target.name)? else {
                 // Another process removed our version: its own older one goes back.
@@ -62,21 +62,21 @@ impl Apply<'_> {
 
     /// Puts a version of ours that only the slot has beside its place, since the layer cannot keep it.
     pub(super) fn keep_staged(&mut self, put: &Put, source: Spot<'_>, stop: Stop) -> io::Result<Stop> {
-        let Stop::Keep(keeping) = stop else { return Ok(stop) };
+        let Stop::KeepBack(keeping) = stop else { return Ok(stop) };
         if !put.only_staged || keeping.beside.is_some() {
-            return Ok(Stop::Keep(keeping));
+            return Ok(Stop::KeepBack(keeping));
         }
         strip_marks(source.dir, source.name, &put.strip)?;
         let beside = self.put_beside(put, source)?;
-        Ok(Stop::Keep(Keeping { beside: Some(beside), in_layer: false, ..keeping }))
+        Ok(Stop::KeepBack(Keeping { beside: Some(beside), in_layer: false, ..keeping }))
     }
 
     /// Brings a renamed directory, which has no version in the layer, from its slot back to its old place, or beside
     /// the new one. For a step that was kept back: the layer's entry and overlay's mark at the old place stay with it.
     pub(super) fn return_renamed(&mut self, put: &Put) -> io::Result<Returned> {
         let Origin::Slot(slot) = put.from else { return Ok(Returned::NotRenamed) };
-        let Some((at, old, mark)) = self.renamed.get(&slot).cloned() else { return Ok(Returned::NotRenamed) };
-        self.kept.extend(mark.map(mark_of));
+        let Some((at, old, whiteout)) = self.renamed.get(&slot).cloned() else { return Ok(Returned::NotRenamed) };
+        self.kept.extend(whiteout.map(whiteout_of));
         let Some(slots) = self.slots else { return Ok(Returned::Home) };
         let slot_name = slot.to_string().into_bytes();
         let there = Spot { dir: slots.fd(), name: &slot_name };
@@ -102,8 +102,8 @@ impl Apply<'_> {
         if let Some(now) = stat_if_there(back.dir, back.name)?
             && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
         {
-            // The moves set its ctime, which is no change by another process for a later accept.
-            self.returned.push(Own::new(&at, &now));
+            // The moves set its ctime, which is not a change by another process for a later accept.
+            self.returned.push(CommittedEntry::new(&at, &now));
             returned::did(self.root, &now);
         }
         Ok(Returned::Home)

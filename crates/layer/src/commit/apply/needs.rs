@@ -1,8 +1,8 @@
-//! Keeps back refs whose objects are not in the workspace, although the commit that brings them was decided.
+//! Keeps back refs whose objects are missing in the workspace, even after the commit of these refs was decided.
 //!
-//! A commit leaves out the objects that the workspace has. Where `git prune` or `git gc` removes some of them after the decision, or
-//! before a commit that was killed goes on, the refs of the run would lead to nothing. So they would where a person accepts a ref and
-//! not its objects, which a reject of the rest then removes:
+//! A commit does not copy objects that the workspace already has. If `git prune` or `git gc` removes some of them after the decision,
+//! or before a killed commit is recovered, the run's refs would name missing objects. The same happens if the user accepts a ref but
+//! not its objects, and rejecting the rest then deletes those objects:
 //!
 //! ```text
 //!  first member of a git unit, and after the last step:

@@ -1,4 +1,4 @@
-//! Keeps back the steps that name objects of a git directory of which one was kept back.
+//! Keeps back the steps that refer to objects of a git directory, once one of its objects was kept back.
 
 use super::Apply;
 use crate::beneath::split;

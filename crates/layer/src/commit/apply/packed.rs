@@ -1,8 +1,8 @@
-//! Keeps back a ref of which another process wrote a value into `packed-refs` since the run began, and a `packed-refs` that would bring
-//! a ref back which another process deleted.
+//! Keeps back a ref if another process changed its value in `packed-refs` since the run began, and a `packed-refs` that would restore
+//! a ref which another process deleted.
 //!
-//! A file of its own hides the value that `packed-refs` has of a ref. A run that commits to a packed branch brings such a file to a
-//! free name, so that the comparison of that path says nothing:
+//! A loose ref file overrides the value in `packed-refs`. A run that commits to a packed branch creates a loose file at a path that
+//! was free, so comparing that path alone cannot detect a change by another process:
 //!
 //! ```text
 //!  packed-refs changed since the start, and has the ref ──▶ is the packed value the one that the run began with?
@@ -20,7 +20,7 @@ use crate::beneath::{is_beneath, join, split};
 use crate::changes::Outside;
 use crate::commit::ops::{Op, Put};
 use crate::commit::units::{Cause, Member};
-use crate::facts::Version;
+use crate::git_rules::Version;
 use crate::meta::EntryType;
 use crate::protected::Class;
 use crate::shallow::words;

@@ -34,7 +34,7 @@ impl Apply<'_> {
             // Another process removed the staging directory. What had arrived has; the rest stays in the layer.
             return match now {
                 Some(now) if now.id == new.id => Ok(()),
-                _ => Err(Stop::Keep(Keeping {
+                _ => Err(Stop::KeepBack(Keeping {
                     outside: Outside::Blocked,
                     beside: None,
                     detail: Some(NO_SLOTS.to_owned()),
@@ -83,9 +83,12 @@ impl Apply<'_> {
                 let beside = self.beside.found(path).map_err(|failure| failure.source)?;
                 return match beside {
                     // What the source has is compared when it is removed.
-                    Some(_) if found.is_none() => {
-                        Err(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: false }))
-                    }
+                    Some(_) if found.is_none() => Err(Stop::KeepBack(Keeping {
+                        outside: Outside::Changed,
+                        beside,
+                        detail: None,
+                        in_layer: false,
+                    })),
                     _ if found.is_none() && !self.again => {
                         Err(io::Error::new(io::ErrorKind::NotFound, "an entry of the layer is gone").into())
                     }
@@ -121,6 +124,12 @@ impl Apply<'_> {
             self.layer_parents.last = None;
         }
         self.faults.action();
+        if new.links > 1
+            && let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta))
+        {
+            // Its move set the ctime of all its names, and one of them may lie in what it displaced.
+            self.own.insert(meta.id, meta.ctime);
+        }
         if let Some(old) = &put.old {
             let out = stat_if_there(source.dir, source.name)?;
             let quiet = match &out {
@@ -179,24 +188,24 @@ impl Apply<'_> {
                 beside = Some(self.put_beside(put, source)?);
             }
         }
-        let stop = Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer });
+        let stop = Stop::KeepBack(Keeping { outside: Outside::Changed, beside, detail: None, in_layer });
         Ok(if in_layer { self.keep_staged(put, source, stop)? } else { stop })
     }
 
     /// Handles a step whose directory in the workspace was replaced: an interrupted pass may have displaced something
     /// from it, which is then no version of ours.
     pub(super) fn without_target(&mut self, put: &Put, new: &Seen, stop: Stop) -> Result<Stop, Stop> {
-        let Stop::Keep(keeping) = stop else { return Err(stop) };
+        let Stop::KeepBack(keeping) = stop else { return Err(stop) };
         let (parent, name) = split(&put.path.0);
         let slot_name;
         let (dir, name) = match &put.from {
             Origin::Layer => match self.layer_parents.get(parent) {
                 Ok(dir) => (own_fd(dir)?, name),
-                Err(_) => return Ok(Stop::Keep(keeping)),
+                Err(_) => return Ok(Stop::KeepBack(keeping)),
             },
             Origin::Slot(slot) => {
                 slot_name = slot.to_string().into_bytes();
-                let Some(slots) = self.slots else { return Ok(Stop::Keep(keeping)) };
+                let Some(slots) = self.slots else { return Ok(Stop::KeepBack(keeping)) };
                 (own_fd(slots.fd())?, slot_name.as_slice())
             }
         };
@@ -222,12 +231,12 @@ impl Apply<'_> {
         }
         let in_layer = matches!(put.from, Origin::Slot(_)) && !put.only_staged;
         match stat_if_there(source.dir, source.name)? {
-            Some(found) if found.id == new.id => Ok(self.keep_staged(put, source, Stop::Keep(keeping))?),
+            Some(found) if found.id == new.id => Ok(self.keep_staged(put, source, Stop::KeepBack(keeping))?),
             Some(_) => {
                 let beside = Some(self.put_beside(put, source)?);
-                Ok(Stop::Keep(Keeping { beside, in_layer, ..keeping }))
+                Ok(Stop::KeepBack(Keeping { beside, in_layer, ..keeping }))
             }
-            None => Ok(Stop::Keep(Keeping { in_layer, ..keeping })),
+            None => Ok(Stop::KeepBack(Keeping { in_layer, ..keeping })),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Renamed directories of a commit, which the layer has no version of, and where they are.
+//! Tracks the directories that a commit renames: they exist in the workspace or a slot, never in the layer.
 
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::{Op, Slot};
@@ -22,12 +22,12 @@ pub(super) enum Returned {
 /// Returns the renamed directory that a step moves, with its slot.
 pub(super) fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
     match op {
-        Op::Take { at, old, slot, renamed: true, mark } => Some((*slot, (at.clone(), *old, mark.clone()))),
+        Op::Take { at, old, slot, renamed: true, whiteout } => Some((*slot, (at.clone(), *old, whiteout.clone()))),
         _ => None,
     }
 }
 
 /// Returns the mark at the old place of a renamed directory, which stays with it.
-pub(super) fn mark_of(path: ByteText) -> KeptBack {
+pub(super) fn whiteout_of(path: ByteText) -> KeptBack {
     KeptBack { path, conflict: None, in_layer: true, subtree: false, arrived: false }
 }

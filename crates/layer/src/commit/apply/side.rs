@@ -50,7 +50,7 @@ impl<'a> Apply<'a> {
             Moved::Yes => {}
             Moved::Occupied => {
                 // Another process made a new version in the gap: the older one goes beside it.
-                return Err(Stop::Keep(Keeping {
+                return Err(Stop::KeepBack(Keeping {
                     outside: Outside::Changed,
                     beside: Some(self.put_beside(put, side)?),
                     detail: None,

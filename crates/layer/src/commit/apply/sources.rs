@@ -1,5 +1,5 @@
-//! Keeps the steps back that take away the last copy of a file in the workspace: the run renamed the file, and its new
-//! name was kept back.
+//! Keeps back the deletion of a renamed file's old name if its new name was kept back: the old name would be the last copy in
+//! the workspace.
 
 use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, split};
@@ -11,7 +11,7 @@ use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
 use crate::commit::returned;
 use crate::commit::seen::Seen;
 use crate::meta::{Meta, stat, stat_if_there};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -94,7 +94,7 @@ impl Apply<'_> {
         if let Some(now) = stat_if_there(back.dir, back.name)?
             && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
         {
-            // The moves set its ctime, which is no change by another process for a later accept.
+            // The moves set its ctime, which is not a change by another process for a later accept.
             self.returned_to(at, &now);
         }
         Ok(Some(kept))
@@ -102,7 +102,7 @@ impl Apply<'_> {
 
     /// Notes an entry that is back at its place as it was.
     pub(super) fn returned_to(&mut self, at: &ByteText, now: &Meta) {
-        self.returned.push(Own::new(at, now));
+        self.returned.push(CommittedEntry::new(at, now));
         returned::did(self.root, now);
     }
 

@@ -13,7 +13,7 @@ pub(super) const NO_SLOTS: &str = "the staging directory is gone";
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The path is kept back.
-    Keep(Keeping),
+    KeepBack(Keeping),
     /// The commit cannot go on.
     Io(io::Error),
 }
@@ -38,7 +38,7 @@ impl Stop {
     }
 
     fn with(outside: Outside, detail: Option<String>) -> Self {
-        Self::Keep(Keeping { outside, beside: None, detail, in_layer: true })
+        Self::KeepBack(Keeping { outside, beside: None, detail, in_layer: true })
     }
 
     /// Returns the reason for a failed call that moves one path and has changed nothing. Where the file system moves nothing

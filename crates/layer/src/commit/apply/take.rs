@@ -1,4 +1,4 @@
-//! Takes entries out of the workspace, and gives its files further names.
+//! Moves entries out of the workspace into slots, and makes hard links to its files there.
 
 use super::Apply;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
@@ -19,7 +19,11 @@ impl Apply<'_> {
         let name = slot.to_string().into_bytes();
         // Otherwise the later step looks whether the further name arrived.
         let Some(slots) = self.slots else { return Ok(()) };
-        match stat_if_there(slots.fd(), &name)? {
+        let found = stat_if_there(slots.fd(), &name)?;
+        if found.as_ref().is_none_or(|meta| meta.id != old.id) && self.was_brought(slot, old, found.as_ref())? {
+            return Ok(());
+        }
+        match found {
             Some(meta) if meta.id == old.id => return Ok(()),
             // An interrupted pass linked another process's file: it goes back, or its further name goes.
             Some(meta) if meta.links == 1 => {
@@ -56,6 +60,10 @@ impl Apply<'_> {
         let found = stat_if_there(there.dir, there.name)?;
         let mut taken = found.as_ref().is_some_and(|meta| meta.id == old.id);
         if let Some(found) = found.filter(|_| !taken) {
+            if renamed && self.was_brought(slot, old, Some(&found))? {
+                self.touch(split(at).0);
+                return Ok(());
+            }
             // An interrupted pass took out what another process had put there in that moment.
             return Err(self.return_foreign(there, at, &found)?);
         }
@@ -63,11 +71,11 @@ impl Apply<'_> {
         match self.enter(parent) {
             Ok(()) => {}
             // Taken before the interruption, from a directory that is elsewhere by now.
-            Err(Stop::Keep(_)) if taken => return Ok(()),
+            Err(Stop::KeepBack(_)) if taken => return Ok(()),
             // Perhaps it is at its new place already: the later step looks.
-            Err(Stop::Keep(_)) if renamed && self.again => return Ok(()),
+            Err(Stop::KeepBack(_)) if renamed && self.again => return Ok(()),
             // Its directory is gone, and it with it.
-            Err(Stop::Keep(Keeping { outside: Outside::Vanished, .. })) if !renamed => return Ok(()),
+            Err(Stop::KeepBack(Keeping { outside: Outside::Vanished, .. })) if !renamed => return Ok(()),
             Err(stop) => return Err(stop),
         }
         if taken
@@ -128,7 +136,7 @@ impl Apply<'_> {
             Moved::Occupied => Some(self.beside.put(there, at)?),
         };
         let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
-        Err(Stop::Keep(Keeping { outside, beside, detail: None, in_layer: true }))
+        Err(Stop::KeepBack(Keeping { outside, beside, detail: None, in_layer: true }))
     }
 
     /// Ends a step that takes an entry out after another process removed the staging directory. What is still at its
@@ -137,11 +145,11 @@ impl Apply<'_> {
         let (parent, name) = split(at);
         let now = match self.enter(parent) {
             Ok(()) => stat_if_there(self.parents.get(parent)?, name)?,
-            Err(Stop::Keep(_)) => None,
+            Err(Stop::KeepBack(_)) => None,
             Err(stop) => return Err(stop),
         };
         match now {
-            Some(now) if now.id == old.id || !renamed => Err(Stop::Keep(Keeping {
+            Some(now) if now.id == old.id || !renamed => Err(Stop::KeepBack(Keeping {
                 outside: Outside::Blocked,
                 beside: None,
                 detail: Some(NO_SLOTS.to_owned()),
@@ -166,6 +174,6 @@ impl Apply<'_> {
             Moved::Occupied => Some(self.beside.put(there, at)?),
         };
         self.touch(parent);
-        Ok(Stop::Keep(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: true }))
+        Ok(Stop::KeepBack(Keeping { outside: Outside::Changed, beside, detail: None, in_layer: true }))
     }
 }

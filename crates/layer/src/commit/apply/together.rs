@@ -1,4 +1,4 @@
-//! Keeps back what goes together with a step that is kept back, before its first step and after it.
+//! Keeps back all members of a commit unit when one of them is kept back, whether or not other members were applied already.
 
 use super::{Apply, own_fd};
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
@@ -98,7 +98,7 @@ impl Apply<'_> {
         let header = &self.journal.header;
         let is_fresh = |path: &Vec<u8>| match self.base.stat(path) {
             Ok(Some(meta)) => header.is_fresh(self.started, path, &meta),
-            // What cannot be looked at is no log that SQLite could read.
+            // A file that cannot be inspected is not a log that SQLite could read.
             Ok(None) | Err(_) => false,
         };
         paths.iter().any(is_fresh)
@@ -117,7 +117,7 @@ impl Apply<'_> {
     fn is_still_as_put(&mut self, put: &Put, new: &Seen, now: &Meta) -> io::Result<bool> {
         let (parent, name) = split(&put.path.0);
         let made = matches!(&put.from, Origin::Slot(slot) if !self.renamed.contains_key(slot));
-        // What an earlier pass put into a directory that it made is no change by another process.
+        // What an earlier pass put into a directory that it made is not a change by another process.
         if made && new.kind == EntryType::Directory {
             return Ok(true);
         }
@@ -233,7 +233,7 @@ impl Apply<'_> {
                 if let Some(now) = stat_if_there(target.dir, target.name)?
                     && (now.id, now.mode, now.mtime) == (old.id, old.mode, old.mtime)
                 {
-                    // The moves set its ctime, which is no change by another process for a later accept.
+                    // The moves set its ctime, which is not a change by another process for a later accept.
                     self.returned_to(&put.path, &now);
                 }
                 self.staged_beside(put, source, home).map(Some)

@@ -4,10 +4,10 @@ use crate::changes::Change;
 use crate::identity::Home;
 use crate::marks::LayerMode;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
-use crate::plan::Keep;
+use crate::plan::KeptEntry;
 use crate::started::Started;
 use crate::top::Top;
-use crate::tree::{Own, SharedPath, is_fresh};
+use crate::tree::{CommittedEntry, SharedPath, is_fresh};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,12 @@ pub struct Header<L = Vec<Change>> {
     pub slots: SlotPlace,
     /// The directories that the commit works in.
     pub parents: Vec<Parent>,
+    /// The directories that renamed directories leave and that the layer has no version of, since they go away
+    /// themselves; missing in journals of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_from: Vec<FileId>,
     /// The paths that stay in the layer.
-    pub keep: Vec<Keep>,
+    pub keep: Vec<KeptEntry>,
     /// The files of overlay's index that stay in the layer without a name there; missing in journals of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_in_index: Vec<ByteText>,
@@ -82,14 +86,14 @@ pub struct Header<L = Vec<Change>> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<Top>,
     /// Earlier commits of this layer wrote these.
-    pub ours: Vec<Own>,
+    pub ours: Vec<CommittedEntry>,
 }
 
 impl<L> Header<L> {
     /// Returns the same header with these lists.
     pub(crate) fn with_lists<M>(self, parked: M, committed: M) -> Header<M> {
-        let Self { version, run, home, mode, slots, parents, keep, keep_in_index, .. } = self;
-        let Self { rewritten, borrowers, started, clock, top, ours, .. } = self;
+        let Self { version, run, home, mode, slots, parents, moved_from, keep, .. } = self;
+        let Self { keep_in_index, rewritten, borrowers, started, clock, top, ours, .. } = self;
         Header {
             version,
             run,
@@ -97,6 +101,7 @@ impl<L> Header<L> {
             mode,
             slots,
             parents,
+            moved_from,
             keep,
             keep_in_index,
             parked,

@@ -1,5 +1,4 @@
-//! Takes a step back that brought an entry: the entry leaves the workspace, unless another process changed it, and the
-//! old version comes to its place.
+//! Undoes a `Put` step: moves the entry out of the workspace, unless another process changed it, and restores the old version.
 
 use super::steps::{Back, LOST};
 use crate::beneath::split;

@@ -1,4 +1,4 @@
-//! Takes the steps of a commit back one by one, and closes the directories that this opened up.
+//! Undoes the steps of a commit one by one, and restores the modes of directories that it had to make accessible.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, widen};
 use crate::changes::{Conflict, Outside};
@@ -14,7 +14,7 @@ use crate::commit::steps::Steps;
 use crate::commit::units::Units;
 use crate::faults::Faults;
 use crate::meta::{EntryType, FileId, stat, stat_if_there};
-use crate::tree::Own;
+use crate::tree::CommittedEntry;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -83,7 +83,7 @@ impl<'a> Back<'a> {
 
     /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps
     /// that they got.
-    pub(super) fn close(&self, ours: &mut Vec<Own>) -> Result<(), IoFailure> {
+    pub(super) fn close(&self, ours: &mut Vec<CommittedEntry>) -> Result<(), IoFailure> {
         for op in self.steps.each() {
             let Op::SetDir(set) = op.doing("read", JOURNAL.as_bytes())? else { continue };
             let path = &set.path;
@@ -100,7 +100,7 @@ impl<'a> Back<'a> {
             }
             let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;
             if now.mode == mode {
-                ours.push(Own::new(path, &now));
+                ours.push(CommittedEntry::new(path, &now));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Finds what stays as a half-applied commit left it, since a path that goes with it was changed.
+//! Finds the members of a commit unit that a rollback leaves as they are, because another process changed one member.
 
 use super::steps::Back;
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
@@ -102,7 +102,7 @@ impl Back<'_> {
             Op::Put(put) => {
                 let Some(new) = put.new else { return Ok(false) };
                 match now(&put.path.0)? {
-                    // What the commit put into a directory that it made is no change by another process.
+                    // What the commit put into a directory that it made is not a change by another process.
                     Some(now) if now.id == new.id && self.is_made(put) && new.kind == EntryType::Directory => Ok(false),
                     Some(now) if now.id == new.id => {
                         let (parent, name) = split(&put.path.0);

@@ -301,7 +301,7 @@ pub async fn log(visit: &Visit) -> Result<Answer, Problem> {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_query", "after must be a place such as o4.1-e0.1.")
     })?;
     let id: DirectiveId = visit.context.id("directive_id")?;
-    // The state is read before the output: an end is never told without what came before it.
+    // The state is read before the output: an end is never shown without the output before it.
     let (one, snapshot) = load(visit).await?;
     let source = source(visit, id);
     // Who follows much output wants its end; who reads gets every line.

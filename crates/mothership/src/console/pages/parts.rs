@@ -126,7 +126,7 @@ pub fn directives(html: &mut Html, caption: &str, directives: &[DirectiveLine], 
     for one in directives {
         html.open("tr", &[("data-row", "")]).raw("<td class=\"num\">");
         state(html, one.state);
-        // The own exit of a command is told by its code, and a success by its state.
+        // The exit of the command itself is shown by its code, and a success by its state.
         let exit = one.exit_code.filter(|code| *code != 0).map(|code| format!("exit {code}"));
         let reason = one.reason.clone().filter(|reason| reason != "exit").or(exit);
         if let Some(reason) = reason {

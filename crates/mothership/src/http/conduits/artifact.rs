@@ -2,17 +2,23 @@
 
 use super::report::accepted;
 use crate::app::App;
-use crate::blobs::BlobId;
+use crate::blobs::{BlobId, Turn};
 use crate::http::answer::{Answer, Problem, created, ok};
 use crate::http::request::Context;
-use crate::store::types::{AnnouncedArtifact, Artifact, NewArtifact};
+use crate::store::StoreError;
+use crate::store::types::{AnnouncedArtifact, Artifact, Holding, NewArtifact, Territory};
 use nexus_api::base64;
 use nexus_api::conduits::{ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, MAX_ARTIFACT_CHUNK};
 use nexus_model::ids::DirectiveId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const MAX_NAME: usize = 1024;
 const MAX_MEDIA_TYPE: usize = 100;
+/// Time that a call waits for others that write the same file. A daemon sends one piece after the other.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 const OTHER_FILE: &str = "The file was announced before with another size or hash.";
 
 /// Stores the announcement of a file.
@@ -26,7 +32,11 @@ pub async fn announce(context: &Context) -> Result<Answer, Problem> {
         AnnouncedArtifact::New(artifact) => Ok(created(&answer(holding.directive, &artifact))),
         AnnouncedArtifact::Known(artifact) => {
             // The server may have died between the last byte and the check of the hash.
-            let artifact = end(app, artifact).await?;
+            if !is_to_check(&artifact) {
+                return Ok(ok(&answer(holding.directive, &artifact)));
+            }
+            let turn = turn(app, blob(&artifact)).await?;
+            let artifact = end(app, artifact, &turn).await?;
             Ok(ok(&answer(holding.directive, &artifact)))
         }
         AnnouncedArtifact::TooMuch => {
@@ -50,43 +60,87 @@ pub async fn chunk(context: &Context) -> Result<Answer, Problem> {
         let error = format!("A piece must have 1 to {MAX_ARTIFACT_CHUNK} bytes.");
         return Err(Problem::invalid("chunk_too_large", error));
     }
-    let reported = app.store.artifact_upload(territory, holding, *id.as_bytes(), app.now()).await?;
-    let mut artifact = accepted(reported, OTHER_FILE)?;
-    let wrong = |wanted: u64| {
-        Problem::conflict("wrong_offset", "The piece does not begin where the file ends.")
-            .detail(format!("the next byte that is wanted is {wanted}"))
-    };
-    let to = request.offset.saturating_add(bytes.len() as u64);
-    if artifact.complete || request.offset != artifact.received || to > artifact.size {
-        return Err(wrong(artifact.received));
-    }
-    app.blobs.write(blob(&artifact), request.offset, bytes).await?;
-    // Another call with the same place may have been faster; the hash of the whole file decides in the end.
-    if !app.store.artifact_received(artifact.id, request.offset, to).await? {
-        return Err(wrong(to));
-    }
-    artifact.received = to;
-    let artifact = end(app, artifact).await?;
+    let app = Arc::clone(app);
+    let piece = Piece { territory, holding, id: *id.as_bytes(), offset: request.offset };
+    // A caller that goes away does not end the write of its piece: it would go on without its turn.
+    let written = tokio::spawn(async move { piece.write(&app, bytes).await }).await;
+    let artifact = written.map_err(|_| Problem::from(StoreError::Closed))??;
     Ok(ok(&answer(holding.directive, &artifact)))
 }
 
-/// Checks the hash of a file whose last byte is there.
-async fn end(app: &App, mut artifact: Artifact) -> Result<Artifact, Problem> {
-    if artifact.complete || artifact.received < artifact.size {
+/// The place of a piece.
+struct Piece {
+    territory: Territory,
+    holding: Holding,
+    id: [u8; 16],
+    offset: u64,
+}
+
+impl Piece {
+    async fn artifact(&self, app: &App) -> Result<Artifact, Problem> {
+        let reported = app.store.artifact_upload(self.territory, self.holding, self.id, app.now()).await?;
+        accepted(reported, OTHER_FILE)
+    }
+
+    /// Writes the piece where the file ends. Its place is looked at and filled in one turn: no other call writes meanwhile, so that
+    /// the bytes that are hashed are those that stay.
+    async fn write(&self, app: &App, bytes: Vec<u8>) -> Result<Artifact, Problem> {
+        let blob = blob(&self.artifact(app).await?);
+        let turn = turn(app, blob).await?;
+        let mut artifact = self.artifact(app).await?;
+        let wrong = |wanted: u64| {
+            Problem::conflict("wrong_offset", "The piece does not begin where the file ends.")
+                .detail(format!("the next byte that is wanted is {wanted}"))
+        };
+        let to = self.offset.saturating_add(bytes.len() as u64);
+        if artifact.complete || self.offset != artifact.received || to > artifact.size {
+            return Err(wrong(artifact.received));
+        }
+        app.blobs.write(blob, self.offset, bytes).await?;
+        // A server on another machine may have been faster; the hash of the whole file decides in the end.
+        if !app.store.artifact_received(artifact.id, self.offset, to).await? {
+            return Err(wrong(to));
+        }
+        artifact.received = to;
+        end(app, artifact, &turn).await
+    }
+}
+
+/// Waits for the turn to write a file.
+async fn turn(app: &App, blob: BlobId) -> Result<Turn, Problem> {
+    let until = Instant::now() + TURN_WITHIN;
+    loop {
+        if let Some(turn) = app.blobs.turn(blob).await? {
+            return Ok(turn);
+        }
+        if Instant::now() >= until {
+            return Err(Problem::busy("file_busy", "Another call writes the file. Try again."));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Checks the hash of a file whose last byte is there. Nothing else is written in the turn of the caller.
+async fn end(app: &App, mut artifact: Artifact, _: &Turn) -> Result<Artifact, Problem> {
+    if !is_to_check(&artifact) {
         return Ok(artifact);
     }
     let is_good = app.blobs.hash(blob(&artifact), artifact.size).await? == artifact.hash;
     let is_mine = app.store.artifact_checked(artifact.id, is_good).await?;
     if !is_good {
-        // The row says first that the file begins afresh: no other call can end it, so that no part of a whole file is removed.
         if is_mine {
-            app.blobs.remove(blob(&artifact)).await?;
+            app.blobs.begin_afresh(blob(&artifact)).await?;
         }
         let error = "The bytes of the file do not have the announced hash. It begins afresh.";
         return Err(Problem::invalid("hash_differs", error));
     }
     artifact.complete = true;
     Ok(artifact)
+}
+
+/// Reports whether all bytes of a file are there and its hash is not known to be right.
+fn is_to_check(artifact: &Artifact) -> bool {
+    !artifact.complete && artifact.received >= artifact.size
 }
 
 /// Returns the place of the bytes of a file.

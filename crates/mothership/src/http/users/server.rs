@@ -11,10 +11,14 @@ pub fn healthz() -> Answer {
     ok(&json!({"ok": true}))
 }
 
-/// Answers 200 while the server takes requests and its store works.
+/// Answers 200 while the server takes requests and its store works and has room.
 pub async fn readyz(context: &Context) -> Result<Answer, Problem> {
     if context.app.is_stopping() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "The server stops."));
+    }
+    if context.app.fullness.is_full(context.app.config.clock.boot()) {
+        let error = "The store of the server is full.";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_full", error));
     }
     context.app.store.key_by_hash([0; 32]).await?;
     Ok(ok(&json!({"ok": true})))

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsafe_or_unknown_is_refused_and_no_password_is_told() {
+    fn what_is_unsafe_or_unknown_is_refused_and_no_password_is_shown() {
         for wrong in [
             "postgres://nexus:secret@db.example/fleet",
             "postgres://nexus:secret@db.example/fleet?sslrootcert=/nowhere",

@@ -5,35 +5,18 @@ use super::client::Client;
 use super::database::Database;
 use super::pool::Postgres;
 use crate::store::Store;
+use crate::store::life_tests::{Subject, stored};
 use crate::store::sql::{Connection, Row};
-use crate::store::types::{
-    Account, Creation, EndResult, Enrolment, Holding, LeaseTimes, NewChunk, NewEnd, NewFacility, NewTerritory, Offer,
-    Presence, Reported, Territory,
-};
 use crate::store::value::params;
-use nexus_api::Labels;
-use nexus_api::conduits::{Capacity, Stream};
-use nexus_api::mothership::FacilityKind;
-use nexus_model::directive::FinishStatus;
-use nexus_model::ids::DirectiveId;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 #[path = "../../../tests/support/cluster.rs"]
 mod cluster;
 
-/// Number of stored directives, of either kind: 100,000 unless `NEXUS_SOAK_STORED` says otherwise.
-fn stored() -> u32 {
-    std::env::var("NEXUS_SOAK_STORED").map_or(100_000, |text| text.parse().unwrap())
-}
-
-const TIMES: LeaseTimes = LeaseTimes { ttl_ms: 60_000, start_ms: 8_000, offline_ms: 90_000, prepare_ms: 600_000 };
-
 struct Scene {
-    store: Store,
+    subject: Subject,
     database: String,
-    account: Account,
-    territory: Territory,
 }
 
 impl Scene {
@@ -42,51 +25,12 @@ impl Scene {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let read = Database::read(&cluster::shared().url(&database), provider).unwrap();
         let (store, _, _) = Store::open_postgres(read, 1).await.unwrap();
-        store.first_account([1; 32], 1).await.unwrap();
-        let account = store.key_by_hash([1; 32]).await.unwrap().unwrap();
-        store.create_enroll_token(account, [2; 32], None, Labels::default(), [i64::MAX, 1]).await.unwrap();
-        let capacity: Capacity = serde_json::from_value(serde_json::json!({"max_concurrent": 1000})).unwrap();
-        let new = NewTerritory {
-            token: [2; 32],
-            csr_key: None,
-            source: String::new(),
-            max_tries: 10,
-            kind: None,
-            name: None,
-            display_name: None,
-            platform: None,
-            labels: Labels::default(),
-            capacity,
-        };
-        let Enrolment::Enrolled { territory, .. } = store.enroll(new, 1).await.unwrap() else {
-            panic!("not enrolled");
-        };
-        Self { store, database, account, territory }
-    }
-
-    async fn create(&self) -> DirectiveId {
-        let new = NewFacility { kind: FacilityKind::Empty, name: None, repo_url: None, pin: None };
-        let id = self.store.create_facility(self.account, new, 1).await.unwrap();
-        let facility = self.store.facility_ref(self.account, id).await.unwrap();
-        let request = serde_json::json!({"command": "x", "group": "g", "queue_timeout_seconds": 1_000_000});
-        let mut new = crate::decide::build(
-            serde_json::from_value(request).unwrap(),
-            facility,
-            self.account.role,
-            &nexus_policy::document::Effective::default(),
-            60_000,
-        )
-        .unwrap();
-        new.idempotency = Some((DirectiveId::new().to_string(), "h".into()));
-        match self.store.create_directive(self.account, new, 1).await.unwrap() {
-            Creation::Stored { id, .. } => id,
-            Creation::OtherBody => panic!("another body"),
-        }
+        Self { subject: Subject::of(store).await, database }
     }
 
     /// Stores so many ready directives of other facilities, and as many that are over.
     fn fill(&self, count: u32) {
-        let account = data_encoding::HEXLOWER.encode(self.account.id.as_bytes());
+        let account = data_encoding::HEXLOWER.encode(self.subject.account.id.as_bytes());
         let class = "(SELECT min(id) FROM class)";
         let id = |salt: u32| format!("decode(md5('{salt} {count} ' || n), 'hex')");
         let any = "decode(repeat('00', 16), 'hex')";
@@ -111,7 +55,7 @@ impl Scene {
 
     /// Stores other territories with these numbers, each with ten ready directives that only it may claim and that came earlier.
     fn neighbours(&self, numbers: std::ops::Range<u32>) {
-        let account = data_encoding::HEXLOWER.encode(self.account.id.as_bytes());
+        let account = data_encoding::HEXLOWER.encode(self.subject.account.id.as_bytes());
         let class = "(SELECT min(id) FROM class)";
         let id = |salt: &str| format!("decode(md5('{salt} ' || n), 'hex')");
         let counters = r#"{"count":0,"top":-1,"bytes":0,"next":0,"truncated":false}"#;
@@ -135,44 +79,8 @@ impl Scene {
         cluster::shared().sql(&self.database, "VACUUM ANALYZE");
     }
 
-    async fn life(&self) {
-        let made = self.create().await;
-        let offer =
-            Offer { profiles: vec!["untrusted".into()], guarantees: None, max: 1, poll_id: Some(made.to_string()) };
-        let claims = self.store.claim(self.territory, offer, TIMES, 2).await.unwrap().claims;
-        assert_eq!(claims[0].id, made, "the new directive has the lowest rank");
-        let holding = Holding { directive: made, fence: claims[0].fence };
-        self.store.started(self.territory, holding, "v".into(), TIMES, 3).await.unwrap();
-        self.store.beat(self.territory, holding, None, TIMES, 3).await.unwrap();
-        let chunk = NewChunk { stream: Stream::Stdout, seq: 0, bytes: b"x".to_vec(), truncated: false };
-        self.store.put_chunk(self.territory, holding, chunk, 4).await.unwrap();
-        self.store.directive(self.account, made, TIMES, 4).await.unwrap();
-        let end = NewEnd {
-            status: FinishStatus::Succeeded,
-            reason: None,
-            exit_code: Some(0),
-            truncated: [false; 2],
-            payload_hash: "p".into(),
-            diff: Some(b"d".to_vec()),
-            receipt: None,
-            result: EndResult::default(),
-        };
-        let ended = self.store.finished(self.territory, holding, end, 5).await.unwrap();
-        assert!(matches!(ended, Reported::Done(_)), "{ended:?}");
-        self.store.reap(5).await.unwrap();
-        let beat = Presence {
-            labels: None,
-            capacity: None,
-            nexus_version: None,
-            protocol_version: None,
-            running: None,
-            directives: Vec::new(),
-        };
-        self.store.presence(self.territory, beat, TIMES, 6).await.unwrap();
-    }
-
     fn database(&self) -> &Postgres {
-        self.store.shared().unwrap()
+        self.subject.store.shared().unwrap()
     }
 }
 
@@ -211,7 +119,7 @@ fn cost(plan: &[String]) -> f64 {
 fn pages_of_a_look(scene: &Scene) -> u64 {
     let session = RefCell::new(scene.database().0.connect().unwrap());
     let connection = Connection::postgres(&session);
-    let account = data_encoding::HEXLOWER.encode(scene.account.id.as_bytes());
+    let account = data_encoding::HEXLOWER.encode(scene.subject.account.id.as_bytes());
     let text = crate::store::rows::FIRST_READY
         .replace("?1", &format!("'\\x{account}'"))
         .replace("?2", "(SELECT min(id) FROM class)")
@@ -225,26 +133,30 @@ fn pages_of_a_look(scene: &Scene) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
     let scene = Scene::new().await;
-    scene.life().await;
+    scene.subject.life().await;
+    let mut measured = Vec::new();
     scene.fill(1_000);
-    let few = pages_of_a_look(&scene);
+    measured.push((pages_of_a_look(&scene), scene.subject.claim().await));
     scene.fill(stored());
-    let many = pages_of_a_look(&scene);
+    measured.push((pages_of_a_look(&scene), scene.subject.claim().await));
     scene.neighbours(0..10);
-    let ten = pages_of_a_look(&scene);
+    measured.push((pages_of_a_look(&scene), scene.subject.claim().await));
     scene.neighbours(10..1_000);
-    let thousand = pages_of_a_look(&scene);
+    measured.push((pages_of_a_look(&scene), scene.subject.claim().await));
     let count = stored();
-    println!(
-        "    pages of a look: {few} with 1,000 directives, {many} with {count} more, {ten} and {thousand} with 10 and 1,000 territories"
-    );
+    let cases =
+        ["1,000 directives".to_owned(), format!("{count} more"), "10 territories".into(), "1,000 territories".into()];
+    for (case, (pages, claim)) in cases.iter().zip(&measured) {
+        println!("    {case}: {pages} pages of a look, {claim:?} for a claim");
+    }
+    let [few, many, ten, thousand] = [0, 1, 2, 3].map(|case: usize| measured[case].0);
     // A deeper tree, and pages that the claims before left behind.
     for pages in [many, ten, thousand] {
         assert!(pages < few + 20, "{few} pages with 1,000 directives; {many}, {ten} and {thousand} with more");
     }
-    // The statements are prepared anew with what the server knows now.
+    // The statements are prepared again with what the server knows now.
     scene.database().0.drop_idle();
-    scene.life().await;
+    scene.subject.life().await;
     // Without values the server takes a third of the rows for those that a statement wants.
     let most = 2_000.0 * f64::from(stored()) / 100_000.0;
     let (mut seen, mut dearest) = (0, (0.0, String::new()));

@@ -37,7 +37,7 @@ impl Exchange {
         let nonce = parts.next()?.strip_prefix("r=")?;
         let salt = base64::decode(parts.next()?.strip_prefix("s=")?)?;
         let rounds: u32 = parts.next()?.strip_prefix("i=")?.parse().ok()?;
-        // A nonce that does not go on from ours was made for somebody else.
+        // A nonce that does not go on from ours was made for another client.
         if nonce.len() <= self.nonce.len() || !nonce.starts_with(&self.nonce) || !ROUNDS.contains(&rounds) {
             return None;
         }

@@ -275,10 +275,12 @@ pub fn due(connection: &Connection<'_>, now: i64) -> Result<Vec<DirectiveId>, St
     let mut found = connection
         .prepare_cached("SELECT directive_id FROM approval WHERE live AND expires_at <= ?1 LIMIT ?2")?
         .query_all(params![now, MAX_ROUND], |row| Ok(DirectiveId::from_bytes(row.get(0)?)))?;
+    // The order leads SQLite to the index of directives that wait for an approval: it would go over one of all directives.
     let parked = connection
         .prepare_cached(
             "SELECT w.directive_id FROM work w WHERE w.phase = -1
-               AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.directive_id = w.directive_id AND a.live) LIMIT ?1",
+               AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.directive_id = w.directive_id AND a.live)
+               ORDER BY w.directive_id LIMIT ?1",
         )?
         .query_all(params![MAX_ROUND], |row| Ok(DirectiveId::from_bytes(row.get(0)?)))?;
     found.extend(parked);

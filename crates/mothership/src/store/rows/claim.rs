@@ -39,7 +39,7 @@ pub fn claim(
             classes.iter().flat_map(|class| [(*class, *territory.id.as_bytes()), (*class, ANY)]).collect();
         for _ in 0..room {
             let Some(head) = head(connection, territory, &mut lanes)? else { break };
-            // One that may not start is no head any more.
+            // One that may not start is not a head any more.
             claims.extend(take(connection, territory, &head, offer, confirms, times, epoch, now)?);
         }
     }
@@ -58,9 +58,10 @@ fn confirms(connection: &Connection<'_>, territory: Territory) -> Result<bool, S
 
 /// The answer to this poll was lost: the daemon gets the claims that it has not started.
 fn repeated(connection: &Connection<'_>, territory: Territory, poll: &str) -> Result<Vec<Claim>, StoreError> {
+    // SQLite takes the index of held directives only where its own condition stands in the statement.
     let mut statement = connection.prepare_cached(
         "SELECT w.directive_id, w.fence, w.attempt, d.spec, w.asks FROM work w JOIN directive d ON d.id = w.directive_id
-           WHERE w.holder = ?1 AND w.phase = 2 AND w.poll_id = ?2",
+           WHERE w.holder = ?1 AND w.phase >= 2 AND w.phase = 2 AND w.poll_id = ?2",
     )?;
     let found = statement.query_all(params![territory.id.as_bytes(), poll], |row| {
         let spec = json(&row.get::<_, String>(3)?)?;

@@ -1,6 +1,7 @@
 //! Creation of directives.
 
 use super::apply::lane_of;
+use super::territory::DECOMMISSIONED;
 use super::values::{ANY, Id, optional, text};
 use super::work::{AWAITS, READY, WAITS};
 use super::{approval, audit};
@@ -40,6 +41,9 @@ pub fn create(
             .query_row(params![facility.as_bytes(), owner.as_bytes()], |row| row.get(0)),
     )?;
     let pin = pin.ok_or(StoreError::NotFound)?;
+    if let Some(pin) = pin {
+        check_pin(connection, pin)?;
+    }
     let class = class_of(connection, account, new)?;
     let rank = rank(connection, account, new, now)?;
     let taken: bool = connection
@@ -96,6 +100,19 @@ pub fn create(
     let lane =
         if phase == READY { Some(lane_of(connection, owner, class, pin.map(TerritoryId::from_bytes))?) } else { None };
     Ok(Creation::Stored { id, state, created_at: now, lane })
+}
+
+/// Refuses a facility whose files lie on a territory that was revoked: its directive would wait for ever.
+fn check_pin(connection: &Connection<'_>, pin: Id) -> Result<(), StoreError> {
+    let state: Option<i64> = optional(
+        connection
+            .prepare_cached("SELECT state FROM territory WHERE id = ?1")?
+            .query_row(params![pin], |row| row.get(0)),
+    )?;
+    match state {
+        Some(state) if state < DECOMMISSIONED => Ok(()),
+        _ => Err(StoreError::TerritoryGone { territory: TerritoryId::from_bytes(pin) }),
+    }
 }
 
 /// Takes the key for this directive, or returns what an earlier call made with it. A call with the same key that has not ended

@@ -24,7 +24,7 @@ pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64)
         .query_row(params![work.id], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?)))?;
     let (lease_until, visible_at, queue_until) = times;
     let event = if work.phase == AWAITS {
-        // Its time in the queue has not begun.
+        // Its time in the queue has not started.
         None
     } else if work.phase < LEASED {
         queue_until.is_some_and(|until| now >= until).then_some(Event::QueueTimeout)

@@ -6,6 +6,8 @@
 //! ```
 
 mod open;
+#[cfg(test)]
+mod plan_tests;
 mod writer;
 
 pub use open::{Sqlite, mark_moved, open_alone, open_beside};

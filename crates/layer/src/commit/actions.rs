@@ -9,9 +9,9 @@
 //!  SetDir   attributes of directories, the deepest first
 //! ```
 
-use crate::beneath::IoFailure;
+use crate::beneath::{IoFailure, split};
 use crate::commit::dir_times::DirTimes;
-use crate::commit::inside::Inside;
+use crate::commit::directory_content::DirectoryContent;
 use crate::commit::journal::Parent;
 use crate::commit::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::commit::seen::Seen;
@@ -24,7 +24,7 @@ use crate::renames::Moves;
 use crate::sources::{MadeFrom, Sources};
 use crate::tree::{Found, LayerTree, Lower, Node, Role, SharedPath, Source, Verdict};
 use nexus_model::ByteText;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Takes the steps of a commit one by one: a large commit never has all of them in memory.
 pub(crate) trait Sink {
@@ -34,10 +34,10 @@ pub(crate) trait Sink {
     fn step(&mut self, op: Op) -> Result<(), IoFailure>;
 }
 
-type Told = Result<(), IoFailure>;
+type Emitted = Result<(), IoFailure>;
 
 /// Gives the steps of a plan to the sink, in their order. Each call gives the same.
-pub(crate) fn emit(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, sink: &mut dyn Sink) -> Told {
+pub(crate) fn emit(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, sink: &mut dyn Sink) -> Emitted {
     let Some(states) = &plan.states else { return Ok(()) };
     Emitter::new(tree, rules, states, sink).emit()?;
     plan.tail.iter().try_for_each(|op| sink.step(op.clone()))
@@ -57,7 +57,7 @@ struct Emitter<'a, 's> {
     /// Member of a group of unchanged content → slot of the further name that it becomes.
     held: HashMap<usize, Slot>,
     /// Directory that moves as a whole → what is in it.
-    inside: HashMap<usize, Inside>,
+    inside: HashMap<usize, DirectoryContent>,
     /// The steps that take away the files from which entries were made.
     sources: Sources<'a>,
     /// The same for all that is in a directory that moves as a whole.
@@ -89,7 +89,7 @@ impl<'a, 's> Emitter<'a, 's> {
     }
 
     /// Gives all steps of the plan, in their order.
-    fn emit(mut self) -> Told {
+    fn emit(mut self) -> Emitted {
         self.hold()?;
         self.take_renamed()?;
         let whole = self.whole();
@@ -119,7 +119,7 @@ impl<'a, 's> Emitter<'a, 's> {
     }
 
     /// Holds unchanged files that get new names: these become names of the very file.
-    fn hold(&mut self) -> Told {
+    fn hold(&mut self) -> Emitted {
         let tree = self.tree;
         for group in &tree.groups {
             let Some(anchor) = group.anchor.as_ref().filter(|_| group.same && writes_shared(tree, self.states, group))
@@ -137,7 +137,7 @@ impl<'a, 's> Emitter<'a, 's> {
         Ok(())
     }
 
-    fn take_renamed(&mut self) -> Told {
+    fn take_renamed(&mut self) -> Emitted {
         let mut moved: Vec<&'a Found> = Vec::new();
         for at in self.commits() {
             if let Lower::Moved(found) = &self.tree.nodes[at].rare.lower {
@@ -145,19 +145,19 @@ impl<'a, 's> Emitter<'a, 's> {
             }
         }
         moved.sort_by_key(|found| std::cmp::Reverse((depth(&found.at.0), &found.at)));
-        let marks = self.tree.nodes.iter().filter(|node| node.claimed && node.role == Role::Whiteout);
-        let marks: HashMap<_, _> =
-            marks.filter_map(|node| node.covers.as_ref().map(|found| (&found.at, &node.path))).collect();
+        let whiteouts = self.tree.nodes.iter().filter(|node| node.claimed && node.role == Role::Whiteout);
+        let whiteouts: HashMap<_, _> =
+            whiteouts.filter_map(|node| node.covers.as_ref().map(|found| (&found.at, &node.path))).collect();
         for found in moved {
             let slot = self.slot();
             self.taken.insert(&found.at.0, slot);
-            let mark = marks.get(&found.at).map(|path| path.text());
+            let whiteout = whiteouts.get(&found.at).map(|path| path.text());
             self.sink.step(Op::Take {
                 at: found.at.text(),
                 old: Seen::from(&found.meta),
                 slot,
                 renamed: true,
-                mark,
+                whiteout,
             })?;
         }
         Ok(())
@@ -196,7 +196,7 @@ impl<'a, 's> Emitter<'a, 's> {
         hardlinks::must_part(group) || group.members.iter().any(|at| self.states[*at] == State::Park)
     }
 
-    fn strip_inside(&mut self, whole: &[bool]) -> Told {
+    fn strip_inside(&mut self, whole: &[bool]) -> Emitted {
         for at in self.commits() {
             let node = &self.tree.nodes[at];
             if whole[node.parent] && !node.marks.all.is_empty() {
@@ -231,12 +231,12 @@ impl<'a, 's> Emitter<'a, 's> {
         node.covers.as_ref().filter(|_| !node.claimed).map(|found| Seen::from(&found.meta))
     }
 
-    fn entry(&mut self, at: usize, whole: &[bool]) -> Told {
+    fn entry(&mut self, at: usize, whole: &[bool]) -> Emitted {
         let node = &self.tree.nodes[at];
         if node.role != Role::Entry {
             let Some(old) = Self::old(node) else { return Ok(()) };
             let slot = self.slot();
-            return self.sink.step(Op::Take { at: node.path.text(), old, slot, renamed: false, mark: None });
+            return self.sink.step(Op::Take { at: node.path.text(), old, slot, renamed: false, whiteout: None });
         }
         // A socket cannot be committed, and what lies in a whole directory goes along with it.
         if node.meta.kind == EntryType::Socket || whole[node.parent] {
@@ -293,7 +293,7 @@ impl<'a, 's> Emitter<'a, 's> {
         Ok(slot)
     }
 
-    fn directory(&mut self, at: usize, whole: &[bool]) -> Told {
+    fn directory(&mut self, at: usize, whole: &[bool]) -> Emitted {
         let node = &self.tree.nodes[at];
         let put = |from| Put { old: Self::old(node), ..put(node.path.text(), from) };
         let MadeFrom { paths: sources, any_source } = self.sources_inside.remove(&at).unwrap_or_default();
@@ -323,7 +323,7 @@ impl<'a, 's> Emitter<'a, 's> {
     }
 
     /// Names of a changed file that the layer does not contain: overlay showed them the new content too.
-    fn other_names(&mut self) -> Told {
+    fn other_names(&mut self) -> Emitted {
         let tree = self.tree;
         let moves = Moves::of(tree, |at| self.states[at] == State::Commit);
         for (number, group) in tree.groups.iter().enumerate() {
@@ -348,7 +348,7 @@ impl<'a, 's> Emitter<'a, 's> {
         Ok(())
     }
 
-    fn set_dirs(&mut self, whole: &[bool]) -> Told {
+    fn set_dirs(&mut self, whole: &[bool]) -> Emitted {
         let tree = self.tree;
         // Directories in which something was done, and those that may have been opened up on the way to it.
         let mut worked = vec![false; tree.nodes.len()];
@@ -432,6 +432,24 @@ pub(crate) fn parents(tree: &LayerTree, plan: &CommitPlan) -> Vec<Parent> {
     }
     let parent = |(path, (id, is_unchanged)): (&SharedPath, _)| Parent { path: path.text(), id, is_unchanged };
     parents.into_iter().map(parent).collect()
+}
+
+/// Lists the directories that renamed directories leave and that the layer has no version of: one that was removed after
+/// them is gone from the layer with everything above it. A commit takes the renamed directory out of it, which sets its
+/// times, before it takes the removed one away.
+pub(crate) fn moved_from(tree: &LayerTree, plan: &CommitPlan) -> Vec<ByteText> {
+    let committed = plan.states.iter().flatten().enumerate().filter(|(_, state)| **state == State::Commit);
+    let moved = committed.filter_map(|(at, _)| match &tree.nodes[at].rare.lower {
+        Lower::Moved(found) => Some(split(&found.at.0).0),
+        _ => None,
+    });
+    let mut left: BTreeSet<&[u8]> = moved.filter(|parent| !parent.is_empty()).collect();
+    if !left.is_empty() {
+        for node in &tree.nodes {
+            left.remove(&*node.path.0);
+        }
+    }
+    left.into_iter().map(|path| ByteText(path.to_vec())).collect()
 }
 
 fn list(attrs: &[(Vec<u8>, Vec<u8>)]) -> AttrList {

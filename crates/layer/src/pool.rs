@@ -1,10 +1,10 @@
-//! Directories for layers, made ahead, and those of runs that changed nothing, on their way out.
+//! A pool of layer directories: some are created before a run needs them, others belong to runs without changes and are removed later.
 //!
 //! ```text
 //!  tidy: make ─▶ ready ──take (one rename)──▶ layers/RUN ──put (one rename)──▶ old-N ──▶ tidy: remove
 //! ```
 //! Most runs change nothing, and making and removing the seven directories of a layer is then the largest part of what
-//! a layer costs: on ext4 about 0.1 ms for each. So that work is done by [`Spares::tidy`] while a later run waits for
+//! a layer costs: on ext4 about 0.1 ms for each. So that work is done by [`LayerPool::tidy`] while a later run waits for
 //! its sandbox, and a run itself only renames.
 //!
 //! Only directories that no run has seen are taken: what a hostile run may have left on its upper directory
@@ -36,26 +36,26 @@ const PIECES: [&[u8]; 6] =
 /// A layer's directories while they are being made.
 const NEW: &str = "new";
 
-/// The directory that holds directories for layers.
+/// The directory with the layer directories that were created ahead or wait for their removal.
 #[derive(Debug)]
-pub struct Spares {
+pub struct LayerPool {
     root: Workspace,
 }
 
-impl Spares {
-    /// Opens the directory, which must be on the file system of the layers to be of use, and to which no other user may
-    /// write.
+impl LayerPool {
+    /// Opens the pool's directory. It is useful only on the file system of the layers, and no other user may write to
+    /// it.
     pub fn open(path: &Path) -> Result<Self, IoFailure> {
         Ok(Self { root: Workspace::open(path)? })
     }
 
-    /// Makes a layer's directories ahead and removes those that were put there, piece by piece until `stop`: a file
-    /// system may take milliseconds to free a directory. Does nothing while another process does that.
+    /// Creates layer directories ahead and removes the ones that were returned, one by one until `stop` returns true:
+    /// a file system may need milliseconds to free a directory. Does nothing while another process does the same.
     pub fn tidy(&self, mode: LayerMode, stop: &mut dyn FnMut() -> bool) -> Result<(), IoFailure> {
         self.alone(|| self.tidy_alone(mode, stop))
     }
 
-    /// Removes everything: for a run that failed, perhaps for want of room.
+    /// Removes everything in the pool, after a run that failed, perhaps because the disk was full.
     pub fn clear(&self) -> Result<(), IoFailure> {
         self.alone(|| {
             let again = self.root.readable_dir(b"").doing("open", b"")?;

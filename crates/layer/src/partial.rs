@@ -1,5 +1,5 @@
-//! Settles what a partial commit owes to the rest of the layer, so that its own work is not a change from outside when
-//! the rest is decided. Pure.
+//! Prepares the rest of a layer for a later decision when only part of it is committed: the changes of this commit must not look
+//! like changes by another process then. Pure.
 
 use crate::arrival::Arrival;
 use crate::beneath::{is_beneath, split};

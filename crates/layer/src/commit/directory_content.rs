@@ -1,15 +1,15 @@
-//! Content of a directory that arrives as a whole, as the layer had it. Pure.
+//! A digest of the entries in a directory that a commit moves as a whole. Pure.
 //!
-//! A commit that is taken back takes such a directory away again only if it still holds exactly this. Time stamps of
-//! the directory itself say nothing about that: a chmod, a move or the commit's own rename sets them.
+//! A rollback removes such a directory from the workspace only if its entries still match the digest. The time stamps of
+//! the directory itself cannot show that: a chmod, a move or the commit's own rename updates them.
 
 use crate::meta::{EntryType, FileId, FsTime, Meta};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The entries below a directory, in a few numbers.
+/// A digest of the entries below a directory: their number, a sum of hashes, and the latest ctime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inside {
+pub struct DirectoryContent {
     /// Number of entries.
     pub entries: u64,
     /// The sum of the hashes of the entries' types, identities, sizes and modification times. Names need not be in it:
@@ -22,7 +22,7 @@ pub struct Inside {
     pub stripped: BTreeSet<FileId>,
 }
 
-impl Inside {
+impl DirectoryContent {
     /// Adds an entry of the layer; `stripped` reports whether the commit changes its attributes.
     pub fn add(&mut self, meta: &Meta, stripped: bool) {
         self.count(meta);
@@ -42,8 +42,8 @@ impl Inside {
         }
     }
 
-    /// Reports whether an entry has changed since, as far as its time of change tells. That of a file with several
-    /// names is also set by the move of another one.
+    /// Reports whether the ctime of an entry shows a change after the record. The ctime of a file with several names
+    /// proves nothing: moving another of its names updates it.
     #[must_use]
     pub fn is_late(&self, meta: &Meta) -> bool {
         meta.ctime > self.latest

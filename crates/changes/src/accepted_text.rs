@@ -1,4 +1,4 @@
-//! The words about an accept: what came, what did not, and what waits.
+//! The text that reports an accept: the committed changes, the conflicts, and the changes that are still parked.
 
 use crate::change_text;
 use crate::failure::{Failure, one_line};
@@ -10,7 +10,7 @@ pub const AROUND_CONFLICTS: &str = "nexus changes accept --rest accepts what is 
     version and keeps yours beside it; the version of the run is in nexus changes diff";
 
 /// Lists the changes that a commit accepted, or fails with the conflicts that stopped it.
-pub fn told(committed: &Committed) -> Result<String, Failure> {
+pub fn accepted_text(committed: &Committed) -> Result<String, Failure> {
     if let Some(line) = change_text::unwatched_line(committed.unwatched) {
         crate::notices::tell(&line);
     }
@@ -32,7 +32,7 @@ pub fn told(committed: &Committed) -> Result<String, Failure> {
         let is_event = committed.conflicts.iter().any(|one| one.outside != Outside::Blocked);
         format!("nothing was accepted: {}{names}", if is_event { "since the run " } else { "" })
     } else {
-        // The answer is a failure, which is one line; what was accepted all the same is told before it.
+        // The answer is a failure, which is one line; what was accepted all the same is printed before it.
         accepted.lines().for_each(crate::notices::tell);
         format!("not everything was accepted: {names}")
     };

@@ -1,4 +1,5 @@
-//! Entries of the workspace as an earlier commit of the same layer left them: they are not conflicts for the next one.
+//! Records of workspace entries as an earlier commit of the same layer left them. The next commit does not report them as
+//! conflicts.
 
 use crate::arrival::Arrival;
 use crate::meta::{EntryType, FileId, FsTime, Meta};
@@ -7,8 +8,8 @@ use nexus_model::ByteText;
 
 /// An entry of the workspace as an earlier commit of the same layer left it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "OwnForms")]
-pub struct Own {
+#[serde(from = "CommittedEntryForms")]
+pub struct CommittedEntry {
     /// Its path in the workspace.
     pub path: ByteText,
     /// Its ctime after the commit's last call on it.
@@ -25,10 +26,10 @@ pub struct Own {
     pub(crate) arrival: Option<Arrival>,
 }
 
-/// The two forms in which a parked layer may carry an [`Own`].
+/// The two forms in which a parked layer may carry an [`CommittedEntry`].
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
-enum OwnForms {
+enum CommittedEntryForms {
     First(ByteText, FsTime),
     Second {
         path: ByteText,
@@ -40,18 +41,20 @@ enum OwnForms {
     },
 }
 
-impl From<OwnForms> for Own {
-    fn from(form: OwnForms) -> Self {
+impl From<CommittedEntryForms> for CommittedEntry {
+    fn from(form: CommittedEntryForms) -> Self {
         match form {
-            OwnForms::First(path, ctime) => Self { path, ctime, id: None, size: None, mtime: None, arrival: None },
-            OwnForms::Second { path, ctime, id, size, mtime, arrival } => {
+            CommittedEntryForms::First(path, ctime) => {
+                Self { path, ctime, id: None, size: None, mtime: None, arrival: None }
+            }
+            CommittedEntryForms::Second { path, ctime, id, size, mtime, arrival } => {
                 Self { path, ctime, id, size, mtime, arrival }
             }
         }
     }
 }
 
-impl Own {
+impl CommittedEntry {
     /// Describes an entry as it is now.
     pub(crate) fn new(path: &ByteText, now: &Meta) -> Self {
         let of_file = now.kind != EntryType::Directory;
@@ -113,8 +116,8 @@ impl Own {
 }
 
 /// Reports that an entry changed after the run started, and not by a commit of this layer.
-pub(crate) fn is_fresh(started: FsTime, ours: &[Own], at: &SharedPath, meta: &Meta) -> bool {
-    meta.ctime > started && !Own::is_one(ours, at, meta)
+pub(crate) fn is_fresh(started: FsTime, ours: &[CommittedEntry], at: &SharedPath, meta: &Meta) -> bool {
+    meta.ctime > started && !CommittedEntry::is_one(ours, at, meta)
 }
 
 #[cfg(test)]
@@ -145,41 +148,45 @@ mod tests {
     #[test]
     fn an_edit_in_the_second_of_the_commit_is_not_ours() {
         let (at, meta) = file("f");
-        let ours = vec![Own::new(&at.text(), &meta)];
+        let ours = vec![CommittedEntry::new(&at.text(), &meta)];
         let started = FsTime { sec: 4, nsec: 0 };
         assert!(!is_fresh(started, &ours, &at, &meta));
         // The clock has whole seconds, and the size is the same.
         assert!(is_fresh(started, &ours, &at, &Meta { mtime: meta.ctime, ..meta.clone() }));
-        let older = vec![Own { mtime: None, ..ours[0].clone() }];
+        let older = vec![CommittedEntry { mtime: None, ..ours[0].clone() }];
         assert!(!is_fresh(started, &older, &at, &meta), "a note of an older version");
     }
 
     #[test]
     fn a_note_of_an_arrival_confirms_no_entry() {
         let (at, meta) = file("f");
-        let arrival = |answer| Own::of_arrival(at.text(), answer);
-        let notes = Own::sorted(vec![arrival(Arrival::After)]);
-        assert!(!Own::is_one(&notes, &at, &Meta { ctime: notes[0].ctime, ..meta.clone() }));
+        let arrival = |answer| CommittedEntry::of_arrival(at.text(), answer);
+        let notes = CommittedEntry::sorted(vec![arrival(Arrival::After)]);
+        assert!(!CommittedEntry::is_one(&notes, &at, &Meta { ctime: notes[0].ctime, ..meta.clone() }));
         // The two kinds of notes stand beside each other, also after they were written and read.
-        let both = Own::sorted(vec![arrival(Arrival::Unknown), Own::new(&at.text(), &meta), arrival(Arrival::After)]);
-        let read: Vec<Own> = serde_json::from_slice(&serde_json::to_vec(&both).unwrap()).unwrap();
+        let both = CommittedEntry::sorted(vec![
+            arrival(Arrival::Unknown),
+            CommittedEntry::new(&at.text(), &meta),
+            arrival(Arrival::After),
+        ]);
+        let read: Vec<CommittedEntry> = serde_json::from_slice(&serde_json::to_vec(&both).unwrap()).unwrap();
         assert_eq!((read.len(), &read), (2, &both));
-        assert!(Own::is_one(&read, &at, &meta));
-        assert_eq!(Own::arrival_at(&read, &at), Arrival::After);
-        assert_eq!(Own::arrival_at(&read, &file("g").0), Arrival::Before);
+        assert!(CommittedEntry::is_one(&read, &at, &meta));
+        assert_eq!(CommittedEntry::arrival_at(&read, &at), Arrival::After);
+        assert_eq!(CommittedEntry::arrival_at(&read, &file("g").0), Arrival::Before);
     }
 
     #[test]
     fn the_last_note_about_a_path_counts() {
         let noted = |path: &str, sec| {
             let (at, meta) = file(path);
-            Own::new(&at.text(), &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta })
+            CommittedEntry::new(&at.text(), &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta })
         };
-        let ours = Own::sorted(vec![noted("z", 6), noted("a", 6), noted("z", 9), noted("a", 8)]);
+        let ours = CommittedEntry::sorted(vec![noted("z", 6), noted("a", 6), noted("z", 9), noted("a", 8)]);
         for (path, sec) in [("a", 8), ("z", 9)] {
             let (at, meta) = file(path);
-            assert!(Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta.clone() }));
-            assert!(!Own::is_one(&ours, &at, &Meta { ctime: FsTime { sec: 6, nsec: 0 }, ..meta }));
+            assert!(CommittedEntry::is_one(&ours, &at, &Meta { ctime: FsTime { sec, nsec: 0 }, ..meta.clone() }));
+            assert!(!CommittedEntry::is_one(&ours, &at, &Meta { ctime: FsTime { sec: 6, nsec: 0 }, ..meta }));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Compares entries of the workspace with what the plan recorded, before a call and after it.
+//! Compares entries of the workspace with the plan's record of them, before and after each system call that moves them.
 
 use super::Apply;
 use super::stop::{Done, Stop};

@@ -1,8 +1,8 @@
-//! Names that share one file.
+//! Groups the entries of a layer that are hard links to one file.
 //!
 //! With `index=on` (root's layers) a file of the workspace that has several names is copied up once, and all its names
-//! show the copy, also those that the layer does not contain. A commit must then write the very file, or the names
-//! would part. Even when every name that the layer touched is gone, the copy lives on in overlay's index.
+//! show the copy, also those that the layer does not contain. A commit must write to that file in place; a
+//! replacement would separate the names. If the run deleted every name that the layer has, the copy still exists in overlay's index.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, split};
 use crate::compare::same_bytes;

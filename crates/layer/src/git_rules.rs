@@ -1,4 +1,4 @@
-//! Reads the few files whose content decides whether they may be committed: git's configuration and hooks.
+//! Classifies changes to git's configuration, hooks and state files by their content.
 
 use crate::fold::fold;
 use crate::protected::{Class, Rules};
@@ -67,7 +67,7 @@ pub(crate) struct Existing<'a> {
 }
 
 /// Returns the verdict for the change of one file of git's from `base` to `new`.
-pub(crate) fn judge(
+pub(crate) fn classify(
     rules: &Rules,
     class: &Class,
     path: &[u8],
@@ -76,7 +76,7 @@ pub(crate) fn judge(
     directory: GitDirectory<'_>,
 ) -> Verdict {
     match class {
-        Class::GitConfig => judge_config(path, new, base, directory),
+        Class::GitConfig => classify_config(path, new, base, directory),
         Class::GitHook => {
             let is_sample = |version: &Version| match version {
                 Version::Absent => true,
@@ -99,7 +99,7 @@ pub(crate) fn judge(
             }
         }
         Class::GitRoot => Verdict::Park("points git to another directory".to_owned()),
-        Class::GitState(why) if *why == PACKED => judge_packed(new, base),
+        Class::GitState(why) if *why == PACKED => classify_packed(new, base),
         // A new repository hides what is its own, and git writes a file there that has comments alone.
         Class::GitState(why) if *why == EXCLUDE => {
             let is_own = matches!((new, base, directory), (Version::Bytes(_), Version::Absent, GitDirectory::New(_)));
@@ -136,10 +136,10 @@ fn excludes(version: &Version) -> bool {
 
 /// Returns the verdict for `packed-refs`. Replaced objects wait and the other refs are committed: git has removed their
 /// own files when it packed them.
-pub(crate) fn judge_packed(new: &Version, base: &Version) -> Verdict {
+pub(crate) fn classify_packed(new: &Version, base: &Version) -> Verdict {
     let park = || Verdict::Park(PACKED.to_owned());
     let (Some(new), Some(base)) = (text(new), text(base)) else { return park() };
-    // What is no ref by its name would be a stash that git applies (`MERGE_AUTOSTASH`), or the like.
+    // A file whose name is not that of a ref would be a stash that git applies (`MERGE_AUTOSTASH`), or the like.
     let is_ref = |line: &[u8]| {
         let name = line.iter().position(|byte| *byte == b' ').map(|at| &line[at + 1..]);
         matches!(line.first(), None | Some(b'#' | b'^')) || name.is_some_and(|name| name.starts_with(b"refs/"))
@@ -194,7 +194,7 @@ fn is_of_further_tree(git_dir: &[u8]) -> bool {
     fold(crate::beneath::split(parent).1).as_ref() == b"worktrees" && fold(name).as_ref() != b".git"
 }
 
-fn judge_config(path: &[u8], new: &Version, base: &Version, directory: GitDirectory<'_>) -> Verdict {
+fn classify_config(path: &[u8], new: &Version, base: &Version, directory: GitDirectory<'_>) -> Verdict {
     let (git_dir, name) = crate::beneath::split(path);
     let unreadable = || Verdict::Park("git configuration that cannot be read".to_owned());
     let bytes = |version: &Version| match version {
@@ -258,10 +258,10 @@ fn is_sample_hook(rules: &Rules, path: &[u8], bytes: &[u8]) -> bool {
     if !name.ends_with(b".sample") {
         return false;
     }
-    rules.hook_templates.iter().any(|folder| {
+    rules.hook_templates.iter().any(|directory| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A template directory that is not there only means that its samples are unknown, and unknown hooks park.
-        rustix::fs::open(folder, flags, Mode::empty())
+        rustix::fs::open(directory, flags, Mode::empty())
             .ok()
             .and_then(|dir| read_small(dir.as_fd(), name).ok().flatten())
             .is_some_and(|sample| sample == bytes)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     fn config(new: &Version, base: &Version, fresh: bool) -> Verdict {
-        judge(&Rules::default(), &Class::GitConfig, b".git/config", new, base, directory(fresh))
+        classify(&Rules::default(), &Class::GitConfig, b".git/config", new, base, directory(fresh))
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
             assert!(matches!(config(&Version::Absent, old, false), Verdict::Park(_)));
             let goes = GitDirectory::Goes(&|_| false);
             let rules = Rules::default();
-            let whole = judge(&rules, &Class::GitConfig, b".git/config", &Version::Absent, old, goes);
+            let whole = classify(&rules, &Class::GitConfig, b".git/config", &Version::Absent, old, goes);
             let why = "takes a git repository away that has remote.o.url".to_owned();
             let wanted = if waits { Verdict::Park(why) } else { Verdict::Commit };
             assert_eq!(whole, wanted);
@@ -326,8 +326,8 @@ mod tests {
     fn packed_refs_commit_unless_they_replace_objects() {
         let plain = "# pack-refs with: peeled fully-peeled sorted \n0a refs/heads/main\n0b refs/tags/v1\n^0c\n";
         let evil = format!("{plain}0d refs/replace/0a\n");
-        let judged = |new: &Version, base: &Version| {
-            judge(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, directory(false))
+        let classified = |new: &Version, base: &Version| {
+            classify(&Rules::default(), &Class::GitState(PACKED), b".git/packed-refs", new, base, directory(false))
         };
         for (new, base) in [
             (bytes(plain), Version::Absent),
@@ -335,18 +335,18 @@ mod tests {
             (bytes("0f refs/heads/main\n"), bytes(plain)),
             (bytes(&evil), bytes(&evil)),
         ] {
-            assert_eq!(judged(&new, &base), Verdict::Commit);
+            assert_eq!(classified(&new, &base), Verdict::Commit);
         }
         for base in [bytes(plain), Version::Absent] {
-            assert_eq!(judged(&bytes(&evil), &base), Verdict::Strip(plain.as_bytes().to_vec()));
+            assert_eq!(classified(&bytes(&evil), &base), Verdict::Strip(plain.as_bytes().to_vec()));
         }
         let stash = format!("{plain}0d MERGE_AUTOSTASH\n");
-        assert_eq!(judged(&bytes(&stash), &bytes(plain)), Verdict::Strip(plain.as_bytes().to_vec()));
+        assert_eq!(classified(&bytes(&stash), &bytes(plain)), Verdict::Strip(plain.as_bytes().to_vec()));
         let more = bytes(&format!("{evil}^0e\n0f refs/tags/v2\n"));
         let wanted = format!("{plain}0f refs/tags/v2\n");
-        assert_eq!(judged(&more, &bytes(plain)), Verdict::Strip(wanted.into_bytes()));
+        assert_eq!(classified(&more, &bytes(plain)), Verdict::Strip(wanted.into_bytes()));
         for (new, base) in [(bytes(plain), bytes(&evil)), (Version::Unreadable, bytes(plain))] {
-            assert_eq!(judged(&new, &base), Verdict::Park(PACKED.to_owned()));
+            assert_eq!(classified(&new, &base), Verdict::Park(PACKED.to_owned()));
         }
     }
 
@@ -354,7 +354,7 @@ mod tests {
     fn what_git_resumes_parks_and_a_new_clone_may_be_shallow() {
         let at = |path: &str, new: &Version, base: &Version, fresh: bool| {
             let rules = Rules::default();
-            judge(&rules, &rules.class(path.as_bytes()), path.as_bytes(), new, base, directory(fresh))
+            classify(&rules, &rules.class(path.as_bytes()), path.as_bytes(), new, base, directory(fresh))
         };
         let some = bytes("x");
         for path in [".git/rebase-merge/git-rebase-todo", ".git/objects/info/alternates", ".git/info/attributes"] {
@@ -380,8 +380,8 @@ mod tests {
 
     #[test]
     fn names_that_git_status_leaves_out_wait() {
-        let judged = |new: &Version, base: &Version, fresh: bool| {
-            judge(&Rules::default(), &Class::GitState(EXCLUDE), b".git/info/exclude", new, base, directory(fresh))
+        let classified = |new: &Version, base: &Version, fresh: bool| {
+            classify(&Rules::default(), &Class::GitState(EXCLUDE), b".git/info/exclude", new, base, directory(fresh))
         };
         let (some, other, none) = (bytes("# x\n/docs\n"), bytes(" \n"), bytes("# git ls-files\n\n#x\n"));
         for (new, base, fresh, waits) in [
@@ -395,7 +395,7 @@ mod tests {
             (&none, &Version::Absent, false, false),
             (&Version::Absent, &none, false, false),
         ] {
-            assert_eq!(matches!(judged(new, base, fresh), Verdict::Park(_)), waits);
+            assert_eq!(matches!(classified(new, base, fresh), Verdict::Park(_)), waits);
         }
     }
 
@@ -409,11 +409,11 @@ mod tests {
 
     #[test]
     fn only_byte_identical_samples_are_harmless_hooks() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("pre-commit.sample"), "sample").unwrap();
-        let rules = Rules { hook_templates: vec![folder.path().to_owned()], ..Rules::default() };
+        let templates = tempfile::tempdir().unwrap();
+        std::fs::write(templates.path().join("pre-commit.sample"), "sample").unwrap();
+        let rules = Rules { hook_templates: vec![templates.path().to_owned()], ..Rules::default() };
         let hook = |path: &str, new: &Version| {
-            judge(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, directory(true))
+            classify(&rules, &Class::GitHook, path.as_bytes(), new, &Version::Absent, directory(true))
         };
         assert_eq!(hook(".git/hooks/pre-commit.sample", &bytes("sample")), Verdict::Commit);
         assert!(matches!(hook(".git/hooks/pre-commit.sample", &bytes("other")), Verdict::Park(_)));
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn commondir_is_harmless_only_as_git_worktree_writes_it() {
         let at = |path: &str, text: &str| {
-            judge(
+            classify(
                 &Rules::default(),
                 &Class::GitCommonDir,
                 path.as_bytes(),

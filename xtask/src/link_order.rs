@@ -50,11 +50,11 @@ struct Section {
 /// `cargo xtask order MAP NAMES`.
 pub fn run(workspace: &Workspace, words: &[String]) -> Result<(), Failure> {
     let [map, names] = words else {
-        return Err(Failure::new("two files are needed", "cargo xtask order MAP NAMES; see xtask/src/order.rs"));
+        return Err(Failure::new("two files are needed", "cargo xtask order MAP NAMES; see xtask/src/link_order.rs"));
     };
     let read = |file: &String| {
         std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(format!("{file}: {error}"), "see xtask/src/order.rs"))
+            .map_err(|error| Failure::new(format!("{file}: {error}"), "see xtask/src/link_order.rs"))
     };
     let (map, names) = (read(map)?, read(names)?);
     let names: BTreeSet<&str> = names.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Turns flags into a plan.
+//! Turns the flags of `nexus run` into a [`ParsedRun`] with a resolved plan.
 
 use super::ask;
 use super::facility::{self, OpenFacility};
@@ -23,8 +23,8 @@ use nexus_runner::state::directory::StateDir;
 use nexus_runner::state::searches;
 use std::sync::Arc;
 
-/// Everything about a run that the flags say.
-pub struct Order {
+/// A run as the command line describes it.
+pub struct ParsedRun {
     /// The run, as the engine takes it.
     pub run: ResolvedRun,
     /// The way of standard input to the command.
@@ -47,7 +47,7 @@ pub struct Order {
     _facility: Option<OpenFacility>,
 }
 
-impl Order {
+impl ParsedRun {
     /// Reads the flags and looks at the paths that they name.
     pub fn read(args: &RunArgs) -> Result<Self, Failure> {
         refuse_what_is_not_here(args)?;

@@ -1,0 +1,53 @@
+//! Tells what an interrupted pass did with the entries that it had moved or linked to slots.
+
+use super::Apply;
+use crate::commit::ops::{Op, Origin, Slot};
+use crate::commit::seen::Seen;
+use crate::meta::{FileId, Meta};
+use nexus_model::ByteText;
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+/// By slot: the place that a later step brings its entry to, and the identity of what stood there.
+pub(super) type Brought = HashMap<Slot, (ByteText, Option<FileId>)>;
+
+impl Apply<'_> {
+    /// Reports whether an earlier pass brought the entry that `slot` was made for to its new place. What lies in the
+    /// slot then, `found`, was displaced there by an exchange. No other process put it there,
+    /// and the step that made the exchange looks at it again.
+    pub(super) fn was_brought(&mut self, slot: Slot, entry: &Seen, found: Option<&Meta>) -> io::Result<bool> {
+        if !self.again {
+            return Ok(false);
+        }
+        let Some((path, displaced)) = self.brought()?.get(&slot).cloned() else { return Ok(false) };
+        if found.is_some_and(|found| displaced == Some(found.id)) {
+            return Ok(true);
+        }
+        let now = self.base.stat(&path.0).ok().flatten();
+        Ok(now.is_some_and(|now| now.id == entry.id))
+    }
+
+    /// Reads the steps that bring held files and renamed directories to their places, once.
+    fn brought(&mut self) -> io::Result<&Brought> {
+        if self.brought.is_none() {
+            let (mut filled, mut brought) = (HashSet::new(), Brought::new());
+            for op in self.journal.steps.each() {
+                match op? {
+                    Op::Hold { slot, .. } | Op::Take { slot, renamed: true, .. } => {
+                        filled.insert(slot);
+                    }
+                    Op::Put(put) => {
+                        if let Origin::Slot(slot) = put.from
+                            && filled.contains(&slot)
+                        {
+                            brought.insert(slot, (put.path, put.old.map(|old| old.id)));
+                        }
+                    }
+                    Op::Take { .. } | Op::Strip { .. } | Op::SetDir(_) => {}
+                }
+            }
+            self.brought = Some(brought);
+        }
+        self.brought.as_ref().ok_or_else(|| io::Error::other("the steps were not read"))
+    }
+}
