@@ -4,10 +4,19 @@
 
 mod console_support;
 mod fleet_support;
+#[path = "../../mothership/tests/suite/hostile.rs"]
+mod hostile;
+#[path = "console/hostile.rs"]
+mod hostile_everywhere;
+#[path = "console/output.rs"]
+mod output;
+#[path = "console/pages.rs"]
+mod pages;
 
 use console_support::{Chromium, Tab};
 use fleet_support::Scene;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +37,17 @@ impl Fleet {
     /// A fleet in which commands start only with an approval.
     fn asking() -> Self {
         Self::begin(Scene::ask_for_approvals)
+    }
+
+    /// A control plane without a daemon: the test plays one.
+    fn alone() -> Self {
+        let mut scene = Scene::new();
+        let data = scene.path("mothership");
+        let ready = scene.serve("mothership", &["mothership", "serve", "--json", "--listen", "127.0.0.1:0"], &data);
+        ready["api_url"].as_str().unwrap().clone_into(&mut scene.url);
+        ready["api_key"].as_str().unwrap().clone_into(&mut scene.key);
+        let console = ready["console_url"].as_str().unwrap().to_owned();
+        Self { scene, console }
     }
 
     fn begin(prepare: impl FnOnce(&Scene)) -> Self {
@@ -75,6 +95,7 @@ fn no_faults(tab: &mut Tab<'_>) {
 #[test]
 fn a_person_signs_in_watches_a_directive_live_and_ends_it() {
     let fleet = Fleet::up();
+    let agent = fleet.scene.make_key("agent");
     let mut chromium = fleet.browser();
     for (width, theme) in LOOKS {
         let facility = fleet.facility();
@@ -86,7 +107,13 @@ fn a_person_signs_in_watches_a_directive_live_and_ends_it() {
         tab.write("nxk_wrong");
         tab.press_to("button.primary");
         assert_eq!(tab.eval("document.querySelector('#why').textContent"), json!("The key is not known."));
-        // The browser's console names the answer 401 itself; from here on nothing may stand there.
+        tab.press("#key");
+        tab.write(&agent);
+        tab.press_to("button.primary");
+        let why = tab.eval("document.querySelector('#why').textContent");
+        assert!(why.as_str().unwrap().starts_with("A key of an agent cannot sign in"), "{why}");
+        assert_eq!(tab.eval("document.cookie"), json!(""));
+        // The browser's console names the answers 401 and 403 itself; from here on nothing may stand there.
         let before = tab.faults().len();
         fleet.sign_in(&mut tab, &fleet.scene.key);
         // The command prints its clock, in milliseconds, five times a second.
@@ -206,12 +233,21 @@ fn the_console_works_without_script_by_keyboard_and_in_both_themes() {
         assert_eq!(colours, json!([theme, expected]));
         // Every page: no sideways scroll, one heading, named controls, captions, scopes, readable colours.
         let one = format!("/directives/{done}");
-        let views = ["network", "changes", "receipt", "spec"].map(|view| format!("{one}?view={view}"));
-        let plain =
-            ["/", "/directives", "/facilities", "/territories", "/audit?verify=1", "/settings"].map(str::to_owned);
+        let views = ["egress", "changes", "receipt", "spec"].map(|view| format!("{one}?view={view}"));
+        let plain = [
+            "/",
+            "/directives?q=state:failed",
+            "/facilities",
+            "/territories",
+            "/policies",
+            "/policies/replay",
+            "/audit?verify=1",
+            "/settings",
+        ]
+        .map(str::to_owned);
         for path in plain.iter().chain([&one]).chain(&views) {
             tab.go(&fleet.at(path));
-            let problems = tab.eval(ACCESSIBLE);
+            let problems = problems(&mut tab);
             assert_eq!(problems, json!([]), "{path} at {width} px, {theme}");
         }
         // The keyboard: a list by letters, a page by Enter, and back.
@@ -241,6 +277,17 @@ fn the_console_works_without_script_by_keyboard_and_in_both_themes() {
     tab.press("#cancel");
     tab.press_to("details.confirm button.danger");
     assert_eq!(fleet.scene.ended(&long)["state"], "canceled");
+}
+
+/// Returns the problems of a page that a program can find. Where `NEXUS_AXE` names the file of axe-core, its findings are among them.
+fn problems(tab: &mut Tab<'_>) -> Value {
+    let mut found = tab.eval(ACCESSIBLE);
+    if let Some(file) = std::env::var_os("NEXUS_AXE") {
+        tab.eval(&std::fs::read_to_string(file).unwrap());
+        let run = "axe.run().then(all => all.violations.map(one => one.id + ': ' + one.nodes.map(node => node.html).join(' | ')))";
+        found.as_array_mut().unwrap().extend(tab.eval(run).as_array().unwrap().clone());
+    }
+    found
 }
 
 /// Problems of a page that a program can find, as a list.
@@ -292,9 +339,48 @@ fn another_site_can_neither_post_nor_frame_nor_read_the_session() {
     assert_eq!(fleet.scene.json(&["directive", "show", "--json", &id])["cancel_requested"], json!(false));
     tab.go(&format!("data:text/html,<p>x<iframe src='{}'></iframe>", fleet.at("/directives")));
     tab.until_heard("Network.loadingFailed", |failed| failed["errorText"] == "net::ERR_BLOCKED_BY_RESPONSE");
+    // Names under which previews are served are other sites, and so is each port of the address: no cookie goes there.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = std::thread::spawn(move || listen_for_cookies(&listener));
+    for host in ["127.0.0.1", "a.preview.localhost"] {
+        tab.go(&format!("http://{host}:{port}/{host}"));
+        assert_eq!(tab.eval("document.body.textContent"), json!("seen"));
+    }
+    // The control: the name of the console at another port does get it, so previews never have that name.
+    tab.go(&format!("http://nexus.localhost:{port}/last"));
+    let heard = heard.join().unwrap();
+    let got: Vec<(&str, bool)> = heard.iter().map(|(path, cookie)| (path.as_str(), *cookie)).collect();
+    assert_eq!(got, [("/127.0.0.1", false), ("/a.preview.localhost", false), ("/last", true)]);
     // Another name of this machine is another site: the cookie does not go there.
     tab.go(&format!("{}/directives", fleet.scene.url));
     assert!(tab.eval("location.pathname").as_str().unwrap().starts_with("/login"));
+}
+
+/// Answers requests up to that for `/last`, and returns the path of each with whether it had a cookie of the console.
+fn listen_for_cookies(listener: &std::net::TcpListener) -> Vec<(String, bool)> {
+    let mut heard = Vec::new();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+            head.push(byte[0]);
+        }
+        let text = String::from_utf8_lossy(&head).to_lowercase();
+        let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
+        let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\nConnection: close\r\n\r\nseen";
+        stream.write_all(page.as_bytes()).ok();
+        // A browser asks for an icon too, and opens connections in advance.
+        if matches!(&*path, "/127.0.0.1" | "/a.preview.localhost" | "/last") {
+            let is_last = path == "/last";
+            heard.push((path, text.contains("cookie: ") && text.contains("nexus=")));
+            if is_last {
+                break;
+            }
+        }
+    }
+    heard
 }
 
 #[test]
@@ -308,16 +394,24 @@ fn a_page_whose_server_is_gone_keeps_what_it_has_and_says_so() {
     fleet.sign_in(&mut tab, &fleet.scene.key);
     tab.go(&fleet.at(&format!("/directives/{id}")));
     tab.until("document.querySelector('#live').dataset.state === 'live' && document.querySelector('#log').textContent.includes('kept')");
+    let home = tab.beside(&fleet.at("/"), 1).remove(0);
+    tab.until_in(&home, "document.querySelector('#age').textContent.endsWith('s old')");
+    tab.call("Page.bringToFront", json!({}));
+    tab.until("!document.hidden && document.querySelector('#live').dataset.state === 'live'");
     fleet.scene.kill("up");
     tab.until("document.querySelector('#live').dataset.state === 'lost'");
     assert!(tab.eval("document.querySelector('#live').textContent").as_str().unwrap().starts_with("disconnected"));
     assert!(tab.eval("document.querySelector('#log').textContent").as_str().unwrap().contains("kept"));
+    // A list that somebody comes back to says it, too.
+    tab.call_in(&home, "Page.bringToFront", json!({}));
+    tab.until_in(&home, "document.querySelector('#age').textContent.startsWith('disconnected')");
+    assert_eq!(tab.eval_in(&home, "document.querySelectorAll('main table').length > 0"), json!(true));
 }
 
 /// Pictures for the documentation; where `NEXUS_PICTURES` names a directory they go there.
 #[test]
 fn the_pages_have_their_pictures() {
-    let fleet = Fleet::up();
+    let fleet = Fleet::begin(pages::put_policy);
     let facility = fleet.scene.ok(&["facility", "create", "web"]).trim().to_owned();
     for script in
         ["make check", "echo 1922 passed", "printf '\\033[32mok\\033[0m 212 tests\\n'; echo text > notes.txt", "exit 3"]
@@ -328,6 +422,10 @@ fn the_pages_have_their_pictures() {
         printf 'tests/test_%02d.py \\033[32mPASSED\\033[0m\\n' $i; sleep 0.05; done; \
         echo 'WARNING: the cache is cold' >&2; printf 'tests/test_25.py \\033[31mFAILED\\033[0m  assert 3 == 4\\n'; sleep 120";
     let id = fleet.create(&facility, script);
+    let agent = fleet.scene.make_key("agent");
+    let deploy = fleet.facility();
+    let words = ["--allow", "packages.test:443", "--env", "STAGE=test", "--", "deploy --to test"];
+    let (_, approval) = fleet.scene.asked(&agent, &deploy, &words);
     let target = std::env::var_os("NEXUS_PICTURES").map_or_else(|| fleet.scene.path("pictures"), PathBuf::from);
     std::fs::create_dir_all(&target).unwrap();
     let mut chromium = fleet.browser();
@@ -342,7 +440,9 @@ fn the_pages_have_their_pictures() {
         ("directive", here.clone(), 1280, 820, "dark"),
         ("directives", "/directives".to_owned(), 1280, 420, "light"),
         ("territory", format!("/territories/{territory}"), 1280, 440, "light"),
+        ("approval", format!("/approvals/{approval}"), 1280, 700, "light"),
         ("audit", "/audit?verify=1".to_owned(), 1280, 720, "dark"),
+        ("policy", "/policies/explain?q=net+mirror.test%3A443".to_owned(), 1280, 620, "dark"),
         ("phone", here, 360, 780, "light"),
     ];
     for (name, path, width, height, theme) in pages {
@@ -352,6 +452,12 @@ fn the_pages_have_their_pictures() {
         if path.contains(&id) {
             tab.until("document.querySelector('#log').textContent.includes('FAILED')");
         }
+        // Paths of this test stand in sources of policies.
+        let texts = format!(
+            "(w => {{ while (w.nextNode()) w.currentNode.data = w.currentNode.data.replace({:?}, '/etc/nexus'); }})(document.createTreeWalker(document.body, 4))",
+            fleet.scene.path("config")
+        );
+        tab.eval(&texts);
         std::thread::sleep(Duration::from_millis(300));
         let file = target.join(format!("console-{name}.png"));
         tab.picture(&file);
@@ -381,11 +487,11 @@ fn a_person_approves_exactly_what_the_page_shows_and_it_runs_once() {
         // What needs a person comes first.
         tab.go(&fleet.at("/"));
         assert_eq!(tab.eval("document.querySelector('h2').textContent"), json!("Needs you 1"));
-        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "home at {width} px, {theme}");
+        assert_eq!(problems(&mut tab), json!([]), "home at {width} px, {theme}");
         tab.go(&fleet.at("/approvals"));
-        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "list at {width} px, {theme}");
+        assert_eq!(problems(&mut tab), json!([]), "list at {width} px, {theme}");
         tab.press_to(&format!("a[href=\"/approvals/{approval}\"]"));
-        assert_eq!(tab.eval(ACCESSIBLE), json!([]), "approval at {width} px, {theme}");
+        assert_eq!(problems(&mut tab), json!([]), "approval at {width} px, {theme}");
         // The five things are those of the API.
         let (_, seen) = scene.call(&scene.key, "GET", &format!("/approvals/{approval}"), "");
         let spec = &seen["asks"]["spec"];

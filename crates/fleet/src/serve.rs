@@ -66,7 +66,7 @@ pub fn mothership(args: &MothershipArgs) -> Result<u8, Failure> {
     }
     let secret = args.proxy_secret_file.as_deref().map(proxy_secret).transpose()?;
     let identity = tls.as_ref().map(TlsPaths::read).transpose()?;
-    let policies = nexus_profiles::policies::load(&caller(), None)?.effective().clone();
+    let policies = nexus_profiles::policies::load(&caller(), None)?;
     let data_dir = data_dir::open(&args.data_dir)?;
     let database = database::read(&args.database)?;
     let bucket = bucket::read(&args.bucket)?;

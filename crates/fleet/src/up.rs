@@ -9,6 +9,7 @@ use super::serve::{listen, of_serve};
 use super::services::{self, Ground};
 use crate::failure::Failure;
 use crate::notices::tell;
+use crate::profiles::caller;
 use nexus_api::client::{ConduitsClient, MothershipClient, PlainHttp, TerritoryIdentity};
 use nexus_api::conduits::TERRITORY_SECRET_HEADER;
 use nexus_api::mothership::CreateEnrollmentToken;
@@ -32,7 +33,7 @@ pub fn command(args: &UpArgs) -> Result<u8, Failure> {
     }
     // The launcher first: it is cloned from, and may have no second thread.
     let ground = Ground::prepare(nexusd::config::NETWORKS, false)?;
-    let policies = ground.operator.egress.policies.clone();
+    let policies = nexus_profiles::policies::load(&caller(), None)?;
     let data_dir = data_dir::open(&args.data_dir)?;
     let territory = services::territory(&data_dir.join("territory"))?;
     let runtime = services::runtime()?;

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::identity::{ProcessSecret, ProxySecret};
 use crate::store::postgres::Database;
 use crate::store::types::{ArtifactBounds, LeaseTimes, Retention};
-use nexus_policy::document::Effective;
+use nexus_policy::document::PolicySet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,8 +83,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Time within which an approval is answered and used, in milliseconds.
     pub approval_ms: i64,
-    /// Limits of policy documents for every directive.
-    pub policies: Effective,
+    /// Policy documents for every directive.
+    pub policies: PolicySet,
     /// Clocks of the server.
     pub clock: Clock,
 }
@@ -119,7 +119,7 @@ impl Config {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             public_url: None,
             approval_ms: DAY_MS,
-            policies: Effective::default(),
+            policies: PolicySet::default(),
             clock: Clock::system(),
         }
     }

@@ -36,6 +36,7 @@ mod tls;
 pub use blobs::{BucketKey, BucketSettings};
 pub use clock::Clock;
 pub use config::{Config, TerritoryAuth};
+pub use decide::past_run;
 pub use identity::{HeadKey, ProcessSecret, ProxySecret, Validity, check_head, head_key, validity};
 pub use listen::Listener;
 pub use nexus_api::tls::TlsError;

@@ -12,6 +12,8 @@ mod artifacts;
 mod audit;
 #[path = "suite/console.rs"]
 mod console;
+#[path = "suite/hostile.rs"]
+mod hostile;
 #[path = "suite/independent.rs"]
 mod independent;
 #[path = "suite/life.rs"]

@@ -116,7 +116,7 @@ impl Chromium {
         let target = self.call(None, "Target.createTarget", target)["targetId"].clone();
         let attached = self.call(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
         let session = attached["sessionId"].as_str().unwrap().to_owned();
-        let mut tab = Tab { chromium: self, session, faults: Vec::new() };
+        let mut tab = Tab { chromium: self, session, context, faults: Vec::new() };
         for domain in ["Page", "Runtime", "Log", "Network", "Audits"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
@@ -132,6 +132,7 @@ impl Chromium {
 pub struct Tab<'a> {
     chromium: &'a mut Chromium,
     session: String,
+    context: Value,
     faults: Vec<String>,
 }
 
@@ -139,6 +140,53 @@ impl Tab<'_> {
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         let session = self.session.clone();
         self.chromium.call(Some(&session), method, params)
+    }
+
+    /// Opens more tabs with the same cookies, and returns their sessions.
+    pub fn beside(&mut self, url: &str, count: usize) -> Vec<String> {
+        let target = json!({ "url": url, "browserContextId": self.context });
+        let mut open = || {
+            let target = self.chromium.call(None, "Target.createTarget", target.clone())["targetId"].clone();
+            let attached = json!({ "targetId": target, "flatten": true });
+            let attached = self.chromium.call(None, "Target.attachToTarget", attached);
+            attached["sessionId"].as_str().unwrap().to_owned()
+        };
+        (0..count).map(|_| open()).collect()
+    }
+
+    /// Lets pages of the context read and write the clipboard, as a person does who is asked.
+    pub fn grant_clipboard(&mut self) {
+        let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
+        let grant = json!({ "browserContextId": self.context, "permissions": permissions });
+        self.chromium.call(None, "Browser.grantPermissions", grant);
+    }
+
+    /// Runs an expression in another tab.
+    pub fn eval_in(&mut self, session: &str, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        // A page that is being made answers nothing.
+        self.chromium.ask(Some(session), "Runtime.evaluate", &params).unwrap_or_default()["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true in another tab.
+    pub fn until_in(&mut self, session: &str, expression: &str) {
+        let begun = Instant::now();
+        while self.eval_in(session, &format!("!!({expression})")) != json!(true) {
+            let text = "document.body && document.body.innerText";
+            assert!(begun.elapsed() < PATIENCE, "{expression}: {}", self.eval_in(session, text));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Calls a method for another tab.
+    pub fn call_in(&mut self, session: &str, method: &str, params: Value) -> Value {
+        self.chromium.call(Some(session), method, params)
+    }
+
+    /// Colours, width and zoom as a person may have set them: a page at 200 % has half the pixels of its window.
+    pub fn zoom(&mut self, width: u32, factor: u32) {
+        let metrics = json!({ "width": width / factor, "height": 400, "deviceScaleFactor": factor, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
     pub fn resize(&mut self, width: u32, height: u32) {
@@ -222,6 +270,7 @@ impl Tab<'_> {
         let (code, text) = match key {
             "Enter" => (13, "\r"),
             "Tab" => (9, ""),
+            "PageUp" => (33, ""),
             "Escape" => (27, ""),
             " " => (32, " "),
             one => (one.to_ascii_uppercase().as_bytes()[0], one),
@@ -239,14 +288,31 @@ impl Tab<'_> {
     }
 
     /// Waits for an event of the browser.
-    pub fn until_heard(&mut self, method: &str, is_it: impl Fn(&Value) -> bool) {
+    pub fn until_heard(&mut self, method: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         let wanted = |event: &Value| event["method"] == method && is_it(&event["params"]);
-        while !self.chromium.events.iter().any(wanted) {
+        loop {
+            if let Some(at) = self.chromium.events.iter().position(wanted) {
+                return self.chromium.events.remove(at).unwrap()["params"].take();
+            }
             assert!(begun.elapsed() < PATIENCE, "{method} was not heard: {:#?}", self.chromium.events);
             self.eval("1");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Returns the events of a kind that were heard since the last look at them.
+    pub fn heard(&mut self, method: &str) -> Vec<Value> {
+        self.eval("1");
+        let session = json!(self.session);
+        let is_one = |event: &&Value| event["method"] == method && event["sessionId"] == session;
+        self.chromium.events.iter().filter(is_one).map(|event| event["params"].clone()).collect()
+    }
+
+    /// Takes the faults so far for looked at.
+    pub fn forget(&mut self) {
+        self.faults();
+        self.faults.clear();
     }
 
     /// Returns what the console of the browser holds against the pages so far: reports of the policy, errors of scripts.

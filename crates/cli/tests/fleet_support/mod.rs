@@ -178,6 +178,17 @@ impl Scene {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
     }
 
+    /// Reads a text of the control plane with the key of the scene.
+    pub fn text(&self, path: &str) -> String {
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("Host: {address}\r\nAuthorization: Bearer {}\r\nConnection: close", self.key);
+        write!(stream, "GET /mothership/api/v1{path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
     /// Makes an API key with a role.
     pub fn make_key(&self, role: &str) -> String {
         let (status, made) = self.call(&self.key, "POST", "/api_keys", &format!("{{\"role\":\"{role}\"}}"));

@@ -37,7 +37,6 @@ pub struct Line {
 
 impl Line {
     /// Returns the text alone.
-    #[cfg(test)]
     pub fn text(&self) -> String {
         self.runs.iter().map(|(_, text)| text.as_str()).collect()
     }

@@ -78,20 +78,20 @@ impl FromStr for Place {
 }
 
 /// A piece of output with the facts that its rows show.
-struct Piece {
-    stream: Stream,
-    seq: i64,
-    at: i64,
-    bytes: Vec<u8>,
+pub(super) struct Piece {
+    pub stream: Stream,
+    pub seq: i64,
+    pub at: i64,
+    pub bytes: Vec<u8>,
 }
 
 /// A row of the shown log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
-    stream: Stream,
-    label: Mark,
+pub(super) struct Row {
+    pub stream: Stream,
+    pub label: Mark,
     at: i64,
-    line: Line,
+    pub line: Line,
     /// The line has not ended.
     open: bool,
     /// Place of the page that begins with this row.
@@ -106,8 +106,10 @@ pub struct Rows {
     pub after: Place,
     /// There is more output already.
     pub more: bool,
-    /// Output before these rows was left out.
-    pub cut: bool,
+    /// Number of rows before these that were left out.
+    pub left_out: usize,
+    /// Row about lines before these ones: their number, and the place where they begin.
+    pub(super) gap: Option<(usize, Place)>,
 }
 
 /// Chooses the rows that stay when there are too many.
@@ -117,11 +119,46 @@ pub enum Window {
     Last,
 }
 
+/// The output of one directive.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub app: &'a App,
+    pub account: Account,
+    pub id: DirectiveId,
+}
+
+/// Pieces of one stream, as one answer of the store has them.
+pub(super) struct Loaded {
+    pub pieces: Vec<Piece>,
+    /// Number of the last piece that was looked at.
+    pub last: i64,
+    /// The answer ended before the stream did.
+    is_full: bool,
+}
+
+/// Reads pieces of a stream that follow a number and are below a bound.
+pub(super) async fn load(source: Source<'_>, stream: Stream, after: i64, bound: i64) -> Result<Loaded, Problem> {
+    let query = ChunkQuery { stream, after, limit: MAX_CHUNKS, max_bytes: MAX_BYTES, attempt: None };
+    let stored = source.app.store.chunks(source.account, source.id, query).await?;
+    let (mut pieces, mut size, count) = (Vec::new(), 0, stored.len());
+    let last = stored.last().map_or(after, |chunk| chunk.seq);
+    for chunk in stored.into_iter().filter(|chunk| chunk.seq < bound) {
+        let bytes = match chunk.bytes {
+            ChunkBytes::Here(bytes) => bytes,
+            ChunkBytes::File { account, id, offset, length } => {
+                source.app.blobs.read(BlobId { account, id }, offset, length as usize).await?
+            }
+        };
+        size += bytes.len();
+        pieces.push(Piece { stream, seq: chunk.seq, at: chunk.created_at, bytes });
+    }
+    // The answer of the store ends before a chunk that would be too much.
+    Ok(Loaded { pieces, last, is_full: count == MAX_CHUNKS as usize || size + MAX_CHUNK_BYTES > MAX_BYTES })
+}
+
 /// Reads output of a directive from a place on. While the directive lives, a stream is shown up to its first gap.
-pub async fn read(
-    app: &App,
-    account: Account,
-    id: DirectiveId,
+pub(super) async fn read(
+    source: Source<'_>,
     from: Place,
     upto: Option<[i64; 2]>,
     keep: Window,
@@ -131,23 +168,9 @@ pub async fn read(
         let mut from = from;
         // The chunk before says whether the first one begins within a line.
         let after = from.of(stream).seq - 2;
-        let query = ChunkQuery { stream, after, limit: MAX_CHUNKS, max_bytes: MAX_BYTES, attempt: None };
-        let bound = upto.map_or(i64::MAX, |next| next[index]);
-        let stored = app.store.chunks(account, id, query).await?;
-        let mut size = 0;
-        let count = stored.len();
-        for chunk in stored.into_iter().filter(|chunk| chunk.seq < bound) {
-            let bytes = match chunk.bytes {
-                ChunkBytes::Here(bytes) => bytes,
-                ChunkBytes::File { account, id, offset, length } => {
-                    app.blobs.read(BlobId { account, id }, offset, length as usize).await?
-                }
-            };
-            size += bytes.len();
-            pieces.push(Piece { stream, seq: chunk.seq, at: chunk.created_at, bytes });
-        }
-        // The answer of the store ends before a chunk that would be too much.
-        is_full |= count == MAX_CHUNKS as usize || size + MAX_CHUNK_BYTES > MAX_BYTES;
+        let loaded = load(source, stream, after, upto.map_or(i64::MAX, |next| next[index])).await?;
+        is_full |= loaded.is_full;
+        pieces.extend(loaded.pieces);
     }
     // Pieces of one stream stay in their order, also when a late one filled a gap.
     pieces.sort_by_key(|piece| piece.at);
@@ -202,32 +225,54 @@ impl Lines {
     }
 }
 
-fn rows(from: Place, pieces: &[Piece]) -> Rows {
-    let mut streams = [Lines::new(Stream::Stdout, from.out), Lines::new(Stream::Stderr, from.err)];
-    let (mut found, mut after) = (Vec::new(), from);
-    for piece in pieces {
-        let [out, err] = &mut streams;
+/// Both streams as rows.
+pub(super) struct Sheet {
+    streams: [Lines; 2],
+    /// First line of each stream that has not ended.
+    after: Place,
+}
+
+impl Sheet {
+    pub fn new(from: Place) -> Self {
+        Self { streams: [Lines::new(Stream::Stdout, from.out), Lines::new(Stream::Stderr, from.err)], after: from }
+    }
+
+    /// Takes the next piece and hands out its rows.
+    pub fn push(&mut self, piece: &Piece, take: &mut impl FnMut(Row)) {
+        let [out, err] = &mut self.streams;
         let lines = if piece.stream == Stream::Stdout { out } else { err };
         let first = lines.from;
-        let mut place = after;
+        let mut place = self.after;
         let next = lines.push(piece, |label, line| {
             if label >= first {
                 *place.of(piece.stream) = label;
                 let (stream, at) = (piece.stream, piece.at);
-                found.push(Row { stream, label, at, line, open: false, here: place });
+                take(Row { stream, label, at, line, open: false, here: place });
             }
         });
-        *after.of(piece.stream) = next.max(first);
+        *self.after.of(piece.stream) = next.max(first);
     }
-    for lines in streams {
-        if let Some(label) = lines.open.filter(|label| *label >= lines.from)
-            && lines.reader.is_open()
-        {
-            let line = lines.reader.open().clone();
-            found.push(Row { stream: lines.stream, label, at: lines.at, line, open: true, here: after });
+
+    /// Hands out the rows that have not ended.
+    pub fn end(self, take: &mut impl FnMut(Row)) {
+        for lines in self.streams {
+            if let Some(label) = lines.open.filter(|label| *label >= lines.from)
+                && lines.reader.is_open()
+            {
+                let line = lines.reader.open().clone();
+                take(Row { stream: lines.stream, label, at: lines.at, line, open: true, here: self.after });
+            }
         }
     }
-    Rows { all: found, after, more: false, cut: false }
+}
+
+fn rows(from: Place, pieces: &[Piece]) -> Rows {
+    let (mut sheet, mut all) = (Sheet::new(from), Vec::new());
+    let mut take = |row| all.push(row);
+    pieces.iter().for_each(|piece| sheet.push(piece, &mut take));
+    let after = sheet.after;
+    sheet.end(&mut take);
+    Rows { all, after, more: false, left_out: 0, gap: None }
 }
 
 fn bounded(mut rows: Rows, keep: Window) -> Rows {
@@ -238,7 +283,7 @@ fn bounded(mut rows: Rows, keep: Window) -> Rows {
     match keep {
         Window::Last => {
             rows.all.drain(..excess);
-            rows.cut = true;
+            rows.left_out = excess;
         }
         Window::First => {
             let left = rows.all.split_off(MAX_ROWS);
@@ -265,26 +310,32 @@ impl Rows {
 
     /// Writes the rows. `started` is the time that theirs are counted from.
     pub fn write(&self, html: &mut Html, started: Option<i64>) {
-        for row in &self.all {
-            let name = name(row.stream, row.label);
-            let class = match (row.stream, row.open) {
-                (Stream::Stdout, false) => "l",
-                (Stream::Stdout, true) => "l open",
-                (Stream::Stderr, false) => "l e",
-                (Stream::Stderr, true) => "l e open",
-            };
-            html.element("div", &[("class", class), ("id", &name)], |html| {
-                let link = format!("?view=log&from={}#{name}", row.here);
-                html.leaf("a", &[("class", "ref"), ("href", &link)], &name);
-                let ms = started.map_or(0, |started| (row.at - started).max(0));
-                html.leaf(
-                    "span",
-                    &[("class", "t")],
-                    &format!("{}:{:02}.{}", ms / 60_000, ms / 1000 % 60, ms / 100 % 10),
-                );
-                html.element("code", &[], |html| row.line.write(html));
-            });
+        if let Some((count, from)) = self.gap {
+            html.raw("<p class=\"muted l gap\">").text(&format!("{count} lines are not shown here. "));
+            html.leaf("a", &[("href", &format!("?view=log&from={from}"))], "Show them").raw("</p>");
         }
+        write(&self.all, html, started, "");
+    }
+}
+
+/// Writes rows, each with a link to its place in the output.
+pub(super) fn write(rows: &[Row], html: &mut Html, started: Option<i64>, more: &str) {
+    for row in rows {
+        let name = name(row.stream, row.label);
+        let class = match (row.stream, row.open) {
+            (Stream::Stdout, false) => "l",
+            (Stream::Stdout, true) => "l open",
+            (Stream::Stderr, false) => "l e",
+            (Stream::Stderr, true) => "l e open",
+        };
+        let class = format!("{class}{more}");
+        html.element("div", &[("class", &class), ("id", &name)], |html| {
+            let link = format!("?view=log&from={}#{name}", row.here);
+            html.leaf("a", &[("class", "ref"), ("href", &link)], &name);
+            let ms = started.map_or(0, |started| (row.at - started).max(0));
+            html.leaf("span", &[("class", "t")], &format!("{}:{:02}.{}", ms / 60_000, ms / 1000 % 60, ms / 100 % 10));
+            html.element("code", &[], |html| row.line.write(html));
+        });
     }
 }
 
@@ -352,7 +403,7 @@ mod tests {
         let expected: Vec<String> = (0..1_234).map(|n| n.to_string()).chain(["end".to_owned()]).collect();
         assert_eq!(seen, expected);
         let last = bounded(rows(START, &all), Window::Last);
-        assert!(last.cut && shown(&last).last().unwrap().1 == "end");
+        assert!(last.left_out > 0 && shown(&last).last().unwrap().1 == "end");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!  browser ─▶ host, origin ─▶ session (cookie) ─▶ form token ─▶ page (pages/) ─▶ html: values are text ─▶ guard: headers
 //!                                                               └▶ the store, by the account of the session
 //! ```
-//! * `html` – markup by construction; `ansi` and `log` – output of sandboxes as rows of text.
+//! * `html` – markup by construction; `ansi`, `log` and `search` – output of sandboxes as rows of text.
+//! * `filter` – words that choose directives of a list.
 //! * `shell` – the frame of a page, its policy; `assets` – style, script, icon.
 //! * `session` – cookies and tokens of forms; `visit` – a request that was checked.
 //!
@@ -12,9 +13,11 @@
 
 mod ansi;
 mod assets;
+mod filter;
 mod html;
 mod log;
 mod pages;
+mod search;
 mod session;
 mod shell;
 mod visit;
@@ -82,6 +85,11 @@ const PLACES: &[Place] = &[
     page("territory", "/territories/{territory_id}"),
     act("drain", "/territories/{territory_id}/drain"),
     page("facilities", "/facilities"),
+    page("policies", "/policies"),
+    page("explain", "/policies/explain"),
+    page("replay", "/policies/replay"),
+    act("replay", "/policies/replay"),
+    page("news", "/news"),
     page("audit", "/audit"),
     page("settings", "/settings"),
     act("theme", "/settings/theme"),
@@ -174,7 +182,7 @@ async fn handle(
     if found.is_none() && !is_open {
         let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         // A script asks for pieces of pages and for events: a page to log in is none.
-        if place.post || !accepts.contains("text/html") || matches!(place.id, "head" | "log" | "events") {
+        if place.post || !accepts.contains("text/html") || matches!(place.id, "head" | "log" | "events" | "news") {
             return Err(Problem::unauthorized("You are not signed in.").into());
         }
         return Ok(pages::login::ask(parts.uri.path(), &query));
@@ -189,10 +197,14 @@ async fn handle(
     let headers = parts.headers;
     let context = Context { app: app.clone(), caller, parameters, query, headers, body: Vec::new(), peer };
     let Some((account, session)) = found else { return Ok(open_place(place, context, &form, theme).await?) };
-    let visit = Visit { context, account, session, form, theme };
+    let mut visit = Visit { context, account, session, form, theme, waiting: None };
     if place.post && !visit.field("token").is_some_and(|token| session::is_own(app, &session, token)) {
         let problem = Problem::forbidden("The form is too old, or not from this session. Load the page again.");
         return Err(Failure { problem, signed_in: true });
+    }
+    let is_page = !place.post && !matches!(place.id, "head" | "log" | "events" | "news" | "raw");
+    if is_page {
+        visit.waiting = pages::count_waiting(&visit).await?;
     }
     pages::handle(place.id, visit).await.map_err(|problem| Failure { problem, signed_in: true })
 }

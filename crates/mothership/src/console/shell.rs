@@ -18,6 +18,7 @@ pub enum Section {
     Approvals,
     Territories,
     Facilities,
+    Policies,
     Audit,
     Settings,
     None,
@@ -29,6 +30,7 @@ const NAVIGATION: &[(Section, &str, &str)] = &[
     (Section::Approvals, "/approvals", "Approvals"),
     (Section::Territories, "/territories", "Territories"),
     (Section::Facilities, "/facilities", "Facilities"),
+    (Section::Policies, "/policies", "Policies"),
     (Section::Audit, "/audit", "Audit"),
     (Section::Settings, "/settings", "Settings"),
 ];
@@ -64,6 +66,8 @@ pub struct Frame<'a> {
     pub theme: Theme,
     /// Sentence that stands above every page.
     pub warning: Option<&'static str>,
+    /// Number of requests that wait for an answer, where the key may see them.
+    pub waiting: Option<usize>,
 }
 
 /// Returns a whole page.
@@ -75,12 +79,15 @@ pub fn page(status: StatusCode, frame: Frame<'_>, content: impl FnOnce(&mut Html
         html.element("body", &[], |html| {
             html.raw("<a class=\"skip\" href=\"#main\">Skip to the content</a>");
             if frame.section != Section::None {
-                html.element("header", &[("class", "top")], |html| navigation(html, frame.section));
+                html.element("header", &[("class", "top")], |html| navigation(html, frame));
             }
             if let Some(warning) = frame.warning {
                 html.leaf("p", &[("class", "warning"), ("role", "note")], warning);
             }
             html.element("main", &[("id", "main"), ("tabindex", "-1")], content);
+            if frame.section != Section::None {
+                html.raw(HELP);
+            }
         });
     });
     fragment(status, html)
@@ -95,12 +102,31 @@ fn head(html: &mut Html, title: &str) {
     html.element("script", &[("src", &assets::SCRIPT.path()), ("defer", "")], |_| {});
 }
 
-fn navigation(html: &mut Html, section: Section) {
+/// The keys of the console. No key answers a request.
+const HELP: &str = "<dialog id=\"help\" aria-label=\"Keys\"><dl>\
+    <dt><kbd>g</kbd> <kbd>h d a t f p u s</kbd></dt><dd>home, directives, approvals, territories, facilities, policies, audit, settings</dd>\
+    <dt><kbd>j</kbd> <kbd>k</kbd> <kbd>Enter</kbd></dt><dd>next row, row before, open it</dd>\
+    <dt><kbd>[</kbd> <kbd>]</kbd></dt><dd>view before, next view</dd>\
+    <dt><kbd>n</kbd> <kbd>N</kbd></dt><dd>next line found, line before</dd>\
+    <dt><kbd>/</kbd></dt><dd>filter or find</dd>\
+    <dt><kbd>f</kbd></dt><dd>follow the output</dd>\
+    <dt><kbd>a</kbd></dt><dd>what an approval asks for</dd>\
+    <dt><kbd>c</kbd></dt><dd>copy the command of the page</dd></dl>\
+    <p>No key answers a request.</p><form method=\"dialog\"><button>Close</button></form></dialog>";
+
+fn navigation(html: &mut Html, frame: Frame<'_>) {
     html.raw("<a class=\"brand\" href=\"/\">NEXUS</a>");
     html.element("nav", &[("aria-label", "Parts of the console")], |html| {
         for (known, path, name) in NAVIGATION {
             let here = [("href", *path), ("aria-current", "page")];
-            html.leaf("a", if *known == section { &here } else { &here[..1] }, name);
+            html.element("a", if *known == frame.section { &here } else { &here[..1] }, |html| {
+                html.text(name);
+                if let (Section::Approvals, Some(waiting)) = (known, frame.waiting) {
+                    // Its place is kept, so that nothing moves when a request comes.
+                    let count = if waiting > 0 { waiting.to_string() } else { String::new() };
+                    html.leaf("span", &[("id", "asks"), ("class", "badge")], &count);
+                }
+            });
         }
     });
 }
@@ -114,7 +140,7 @@ pub fn fragment(status: StatusCode, html: Html) -> Answer {
 pub fn error_page(problem: &Problem, theme: Theme, signed_in: bool) -> Answer {
     let (status, code, error, hint) = problem.facts();
     let section = if signed_in { Section::Home } else { Section::None };
-    let frame = Frame { title: "Error", section, theme, warning: None };
+    let frame = Frame { title: "Error", section, theme, warning: None, waiting: None };
     let id = Uuid::now_v7().to_string();
     page(status, frame, |html| {
         html.leaf("h1", &[], if status == StatusCode::NOT_FOUND { "Not found" } else { "This did not work" });

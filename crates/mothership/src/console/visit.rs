@@ -16,6 +16,8 @@ pub struct Visit {
     /// Fields of the form.
     pub form: Vec<(String, String)>,
     pub theme: Theme,
+    /// Number of requests that wait for an answer, where the key may see them.
+    pub waiting: Option<usize>,
 }
 
 impl Visit {
@@ -51,7 +53,7 @@ impl Visit {
         let warning = open.then_some(
             "Territories prove nothing here: any program that reaches this server can be one. For development only.",
         );
-        Frame { title, section, theme: self.theme, warning }
+        Frame { title, section, theme: self.theme, warning, waiting: self.waiting }
     }
 
     pub fn now(&self) -> i64 {

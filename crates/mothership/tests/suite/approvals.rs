@@ -13,14 +13,14 @@ use nexus_model::approval::ApprovalState;
 use nexus_model::directive::{FinishStatus, OnLeaseLoss, State};
 use nexus_model::ids::{DirectiveId, FacilityId};
 use nexus_mothership::Config;
-use nexus_policy::document::{Effective, LoadedPolicy};
+use nexus_policy::document::{LoadedPolicy, PolicySet};
 use std::time::Duration;
 
 /// Every command needs an approval.
 pub fn asks(config: &mut Config) {
     let text =
         r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval"}}"#;
-    config.policies = Effective::of(&[LoadedPolicy::read("asks.yaml", text).unwrap()]);
+    config.policies = PolicySet::build(vec![LoadedPolicy::read("asks.yaml", text).unwrap()]).unwrap();
 }
 
 async fn key(server: &Server, role: Role) -> MothershipClient {

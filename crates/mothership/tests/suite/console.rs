@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use crate::approvals::asks;
+use crate::hostile::HOSTILE;
 use crate::support::browser::Browser;
 use crate::support::{Server, end, other_account, plain};
 use nexus_api::base64;
@@ -209,75 +210,6 @@ async fn every_answer_of_the_console_has_its_policy() {
     server.stop().await;
 }
 
-/// Strings that act somewhere: as markup, as a script, as an address, on a terminal, on the reading order.
-const HOSTILE: &[&str] = &[
-    "<script>alert(1)</script>",
-    "</code></pre></td></table></main><script>alert(2)</script>",
-    "<img src=x onerror=alert(3)>",
-    "\" onmouseover=\"alert(4)",
-    "' onfocus='alert(5)' autofocus='",
-    "<svg onload=alert(6)>",
-    "<iframe srcdoc='<script>alert(7)</script>'>",
-    "</title><script>alert(8)</script>",
-    "</textarea><script>alert(9)</script>",
-    "<a href=\"javascript:alert(10)\">x</a>",
-    "javascript:alert(11)",
-    "<style>*{display:none}</style>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
-    "<base href=//evil.example/>",
-    "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<form action=//evil.example><input name=token>",
-    "<!--",
-    "-->",
-    "<![CDATA[",
-    "]]>",
-    "<?xml ?>",
-    "&lt;script&gt;alert(12)&lt;/script&gt;",
-    "&#60;script&#62;alert(13)&#60;/script&#62;",
-    "\u{202e}gpj.exe",
-    "a\u{200b}b",
-    "\u{2066}x\u{2069}",
-    "\u{feff}",
-    "e\u{301}",
-    "\u{2028}x",
-    "{{7*7}}",
-    "${7*7}",
-    "%3Cscript%3E",
-    "\\u003cscript\\u003e",
-    "<math><mtext><table><mglyph><style><img src=x onerror=alert(14)>",
-    "<noscript><p title=\"</noscript><img src=x onerror=alert(15)>\">",
-    "<template><script>alert(16)</script></template>",
-    "<object data=data:text/html,x>",
-    "<embed src=//evil.example>",
-    "<details open ontoggle=alert(17)>",
-    "<body onload=alert(18)>",
-    "<input autofocus onfocus=alert(19)>",
-    "<video><source onerror=alert(20)>",
-    "<div data-after=\"o9.1-e9.1\" data-over=\"yes\">",
-    "<div id=head>",
-    "<p id=log data-events=//evil.example>",
-    "<button data-copy='rm -rf ~'>Copy</button>",
-    "<a class=row-link href=//evil.example>",
-    "<input name=token value=x>",
-    "<plaintext>",
-    "<xmp>",
-    "<listing>",
-    "</html>",
-    "<isindex>",
-    "`alert(21)`",
-    "\"><script src=//evil.example/x.js></script>",
-    "'><b>",
-    "\\\"><b>",
-    "<b",
-    "<",
-    ">",
-    "&",
-    "&amp",
-    "\"",
-    "'",
-    "=",
-];
-
 /// Text without what only the reader sees: the tags that a page may have are those that a page with plain values has.
 fn tags(body: &str) -> Vec<String> {
     let mut found: Vec<String> = body
@@ -299,6 +231,17 @@ fn attributes(body: &str) -> std::collections::BTreeSet<String> {
             between.split_whitespace().filter_map(|word| Some(word.strip_suffix('=')?.to_owned())).collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// An envelope in which every text is the given one.
+fn sealed(text: &str) -> serde_json::Value {
+    let proof = serde_json::json!([{"check": text, "expected": text, "seen": text}]);
+    let signed = serde_json::json!({
+        "run_id": text, "driver": {"name": text, "version": text}, "kernel": text, "exit": text, "guarantees": [text], "proof": proof,
+        "changes": {"outcome": text},
+    });
+    let payload = base64::encode(signed.to_string().as_bytes());
+    serde_json::json!({"payload": payload, "payloadType": text, "signatures": [{"keyid": text, "sig": text}]})
 }
 
 /// Makes objects whose every text is the given one, and returns the pages that show them.
@@ -326,7 +269,7 @@ async fn pages_with(server: &Server, text: &str) -> Vec<(String, String)> {
     let finished = nexus_api::conduits::FinishedRequest {
         reason: Some(text.to_owned()),
         diff_base64: Some(base64::encode(format!("+++ {text}\n+{text}\n-{text}\n{text}\n").as_bytes())),
-        receipt: Some(serde_json::json!({ "text": text })),
+        receipt: Some(sealed(text)),
         ..end(FinishStatus::Failed)
     };
     daemon.finished(id, &token, &finished).await.unwrap();
@@ -334,8 +277,13 @@ async fn pages_with(server: &Server, text: &str) -> Vec<(String, String)> {
     let territory = owner.territories().await.unwrap().territories.last().unwrap().territory_id;
     let mut paths: Vec<String> =
         ["/", "/directives?limit=1", "/facilities", "/territories", "/audit", "/settings"].map(str::to_owned).to_vec();
-    paths.extend(["log", "network", "changes", "receipt", "spec"].map(|view| format!("/directives/{id}?view={view}")));
+    paths.extend(["log", "egress", "changes", "receipt", "spec"].map(|view| format!("/directives/{id}?view={view}")));
+    let looked_for: String = text.chars().take(200).collect();
+    let find = url::form_urlencoded::Serializer::new(String::new()).append_pair("find", &looked_for).finish();
     paths.extend([
+        format!("/directives/{id}?{find}"),
+        "/policies".to_owned(),
+        "/news".to_owned(),
         format!("/directives/{id}/log?after=o0.1-e0.1"),
         format!("/directives/{id}/head"),
         format!("/territories/{territory}"),
@@ -397,6 +345,9 @@ async fn no_text_of_a_user_a_daemon_or_a_sandbox_becomes_markup() {
         "hidden",
         "min",
         "max",
+        "open",
+        "data-count",
+        "data-asks",
     ]
     .map(str::to_owned)
     .into_iter()

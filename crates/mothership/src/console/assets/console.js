@@ -5,6 +5,9 @@
 const find = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
+/** Rows of output that a page holds: ten blocks. */
+const MOST_ROWS = 5000;
+
 /** Fetches a piece of a page. Scripts of such a document never run. */
 function piece(path) {
   return new Promise((take, fail) => {
@@ -17,6 +20,13 @@ function piece(path) {
     request.send();
   });
 }
+
+/** Shows a button. It takes no press for half a second: whoever presses then meant what stood there before. */
+function reveal(button) {
+  if (button.hidden) button.dataset.shown = Date.now();
+  button.hidden = false;
+}
+const isFresh = (button) => Date.now() - Number(button.dataset.shown || 0) < 500;
 
 function live(log) {
   const status = find("#live");
@@ -31,13 +41,14 @@ function live(log) {
   let pause = 1000;
   let over = false;
   let added = 0;
-
+  let behind = false;
   let timer = null;
 
   const again = () => {
     if (timer === null && !over) timer = setTimeout(() => { timer = null; refresh(); }, pause);
   };
   const say = (state, text) => { status.dataset.state = state; status.textContent = text; };
+  const rowsHere = () => all(".l", log).length;
   const toEnd = () => { log.scrollTop = log.scrollHeight; unseen = 0; fresh.hidden = true; };
 
   // Rows come first and the state last: a page that says "Succeeded" has the whole output.
@@ -47,20 +58,24 @@ function live(log) {
     try {
       for (;;) {
         asked = false;
-        const came = find("[data-after]", await piece(`${log.dataset.source}?after=${log.dataset.after}`));
+        // Who reads keeps the rows that are here: what comes waits on the server.
+        if (!follow.checked && rowsHere() >= MOST_ROWS) { reveal(fresh); find("span", fresh).textContent = "more"; break; }
+        const tail = behind && follow.checked ? "&tail=1" : "";
+        const came = find("[data-after]", await piece(`${log.dataset.source}?after=${log.dataset.after}${tail}`));
         const rows = all(".l", came);
         all(".open", log).forEach((row) => row.remove());
         rows.forEach((row) => log.append(document.importNode(row, true)));
         const more = came.dataset.more === "yes" && came.dataset.after !== log.dataset.after;
         log.dataset.after = came.dataset.after;
+        behind = more;
         over = came.dataset.over === "yes" && !more;
         added += rows.length;
         // A page holds ten blocks: older rows are on the server.
         const kept = all(".l", log);
-        kept.slice(0, Math.max(0, kept.length - 5000)).forEach((row) => row.remove());
+        if (follow.checked) kept.slice(0, Math.max(0, kept.length - MOST_ROWS)).forEach((row) => row.remove());
         if (rows.length && find("#none")) find("#none").remove();
         if (follow.checked) toEnd();
-        else if (rows.length) { unseen += rows.length; fresh.hidden = false; find("span", fresh).textContent = unseen; }
+        else if (rows.length) { unseen += rows.length; reveal(fresh); find("span", fresh).textContent = unseen; }
         if (!more && !asked) break;
         if (!more) await new Promise((done) => setTimeout(done, 250));
       }
@@ -106,20 +121,50 @@ function live(log) {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", open);
-  fresh.addEventListener("click", () => { follow.checked = true; toEnd(); log.focus(); });
+  fresh.addEventListener("click", () => {
+    if (isFresh(fresh)) return;
+    follow.checked = true;
+    toEnd();
+    log.focus();
+    refresh();
+  });
   follow.addEventListener("change", () => { if (follow.checked) toEnd(); });
   // Who scrolls up reads: the rows stay where they are.
-  for (const kind of ["wheel", "touchmove", "keydown"]) {
-    log.addEventListener(kind, () => setTimeout(() => {
-      if (log.scrollTop + log.clientHeight < log.scrollHeight - 40) follow.checked = false;
-    }, 50), { passive: true });
-  }
+  log.addEventListener("scroll", () => {
+    if (log.scrollTop + log.clientHeight < log.scrollHeight - 40) follow.checked = false;
+  }, { passive: true });
   setInterval(() => {
     if (added) polite.textContent = `${added} new lines`;
     added = 0;
   }, 10000);
   if (follow.checked && !location.hash) toEnd();
   open();
+}
+
+/** Tells how old a list is and what came since; nothing of the list moves until its reader says so. */
+function news(bar) {
+  const [age, show, asks] = [find("#age"), find("#show-news"), find("#asks")];
+  const begun = Date.now();
+  let heard = begun;
+  const seconds = (since) => Math.round((Date.now() - since) / 1000);
+  const tell = (isLost) => {
+    age.className = isLost ? "live s-bad" : "muted";
+    age.textContent = isLost ? `disconnected, last heard ${seconds(heard)} s ago` : `${seconds(begun)} s old`;
+  };
+  async function look() {
+    if (document.hidden) return;
+    try {
+      const came = find("[data-count]", await piece(bar.dataset.source));
+      heard = Date.now();
+      if (asks) asks.textContent = came.dataset.asks;
+      if (came.dataset.count !== "0") { show.textContent = came.textContent; reveal(show); }
+      tell(false);
+    } catch { tell(true); }
+  }
+  show.addEventListener("click", () => { if (!isFresh(show)) location.reload(); });
+  document.addEventListener("visibilitychange", look);
+  setInterval(look, 2000);
+  tell(false);
 }
 
 function views(log) {
@@ -137,17 +182,24 @@ function views(log) {
 function keys() {
   const help = find("#help");
   let before = "";
-  const go = { h: "/", d: "/directives", p: "/approvals", t: "/territories", f: "/facilities", a: "/audit", s: "/settings" };
-  const rows = () => all("[data-row] a.row-link");
-  const move = (step) => {
-    const links = rows();
+  const go = {
+    h: "/", d: "/directives", a: "/approvals", t: "/territories", f: "/facilities", p: "/policies", u: "/audit", s: "/settings",
+  };
+  const move = (selector, step) => {
+    const links = all(selector);
     const at = links.indexOf(document.activeElement);
     const next = links[Math.min(Math.max(at + step, 0), links.length - 1)];
     if (next) next.focus();
   };
+  const view = (step) => {
+    const links = all(".tabs a");
+    const next = links[links.findIndex((link) => link.hasAttribute("aria-current")) + step];
+    if (next) next.click();
+  };
   document.addEventListener("keydown", (event) => {
     const field = event.target.closest("input, textarea, select");
-    if (event.ctrlKey || event.metaKey || event.altKey || (field && field.type !== "checkbox")) return;
+    if (event.key === "Escape" && field) field.blur();
+    if (event.ctrlKey || event.metaKey || event.altKey || (help && help.open) || (field && field.type !== "checkbox")) return;
     if (before === "g") {
       before = "";
       if (go[event.key]) location.assign(go[event.key]);
@@ -157,8 +209,12 @@ function keys() {
       g: () => { before = "g"; setTimeout(() => { before = ""; }, 1500); },
       "?": () => { if (help) help.showModal(); },
       "/": () => { const filter = find("#filter"); if (filter) { event.preventDefault(); filter.focus(); } },
-      j: () => move(1),
-      k: () => move(-1),
+      j: () => move("[data-row] a.row-link", 1),
+      k: () => move("[data-row] a.row-link", -1),
+      n: () => move(".l.hit a.ref", 1),
+      N: () => move(".l.hit a.ref", -1),
+      "[": () => view(-1),
+      "]": () => view(1),
       // No key answers a request: this one leads to what it asks for.
       a: () => { const five = find("#five"); if (five) { five.focus(); five.scrollIntoView(); } },
       f: () => { const follow = find("#follow"); if (follow) follow.click(); },
@@ -183,13 +239,19 @@ document.addEventListener("click", async (event) => {
 
 // A second press of the same button sends nothing.
 document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
   if (event.target.dataset.sent) { event.preventDefault(); return; }
   event.target.dataset.sent = "yes";
   const button = event.submitter;
   if (button) button.textContent = "Sending";
 });
 
+// A page that the browser kept, and whose form was sent, is not what the server has now.
+window.addEventListener("pageshow", (event) => { if (event.persisted && find("[data-sent]")) location.reload(); });
+
 const log = find("#log");
 if (log) views(log);
 if (log && log.dataset.events) live(log);
+const bar = find("#news");
+if (bar) news(bar);
 keys();

@@ -28,11 +28,13 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     let (app, now) = (&visit.context.app, visit.now());
     let page_of = |limit| Page { before: None, limit };
     let waiting = waiting(visit).await?;
+    let newest = app.store.directive_lines(visit.account, None, page_of(1)).await?;
     let latest = app.store.approvals(visit.account, true, page_of(50), now).await?;
     let over: Vec<Approval> =
         latest.into_iter().filter(|one| one.state != ApprovalState::Pending).take(LATEST).collect();
     Ok(page(StatusCode::OK, visit.frame("Approvals", Section::Approvals), |html| {
         html.raw("<h1>Approvals</h1>");
+        parts::news(html, &newest, &waiting);
         html.leaf("h2", &[], &format!("Pending {}", waiting.len()));
         if waiting.is_empty() {
             parts::empty(html, "Nothing waits for you.", None);

@@ -1,8 +1,9 @@
-//! One directive: its state, its output as it comes, what it changed, its network, its receipt.
+//! One directive: its state, its output as it comes, its connections; what it changed and its receipt have files of their own.
 
-use super::parts;
+use super::{changes, parts, receipt};
 use crate::console::html::Html;
-use crate::console::log::{self, Place, Rows, Window};
+use crate::console::log::{self, MAX_ROWS, Place, Rows, Source, Window};
+use crate::console::search::{self, Needle};
 use crate::console::shell::{Section, fragment, lead_to, page};
 use crate::console::visit::Visit;
 use crate::http::{Answer, Problem, bytes_answer};
@@ -13,14 +14,14 @@ use nexus_api::conduits::Stream;
 use nexus_api::mothership::Directive;
 use nexus_model::directive::State;
 use nexus_model::ids::DirectiveId;
+use serde_json::Value;
+use url::form_urlencoded;
 
-/// Lines of a diff that a page shows.
-const MAX_DIFF_LINES: usize = 2_000;
 /// Bytes of output in one answer of the raw view.
 const MAX_RAW: usize = 2 * 1024 * 1024;
 
 const VIEWS: [(&str, &str); 5] =
-    [("log", "Log"), ("network", "Network"), ("changes", "Changes"), ("receipt", "Receipt"), ("spec", "Spec")];
+    [("log", "Log"), ("egress", "Egress"), ("changes", "Changes"), ("receipt", "Receipt"), ("spec", "Spec")];
 
 /// Returns the id of the approval that the directive waits for, where the key may see it.
 async fn asked(visit: &Visit, one: &Directive) -> Result<Option<String>, Problem> {
@@ -50,11 +51,16 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
     let wanted = visit.context.parameter("view");
     let view = VIEWS.iter().map(|(name, _)| *name).find(|name| Some(*name) == wanted.as_deref()).unwrap_or("log");
     let mut content = Html::default();
+    let decisions = decisions(visit, &one).await?;
+    let needle = visit.context.parameter("find");
     match view {
-        "log" => output(visit, &one, &snapshot, &mut content).await?,
-        "network" => network(visit, &one, &mut content).await?,
-        "changes" => changes(visit, &one, &mut content).await?,
-        "receipt" => receipt(visit, &one, &mut content).await?,
+        "log" => match Needle::read(needle.as_deref()) {
+            Some(needle) => matches(visit, &one, &snapshot, &needle, &mut content).await?,
+            None => output(visit, &one, &snapshot, &mut content).await?,
+        },
+        "egress" => egress(&one, &decisions, &mut content),
+        "changes" => changes::write(visit, &one, &mut content).await?,
+        "receipt" => receipt::write(visit, &one, &mut content).await?,
         _ => spec(&one, &mut content),
     }
     let mut top = Html::default();
@@ -67,7 +73,8 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         html.element("nav", &[("class", "tabs"), ("aria-label", "Views")], |html| {
             for (name, word) in VIEWS {
                 let here = [("href", &*format!("?view={name}")), ("aria-current", "page")];
-                html.leaf("a", if name == view { &here } else { &here[..1] }, word);
+                let word = if name == "egress" { connections(&decisions) } else { word.to_owned() };
+                html.leaf("a", if name == view { &here } else { &here[..1] }, &word);
             }
         });
         html.add(&content);
@@ -139,6 +146,71 @@ pub async fn head(visit: &Visit) -> Result<Answer, Problem> {
     Ok(fragment(StatusCode::OK, html))
 }
 
+fn source(visit: &Visit, id: DirectiveId) -> Source<'_> {
+    Source { app: &visit.context.app, account: visit.account, id }
+}
+
+fn find_form(html: &mut Html, text: &str) {
+    html.raw("<form method=\"get\" class=\"row\"><input type=\"hidden\" name=\"view\" value=\"log\"><label for=\"filter\">find</label>");
+    let most = search::MAX_TEXT.to_string();
+    let input = [("id", "filter"), ("name", "find"), ("type", "text"), ("value", text), ("maxlength", &most)];
+    html.open("input", &input).raw("<button>Find</button></form>");
+}
+
+fn raw_links(html: &mut Html, id: DirectiveId) {
+    html.raw("<span class=\"end\">Raw: ");
+    for (stream, word) in [("stdout", "out"), ("stderr", "err")] {
+        html.leaf("a", &[("href", &format!("/directives/{id}/raw?stream={stream}"))], word).raw(" ");
+    }
+    html.raw("</span>");
+}
+
+/// Shows the lines that have a text, each with a link to its place, and how many there are.
+async fn matches(
+    visit: &Visit,
+    one: &Directive,
+    snapshot: &Snapshot,
+    needle: &Needle,
+    html: &mut Html,
+) -> Result<(), Problem> {
+    let skip = visit.context.number("skip", 0, 0, i64::from(u32::MAX))? as usize;
+    let id = one.directive_id;
+    let found = search::find(source(visit, id), upto(snapshot), needle, skip).await?;
+    html.raw("<div class=\"bar\">");
+    find_form(html, needle.text());
+    html.element("span", &[("id", "found"), ("role", "status")], |html| {
+        let first = if found.rows.is_empty() { 0 } else { skip + 1 };
+        html.text(&format!("{first} to {} of {} lines", skip + found.rows.len(), found.count));
+        html.text(if found.is_cut { ", in the part of the output that a search reads" } else { "" });
+    });
+    html.raw("<a href=\"?view=log\">All output</a>");
+    raw_links(html, id);
+    html.raw("</div>");
+    let attributes = [
+        ("class", "log"),
+        ("id", "log"),
+        ("role", "region"),
+        ("tabindex", "0"),
+        ("aria-label", "Lines that have the text"),
+    ];
+    html.open("div", &attributes);
+    log::write(&found.rows, html, one.started_at.map(|at| at.0), " hit");
+    if found.rows.is_empty() {
+        html.raw("<p class=\"muted l\">No line has this text. <a href=\"?view=log\">Show all output</a></p>");
+    }
+    html.raw("</div><div class=\"bar\">");
+    if skip + found.rows.len() < found.count {
+        let mut link = form_urlencoded::Serializer::new("?view=log&".to_owned());
+        link.append_pair("find", needle.text()).append_pair("skip", &(skip + MAX_ROWS).to_string());
+        html.leaf("a", &[("class", "button"), ("href", &link.finish())], "Next");
+    }
+    if !one.state.is_terminal() {
+        html.raw("<span class=\"muted\">The directive goes on: load the page again for what came since.</span>");
+    }
+    html.raw("</div>");
+    Ok(())
+}
+
 async fn output(visit: &Visit, one: &Directive, snapshot: &Snapshot, html: &mut Html) -> Result<(), Problem> {
     let from = match visit.context.parameter("from").as_deref() {
         None => None,
@@ -149,12 +221,12 @@ async fn output(visit: &Visit, one: &Directive, snapshot: &Snapshot, html: &mut 
     };
     let next = [snapshot.event.stdout_next_seq, snapshot.event.stderr_next_seq];
     let (place, keep) = from.map_or_else(|| (Place::near_end(next), Window::Last), |from| (from, Window::First));
-    let app = &visit.context.app;
-    let rows = log::read(app, visit.account, one.directive_id, place, upto(snapshot), keep).await?;
+    let rows = log::read(source(visit, one.directive_id), place, upto(snapshot), keep).await?;
     let id = one.directive_id;
     let (live, over) = (!one.state.is_terminal(), one.state.is_terminal());
-    let cut = rows.cut || (from.is_none() && place != log::START);
+    let cut = rows.left_out > 0 || (from.is_none() && place != log::START);
     html.raw("<div class=\"bar\">");
+    find_form(html, "");
     html.raw("<label><input type=\"checkbox\" id=\"wrap\"> wrap</label>");
     html.raw("<label><input type=\"checkbox\" id=\"times\" checked> times</label>");
     if live {
@@ -167,11 +239,8 @@ async fn output(visit: &Visit, one: &Directive, snapshot: &Snapshot, html: &mut 
     if from.is_some() {
         html.raw("<a href=\"?view=log\">End</a>");
     }
-    html.raw("<span class=\"end\">Raw: ");
-    for (stream, word) in [("stdout", "out"), ("stderr", "err")] {
-        html.leaf("a", &[("href", &format!("/directives/{id}/raw?stream={stream}"))], word).raw(" ");
-    }
-    html.raw("</span></div>");
+    raw_links(html, id);
+    html.raw("</div>");
     let (source, events) = (format!("/directives/{id}/log"), format!("/directives/{id}/events"));
     let after = rows.after.to_string();
     let mut attributes = vec![
@@ -231,11 +300,17 @@ pub async fn log(visit: &Visit) -> Result<Answer, Problem> {
     let place = place.map_err(|()| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_query", "after must be a place such as o4.1-e0.1.")
     })?;
-    let app = &visit.context.app;
     let id: DirectiveId = visit.context.id("directive_id")?;
     // The state is read before the output: an end is never shown without the output before it.
     let (one, snapshot) = load(visit).await?;
-    let rows: Rows = log::read(app, visit.account, id, place, upto(&snapshot), Window::First).await?;
+    let source = source(visit, id);
+    // Who follows much output wants its end; who reads gets every line.
+    let rows: Rows = if visit.context.parameter("tail").is_some() {
+        let next = [snapshot.event.stdout_next_seq, snapshot.event.stderr_next_seq];
+        search::read_end(source, place, next, !snapshot.event.state.is_terminal()).await?
+    } else {
+        log::read(source, place, upto(&snapshot), Window::First).await?
+    };
     let mut html = Html::default();
     let yes = |is: bool| if is { "yes" } else { "no" };
     let after = rows.after.to_string();
@@ -291,9 +366,29 @@ async fn all_of(app: &App, visit: &Visit, id: DirectiveId, stream: Stream) -> Re
     }
 }
 
-async fn network(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Problem> {
-    let events = visit.context.app.store.events(visit.account, one.directive_id, None).await?;
-    let decisions: Vec<_> = events.iter().filter(|event| event["type"] == "egress_decision").collect();
+/// Returns what the territory decided about connections of the directive.
+async fn decisions(visit: &Visit, one: &Directive) -> Result<Vec<Value>, Problem> {
+    let mut events = visit.context.app.store.events(visit.account, one.directive_id, None).await?;
+    events.retain(|event| event["type"] == "egress_decision");
+    Ok(events)
+}
+
+/// A decision counts as a denial unless it says that it allowed the connection.
+fn is_allowed(decision: &Value) -> bool {
+    decision["allowed"] == true
+}
+
+/// Returns the word of the view of connections, with how many there were.
+fn connections(decisions: &[Value]) -> String {
+    let denied = decisions.iter().filter(|one| !is_allowed(one)).count();
+    match (decisions.len(), denied) {
+        (0, _) => "Egress".to_owned(),
+        (all, 0) => format!("Egress {all}"),
+        (all, denied) => format!("Egress {all} ({denied} denied)"),
+    }
+}
+
+fn egress(one: &Directive, decisions: &[Value], html: &mut Html) {
     if decisions.is_empty() {
         let sentence = if one.state.is_terminal() {
             "The territory reported no connection of this directive."
@@ -301,79 +396,19 @@ async fn network(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), 
             "The territory has reported no connection yet."
         };
         parts::empty(html, sentence, None);
-        return Ok(());
+        return;
     }
     html.open("div", &[("class", "scroll")]).open("table", &[("class", "cards")]);
     html.leaf("caption", &[], &format!("{} decisions about connections", decisions.len()));
     html.raw("<thead><tr><th scope=\"col\">Decision</th><th scope=\"col\">Destination</th><th scope=\"col\">Code</th></tr></thead><tbody>");
     for event in decisions {
         let text = |name: &str| event[name].as_str().unwrap_or_default();
-        // What does not say that it was allowed was not.
-        let is_allowed = event["allowed"] == true;
-        let (class, word) = if is_allowed { ("state s-ok", "+ allowed") } else { ("state s-bad", "× denied") };
+        let (class, word) = if is_allowed(event) { ("state s-ok", "+ allowed") } else { ("state s-bad", "× denied") };
         html.raw("<tr><td class=\"num\">").leaf("span", &[("class", class)], word).raw("</td>");
         html.leaf("td", &[("class", "cmd")], text("destination"));
         html.leaf("td", &[("class", "num")], text("code")).raw("</tr>");
     }
     html.raw("</tbody></table></div>");
-    Ok(())
-}
-
-async fn changes(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Problem> {
-    if !one.has_diff {
-        let over = one.state.is_terminal();
-        let sentence = if over { "No changes were reported." } else { "Changes are reported when the directive ends." };
-        parts::empty(html, sentence, None);
-        return Ok(());
-    }
-    let diff = visit.context.app.store.diff(visit.account, one.directive_id, None).await?;
-    let text = String::from_utf8_lossy(&diff);
-    html.raw("<div class=\"bar\">");
-    let files = text.lines().filter(|line| line.starts_with("+++ ") || line.starts_with("Binary ")).count();
-    html.text(&format!("{files} files"));
-    if one.diff_truncated {
-        html.raw("<strong class=\"s-wait\">The diff was cut.</strong>");
-    }
-    html.raw("</div>");
-    html.open("pre", &[("class", "untrusted"), ("tabindex", "0"), ("aria-label", "Changes")]);
-    for (count, line) in text.lines().enumerate() {
-        if count == MAX_DIFF_LINES {
-            html.leaf("strong", &[], "More lines are not shown: nexus directive diff prints all.");
-            break;
-        }
-        let class = match line.as_bytes().first() {
-            Some(b'+') => "add",
-            Some(b'-') => "del",
-            Some(b'@') => "hunk",
-            _ => "",
-        };
-        if class.is_empty() {
-            html.text(line);
-        } else {
-            html.leaf("span", &[("class", class)], line);
-        }
-        html.raw("\n");
-    }
-    html.raw("</pre>");
-    parts::same_command(html, &format!("nexus directive diff {}", one.directive_id));
-    Ok(())
-}
-
-async fn receipt(visit: &Visit, one: &Directive, html: &mut Html) -> Result<(), Problem> {
-    if !one.has_receipt {
-        let over = one.state.is_terminal();
-        let sentence = if over { "No receipt was reported." } else { "The receipt comes when the directive ends." };
-        parts::empty(html, sentence, None);
-        return Ok(());
-    }
-    let text = visit.context.app.store.receipt(visit.account, one.directive_id, None).await?;
-    let pretty =
-        serde_json::from_str::<serde_json::Value>(&text).and_then(|value| serde_json::to_string_pretty(&value));
-    html.raw("<p class=\"bar\">As the territory signed it. This server does not verify the signature; this does:</p>");
-    let attributes = [("class", "untrusted"), ("tabindex", "0"), ("aria-label", "Receipt")];
-    html.leaf("pre", &attributes, &pretty.unwrap_or(text));
-    parts::same_command(html, &format!("nexus directive receipt {}", one.directive_id));
-    Ok(())
 }
 
 fn spec(one: &Directive, html: &mut Html) {

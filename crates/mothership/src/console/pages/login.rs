@@ -34,7 +34,7 @@ fn own_path(next: Option<&str>) -> &str {
 
 /// Shows the form.
 pub fn show(status: StatusCode, theme: Theme, error: Option<&str>, next: Option<&str>) -> Answer {
-    let frame = Frame { title: "Sign in", section: Section::None, theme, warning: None };
+    let frame = Frame { title: "Sign in", section: Section::None, theme, warning: None, waiting: None };
     page(status, frame, |html| {
         html.raw("<div class=\"card\"><h1>Nexus</h1>");
         if let Some(error) = error {

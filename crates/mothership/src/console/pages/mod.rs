@@ -2,17 +2,29 @@
 
 mod approvals;
 mod audit;
+mod changes;
 mod directive;
 mod directives;
 mod facilities;
 mod home;
 pub mod login;
+mod news;
 mod parts;
+mod policies;
+mod receipt;
 pub mod settings;
 mod territories;
 
 use super::visit::Visit;
 use crate::http::{Answer, Problem, event_stream};
+
+/// Returns how many requests wait for an answer, where the key may see them.
+pub async fn count_waiting(visit: &Visit) -> Result<Option<usize>, Problem> {
+    if !visit.may("listApprovals") {
+        return Ok(None);
+    }
+    Ok(Some(approvals::waiting(visit).await?.len()))
+}
 
 /// Answers a request.
 pub async fn handle(id: &str, visit: Visit) -> Result<Answer, Problem> {
@@ -33,6 +45,10 @@ pub async fn handle(id: &str, visit: Visit) -> Result<Answer, Problem> {
         "territory" => territories::one(&visit).await,
         "drain" => territories::drain(&visit).await,
         "facilities" => facilities::show(&visit).await,
+        "policies" => policies::show(&visit).await,
+        "explain" => policies::explain(&visit).await,
+        "replay" => policies::replay(&visit).await,
+        "news" => news::show(&visit).await,
         "audit" => audit::show(&visit).await,
         "settings" => settings::show(&visit).await,
         "theme" => Ok(settings::theme(&visit)),

@@ -3,8 +3,10 @@
 use crate::console::html::Html;
 use crate::store::types::DirectiveLine;
 use nexus_api::Timestamp;
+use nexus_api::mothership::Approval;
 use nexus_model::approval::ApprovalState;
 use nexus_model::directive::State;
+use url::form_urlencoded;
 
 /// Shape, class and word of a state: a state is never shown by its colour alone.
 fn appearance(state: State) -> (&'static str, &'static str, &'static str) {
@@ -77,6 +79,27 @@ pub fn same_command(html: &mut Html, command: &str) {
     });
 }
 
+/// Returns a text as one word of a shell; `None` for one with characters that a terminal or a reader takes for something else.
+pub fn shell_word(text: &str) -> Option<String> {
+    let is_shown = |c: char| !c.is_control() && !nexus_terminal::visible::is_unseen(c);
+    text.chars().all(is_shown).then(|| format!("'{}'", text.replace('\'', "'\\''")))
+}
+
+/// Writes the bar with the age of the page and the number of new entries. It keeps its place, so that nothing moves.
+pub fn news(html: &mut Html, directives: &[DirectiveLine], asked: &[Approval]) {
+    let mut source = form_urlencoded::Serializer::new("/news?".to_owned());
+    if let Some(latest) = directives.iter().map(|one| one.id.to_string()).max() {
+        source.append_pair("directive", &latest);
+    }
+    if let Some(latest) = asked.iter().map(|one| one.approval_id.to_string()).max() {
+        source.append_pair("approval", &latest);
+    }
+    html.open("p", &[("id", "news"), ("class", "news"), ("data-source", &source.finish())]);
+    html.raw(
+        "<span id=\"age\" class=\"muted\"></span><button type=\"button\" id=\"show-news\" hidden>Show</button></p>",
+    );
+}
+
 /// Writes what an empty list says.
 pub fn empty(html: &mut Html, sentence: &str, command: Option<&str>) {
     html.element("div", &[("class", "empty")], |html| {
@@ -120,4 +143,18 @@ pub fn directives(html: &mut Html, caption: &str, directives: &[DirectiveLine], 
         html.leaf("td", &[("class", "num wide")], took.as_deref().unwrap_or("")).raw("</tr>");
     }
     html.raw("</tbody></table></div>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_for_a_shell_is_one_word_or_none() {
+        assert_eq!(shell_word("net a.test:443").as_deref(), Some("'net a.test:443'"));
+        assert_eq!(shell_word("a'; rm x #").as_deref(), Some("'a'\\''; rm x #'"));
+        for text in ["a\nb", "a\u{1b}[0m", "a\u{202e}b"] {
+            assert_eq!(shell_word(text), None, "{text:?}");
+        }
+    }
 }

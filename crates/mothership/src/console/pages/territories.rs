@@ -52,7 +52,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         html.raw(
             "<thead><tr><th scope=\"col\">Status</th><th scope=\"col\">Name</th><th scope=\"col\">Directives</th>",
         );
-        html.raw("<th scope=\"col\">Last last_seen</th><th scope=\"col\">Version</th></tr></thead><tbody>");
+        html.raw("<th scope=\"col\">Last heard</th><th scope=\"col\">Version</th></tr></thead><tbody>");
         for one in &found {
             html.open("tr", &[("data-row", "")]).raw("<td class=\"num\">");
             status(html, one.status);
