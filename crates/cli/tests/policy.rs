@@ -530,7 +530,7 @@ fn a_workspace_that_moves_takes_its_document_from_no_sandbox() {
         // A document that was there at the start stays a condition; one that says something else counts as it is now.
         fs::remove_file(&document).unwrap();
         refused(&bench, &exec(&["true"]), &["was started under the policy document", "Put it back"]);
-        bench.write(".nexus-policy.yaml", &forbids.replace("ls *", "true"));
+        bench.write(".nexus-policy.yaml", forbids.replace("ls *", "true"));
         refused(&bench, &exec(&["true"]), &["says forbidden"]);
         assert!(exec(&listed).status.success(), "{}", bench.who());
         bench.run(["kill", "box"]);

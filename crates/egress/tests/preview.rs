@@ -116,7 +116,7 @@ fn a_preview_behind_an_upstream_proxy_is_the_decision_of_a_connection() {
     same(&open, &of(&["proxy.test", "alias.test", "127.0.0.1", "own.test"], port, false));
     same(&open, &of(&["public.test", "none.test", "93.184.216.34"], 6000, true));
     same(&list, &of(&["lo.test", "priv.test", "gone.w.test", "other.test"], 6000, false));
-    // A name that a rule writes out goes to the proxy although nobody here knows it.
+    // A name that a rule writes out goes to the proxy although no resolver here knows it.
     same(&list, &of(&["silent.test", "public.test"], 6000, true));
 }
 

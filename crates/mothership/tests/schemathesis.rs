@@ -16,7 +16,7 @@ use nexus_api::routes::{CONDUITS, MOTHERSHIP, Route};
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::{DirectiveId, FacilityId};
 use nexus_mothership::Config;
-use nexus_policy::document::{Effective, LoadedPolicy};
+use nexus_policy::document::{LoadedPolicy, PolicySet};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -59,7 +59,7 @@ struct Subject {
 fn asks(config: &mut Config) {
     let text =
         r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval"}}"#;
-    config.policies = Effective::of(&[LoadedPolicy::read("asks.yaml", text).unwrap()]);
+    config.policies = PolicySet::build(vec![LoadedPolicy::read("asks.yaml", text).unwrap()]).unwrap();
 }
 
 async fn subject(server: &Server) -> Subject {

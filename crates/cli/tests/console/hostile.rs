@@ -29,8 +29,8 @@ fn no_hostile_string_changes_the_shape_the_title_or_the_clipboard_of_a_page() {
         }
         let facility = fleet.facility();
         // The texts are comments of the command, names and content of files, output of both streams.
-        let words: String = texts.iter().map(|text| format!("# {text}\n")).collect();
-        let lines: String = texts.iter().map(|text| format!("{text}\n")).collect();
+        let words: String = ["# ", &texts.join("\n# "), "\n"].concat();
+        let lines: String = [&texts.join("\n"), "\n"].concat();
         let body = json!({
             "command": format!("printf %s \"$LINES\"; printf %s \"$LINES\" >&2; printf %s \"$LINES\" > out.txt\n{words}"),
             "requested_capabilities": { "env": { "LINES": lines } },

@@ -46,7 +46,7 @@ use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::tree::CommittedEntry;
 use crate::verdict::shown;
 use nexus_model::ByteText;
-use renamed::{Renamed, Returned, renamed, whiteout_of};
+use renamed::{Brought, Renamed, Returned, renamed, whiteout_of};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -90,7 +90,7 @@ pub(crate) struct Apply<'a> {
     written: HashMap<&'a [u8], Option<Meta>>,
     dead_slots: HashSet<Slot>,
     /// On a second pass, once it was asked for: the steps that use what was held or taken.
-    brought: Option<earlier::Brought>,
+    brought: Option<Brought>,
     /// Renamed directories by their slot.
     renamed: HashMap<Slot, Renamed>,
     /// Renamed directories that are back at their old places.

@@ -269,7 +269,9 @@ impl Sheet {
 fn rows(from: Place, pieces: &[Piece]) -> Rows {
     let (mut sheet, mut all) = (Sheet::new(from), Vec::new());
     let mut take = |row| all.push(row);
-    pieces.iter().for_each(|piece| sheet.push(piece, &mut take));
+    for piece in pieces {
+        sheet.push(piece, &mut take);
+    }
     let after = sheet.after;
     sheet.end(&mut take);
     Rows { all, after, more: false, left_out: 0, gap: None }

@@ -299,7 +299,7 @@ async fn uses_are_exact_when_many_claim_at_once() {
 /// Every command needs an approval by two users.
 fn asks_two(config: &mut Config) {
     let text = r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval", "quorum": 2}}"#;
-    config.policies = Effective::of(&[LoadedPolicy::read("asks.yaml", text).unwrap()]);
+    config.policies = PolicySet::build(vec![LoadedPolicy::read("asks.yaml", text).unwrap()]).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

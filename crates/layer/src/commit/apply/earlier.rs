@@ -1,15 +1,12 @@
 //! Tells what an interrupted pass did with the entries that it had moved or linked to slots.
 
 use super::Apply;
+use super::renamed::Brought;
 use crate::commit::ops::{Op, Origin, Slot};
 use crate::commit::seen::Seen;
-use crate::meta::{FileId, Meta};
-use nexus_model::ByteText;
-use std::collections::{HashMap, HashSet};
+use crate::meta::Meta;
+use std::collections::HashSet;
 use std::io;
-
-/// By slot: the place that a later step brings its entry to, and the identity of what stood there.
-pub(super) type Brought = HashMap<Slot, (ByteText, Option<FileId>)>;
 
 impl Apply<'_> {
     /// Reports whether an earlier pass brought the entry that `slot` was made for to its new place. What lies in the

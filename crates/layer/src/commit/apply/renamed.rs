@@ -3,10 +3,15 @@
 use crate::commit::journal::KeptBack;
 use crate::commit::ops::{Op, Slot};
 use crate::commit::seen::Seen;
+use crate::meta::FileId;
 use nexus_model::ByteText;
+use std::collections::HashMap;
 
 /// The old place of a renamed directory, the directory, and overlay's mark there.
 pub(super) type Renamed = (ByteText, Seen, Option<ByteText>);
+
+/// By slot: the place that a later step brings its entry to, and the identity of what stood there.
+pub(super) type Brought = HashMap<Slot, (ByteText, Option<FileId>)>;
 
 /// The result of `Apply::return_renamed`.
 #[derive(Debug)]

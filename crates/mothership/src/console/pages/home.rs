@@ -50,7 +50,7 @@ fn unhealthy(html: &mut Html, lost: &[&Territory], failures: &[(String, usize)],
     }
     for (reason, count) in failures {
         let mut link = form_urlencoded::Serializer::new("/directives?".to_owned());
-        // A reason of several words is no word of a filter.
+        // A reason of several words does not fit a filter.
         let word = if reason.contains(char::is_whitespace) { String::new() } else { format!(" reason:{reason}") };
         link.append_pair("q", &format!("state:failed since:1h{word}"));
         html.raw("<li>").leaf("a", &[("href", &link.finish())], &format!("{count} failed"));
@@ -115,7 +115,7 @@ mod tests {
     use nexus_model::ids::DirectiveId;
 
     #[test]
-    fn failures_of_one_reason_are_told_together_and_those_of_commands_are_not() {
+    fn failures_of_one_reason_are_listed_together_and_those_of_commands_are_not() {
         let line = |state, reason: Option<&str>, ended_at| DirectiveLine {
             id: DirectiveId::new(),
             state,

@@ -17,9 +17,9 @@ const REPLAYED: u32 = 500;
 const DRAFT: &str = "draft.yaml";
 
 /// Shows the generation in force.
-pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
+pub fn show(visit: &Visit) -> Answer {
     let set = &visit.context.app.config.policies;
-    Ok(page(StatusCode::OK, visit.frame("Policies", Section::Policies), |html| {
+    page(StatusCode::OK, visit.frame("Policies", Section::Policies), |html| {
         html.raw("<h1>Policies</h1>");
         if set.documents().is_empty() {
             let sentence =
@@ -32,7 +32,7 @@ pub async fn show(visit: &Visit) -> Result<Answer, Problem> {
         ask_form(html, "");
         html.raw("<p><a class=\"button\" href=\"/policies/replay\">Try a document on past directives</a></p>");
         parts::same_command(html, "nexus policy explain");
-    }))
+    })
 }
 
 fn documents(html: &mut Html, set: &PolicySet) {
@@ -72,12 +72,12 @@ fn ask_form(html: &mut Html, question: &str) {
 }
 
 /// Answers a question, as `nexus policy explain` does.
-pub async fn explain(visit: &Visit) -> Result<Answer, Problem> {
+pub fn explain(visit: &Visit) -> Answer {
     let set = &visit.context.app.config.policies;
     let text = visit.context.parameter("q").unwrap_or_default();
     let question = (!text.trim().is_empty()).then(|| Question::parse(text.trim()));
     let status = if matches!(question, Some(Err(_))) { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    Ok(page(status, visit.frame("Policy", Section::Policies), |html| {
+    page(status, visit.frame("Policy", Section::Policies), |html| {
         html.raw("<h1>Policy</h1>");
         match &question {
             None => {}
@@ -90,7 +90,7 @@ pub async fn explain(visit: &Visit) -> Result<Answer, Problem> {
         if !set.documents().is_empty() {
             values(html, set);
         }
-    }))
+    })
 }
 
 fn answer(html: &mut Html, set: &PolicySet, question: &Question) {

@@ -18,7 +18,7 @@ pub async fn write(visit: &Visit, one: &Directive, html: &mut Html) -> Result<()
     }
     let text = visit.context.app.store.receipt(visit.account, one.directive_id, None).await?;
     let envelope: Value = serde_json::from_str(&text).unwrap_or_default();
-    let payload = envelope["payload"].as_str().and_then(|payload| base64::decode(payload));
+    let payload = envelope["payload"].as_str().and_then(base64::decode);
     let signed: Option<Value> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let key = envelope["signatures"][0]["keyid"].as_str().unwrap_or("no key that it names");
     html.raw("<p class=\"bar\"><strong class=\"s-wait\">Not verified here</strong><span>signed by ");
