@@ -183,7 +183,7 @@ impl Scene {
         let address = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!("Host: {address}\r\nAuthorization: Bearer {}\r\nConnection: close", self.key);
-        write!(stream, "GET /mothership/api/v1{path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
