@@ -35,7 +35,11 @@ pub fn no_further_command(policies: &Effective, words: &[String]) -> Result<(), 
         None => Ok(()),
         Some(answer) => {
             let message = format!("A policy says {} about this command ({})", answer.value.word(), answer.from);
-            Err(Failure::refused(CODE, message, "Start it with nexus run, which asks for an approval."))
+            let hint = match answer.value {
+                Answer::Forbidden => HINT,
+                Answer::Skip | Answer::NeedsApproval => "Start it with nexus run, which asks for an approval.",
+            };
+            Err(Failure::refused(CODE, message, hint))
         }
     }
 }

@@ -166,7 +166,9 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
     }
     let in_part = pending.one.is_part.then(|| pending.layer.upper());
     if committed.changes.changes.is_empty() {
-        let is_unnamed = |change: &Change| change.protected.is_some() && !rules.accepts_protected(&change.path.0);
+        let is_unnamed = |change: &Change| {
+            change.protected.is_some() && !change.by_content && !rules.accepts_protected(&change.path.0)
+        };
         let by_name = committed.parked.iter().any(|change| rules.is_chosen(&change.path.0) && is_unnamed(change));
         let (message, hint) = if by_name {
             let hint = "name the paths, or add --protected when you have looked at them (nexus changes diff)";
@@ -177,6 +179,9 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
                 ),
                 hint,
             )
+        } else if let Some((path, why)) = held_by_content(&committed, rules) {
+            let message = format!("nothing was accepted: {path} is held back ({why})");
+            return Err(Failure::refused("protected", message, with_content(&path)));
         } else if let Some((path, why)) = held_for_ever(&committed, rules) {
             let hint = if why.starts_with("the changes of the run") {
                 "accept or reject the changes of that run first, or add --protected to accept these all the same"
@@ -193,6 +198,19 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
         return Err(Failure::refused("protected", message, hint));
     }
     Ok((text + &held_back(&committed, rules, in_part.as_deref()), left_out))
+}
+
+/// The first chosen path that waits for what lies in it, where an accept of all that is protected was not asked for.
+fn held_by_content(committed: &Committed, rules: &Rules) -> Option<(String, String)> {
+    let mut chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
+    let held = chosen.find(|change| change.by_content && !rules.accept_protected)?;
+    let why = held_text::reason(held.protected.as_deref()?).into_owned();
+    Some((one_line(&held.path.as_path().display().to_string()), why))
+}
+
+/// The accept of a path that no name accepts.
+fn with_content(path: &str) -> String {
+    format!("to name it is not enough: look at it (nexus changes diff), then nexus changes accept --protected {path}")
 }
 
 /// A path that was chosen, and what holds it back although it was accepted.
@@ -230,6 +248,9 @@ fn held_back(committed: &Committed, rules: &Rules, in_part: Option<&Path>) -> St
         lines.push(format!("held back {more} more\n"));
     }
     lines.push("Look at them (nexus changes diff), then name each path itself or add --protected.\n".to_owned());
+    if let Some((path, _)) = held_by_content(committed, rules) {
+        lines.push(one_line(&format!("For {path}: {}.", with_content(&path))) + "\n");
+    }
     if let Some(upper) = in_part {
         let line = format!("What no accept brings can be copied by hand from {}.", upper.display());
         lines.push(one_line(&line) + "\n");

@@ -38,6 +38,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    keep_own_rights();
     if let Err(error) = signals::survive_file_limit() {
         let message = format!("the signals of this process cannot be set: {error}");
         return ExitCode::from(failures::print_failure(&failure::Failure::refused("signals", message, ""), false));
@@ -74,6 +75,13 @@ fn main() -> ExitCode {
         args::Command::Completions { shell } => completions::command(shell),
     };
     ExitCode::from(code)
+}
+
+/// Leaves this user the rights to what this process makes, whatever the umask is: no later command could read the record of a run.
+fn keep_own_rights() {
+    use rustix::fs::Mode;
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask & !Mode::RWXU);
 }
 
 /// Returns the arguments with `help COMMAND` written as `COMMAND --help`.

@@ -357,6 +357,117 @@ fn a_socket_that_moves_while_a_run_starts_is_not_reached() {
 }
 
 #[test]
+fn a_directory_that_waits_for_a_socket_in_it_is_accepted_as_the_refusal_says() {
+    for bench in benches() {
+        let (waits, service) = (made(&bench, &bench.workspace.join("tmp/sub")), bench.workspace.join("tmp/sub/s"));
+        let listener = UnixListener::bind(&service).unwrap();
+        let output = bench.run(["run", "--shell", "rm -rf tmp; touch other"]);
+        let waiting = format!("{}: {}", bench.who(), stderr(&output));
+        assert!(waits.exists(), "{waiting}");
+        for words in [&["changes", "accept"][..], &["changes", "accept", "tmp"]] {
+            let told = stderr(&bench.run(words));
+            let says =
+                told.contains("a socket of this machine") && told.contains("nexus changes accept --protected tmp");
+            assert!(says && !told.contains("name the paths"), "{waiting} {words:?}: {told}");
+            assert!(waits.exists(), "{}", bench.who());
+        }
+        let accepted = bench.run(["changes", "accept", "--protected", "tmp"]);
+        assert!(accepted.status.success(), "{}: {}", bench.who(), stderr(&accepted));
+        assert!(!bench.workspace.join("tmp").exists(), "{}", bench.who());
+        drop(listener);
+
+        // What no commit brings is no entry that was added.
+        let dead = bench.workspace.join("dead");
+        drop(UnixListener::bind(&dead).unwrap());
+        bench.give(&dead);
+        let output = bench.run(["run", "--shell", "mv dead moved"]);
+        let counts = "0 added, 0 modified, 1 deleted, 1 socket left out";
+        assert!(stderr(&output).contains(counts), "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
+/// Renames one entry of the directory that it is called for when the first search of a run opens `n`.
+const ONE_RENAME: &str = "import ctypes, os, sys\n\
+    os.chdir(sys.argv[1])\n\
+    libc = ctypes.CDLL(None)\n\
+    seen = libc.inotify_init()\n\
+    libc.inotify_add_watch(seen, b'n', 0x20)\n\
+    print('ready', flush=True)\n\
+    os.read(seen, 4096)\n\
+    os.rename(sys.argv[2], sys.argv[3])\n";
+/// Tries to reach the socket or named pipe at each path.
+const REACHES: &str = "import os, socket, stat, sys\n\
+    for path in sys.argv[1:]:\n\
+    \x20 try:\n\
+    \x20   if stat.S_ISFIFO(os.stat(path).st_mode): os.open(path, os.O_WRONLY | os.O_NONBLOCK)\n\
+    \x20   else: socket.socket(socket.AF_UNIX).connect(path)\n\
+    \x20   print('reached', path)\n\
+    \x20 except OSError as e: pass\nprint('tried')\n";
+
+#[test]
+fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
+    use std::io::Read as _;
+    for bench in benches() {
+        bench.write("reaches.py", REACHES);
+        for (at, what) in ["socket", "pipe", "directory"].into_iter().enumerate() {
+            // To root no directory is closed.
+            if what == "directory" && bench.user.is_none() {
+                continue;
+            }
+            let data = made(&bench, &bench.home.join(format!("once{at}")));
+            for directory in ["a", "n"] {
+                made(&bench, &data.join(directory));
+            }
+            let open = fs::Permissions::from_mode(0o777);
+            let (from, to, end) = match what {
+                "directory" => ("z", "z2", "z2/h"),
+                _ => ("a/h", "n/h", "n/h"),
+            };
+            let endpoint = if what == "directory" { data.join("z/h") } else { data.join("a/h") };
+            fs::create_dir_all(endpoint.parent().unwrap()).unwrap();
+            let mut kept: (Option<UnixListener>, Option<fs::File>) = (None, None);
+            if what == "pipe" {
+                rustix::fs::mkfifoat(rustix::fs::CWD, &endpoint, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+                let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+                kept.1 = Some(rustix::fs::open(&endpoint, flags, rustix::fs::Mode::empty()).unwrap().into());
+            } else {
+                kept.0 = Some(UnixListener::bind(&endpoint).unwrap());
+            }
+            fs::set_permissions(&endpoint, open).unwrap();
+            if what == "directory" {
+                fs::set_permissions(data.join("z"), fs::Permissions::from_mode(0o711)).unwrap();
+            }
+            // Old enough that no time stamp is that of the run.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let bind = format!("{}:/shown", data.display());
+            for number in 0..6 {
+                let flag = if what == "pipe" { "--ro" } else { ["--ro", "--rw"][number % 2] };
+                let mut mover = std::process::Command::new("python3")
+                    .args(["-c", ONE_RENAME, data.to_str().unwrap(), from, to])
+                    .stdout(std::process::Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                mover.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+                let paths =
+                    [format!("/shown/{end}"), format!("/shown/{}", if what == "directory" { "z/h" } else { "a/h" })];
+                let output =
+                    bench.nexus(["run", flag, &bind, "--", "python3", "reaches.py"]).args(&paths).output().unwrap();
+                let told = format!("{} {flag} {what}: {}{}", bench.who(), stdout(&output), stderr(&output));
+                assert!(mover.wait().unwrap().success(), "{told}");
+                assert!(!stdout(&output).contains("reached"), "{told}");
+                if output.status.success() {
+                    assert_eq!(stdout(&output), "tried\n", "{told}");
+                } else {
+                    assert!(told.contains("was moved or replaced while the sandbox was set up"), "{told}");
+                }
+                fs::rename(data.join(to), data.join(from)).unwrap();
+            }
+            drop(kept);
+        }
+    }
+}
+
+#[test]
 fn sockets_that_come_and_go_keep_no_run_from_starting() {
     for bench in benches() {
         let data = made(&bench, &bench.home.join("data"));

@@ -445,7 +445,11 @@ fn a_rule_of_skip_lets_only_a_plain_run_of_the_systems_program_go() {
         policy(&bench, "");
         runs(&bench, &["run", "--detach", "--name", "box", "--rw", art, "--", "sleep", "60"]);
         fs::write(&before, text).unwrap();
-        refused(&bench, &bench.run(["exec", "box", "--", "echo", "x"]), &["needs_approval"]);
+        refused(
+            &bench,
+            &bench.run(["exec", "box", "--", "echo", "x"]),
+            &["needs_approval", "which asks for an approval"],
+        );
         bench.run(["kill", "box"]);
         bench.run(["rm", "--all"]);
     });
@@ -494,7 +498,11 @@ fn a_command_in_a_sandbox_is_under_the_document_of_its_workspace() {
         bench.write(".nexus-policy.yaml", forbids);
         // From anywhere: the workspace is that of the sandbox.
         for directory in [&bench.home, &bench.workspace] {
-            refused(&bench, &exec(directory, &["ls", "-d", "."]), &["says forbidden", ".nexus-policy.yaml:4:"]);
+            refused(
+                &bench,
+                &exec(directory, &["ls", "-d", "."]),
+                &["says forbidden", ".nexus-policy.yaml:4:", "nexus policy explain"],
+            );
             assert!(exec(directory, &["true"]).status.success(), "{}", bench.who());
         }
         bench.run(["kill", "box"]);

@@ -766,8 +766,13 @@ fn the_standard_streams_can_be_opened_by_name() {
         let output = child.wait_with_output().unwrap();
         assert_eq!((&*stdout(&output), &*stderr(&output)), ("out\ntee\nin\n", "err\ntee\n"), "{}", bench.who());
 
-        let closed = bench.run(["run", "--", "bash", "-c", "cat /dev/stdin; echo end > /dev/stdout"]);
-        assert_eq!(stdout(&closed), "end\n", "{}: {}", bench.who(), stderr(&closed));
+        // Without input it is `/dev/null`, as outside.
+        let names = "stat -Lc %t:%T /dev/stdin; cat /dev/stdin /dev/fd/0 /proc/self/fd/0 && echo end > /dev/stdout";
+        for flags in [&[][..], &["--direct"], &["--no-stdin"]] {
+            let closed = bench.nexus(["run"]).args(flags).args(["--", "bash", "-c", names]).output().unwrap();
+            let told = (&*stdout(&closed), &*stderr(&closed));
+            assert_eq!(told, ("1:3\nend\n", ""), "{} {flags:?}", bench.who());
+        }
 
         let script = "echo out > /dev/stdout; echo err > /dev/stderr; sleep 60";
         let started = bench.run(["run", "--detach", "--name", "streams", "--", "bash", "-c", script]);
@@ -775,9 +780,27 @@ fn the_standard_streams_can_be_opened_by_name() {
         let exec =
             bench.run(["exec", "streams", "--", "bash", "-c", "echo more > /dev/stdout; echo bad > /dev/stderr"]);
         assert_eq!((&*stdout(&exec), &*stderr(&exec)), ("more\n", "bad\n"), "{}", bench.who());
+        let exec = bench.run(["exec", "streams", "--", "bash", "-c", names]);
+        assert_eq!((&*stdout(&exec), &*stderr(&exec)), ("1:3\nend\n", ""), "{}", bench.who());
         let logs = bench.run(["logs", "streams"]);
         assert_eq!((&*stdout(&logs), &*stderr(&logs)), ("out\n", "err\n"), "{}", bench.who());
         bench.run(["rm", "-f", "streams"]);
+    }
+}
+
+#[test]
+fn a_umask_takes_no_rights_from_the_caller_to_the_state_of_a_run() {
+    for bench in benches() {
+        let program = bench.program();
+        let run = "umask 777; exec \"$0\" run --changes review -- touch made";
+        let output = bench.command("sh").args(["-c", run]).arg(program).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}: {}", bench.who(), stderr(&output));
+        for words in [&["changes", "show"][..], &["changes", "accept"], &["run", "--", "true"]] {
+            let output = bench.run(words);
+            assert_eq!(output.status.code(), Some(0), "{} {words:?}: {}", bench.who(), stderr(&output));
+            assert!(!stderr(&output).contains("cannot be read"), "{} {words:?}: {}", bench.who(), stderr(&output));
+        }
+        assert!(bench.workspace.join("made").exists(), "{}", bench.who());
     }
 }
 

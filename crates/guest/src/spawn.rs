@@ -13,6 +13,7 @@ use nexus_channel::frames::{ExecRequest, ExecStage};
 use nexus_model::proof::ProofItem;
 use rustix::event::PollFlags;
 use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
@@ -234,12 +235,28 @@ fn take_stdio(stdio: [c_int; 3]) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
+    open_own_null()?;
     if !leave_out::confinement().descriptors {
         return Ok(());
     }
     // SAFETY: marks whatever else is open to be closed by the exec; this copy of the table is the child's own.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The number of the device `/dev/null`.
+const NULL: (u32, u32) = (1, 3);
+
+/// Replaces the host's `/dev/null` as stdin by the sandbox's own: Landlock lets no command open a file of a mount that is not in the
+/// sandbox, and `/dev/stdin` opens the file again.
+fn open_own_null() -> io::Result<()> {
+    let stat = rustix::fs::fstat(rustix::stdio::stdin())?;
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    if !is_device || (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) != NULL {
+        return Ok(());
+    }
+    let own = rustix::fs::open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::stdio::dup2_stdin(own)?)
 }
 
 /// Makes stdin the controlling terminal of this new session, so that Ctrl-C, Ctrl-Z and job control work. Never by

@@ -58,6 +58,9 @@ pub struct Change {
     /// Cannot be committed and is dropped with the layer (a socket).
     #[serde(default, skip_serializing_if = "is_false")]
     pub skipped: bool,
+    /// What lies in it holds it back, so that naming it accepts nothing: only an accept of all that is protected in it does.
+    #[serde(skip)]
+    pub by_content: bool,
 }
 
 /// A [`Change`] as JSON has it. Read at once, which the flattened form would not be.
@@ -105,7 +108,19 @@ impl TryFrom<Flat> for Change {
             Word::Renamed => ChangeKind::Renamed { from: from.ok_or("a rename does not say from where")? },
         };
         let Flat { setuid, new_executable, hook, skipped, .. } = flat;
-        Ok(Self { path, kind, file_type, size, mode, protected, setuid, new_executable, hook, skipped })
+        Ok(Self {
+            path,
+            kind,
+            file_type,
+            size,
+            mode,
+            protected,
+            setuid,
+            new_executable,
+            hook,
+            skipped,
+            by_content: false,
+        })
     }
 }
 
@@ -122,11 +137,11 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Counts the entries that were added (a rename adds none), modified in any way, and deleted.
+    /// Counts the entries that were added (a rename adds none), modified in any way, and deleted. What is left out counts nowhere.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
-        for change in &self.changes {
+        for change in self.changes.iter().filter(|change| !change.skipped) {
             match change.kind {
                 ChangeKind::Added => counts.0 += 1,
                 ChangeKind::Deleted => counts.2 += 1,
@@ -136,6 +151,12 @@ impl ChangeSet {
             }
         }
         counts
+    }
+
+    /// Counts the entries that no commit brings.
+    #[must_use]
+    pub fn left_out(&self) -> usize {
+        self.changes.iter().filter(|change| change.skipped).count()
     }
 
     /// Reports whether nothing changed.
@@ -189,6 +210,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_left_out_is_not_counted_as_added() {
+        let change = |kind, skipped| Change {
+            path: "s".into(),
+            kind,
+            file_type: EntryType::Socket,
+            size: 0,
+            mode: 0o755,
+            protected: None,
+            setuid: false,
+            new_executable: false,
+            hook: false,
+            skipped,
+            by_content: false,
+        };
+        let set = ChangeSet {
+            changes: vec![
+                change(ChangeKind::Added, true),
+                change(ChangeKind::Added, false),
+                change(ChangeKind::Deleted, false),
+            ],
+        };
+        assert_eq!((set.counts(), set.left_out()), ((1, 0, 1), 1));
+    }
+
+    #[test]
     fn a_change_survives_json_with_a_name_that_is_no_text() {
         let change = Change {
             path: ByteText(vec![b'a', 0xff, b'\n']),
@@ -201,6 +247,7 @@ mod tests {
             new_executable: false,
             hook: false,
             skipped: false,
+            by_content: false,
         };
         let set = ChangeSet { changes: vec![change] };
         let json = serde_json::to_string(&set).unwrap();

@@ -49,6 +49,7 @@ mod copy_trees;
 mod databases;
 pub mod diff;
 mod empty;
+mod endpoints;
 mod errors;
 pub mod faults;
 mod further_trees;

@@ -90,6 +90,7 @@ impl Walk<'_> {
         crate::outside_branches::classify(self, &mut tree)?;
         crate::replaced::hold_back(self, &mut tree)?;
         crate::in_the_way::classify(self.rules, &mut tree);
+        crate::endpoints::hold_back(self.base, &mut tree);
         self.classify_shallow(&mut tree)?;
         crate::git_damage::hold_back(self, &mut tree)?;
         crate::halves::hold_back(self, &mut tree)?;

@@ -132,5 +132,6 @@ fn group(group: &Group) -> Option<Change> {
         new_executable: false,
         hook: false,
         skipped: false,
+        by_content: false,
     })
 }

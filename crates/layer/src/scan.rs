@@ -28,10 +28,6 @@ pub(crate) const LISTED: usize = 16;
 /// Of more files with several names in one directory, a partial accept makes conflicts of the rest.
 const MAX_SHARED: usize = 4096;
 
-/// Reasons for which a directory with a socket waits: it would take the socket to another place, or away.
-const SOCKET_MOVES: &str = "a socket of this machine that moves with its directory";
-const SOCKET_GOES: &str = "a socket of this machine that goes with its directory";
-
 /// Git directories without the name `.git` that an entry lies in.
 type Around = Rc<Vec<Vec<u8>>>;
 
@@ -162,9 +158,8 @@ impl Scanner<'_> {
         (top, moved): (&[u8], Moved<'_>),
         around: &[Vec<u8>],
     ) -> Result<Option<String>, IoFailure> {
-        // A service of the host listens there for all that we know: it would be reached where no run covers its socket, or no more.
-        if entry.kind == EntryType::Socket {
-            return Ok(Some(if moved.is_some() { SOCKET_MOVES } else { SOCKET_GOES }.to_owned()));
+        if let Some(why) = crate::endpoints::why(entry.dir, entry.name, entry.kind, moved.is_some()) {
+            return Ok(Some(why.to_owned()));
         }
         let class = self.rules.class(path);
         if let Some(why) = self.reason(entry, &class, path, None)? {

@@ -238,6 +238,7 @@ pub(crate) fn change(tree: &LayerTree, node: &Node, rules: &Rules) -> Change {
         new_executable: executable,
         hook: rules.class(&node.path.0) == Class::GitHook,
         skipped: node.role == Role::Entry && node.meta.kind == EntryType::Socket,
+        by_content: matches!(hold(node, rules), Some(Hold::Content(_))),
     }
 }
 

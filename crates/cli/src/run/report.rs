@@ -157,12 +157,22 @@ impl Report {
 
     /// A commit that deleted something without a question is never silent.
     fn deletions(&self, lines: &mut Lines) {
-        let (added, modified, deleted) = self.run.settled.changes.counts();
+        let (_, _, deleted) = self.run.settled.changes.counts();
         if self.run.settled.state == ChangesState::Committed && deleted > 0 {
-            lines.add(&format!(
-                "committed: {added} added, {modified} modified, {deleted} deleted (-v lists them, --changes review lets you decide)"
-            ));
+            let counts = self.counts();
+            lines.add(&format!("committed: {counts} (-v lists them, --changes review lets you decide)"));
         }
+    }
+
+    fn counts(&self) -> String {
+        let changes = &self.run.settled.changes;
+        let (added, modified, deleted) = changes.counts();
+        let sockets = match changes.left_out() {
+            0 => String::new(),
+            1 => ", 1 socket left out".to_owned(),
+            more => format!(", {more} sockets left out"),
+        };
+        format!("{added} added, {modified} modified, {deleted} deleted{sockets}")
     }
 
     /// Work that is not in the workspace because a file of the workspace wanted it so is never left unsaid.
@@ -186,8 +196,7 @@ impl Report {
             Some(ExitStatus::Signal(signal)) => format!("killed by signal {signal}"),
             None => format!("exit {}", self.exit),
         };
-        let (added, modified, deleted) = self.run.settled.changes.counts();
-        let counts = format!("{added} added, {modified} modified, {deleted} deleted");
+        let counts = self.counts();
         let changes = match self.run.settled.state {
             ChangesState::None if self.direct => "written directly".to_owned(),
             ChangesState::None => "no changes".to_owned(),

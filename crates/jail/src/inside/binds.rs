@@ -1,5 +1,6 @@
 //! Opens the binds of a sandbox and mounts them.
 
+use crate::inside::birth::Identity;
 use crate::inside::pins;
 use crate::inside::rootfs::Root;
 use crate::inside::workspace::mount_on_itself;
@@ -7,7 +8,7 @@ use crate::mounts::{self, NODEV, NOSUID};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::{Access, FileId};
+use nexus_model::plan::Access;
 use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result
 /// Mounts the binds. The directories between a bind and what it lies in are pinned where the command may write there: it would
 /// rename one of them, with the bind, and put another in its place, which the host has under the name of what was bound. So are
 /// those above what is to be covered: their identities are returned.
-pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<BTreeSet<FileId>, StepError> {
+pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) -> Result<BTreeSet<Identity>, StepError> {
     request.setup.faults.check(Step::MountBinds)?;
     let workspace = request.plan.workspace.target.as_path();
     let mut pairs: Vec<_> = request.plan.binds.iter().zip(binds).collect();

@@ -1,5 +1,6 @@
 //! Covers what the command must not reach in what is shown to it.
 
+use crate::inside::birth::{First, Identity, id};
 use crate::inside::closed::{self, ClosedError};
 use crate::inside::rootfs::Root;
 use crate::inside::second_search;
@@ -8,7 +9,7 @@ use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use nexus_model::plan::{Access, Bind, Cover, FileId};
+use nexus_model::plan::{Access, Bind, Cover};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -34,9 +35,10 @@ pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepE
 /// the one that was found is refused: a run beside this one may have exchanged the two, and what was found is at another name.
 /// Nor is what is covered renamed inside, and the directories above it are pinned where the command may write: what lies in a
 /// directory that is not one of `held` was exchanged between the pins and the covers, and is refused.
-pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<FileId>) -> Result<(), StepError> {
-    let since = request.plan.second_search.as_ref().map(|search| search.since);
-    for Cover { path, id } in &request.plan.covered {
+pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<Identity>) -> Result<(), StepError> {
+    let found = request.plan.covered.iter().map(|covered| covered.id).collect();
+    let first = request.plan.second_search.as_ref().map(|search| First { since: search.since, found: &found });
+    for Cover { path, id: wanted } in &request.plan.covered {
         // What is hidden is covered anyway.
         if hidden(request).any(|hidden| path.as_path().starts_with(hidden)) {
             continue;
@@ -50,8 +52,8 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
         };
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
         // A service that was restarted has made another one.
-        let is_made_since = since.is_some_and(|since| second_search::is_newer(&stat, since));
-        let is_found = second_search::id(&stat) == *id || (is_made_since && second_search::is_endpoint(&stat));
+        let is_made_since = first.as_ref().is_some_and(|first| first.is_before(&place, &stat));
+        let is_found = id(&stat) == *wanted || (is_made_since && second_search::is_endpoint(&stat));
         if !is_found || !is_held {
             return Err(second_search::moved(path.as_path()));
         }
@@ -68,7 +70,12 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
 
 /// Opens a path that is to be covered, and reports whether each directory above it in a writable bind is one of `held`. The way
 /// down goes from one open directory to the next, so what is reported is about the directories that the file was found in.
-fn open_held(request: &Request<'_>, root: &Root, path: &Path, held: &BTreeSet<FileId>) -> io::Result<(OwnedFd, bool)> {
+fn open_held(
+    request: &Request<'_>,
+    root: &Root,
+    path: &Path,
+    held: &BTreeSet<Identity>,
+) -> io::Result<(OwnedFd, bool)> {
     let bind = innermost(request, path).filter(|bind| bind.access == Access::ReadWrite);
     let below = bind.and_then(|bind| Some((bind.target.as_path(), path.strip_prefix(bind.target.as_path()).ok()?)));
     let Some((bind, below)) = below else { return Ok((mounts::place(root.tree(), below_root(path))?, true)) };
@@ -77,7 +84,7 @@ fn open_held(request: &Request<'_>, root: &Root, path: &Path, held: &BTreeSet<Fi
     let mut names = below.iter().peekable();
     while let Some(name) = names.next() {
         place = mounts::place(&place, Path::new(name))?;
-        is_held &= names.peek().is_none() || held.contains(&second_search::id(&rustix::fs::fstat(&place)?));
+        is_held &= names.peek().is_none() || held.contains(&Identity::of(&place)?);
     }
     Ok((place, is_held))
 }

@@ -6,6 +6,7 @@
 //! ```
 
 mod binds;
+mod birth;
 mod closed;
 pub mod confinement;
 mod covers;

@@ -8,13 +8,14 @@
 //!    └─ below it, the same once more     /a, /a/b  an empty directory on each
 //! ```
 
+use crate::inside::birth::Identity;
 use crate::inside::covers::{cover, innermost};
 use crate::inside::rootfs::Root;
-use crate::inside::second_search::{id, is_gone};
+use crate::inside::second_search::is_gone;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::places::{below_root, is_dir};
 use crate::request::Request;
-use nexus_model::plan::{Access, FileId};
+use nexus_model::plan::Access;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(super) fn hold(
     root: &Root,
     bind: &Path,
     directories: &BTreeSet<PathBuf>,
-    held: &mut BTreeSet<FileId>,
+    held: &mut BTreeSet<Identity>,
 ) -> io::Result<()> {
     if directories.is_empty() {
         return Ok(());
@@ -60,7 +61,7 @@ pub(super) fn hold(
         match mounts::place(&below, directory) {
             Ok(place) if is_dir(&place)? => {
                 cover(root, &place)?;
-                held.insert(id(&rustix::fs::fstat(&place)?));
+                held.insert(Identity::of(&place)?);
             }
             Ok(_) => {}
             // The second search finds what was in it.

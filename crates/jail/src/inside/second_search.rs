@@ -7,6 +7,7 @@
 //!  pass 2  each is looked at again   ◀┘ are listed ─▶ … until none has changed, or PASSES
 //! ```
 
+use crate::inside::birth::{First, id};
 use crate::inside::closed::is_callers_own;
 use crate::mounts;
 use crate::places::{below_root, is_dir, show};
@@ -16,7 +17,7 @@ use nexus_model::plan::{Access, FileId, SecondSearch};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -37,11 +38,13 @@ const GRAIN: Duration = Duration::from_millis(12);
 pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
     let Some(search) = &request.plan.second_search else { return Ok(()) };
     let mut left = MAX_ENTRIES;
+    let found = request.plan.covered.iter().map(|covered| covered.id).collect();
     for bind in request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target)) {
         let others = request.plan.binds.iter().map(|other| other.target.as_path());
         let tree = Tree {
             root,
             search,
+            found: &found,
             read_only: bind.access == Access::ReadOnly,
             by_root: request.setup.identity.by_root,
             others: others.filter(|other| *other != bind.target.as_path()).collect(),
@@ -83,6 +86,8 @@ enum Opened {
 struct Tree<'a> {
     root: &'a OwnedFd,
     search: &'a SecondSearch,
+    /// What the first search found and is covered.
+    found: &'a BTreeSet<FileId>,
     read_only: bool,
     by_root: bool,
     /// Targets of the other binds.
@@ -207,18 +212,22 @@ impl Tree<'_> {
             return Ok(Opened::Closed);
         }
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
-        if is_newer(&stat, self.search.since) { Ok(Opened::Closed) } else { Err(moved(path)) }
+        if self.first().is_before(&place, &stat) { Ok(Opened::Closed) } else { Err(moved(path)) }
+    }
+
+    fn first(&self) -> First<'_> {
+        First { since: self.search.since, found: self.found }
     }
 
     /// Refuses a socket, or a named pipe of a read-only bind, that was there at the first search.
     fn check(&self, place: impl AsFd, path: &Path) -> Result<(), StepError> {
-        let stat = rustix::fs::fstat(place).map_err(|error| at(error, path))?;
+        let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
         let is_reached = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Socket => true,
             FileType::Fifo => self.read_only,
             _ => false,
         };
-        let is_known = self.search.allowed.contains(&id(&stat)) || is_newer(&stat, self.search.since);
+        let is_known = self.search.allowed.contains(&id(&stat)) || self.first().is_before(&place, &stat);
         if is_reached && !is_known { Err(moved(path)) } else { Ok(()) }
     }
 }
@@ -231,17 +240,6 @@ fn refuse_own(directory: &OwnedFd, path: &Path) -> Result<(), StepError> {
 
 fn can_be_entered(directory: &OwnedFd) -> bool {
     rustix::fs::accessat(directory, c".", rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
-}
-
-/// Returns the identity of an open file.
-pub(super) fn id(stat: &Stat) -> FileId {
-    FileId { device: stat.st_dev, inode: stat.st_ino }
-}
-
-/// Reports whether a file was made or changed after the first search. A rename changes neither a socket nor what is in it.
-pub(super) fn is_newer(stat: &Stat, since: (i64, u32)) -> bool {
-    let changed = (stat.st_ctime, stat.st_ctime_nsec);
-    changed >= (since.0, since.1.into())
 }
 
 /// Reports whether an open file is something that a command connects to or writes into.
@@ -303,7 +301,8 @@ mod tests {
             assert!(!self.listeners.is_empty());
             let root = mounts::open_path(self.top.path()).unwrap();
             let others = others.iter().map(Path::new).collect();
-            let tree = Tree { root: &root, search, read_only, by_root: false, others };
+            let found = BTreeSet::new();
+            let tree = Tree { root: &root, search, found: &found, read_only, by_root: false, others };
             let mut left = entries;
             tree.inspect(Path::new("/bound"), &mut left)
         }
@@ -329,7 +328,18 @@ mod tests {
         // Made after the first search.
         let changed = (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap());
         scene.inspect(&search(changed, &[]), false, &[], 100).unwrap();
-        assert!(scene.inspect(&search((changed.0, changed.1 + 1), &[]), false, &[], 100).is_err());
+        let later = (changed.0, changed.1 + 1);
+        assert!(scene.inspect(&search(later, &[]), false, &[], 100).is_err());
+        // A rename, a further name and another mode change the ctime, and make nothing new.
+        std::thread::sleep(2 * GRAIN);
+        let path = |name: &str| scene.top.path().join("bound/a").join(name);
+        std::fs::rename(path("b/s"), path("t")).unwrap();
+        let refused = scene.inspect(&search(later, &[]), false, &[], 100).unwrap_err();
+        assert!(refused.detail.starts_with("/bound/a/t was moved"), "{refused}");
+        std::fs::hard_link(path("t"), path("b/u")).unwrap();
+        std::fs::remove_file(path("t")).unwrap();
+        let refused = scene.inspect(&search(later, &[]), false, &[], 100).unwrap_err();
+        assert!(refused.detail.starts_with("/bound/a/b/u was moved"), "{refused}");
         // Another bind lies over it.
         scene.inspect(&search(LATER, &[]), false, &["/bound/a"], 100).unwrap();
         assert!(scene.inspect(&search(LATER, &[]), false, &["/bound/b"], 100).is_err());
@@ -359,7 +369,9 @@ mod tests {
         std::thread::sleep(2 * GRAIN);
         let root = mounts::open_path(scene.top.path()).unwrap();
         let search = search(LATER, &[]);
-        let tree = Tree { root: &root, search: &search, read_only: false, by_root: false, others: Vec::new() };
+        let found = BTreeSet::new();
+        let tree =
+            Tree { root: &root, search: &search, found: &found, read_only: false, by_root: false, others: Vec::new() };
         let (mut seen, mut left) = (Seen::new(), 100);
         assert!(tree.pass(vec!["/bound".into()], &mut seen, &mut left).unwrap());
         let pass = |seen: &mut Seen, left: &mut usize| tree.pass(seen.keys().cloned().collect(), seen, left);

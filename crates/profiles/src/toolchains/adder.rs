@@ -229,11 +229,23 @@ impl Adder<'_> {
         if !is_normal || is_filled || is_top || path.starts_with(&self.host.workspace) || self.host.holds_own(&path) {
             return None;
         }
+        if self.has_no_room(variable, &path) {
+            return None;
+        }
         if !self.found.homes.iter().any(|home| home.variable == variable) {
             self.found.homes.push(FoundHome { variable, path: path.clone() });
             self.set(variable, path.as_os_str());
         }
         Some(path)
+    }
+
+    /// Reports whether a directory cannot be private at its path: another one of a tool meets it, or a directory that is shown has no place
+    /// for it.
+    fn has_no_room(&self, variable: &str, path: &Path) -> bool {
+        let meets = |other: &Path| path.starts_with(other) || other.starts_with(path);
+        let mut others = self.found.homes.iter().filter(|home| home.variable != variable);
+        let is_shown = || self.found.binds.iter().any(|bind| bind.is_own_place() && path.starts_with(&bind.target));
+        others.any(|home| meets(&home.path)) || (is_shown() && !path.is_dir())
     }
 
     /// Returns the path that a variable gives a directory of the caller, as the tool reads it, or its usual one in the home.

@@ -169,6 +169,7 @@ mod tests {
     use super::super::found::{Found, FoundHome, FoundSource};
     use super::super::host::tests::Scene;
     use super::*;
+    use nexus_policy::profile::Origin;
 
     fn scene() -> Scene {
         let mut scene = Scene::new();
@@ -207,6 +208,22 @@ mod tests {
         let found = found_by(&scene, find);
         assert!(!targets(&found).iter().any(|target| target.ends_with("registry")));
         assert!(!found.env.contains_key("CARGO_NET_OFFLINE"));
+    }
+
+    #[test]
+    fn a_home_without_room_at_its_path_is_the_usual_one() {
+        for (value, other) in
+            [("HOME/.rustup/x", None), ("HOME/mod", Some("mod")), ("HOME/mod/x", Some("mod")), ("HOME/a", Some("a/b"))]
+        {
+            let mut scene = scene();
+            let value = value.replace("HOME", scene.home().to_str().unwrap());
+            scene.host.caller.variables.insert("CARGO_HOME".into(), value.clone().into());
+            let mut found = Found::default();
+            found.homes.extend(other.map(|other| FoundHome { variable: "GOMODCACHE", path: scene.home().join(other) }));
+            find(&mut Adder { found: &mut found, host: &scene.host, from: Origin::Standard, auto: None });
+            assert!(found.homes.iter().all(|home| home.variable != "CARGO_HOME"), "{value}: {:?}", found.homes);
+            assert!(!targets(&found).iter().any(|target| target.starts_with(&value)), "{value}: {:?}", targets(&found));
+        }
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Returns our end and the command's end of its stdin: a pipe that we fill, or `/dev/null`.
+/// Returns our end and the command's end of its stdin: a pipe that we fill, or `/dev/null`. In the place of
+/// that one the guest opens the sandbox's own, which the command may open by name.
 pub fn stdin_pair(pass: bool) -> io::Result<(Option<OwnedFd>, OwnedFd)> {
     if !pass {
         return Ok((None, File::open("/dev/null")?.into()));

@@ -75,6 +75,7 @@ mod tests {
             new_executable: false,
             hook: false,
             skipped: false,
+            by_content: false,
         }
     }
 
