@@ -270,6 +270,19 @@ pub fn may_start_again(connection: &Connection<'_>, work: &Work, now: i64) -> Re
     Ok(stored.approval.step(&event, time(now)).is_ok())
 }
 
+/// Moves the end of each approval that is not over by a jump of the clock.
+pub fn shift(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+    let locked = connection.locked();
+    let live = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE live{locked}"))?
+        .query_all(params![], read)?;
+    for mut stored in live {
+        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(by);
+        write(connection, &stored)?;
+    }
+    Ok(())
+}
+
 /// Lists directives whose approval has to be settled.
 pub fn due(connection: &Connection<'_>, now: i64) -> Result<Vec<DirectiveId>, StoreError> {
     let mut found = connection
