@@ -373,9 +373,11 @@ pub fn approvals(
         connection.prepare_cached(&question)?.query_all(params![owner, page.before, page.limit], read)?
     } else {
         let question = format!(
-            "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND live AND expires_at > ?2 ORDER BY expires_at, id LIMIT ?3"
+            "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND live AND expires_at > ?2
+               AND (?4 IS NULL OR (expires_at, id) > ((SELECT a.expires_at FROM approval a WHERE a.id = ?4 AND a.account_id = ?1), ?4))
+               ORDER BY expires_at, id LIMIT ?3"
         );
-        connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit], read)?
+        connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit, page.before], read)?
     };
     rows.into_iter().map(|row| view(row, now)).collect()
 }
