@@ -588,3 +588,33 @@ fn a_check_of_settings_says_what_a_daemon_would_read() {
     assert_eq!((start.status.code(), String::from_utf8_lossy(&start.stderr).into_owned()), (Some(2), said));
     assert!(!data.exists(), "a refused start makes nothing");
 }
+
+/// A territory whose network is away for longer than a lease when a command ends: what the daemon reports afterwards is the end.
+#[cfg(feature = "inject")]
+#[test]
+fn the_end_of_a_territory_that_was_away_for_longer_than_a_lease_is_what_its_daemon_reports() {
+    let mut scene = Scene::new();
+    scene.variables.push(("NEXUS_INJECT_LEASE_MS", "10000".to_owned()));
+    scene.mothership(&["--listen", LOOPBACK]);
+    let relay = Relay::start(address_of(&scene.url));
+    scene.join(0, &format!("http://{}", relay.address));
+    write(&scene.territory(0).join("nexusd.toml"), "version = 1\npoll_wait = \"2s\"\n", 0o600);
+    scene.daemon(0, &[]);
+    let facility = scene.ok(&["facility", "create"]).trim().to_owned();
+    let script = "sleep 1; echo kept > file; echo last line; exit 3";
+    let id = scene.ok(&["directive", "create", "--facility", &facility, "--", script]).trim().to_owned();
+    scene.until(&id, |one| one["state"] == "running");
+    relay.set_down(true);
+    let unknown = scene.ended(&id);
+    assert_eq!((&unknown["state"], &unknown["reason"]), (&"failed".into(), &"commit_unknown".into()), "{unknown}");
+    let followed = scene.user(&["directive", "logs", "-f", &id]).output().unwrap();
+    assert_eq!(followed.status.code(), Some(125), "{followed:?}");
+    assert!(String::from_utf8_lossy(&followed.stderr).contains("It is not known yet"), "{followed:?}");
+    let file = scene.territory(0).join("facilities").join(&facility).join("tree/file");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "kept\n", "committed meanwhile");
+    relay.set_down(false);
+    let end = scene.until(&id, |one| one["reason"] != "commit_unknown");
+    assert_eq!((&end["reason"], &end["exit_code"]), (&"exit".into(), &3.into()), "{end}: {}", scene.said("daemon0"));
+    assert_eq!((&end["has_diff"], &end["has_receipt"]), (&true.into(), &true.into()), "{end}");
+    assert!(scene.ok(&["directive", "logs", &id]).contains("last line"));
+}

@@ -155,6 +155,14 @@ impl Lock {
     }
 }
 
+/// Remembers that the directive ended here, when it was the last holder and died with its process. Nobody has the facility now.
+pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<()> {
+    let last = noted(&beneath::file(&facility, FILE, true)?)?;
+    let ended = beneath::file(&facility, ended::FILE, true)?;
+    let is_last = last.is_some_and(|last| last.claim.directive == directive && !last.released);
+    if is_last && !ended::has(&ended, directive)? { ended::add(&ended, directive) } else { Ok(()) }
+}
+
 fn noted(file: &File) -> io::Result<Option<Noted>> {
     let mut bytes = vec![0; MAX_NOTE as usize];
     let count = file.read_at(&mut bytes, 0)?;

@@ -3,11 +3,12 @@
 use crate::beneath;
 use crate::head::{self, Head};
 use crate::kind::Kind;
-use crate::lock::{Claim, Lock, LockError};
+use crate::lock::{self, Claim, Lock, LockError};
 use crate::metadata::{MAX_BYTES, Metadata, MetadataError, VERSION};
 use crate::name::FacilityName;
 use crate::removal;
 use nexus_model::RunId;
+use nexus_model::ids::DirectiveId;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat};
 use rustix::io::Errno;
@@ -169,6 +170,16 @@ impl Facilities {
             },
             other => other,
         }
+    }
+
+    /// Remembers that a directive ended whose commit the recovery finished: no later claim of it gets the facility in which it worked.
+    pub fn end_of_the_dead(&self, directive: DirectiveId) -> Result<(), StoreError> {
+        for name in self.names()? {
+            let facility = beneath::directory(&self.directory, name.as_str());
+            let noted = facility.and_then(|facility| lock::end_of_the_dead(facility, directive));
+            noted.map_err(|error| self.failed(error))?;
+        }
+        Ok(())
     }
 
     /// Lists the names of all facilities, in order.

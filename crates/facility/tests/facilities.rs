@@ -140,6 +140,25 @@ fn a_directive_that_ended_in_a_facility_never_has_it_again() {
 }
 
 #[test]
+fn a_directive_whose_commit_was_finished_after_its_daemon_died_never_has_the_facility_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = opened(dir.path());
+    let (one, other) =
+        (all.create(&name("one"), Kind::Empty, 7).unwrap(), all.create(&name("other"), Kind::Empty, 7).unwrap());
+    let (dead, released) = (DirectiveId::new(), DirectiveId::new());
+    // The one died with its process, the other let go and may run again.
+    drop(one.lock(Claim { directive: dead, fence: 1 }).unwrap());
+    other.lock(Claim { directive: released, fence: 1 }).unwrap().release(false).unwrap();
+    for directive in [dead, released, DirectiveId::new(), dead] {
+        all.end_of_the_dead(directive).unwrap();
+    }
+    let again = one.lock(Claim { directive: dead, fence: 1 << 40 });
+    assert!(matches!(again, Err(LockError::Ended { directive }) if directive == dead), "{again:?}");
+    other.lock(Claim { directive: released, fence: 2 }).unwrap();
+    one.lock(Claim { directive: DirectiveId::new(), fence: 1 }).unwrap();
+}
+
+#[test]
 fn the_lock_of_a_killed_holder_is_taken_over() {
     let dir = tempfile::tempdir().unwrap();
     let one = opened(dir.path()).create(&name("one"), Kind::Empty, 7).unwrap();

@@ -23,9 +23,18 @@ struct Owner {
 pub fn open(path: &Path) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| refused(&format!("{} cannot be used: {error}", path.display()));
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    existing(path)
+}
+
+/// Returns the real path of a directory that is there, by the same rules.
+pub fn existing(path: &Path) -> Result<PathBuf, Failure> {
+    let failed = |error: io::Error| refused(&format!("{} cannot be used: {error}", path.display()));
     let real = path.canonicalize().map_err(failed)?;
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     let mut below = real.symlink_metadata().map_err(failed)?;
+    if below.is_dir() && below.uid() != owner.uid {
+        return Err(of_another_user(&real, Owner { uid: below.uid(), gid: below.gid() }));
+    }
     if !is_own(&below, owner) {
         return Err(refused(&format!("{} is not a directory that only you can write", real.display())));
     }
@@ -62,6 +71,16 @@ fn is_safe_above(directory: &Metadata, entry: &Metadata, owner: Owner) -> bool {
     let is_foreign_group = mode & 0o020 != 0 && directory.gid() != 0 && directory.gid() != owner.gid;
     let is_open = mode & 0o002 != 0 || is_foreign_group;
     is_trusted(directory.uid()) && (!is_open || (mode & 0o1000 != 0 && is_trusted(entry.uid())))
+}
+
+/// Root does not work in a directory of another user either: what it wrote there would not be that user's.
+fn of_another_user(real: &Path, owner: Owner) -> Failure {
+    let Owner { uid, gid } = owner;
+    let message = format!("{} belongs to the user with the id {uid}", real.display());
+    let hint = format!(
+        "As root, put this before the same command: setpriv --reuid {uid} --regid {gid} --clear-groups. Or `sudo -u '#{uid}'`."
+    );
+    Failure::refused("data_dir", message, &hint)
 }
 
 fn refused(message: &str) -> Failure {
@@ -122,6 +141,24 @@ mod tests {
         assert!(refusal().contains("mothership.db is not yours alone"), "{}", refusal());
         mode(&data.join("mothership/mothership.db"), 0o600);
         open(&data).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_another_user_names_the_owner_and_a_missing_one_is_not_made() {
+        let failure = of_another_user(Path::new("/var/lib/x"), Owner { uid: 4711, gid: 4712 });
+        assert_eq!(failure.message, "/var/lib/x belongs to the user with the id 4711");
+        assert!(failure.text().contains("setpriv --reuid 4711 --regid 4712"), "{}", failure.text());
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        existing(&base.join("nowhere")).unwrap_err();
+        assert!(!base.join("nowhere").exists());
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir(base.join("foreign")).unwrap();
+            mode(&base.join("foreign"), 0o700);
+            std::os::unix::fs::chown(base.join("foreign"), Some(4711), Some(4711)).unwrap();
+            let failure = open(&base.join("foreign")).unwrap_err();
+            assert!(failure.text().contains("setpriv --reuid 4711"), "{}", failure.text());
+        }
     }
 
     #[test]

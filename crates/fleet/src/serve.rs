@@ -145,7 +145,7 @@ fn move_database(args: &MoveArgs) -> Result<u8, Failure> {
 /// Makes a new authority of territories.
 fn rotate_authority(args: &RotateArgs) -> Result<u8, Failure> {
     let database = database::read(&args.database)?;
-    let data_dir = data_dir::open(&args.data_dir)?;
+    let data_dir = data_dir::existing(&args.data_dir)?;
     let rotated = nexus_mothership::rotate_authority(&data_dir, database.as_ref(), Clock::system().wall());
     rotated.map_err(|error| {
         let hint = "Look at the data directory and the database; too many authorities become fewer with time.";

@@ -6,10 +6,12 @@
 //! ```
 
 use crate::app::{Shared, stopped};
+use crate::decide::{Reading, RemovalGuard};
 use crate::identity::{Authorities, AuthorityError};
 use crate::metrics::Task;
 use crate::store::postgres::Database;
 use crate::store::{StoreError, change_authorities};
+use crate::tidy::WATCHED_FROM;
 use crate::tls::LiveTls;
 use nexus_api::tls::TlsError;
 use std::path::Path;
@@ -41,20 +43,27 @@ impl RotationError {
     }
 }
 
-/// Keeps the authorities of a server until it stops.
-pub async fn keep(app: Shared, listeners: Vec<Arc<LiveTls>>) {
+/// Keeps the authorities of a server until it stops. After a jump of the clock no authority is removed for a day, as no file is: `last_seen`
+/// is the latest sign of a territory before any listener of this server took one.
+pub async fn keep(app: Shared, listeners: Vec<Arc<LiveTls>>, last_seen: Option<i64>) {
     let mut stopping = app.stopping.clone();
+    let watched_from = WATCHED_FROM.min(app.config.certificate_life / 10).as_millis();
+    let watched_from = app.config.clock.boot().saturating_add(i64::try_from(watched_from).unwrap_or(i64::MAX));
+    let mut guard = None;
     loop {
         tokio::select! {
             () = tokio::time::sleep(app.config.reap_every) => {}
             () = stopped(&mut stopping) => return,
         }
+        let now = Reading { wall: app.now(), boot: app.config.clock.boot() };
+        let may_remove =
+            now.boot >= watched_from && guard.get_or_insert_with(|| RemovalGuard::new(now, last_seen)).allows(now);
         // A failure is counted, and met again by the next round; the authorities that are known go on.
-        app.metrics.of(Task::Authorities, round(&app, &listeners).await);
+        app.metrics.of(Task::Authorities, round(&app, &listeners, may_remove).await);
     }
 }
 
-async fn round(app: &Shared, listeners: &[Arc<LiveTls>]) -> Result<(), RotationError> {
+async fn round(app: &Shared, listeners: &[Arc<LiveTls>], may_remove: bool) -> Result<(), RotationError> {
     let stored = app.store.authorities().await?;
     let mut known = app.authorities();
     if stored != *known.texts() {
@@ -67,7 +76,7 @@ async fn round(app: &Shared, listeners: &[Arc<LiveTls>]) -> Result<(), RotationE
         *app.authorities.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&known);
     }
     if app.store.leads()
-        && let Some(due) = known.due(app.now(), app.config.certificate_life)?
+        && let Some(due) = known.due(app.now(), app.config.certificate_life, may_remove)?
     {
         app.store.set_authorities(known.texts().clone(), due).await?;
     }

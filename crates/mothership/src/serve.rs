@@ -143,6 +143,8 @@ pub async fn serve(
     let now = config.clock.wall();
     let blobs = Blobs::open(&config.data_dir.join("blobs"), config.bucket.as_ref())?;
     let (store, secrets, hints) = open(&config, &blobs, now).await?;
+    // Read before a listener takes a sign of life, which has the time of a clock that may be wrong.
+    let last_seen = store.last_seen().await?;
     let first = Secret::make("nxk_")?;
     let is_first = store.first_account(first.hash, now).await?;
     let authorities = Authorities::load(Texts { certificates: secrets.ca_cert, keys: secrets.ca_key })?;
@@ -172,7 +174,8 @@ pub async fn serve(
     });
     let ca_bundle_pem = app.authorities().bundle().to_owned();
     let (router, tidy) = (with_console(&app, router(&app)), Arc::clone(&app.tidy));
-    let mut running = vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone()))];
+    let mut running =
+        vec![tokio::spawn(tasks::reaper(app.clone(), is_first)), tokio::spawn(tidy::run(app.clone(), last_seen))];
     running.extend(hints.map(|hints| tokio::spawn(tasks::receive(app.clone(), hints))));
     let mut certificates = Vec::new();
     for listener in listeners {
@@ -181,7 +184,7 @@ pub async fn serve(
         certificates.extend(tls.clone());
         running.push(tokio::spawn(accept(listener.tcp, tls, router.clone(), app.clone())));
     }
-    running.push(tokio::spawn(rotation::keep(app.clone(), certificates.clone())));
+    running.push(tokio::spawn(rotation::keep(app.clone(), certificates.clone(), last_seen)));
     let asked = stop.clone();
     tokio::spawn(async move {
         tokio::select! {

@@ -40,7 +40,8 @@ pub async fn reaper(app: Shared, is_new: bool) {
         let leads = match app.store.shared() {
             None => true,
             Some(database) => {
-                let Ok(leads) = database.round(app.config.clock.clone()).await else {
+                let asked = database.round(app.config.clock.clone()).await;
+                let Some(leads) = app.metrics.of(Task::Leases, asked) else {
                     quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
                     continue;
                 };

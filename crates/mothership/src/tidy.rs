@@ -17,10 +17,10 @@ use crate::store::types::Compaction;
 const MAX_STEPS: usize = 1_000;
 
 /// Time after the start from which the clock is watched: that of the database is known by then.
-const WATCHED_FROM: std::time::Duration = std::time::Duration::from_secs(10);
+pub const WATCHED_FROM: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Runs rounds until the server stops.
-pub async fn run(app: Shared) {
+/// Runs rounds until the server stops. `last_seen` is the latest sign of a territory before any listener of this server took one.
+pub async fn run(app: Shared, last_seen: Option<i64>) {
     let mut stopping = app.stopping.clone();
     let mut guard = None;
     loop {
@@ -32,12 +32,7 @@ pub async fn run(app: Shared) {
         };
         // Each server watches the clock, also while another one leads.
         let now = Reading { wall: app.now(), boot: app.config.clock.boot() };
-        if guard.is_none() {
-            // Without the database there is nothing to remove.
-            let Ok(last_seen) = app.store.last_seen().await else { continue };
-            guard = Some(RemovalGuard::new(now, last_seen));
-        }
-        let is_allowed = guard.as_mut().is_some_and(|guard| guard.allows(now));
+        let is_allowed = guard.get_or_insert_with(|| RemovalGuard::new(now, last_seen)).allows(now);
         if !app.store.leads() || !is_round {
             continue;
         }

@@ -11,13 +11,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Reports whether the claim of a directive was lost: by what its daemon says, or, of one that does not come back, by what is known.
+fn is_lost(over: &Directive) -> bool {
+    matches!(over.reason.as_deref(), Some("lease_lost" | "commit_unknown"))
+}
+
 /// Checks each end, each log and each receipt.
 pub async fn check_all(client: &MothershipClient, asked: &BTreeMap<DirectiveId, Asked>, killed: &[DirectiveId]) {
     for (id, Asked { number, kind, over, .. }) in asked {
         let over = over.as_ref().unwrap();
         let (state, exit) = kind.end();
         let what = format!("{number} {kind:?}: {over:?}");
-        if over.reason.as_deref() == Some("lease_lost") {
+        if is_lost(over) {
             assert!(over.state == State::Failed && killed.contains(id), "no other daemon lost work: {what}");
             assert_ne!(*kind, Kind::Requeues, "it runs again: {what}");
             continue;
@@ -139,8 +144,7 @@ pub fn check_marks(
     for (id, one) in asked {
         let found = marks.get(&one.number).copied().unwrap_or_default();
         let over = one.over.as_ref().unwrap();
-        let is_lost = over.reason.as_deref() == Some("lease_lost");
-        match (one.kind.marks(), is_lost) {
+        match (one.kind.marks(), is_lost(over)) {
             (true, false) => assert_eq!(found, 1, "{} is committed once: {over:?}", one.number),
             (true, true) => assert!(found <= 1 && killed.contains(id), "{} is committed twice: {over:?}", one.number),
             (false, _) => assert_eq!(found, 0, "{}: {over:?}", one.number),

@@ -51,7 +51,7 @@ impl http_body::Body for Events {
     }
 }
 
-/// Follows a directive until it ends.
+/// Follows a directive until its end is known: one whose claim was lost in a commit may end otherwise when its territory is back.
 pub async fn stream(context: Context) -> Result<Answer, Problem> {
     let account = context.account()?;
     let id: DirectiveId = context.id("directive_id")?;
@@ -92,7 +92,10 @@ fn piece(kind: EventKind, snapshot: &Snapshot) -> Bytes {
 
 /// Returns the kind of the event that leads from one snapshot to another.
 fn kind(before: &Snapshot, now: &Snapshot) -> EventKind {
-    let facts = |snapshot: &Snapshot| (snapshot.event.state, snapshot.event.attempt, snapshot.event.cancel_requested);
+    let facts = |snapshot: &Snapshot| {
+        let event = &snapshot.event;
+        (event.state, event.attempt, event.cancel_requested, event.reason.clone())
+    };
     if facts(before) == facts(now) { EventKind::Log } else { EventKind::State }
 }
 
@@ -121,7 +124,7 @@ async fn follow(
     }
     let mut before = first;
     let mut quiet_until = Instant::now() + app.config.keep_alive;
-    while !before.event.state.is_terminal() {
+    while !before.event.state.is_terminal() || before.may_change {
         let next_check = Instant::now() + LOOK_EVERY;
         loop {
             tokio::select! {
@@ -151,7 +154,11 @@ async fn follow(
             }
             quiet_until = Instant::now() + app.config.keep_alive;
             before = now;
-        } else if Instant::now() >= quiet_until {
+            continue;
+        }
+        // Nobody tells after a day.
+        before.may_change = now.may_change;
+        if Instant::now() >= quiet_until {
             if pieces.send(Bytes::from_static(b": keep-alive\n\n")).await.is_err() {
                 return;
             }

@@ -98,8 +98,9 @@ impl Authorities {
         Ok(Texts { certificates: format!("{certificates}{certificate}"), keys: format!("{keys}{key}") })
     }
 
-    /// Returns the texts that the store should have, when that is something else. `life` is that of a territory's certificate.
-    pub fn due(&self, now: i64, life: Duration) -> Result<Option<Texts>, AuthorityError> {
+    /// Returns the texts that the store should have, when that is something else. `life` is that of a territory's certificate. By a clock
+    /// that is not trusted no authority is removed: territories whose certificates it signed would have to join anew.
+    pub fn due(&self, now: i64, life: Duration, may_remove: bool) -> Result<Option<Texts>, AuthorityError> {
         let newest_ends = self.members.last().map_or(0, |member| member.ends);
         if newest_ends - now < ms(AUTHORITY_LIFE / REPLACED_AT) {
             return self.rotated(now).map(Some);
@@ -110,7 +111,7 @@ impl Authorities {
         let mut texts = Texts { certificates: String::new(), keys: String::new() };
         for (place, member) in self.members.iter().enumerate() {
             let next = self.members.get(place + 1);
-            let is_over = place < signing && next.is_some_and(|next| next.made + ms(last) <= now);
+            let is_over = may_remove && place < signing && next.is_some_and(|next| next.made + ms(last) <= now);
             if !is_over {
                 texts.certificates.push_str(&member.certificate);
             }
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn a_new_authority_signs_when_all_know_it_and_the_old_one_is_trusted_to_the_last_certificate() {
         let old = first();
-        assert_eq!(old.due(NOW + DAY, LIFE).unwrap(), None);
+        assert_eq!(old.due(NOW + DAY, LIFE, true).unwrap(), None);
         let at = NOW + 5 * DAY;
         let both = Authorities::load(old.rotated(at).unwrap()).unwrap();
         assert_eq!(counts(&both), (2, 2));
@@ -168,24 +169,26 @@ mod tests {
         let known = at + ms(KNOWN_AFTER);
         assert_eq!(signer(&both, known - 1000), signer(&old, at), "not every server knows the new one");
         assert_ne!(signer(&both, known), signer(&old, at));
-        assert_eq!(both.due(known - 1000, LIFE).unwrap(), None);
+        assert_eq!(both.due(known - 1000, LIFE, true).unwrap(), None);
         // The old key signs no more, and is not kept.
-        let trusted = Authorities::load(both.due(known, LIFE).unwrap().unwrap()).unwrap();
+        let trusted = Authorities::load(both.due(known, LIFE, true).unwrap().unwrap()).unwrap();
         assert_eq!((counts(&trusted), signer(&trusted, known)), ((2, 1), signer(&both, known)));
         let last = known + ms(LIFE) + ms(SLOW_CLOCK);
-        assert_eq!(trusted.due(last - 1000, LIFE).unwrap(), None, "a certificate of the old one may still hold");
-        let alone = Authorities::load(trusted.due(last, LIFE).unwrap().unwrap()).unwrap();
+        assert_eq!(trusted.due(last - 1000, LIFE, true).unwrap(), None, "a certificate of the old one may still hold");
+        let far = last + 100 * DAY;
+        assert_eq!(trusted.due(far, LIFE, false).unwrap(), None, "a clock that is not trusted removes no authority");
+        let alone = Authorities::load(trusted.due(last, LIFE, true).unwrap().unwrap()).unwrap();
         assert_eq!((counts(&alone), signer(&alone, last)), ((1, 1), signer(&both, known)));
-        assert_eq!(alone.due(last + DAY, LIFE).unwrap(), None);
+        assert_eq!(alone.due(last + DAY, LIFE, true).unwrap(), None);
     }
 
     #[test]
     fn an_authority_is_replaced_long_before_it_ends() {
         let old = first();
         let late = NOW + ms(AUTHORITY_LIFE) - ms(AUTHORITY_LIFE / REPLACED_AT);
-        assert_eq!(old.due(late - DAY, LIFE).unwrap(), None);
-        let both = Authorities::load(old.due(late + DAY, LIFE).unwrap().unwrap()).unwrap();
-        assert_eq!((counts(&both), both.due(late + DAY + 1, LIFE).unwrap()), ((2, 2), None));
+        assert_eq!(old.due(late - DAY, LIFE, true).unwrap(), None);
+        let both = Authorities::load(old.due(late + DAY, LIFE, true).unwrap().unwrap()).unwrap();
+        assert_eq!((counts(&both), both.due(late + DAY + 1, LIFE, true).unwrap()), ((2, 2), None));
     }
 
     #[test]

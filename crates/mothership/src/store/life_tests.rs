@@ -49,11 +49,31 @@ impl Subject {
         Self { store, account, territory }
     }
 
+    /// Lists more directives than one statement takes, and commands that are longer than a row shows.
+    pub async fn lists_in_parts(&self) {
+        let mut made = Vec::new();
+        for _ in 0..230 {
+            made.push(self.create_with(&"x".repeat(5_000)).await);
+        }
+        made.sort_by_key(|id| std::cmp::Reverse(*id.as_bytes()));
+        for limit in [1, 99, 100, 101, 200, 229, 230, 231, 10_000] {
+            let page = super::types::Page { before: None, limit };
+            let lines = self.store.directive_lines(self.account, None, page).await.unwrap();
+            let ids: Vec<_> = lines.iter().map(|line| line.id).collect();
+            assert_eq!(ids, made[..made.len().min(limit as usize)], "{limit}");
+            assert!(lines.iter().all(|line| line.command.len() == 200), "a list keeps no whole command");
+        }
+    }
+
     async fn create(&self) -> DirectiveId {
+        self.create_with("x").await
+    }
+
+    async fn create_with(&self, command: &str) -> DirectiveId {
         let new = NewFacility { kind: FacilityKind::Empty, name: None, repo_url: None, pin: None };
         let id = self.store.create_facility(self.account, new, 1).await.unwrap();
         let facility = self.store.facility_ref(self.account, id).await.unwrap();
-        let request = serde_json::json!({"command": "x", "group": "g", "queue_timeout_seconds": 1_000_000});
+        let request = serde_json::json!({"command": command, "group": "g", "queue_timeout_seconds": 1_000_000});
         let mut new = crate::decide::build(
             serde_json::from_value(request).unwrap(),
             facility,

@@ -67,6 +67,8 @@ pub struct LiveDirectives {
 pub struct Snapshot {
     /// Version within the attempt.
     pub version: u64,
+    /// It is over, and its territory may still tell that it ended otherwise.
+    pub may_change: bool,
     /// Data of an event.
     pub event: nexus_api::mothership::DirectiveEvent,
 }

@@ -265,6 +265,55 @@ async fn each_start_takes_a_use_and_a_claim_that_never_started_takes_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_approvals_that_wait_goes_on_page_by_page() {
+    let server = Server::start_with(asks).await;
+    let (agent, owner) = (key(&server, Role::Agent).await, server.owner());
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(asked(&server, &agent, server.facility().await, &plain("make")).await);
+    }
+    // Of two that end at one time the id decides.
+    server.change("UPDATE approval SET expires_at = (SELECT max(expires_at) FROM approval)");
+    for all in [false, true] {
+        let (mut query, mut found, mut pages) = (ListQuery { cursor: None, limit: Some(2) }, Vec::new(), 0);
+        loop {
+            let page = owner.approvals(all, &query).await.unwrap();
+            found.extend(page.approvals.into_iter().map(|one| one.directive_id));
+            pages += 1;
+            match page.next_cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => break,
+            }
+        }
+        found.sort_unstable();
+        made.sort_unstable();
+        assert_eq!((&found, pages), (&made, 3), "all {all}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jump_of_the_wall_clock_ends_no_approval_and_keeps_none() {
+    let server = Server::start_with(asks).await;
+    let (agent, owner, daemon) = (key(&server, Role::Agent).await, server.owner(), server.territory("one").await);
+    let pending = asked(&server, &agent, server.facility().await, &plain("make")).await;
+    let granted = asked(&server, &agent, server.facility().await, &plain("make")).await;
+    owner.approve(granted, &ApproveRequest::default()).await.unwrap();
+    let ends = |seen: nexus_api::mothership::Approval| seen.expires_at.0;
+    let before = ends(approval(&server, pending).await);
+    server.move_wall_clock(40 * 86_400_000).await;
+    assert_eq!(owner.directive(pending).await.unwrap().state, State::AwaitingApproval);
+    assert_eq!(owner.directive(granted).await.unwrap().state, State::Queued);
+    // A jump is measured to some milliseconds.
+    let moved = async |by: i64| (ends(approval(&server, pending).await) - before - by).abs() < 2_000;
+    assert!(moved(40 * 86_400_000).await, "it has moved with the clock");
+    server.move_wall_clock(-40 * 86_400_000 - 3_600_000).await;
+    assert!(moved(-3_600_000).await, "and no hour is given");
+    assert_eq!(polled(&daemon).await.iter().map(|claim| claim.directive_id).collect::<Vec<_>>(), [granted]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn uses_are_exact_when_many_claim_at_once() {
     let server = Server::start_with(asks).await;
     let (agent, owner) = (key(&server, Role::Agent).await, server.owner());

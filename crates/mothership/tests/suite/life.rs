@@ -250,7 +250,11 @@ async fn a_lost_lease_ends_or_repeats_a_directive() {
     daemon.started(lost, &claim.directive_token, &StartedRequest::default()).await.unwrap();
     server.advance(72_000).await;
     let seen = server.until_over(lost).await;
-    assert_eq!((seen.state, seen.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Failed, Some("commit_unknown")), "it may be committed");
+    // Its holder was away, and tells now what became of it.
+    assert!(!daemon.finished(lost, &claim.directive_token, &end(FinishStatus::Succeeded)).await.unwrap().duplicate);
+    let seen = users.directive(lost).await.unwrap();
+    assert_eq!((seen.state, seen.reason, seen.exit_code), (State::Succeeded, None, Some(0)));
     server.stop().await;
 }
 
@@ -277,6 +281,69 @@ async fn the_end_of_a_claim_that_was_taken_back_during_its_commit_is_what_its_ho
     assert!(daemon.finished(id, token, &report).await.unwrap().duplicate);
     let differs = daemon.finished(id, token, &end(FinishStatus::Failed)).await.unwrap_err();
     assert_eq!((differs.status(), differs.code()), (Some(409), "report_differs"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_end_is_taken_for_a_day_and_not_of_a_claim_that_asks_for_its_commit() {
+    let server = Server::start_with(|config| config.token_ms = 10 * 24 * 3_600_000).await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let started = async || {
+        let id = users.create_directive(server.facility().await, &plain("x"), None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        (id, claim.directive_token)
+    };
+    let (old, young, asks) = (started().await, started().await, started().await);
+    server.advance(72_000).await;
+    for (id, _) in [&old, &young, &asks] {
+        assert_eq!(server.until_over(*id).await.reason.as_deref(), Some("commit_unknown"));
+    }
+    // What an earlier version of the server wrote.
+    server.change("UPDATE directive SET reason = 'lease_lost' WHERE reason = 'commit_unknown'");
+    let specs = "UPDATE directive SET spec = replace(spec, '\"command\":\"x\"', '\"command\":\"x\",\"on_lease_loss\":\"requeue\"')";
+    server.change(&format!("{specs} WHERE id = {{{}}}", asks.0.to_string().replace('-', "")));
+    let report = end(FinishStatus::Succeeded);
+    assert!(!daemon.finished(young.0, &young.1, &report).await.unwrap().duplicate);
+    assert_eq!(users.directive(young.0).await.unwrap().state, State::Succeeded);
+    let refused = daemon.finished(asks.0, &asks.1, &report).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (Some(409), "directive_over"), "nothing of it was committed");
+    server.jump(24 * 3_600_000).await;
+    let refused = daemon.finished(old.0, &old.1, &report).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (Some(409), "directive_over"), "a day has passed");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_hears_of_the_end_that_comes_late() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let started = async || {
+        let id = users.create_directive(server.facility().await, &plain("x"), None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        (id, claim.directive_token)
+    };
+    let ((id, token), (silent, _)) = (started().await, started().await);
+    server.advance(72_000).await;
+    let mut streams = Vec::new();
+    for id in [id, silent] {
+        assert_eq!(server.until_over(id).await.reason.as_deref(), Some("commit_unknown"));
+        let mut stream = users.events(id, None).await.unwrap();
+        assert!(stream.next().await.unwrap().unwrap().data.contains("commit_unknown"));
+        streams.push(stream);
+    }
+    let early = tokio::time::timeout(Duration::from_millis(1_500), streams[0].next()).await;
+    assert!(early.is_err(), "the stream goes on: {early:?}");
+    daemon.finished(id, &token, &end(FinishStatus::Failed)).await.unwrap();
+    let event = streams[0].next().await.unwrap().unwrap();
+    assert_eq!(event.event, "state");
+    assert!(!event.data.contains("commit_unknown"), "{}", event.data);
+    assert!(streams[0].next().await.unwrap().is_none(), "now it is over");
+    // Nobody told for a day.
+    server.jump(24 * 3_600_000).await;
+    let over = tokio::time::timeout(Duration::from_secs(5), streams[1].next()).await.unwrap().unwrap();
+    assert_eq!(over, None);
     server.stop().await;
 }
 
@@ -445,7 +512,7 @@ async fn a_server_that_was_away_takes_the_ends_that_daemons_kept() {
     let (id, _) = &claims[1];
     server.advance(72_000).await;
     let lost = server.until_over(*id).await;
-    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("commit_unknown")));
     server.stop().await;
 }
 
@@ -469,7 +536,6 @@ async fn a_jump_of_the_wall_clock_ends_no_lease_and_keeps_none() {
     server.move_wall_clock(-3_600_000).await;
     server.advance(72_000).await;
     let lost = server.until_over(id).await;
-    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("lease_lost")));
-    assert_eq!(daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap_err().status(), Some(409));
+    assert_eq!((lost.state, lost.reason.as_deref()), (State::Failed, Some("commit_unknown")));
     server.stop().await;
 }

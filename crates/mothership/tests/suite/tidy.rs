@@ -156,6 +156,28 @@ async fn a_clock_that_jumps_ahead_for_a_while_removes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_with_a_wrong_clock_removes_nothing_though_a_daemon_speaks() {
+    let server = Server::start().await;
+    let territory = server.enroll("one").await;
+    let beat = serde_json::json!({"protocol_version": 1, "capacity": {"max_concurrent": 5}});
+    let beat: nexus_api::conduits::TerritoryHeartbeatRequest = serde_json::from_value(beat).unwrap();
+    let daemon = server.daemon(territory);
+    daemon.territory_heartbeat(&beat).await.unwrap();
+    let (id, token) = started(&server, &daemon).await;
+    daemon.log_chunk(id, &token, &chunk(0, "kept")).await.unwrap();
+    daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let server = server.restart_with_wall_clock(40 * DAY).await;
+    // The daemon is connected before the first round of removals.
+    server.daemon(territory).territory_heartbeat(&beat).await.unwrap();
+    for _ in 0..10 {
+        server.tidy();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(log(&server, id).await.len(), 1, "it is not old");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_trail_and_idempotency_keys_are_removed_after_their_days() {
     let server = Server::start().await;
     let territory = server.enroll("one").await;

@@ -134,6 +134,15 @@ impl Server {
         .await
     }
 
+    /// Stops the server, moves the wall clock alone, and starts it again.
+    pub async fn restart_with_wall_clock(self, ms: i64) -> Self {
+        let wall_shift = Arc::clone(&self.wall_shift);
+        self.restart_after(|_| {
+            wall_shift.fetch_add(ms, Ordering::SeqCst);
+        })
+        .await
+    }
+
     /// Moves the wall clock alone.
     pub async fn move_wall_clock(&self, ms: i64) {
         self.wall_shift.fetch_add(ms, Ordering::SeqCst);

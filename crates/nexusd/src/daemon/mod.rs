@@ -101,12 +101,12 @@ impl Daemon {
         let host = territory.host();
         let places = StateDir::find(&host)?.ensure(&host)?;
         let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
-        let mut committed = |run| replay::note_commit(&claims, run);
+        let facilities = Facilities::open(&territory.path().join("facilities"))?;
+        let mut committed = |run| replay::note_commit(&claims, &facilities, run);
         let left = upkeep.recover(&places, &mut committed).map_err(|why| DaemonError::Recovery { why })?;
         for line in left {
             upkeep.tell(&line);
         }
-        let facilities = Facilities::open(&territory.path().join("facilities"))?;
         facilities.sweep()?;
         let spool = Spool::open(&territory.path().join("spool")).map_err(DaemonError::Claims)?;
         let health = Health::new(&territory.path().join("trial"));

@@ -11,6 +11,7 @@ use crate::live::{Live, REPORTING};
 use crate::report::now;
 use crate::run::engine::read_receipt;
 use nexus_api::conduits::FinishedRequest;
+use nexus_facility::Facilities;
 use nexus_model::RunId;
 use nexus_runner::recover::signed::{SignedEnd, signed_end};
 use nexus_runner::state::directory::StateDir;
@@ -149,12 +150,15 @@ fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
     note
 }
 
-/// Notes the report of the claim whose commit an earlier daemon began and the recovery finished.
-pub fn note_commit(claims: &Claims, run: RunId) -> Result<(), String> {
+/// Notes the report of the claim whose commit an earlier daemon began and the recovery finished, and that its facility never has it again.
+pub fn note_commit(claims: &Claims, facilities: &Facilities, run: RunId) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("the end of the run {run} cannot be noted: {error}");
     let (notes, _) = claims.all().map_err(failed)?;
     match notes.into_iter().find(|note| note.command == Some(run) && note.result.is_none()) {
         Some(mut note) => {
+            let directive = note.directive;
+            let kept = facilities.end_of_the_dead(directive);
+            kept.map_err(|error| format!("the end of directive {directive} cannot be noted in its facility: {error}"))?;
             note.result = Some(of_commit(note.ended));
             claims.write(&note).map_err(failed)
         }

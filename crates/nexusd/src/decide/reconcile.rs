@@ -5,7 +5,8 @@
 //!                    │                     commit it finished
 //!                    └─ without one     ─▶ its sandbox is there ─▶ Wait: no work is asked for beside it
 //!                                       └─ it is gone, with a receipt ─▶ Ended: the daemon died between the end and its note
-//!                                       └─ it is gone, without one ─┬─ fails on loss   ─▶ Lost: reported as failed (lease_lost)
+//!                                       └─ it is gone, without one ─┬─ fails on loss, or its commit was announced and did not begin
+//!                                                                   │                  ─▶ Lost: reported as failed (lease_lost)
 //!                                                                   └─ requeues on loss ─▶ Expires: nothing is reported, and the control
 //!                                                                      plane queues it again, unless its commit was announced
 //! ```
@@ -47,7 +48,8 @@ pub fn reconcile(notes: Vec<Note>, found: &[Found], signed: impl Fn(RunId) -> Op
             Some(one) => Action::Wait { what: one.what.clone(), note },
             None => match note.command.and_then(&signed) {
                 Some(end) => Action::Ended(note, end),
-                None if note.requeues => Action::Expires(note),
+                // The end is noted when the commit is announced, and the recovery finished none: nothing is committed, and it runs never again.
+                None if note.requeues && note.ended.is_none() => Action::Expires(note),
                 None => Action::Lost(note),
             },
         }
@@ -80,7 +82,13 @@ mod tests {
         assert!(matches!(&actions[..], [Action::Replay(_), Action::Lost(_), Action::Lost(_)]), "{actions:?}");
         // A report would end a directive that its user wants to run again.
         let again = Note { requeues: true, ..claim(runs, None) };
-        assert!(matches!(&reconcile(vec![again], &[], none)[..], [Action::Expires(_)]));
+        assert!(matches!(&reconcile(vec![again.clone()], &[], none)[..], [Action::Expires(_)]));
+        let ended = Some(crate::claims::Ended { exit: 0, reason: ExitReason::Exit });
+        let announced = reconcile(vec![Note { ended, ..again }], &[], none);
+        assert!(
+            matches!(&announced[..], [Action::Lost(_)]),
+            "its commit was announced and did not begin: {announced:?}"
+        );
     }
 
     #[test]

@@ -25,10 +25,12 @@ pub async fn list(context: &Context) -> Result<Answer, Problem> {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", "all must be true or false."));
         }
     };
-    let page = cursor::page(context, account, "approvals")?;
+    // The lists have different orders: a cursor of the one is none of the other.
+    let list = if all { "approvals" } else { "live_approvals" };
+    let page = cursor::page(context, account, list)?;
     let approvals = app.store.approvals(account, all, page, app.now()).await?;
-    let last = approvals.last().filter(|_| all && approvals.len() == page.limit as usize);
-    let next_cursor = last.map(|last| cursor::write(&app.cursors, account, "approvals", last.approval_id.as_bytes()));
+    let last = approvals.last().filter(|_| approvals.len() == page.limit as usize);
+    let next_cursor = last.map(|last| cursor::write(&app.cursors, account, list, last.approval_id.as_bytes()));
     Ok(ok(&ApprovalList { approvals, next_cursor }))
 }
 

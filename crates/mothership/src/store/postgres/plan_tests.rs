@@ -177,3 +177,8 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
     println!("    {seen} statements, of which the dearest has the cost {}: {}", dearest.0, dearest.1);
     assert!(seen > 25, "only {seen} statements were seen");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_of_long_commands_in_postgres_is_read_in_parts() {
+    Scene::new().await.subject.lists_in_parts().await;
+}

@@ -11,7 +11,7 @@ use nexus_model::digest::Digest;
 use nexus_model::directive::{Directive, EndReason, Event, Refusal, State, Step, step};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
 
-/// Reason of a directive whose territory was lost in the middle of its commit: the changes may be there.
+/// Reason of a directive whose territory was lost when its changes may have been committed.
 pub const COMMIT_UNKNOWN: &str = "commit_unknown";
 
 /// Facts of a reported end, beside the state.
@@ -26,6 +26,8 @@ pub struct EndFacts {
     pub result: Option<EndResult>,
     /// Hash of the receipt.
     pub receipt: Option<Digest>,
+    /// The claim that was lost may have committed its changes.
+    pub may_be_committed: bool,
 }
 
 /// Effect of an event.
@@ -110,7 +112,7 @@ fn end(
     let reason = match next.reason {
         Some(EndReason::Reported) | None => facts.reason,
         // Who reads lease_lost takes the changes for not committed.
-        Some(EndReason::LeaseLost) if work.phase == SETTLING => Some(COMMIT_UNKNOWN.to_owned()),
+        Some(EndReason::LeaseLost) if facts.may_be_committed => Some(COMMIT_UNKNOWN.to_owned()),
         Some(reason) => reason.name().map(str::to_owned),
     };
     if work.asks {

@@ -271,6 +271,19 @@ pub fn may_start_again(connection: &Connection<'_>, work: &Work, now: i64) -> Re
     Ok(stored.approval.step(&event, time(now)).is_ok())
 }
 
+/// Moves the end of each approval that is not over by a jump of the clock.
+pub fn shift(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+    let locked = connection.locked();
+    let live = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE live{locked}"))?
+        .query_all(params![], read)?;
+    for mut stored in live {
+        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(by);
+        write(connection, &stored)?;
+    }
+    Ok(())
+}
+
 /// Lists directives whose approval has to be settled.
 pub fn due(connection: &Connection<'_>, now: i64) -> Result<Vec<DirectiveId>, StoreError> {
     let mut found = connection
@@ -361,9 +374,11 @@ pub fn approvals(
         connection.prepare_cached(&question)?.query_all(params![owner, page.before, page.limit], read)?
     } else {
         let question = format!(
-            "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND live AND expires_at > ?2 ORDER BY expires_at, id LIMIT ?3"
+            "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND live AND expires_at > ?2
+               AND (?4 IS NULL OR (expires_at, id) > ((SELECT a.expires_at FROM approval a WHERE a.id = ?4 AND a.account_id = ?1), ?4))
+               ORDER BY expires_at, id LIMIT ?3"
         );
-        connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit], read)?
+        connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit, page.before], read)?
     };
     rows.into_iter().map(|row| view(row, now)).collect()
 }

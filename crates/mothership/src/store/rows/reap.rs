@@ -3,7 +3,7 @@
 use super::apply::{Effect, EndFacts, apply};
 use super::approval;
 use super::report::OVERRUN_MS;
-use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
+use super::work::{self, AWAITS, COLUMNS, LEASED, SETTLING, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use nexus_model::directive::Event;
@@ -32,14 +32,17 @@ pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64)
         verdict(&work, lease_until, visible_at, epoch, now)
     };
     let Some(event) = event else { return Ok(None) };
+    // A claim that runs again asks for its commit and waits for the answer; any other commits while its own lease lasts, and tells at once
+    // or later. So the server knows that nothing was committed only of the former.
+    let facts = EndFacts { may_be_committed: work.phase == SETTLING || !work.requeue, ..EndFacts::default() };
     if matches!(event, Event::LeaseLost { .. }) && work.asks && work.requeue {
         // Another start needs another use of the approval.
         work.requeue = approval::may_start_again(connection, &work, now)?;
     }
-    Ok(apply(connection, &work, &event, now, EndFacts::default())?.ok())
+    Ok(apply(connection, &work, &event, now, facts)?.ok())
 }
 
-/// Moves all leases by a jump of the clock, so that none ends because of it.
+/// Moves all leases and approvals by a jump of the clock, so that none ends because of it.
 pub fn shift_leases(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
     connection.execute(
         "UPDATE work SET lease_until = lease_until + ?1, visible_at = visible_at + ?1, deadline = deadline + ?1,
@@ -47,7 +50,7 @@ pub fn shift_leases(connection: &Connection<'_>, by: i64) -> Result<(), StoreErr
         params![by],
     )?;
     connection.execute("UPDATE presence SET last_seen = last_seen + ?1", params![by])?;
-    Ok(())
+    approval::shift(connection, by)
 }
 
 /// Lists directives that no daemon reports any more.

@@ -11,12 +11,15 @@ use crate::store::types::{
 };
 use nexus_api::conduits::{Progress, Verdict};
 use nexus_model::digest::Digest;
-use nexus_model::directive::{Event, Fence, Refusal, State};
+use nexus_model::directive::{Event, Fence, OnLeaseLoss, Refusal, State};
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
 
 /// Time after the end of all limits until a directive that still beats is ended.
 pub const OVERRUN_MS: i64 = 60_000;
+
+/// Time in which the holder of a claim that was taken back can tell how it ended.
+pub const LATE_MS: i64 = 24 * 3_600_000;
 
 /// Largest diff of a directive that names no bound.
 const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;
@@ -164,6 +167,7 @@ pub fn finished(
         payload_hash: Some(end.payload_hash.clone()),
         result: Some(end.result.clone()),
         receipt: end.receipt.as_ref().and_then(Digest::of_json),
+        may_be_committed: false,
     };
     let event = Event::Finished { fence: holding.fence, status: end.status };
     Ok(match apply(connection, &work, &event, now, facts)? {
@@ -182,7 +186,7 @@ fn max_diff(connection: &Connection<'_>, work: &Work) -> Result<u64, StoreError>
 }
 
 /// A report of an end that is known already is a duplicate; one that says something else is refused. The end of a claim that was taken
-/// back in the middle of a commit is not known: the report of its holder says it.
+/// back when its changes may have been committed is not known: the report of its holder says it.
 fn repeated(
     connection: &Connection<'_>,
     territory: Territory,
@@ -202,7 +206,8 @@ fn repeated(
     })
 }
 
-/// Puts the report of the holder in the place of an end that says that nothing is known of the commit. `false` when there is no such end.
+/// Puts the report of the holder in the place of an end that says that nothing is known of the commit, within [`LATE_MS`] of it. `false`
+/// when there is no such end.
 fn late(
     connection: &Connection<'_>,
     territory: Territory,
@@ -212,18 +217,24 @@ fn late(
 ) -> Result<bool, StoreError> {
     let id = holding.directive.as_bytes();
     let locked = connection.locked();
-    let found: Option<(u32, Option<String>, Option<String>, String)> = optional(
+    let found: Option<(u32, Option<String>, Option<String>, String, String)> = optional(
         connection
             .prepare_cached(&format!(
-                "SELECT attempt, out, err, spec FROM directive WHERE id = ?1 AND state = 'failed' AND reason = ?2
-                   AND payload_hash IS NULL AND fence = ?3 AND territory_id = ?4{locked}"
+                "SELECT attempt, out, err, spec, reason FROM directive WHERE id = ?1 AND state = 'failed'
+                   AND (reason = ?2 OR (reason = 'lease_lost' AND started_at IS NOT NULL))
+                   AND payload_hash IS NULL AND fence = ?3 AND territory_id = ?4 AND ended_at > ?5{locked}"
             ))?
-            .query_row(params![id, COMMIT_UNKNOWN, holding.fence.0 as i64, territory.id.as_bytes()], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            }),
+            .query_row(
+                params![id, COMMIT_UNKNOWN, holding.fence.0 as i64, territory.id.as_bytes(), now - LATE_MS],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+            ),
     )?;
-    let Some((attempt, out, err, spec)) = found else { return Ok(false) };
+    let Some((attempt, out, err, spec, reason)) = found else { return Ok(false) };
     let spec: DirectiveSpec = json(&spec)?;
+    // An earlier version of the server wrote lease_lost for every claim that was taken back outside of a long commit.
+    if reason != COMMIT_UNKNOWN && spec.on_lease_loss == Some(OnLeaseLoss::Requeue) {
+        return Ok(false);
+    }
     let max = spec.limits.max_diff_bytes.unwrap_or(DEFAULT_DIFF_BYTES);
     // A diff that is too large is left out: the end matters more.
     let diff = end.diff.as_ref().filter(|diff| diff.len() as u64 <= max);

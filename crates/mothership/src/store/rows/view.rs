@@ -1,6 +1,7 @@
 //! Directives as users see them.
 
-use super::apply::requirements;
+use super::apply::{COMMIT_UNKNOWN, requirements};
+use super::report::LATE_MS;
 use super::territory::all_facts;
 use super::values::{Id, json, optional};
 use super::work::{self, WAITS, Work};
@@ -216,8 +217,33 @@ struct Commanded {
     command: String,
 }
 
-/// Returns what a list for people shows of directives, the latest first: one statement, with the few columns that it needs.
+/// Characters of a command that a list for people gets: more than a row shows.
+const MAX_SHOWN: usize = 200;
+/// Directives of one statement of such a list: so many whole commands are in memory at one time.
+const LINES_AT_ONCE: u32 = 100;
+
+/// Returns what a list for people shows of directives, the latest first, by statements of bounded size.
 pub fn directive_lines(
+    connection: &Connection<'_>,
+    account: Account,
+    facility: Option<FacilityId>,
+    page: Page,
+) -> Result<Vec<DirectiveLine>, StoreError> {
+    let (mut found, mut before) = (Vec::new(), page.before);
+    loop {
+        let limit = (page.limit - found.len() as u32).min(LINES_AT_ONCE);
+        let more = some_lines(connection, account, facility, Page { before, limit })?;
+        let is_last = more.len() < limit as usize;
+        found.extend(more);
+        before = found.last().map(|last: &DirectiveLine| *last.id.as_bytes());
+        if is_last || found.len() >= page.limit as usize {
+            return Ok(found);
+        }
+    }
+}
+
+/// Returns the first of such lines: one statement, with the few columns that it needs.
+fn some_lines(
     connection: &Connection<'_>,
     account: Account,
     facility: Option<FacilityId>,
@@ -236,7 +262,7 @@ pub fn directive_lines(
             state,
             reason: row.get(2)?,
             exit_code: row.get(3)?,
-            command: json::<Commanded>(&row.get::<_, String>(7)?)?.command,
+            command: json::<Commanded>(&row.get::<_, String>(7)?)?.command.chars().take(MAX_SHOWN).collect(),
             created_at: row.get(4)?,
             started_at: started.or(row.get(5)?),
             ended_at: row.get(6)?,
@@ -287,8 +313,12 @@ pub fn snapshot(
     let stored = load(connection, account, id)?;
     let work = if stored.ended_at.is_none() { work::load(connection, &id)? } else { None };
     let present = present(&stored, work.as_ref())?;
+    let is_unknown = stored.reason.as_deref() == Some(COMMIT_UNKNOWN);
     Ok(Snapshot {
         version: present.version as u64,
+        may_change: present.state.is_terminal()
+            && is_unknown
+            && stored.ended_at.is_some_and(|ended| now < ended.saturating_add(LATE_MS)),
         event: DirectiveEvent {
             directive_id: id,
             state: present.state,

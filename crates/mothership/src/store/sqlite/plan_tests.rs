@@ -120,3 +120,10 @@ async fn the_cost_of_a_claim_in_sqlite_does_not_grow_with_the_directives() {
     println!("    {} statements, {of_work} of them about directives that are not over", plans.len());
     assert!(plans.len() > 25 && of_work > 10, "{} statements were seen", plans.len());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_of_long_commands_in_sqlite_is_read_in_parts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open_sqlite(directory.path(), 1).unwrap();
+    Subject::of(store).await.lists_in_parts().await;
+}
