@@ -77,7 +77,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Leaves this user the rights to what this process makes, whatever the umask is: no later command could read the record of a run.
+/// Leaves this user the rights to what this process makes, whatever the umask says: without them a later command cannot read the
+/// record of a run.
 fn keep_own_rights() {
     use rustix::fs::Mode;
     let mask = rustix::process::umask(Mode::empty());

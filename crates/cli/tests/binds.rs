@@ -376,7 +376,7 @@ fn a_directory_that_waits_for_a_socket_in_it_is_accepted_as_the_refusal_says() {
         assert!(!bench.workspace.join("tmp").exists(), "{}", bench.who());
         drop(listener);
 
-        // What no commit brings is no entry that was added.
+        // A socket that the run made does not come, so that it does not count as added.
         let dead = bench.workspace.join("dead");
         drop(UnixListener::bind(&dead).unwrap());
         bench.give(&dead);

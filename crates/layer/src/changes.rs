@@ -58,7 +58,7 @@ pub struct Change {
     /// Cannot be committed and is dropped with the layer (a socket).
     #[serde(default, skip_serializing_if = "is_false")]
     pub skipped: bool,
-    /// What lies in it holds it back, so that naming it accepts nothing: only an accept of all that is protected in it does.
+    /// A directory that a protected entry in it holds back. To name it accepts nothing: that takes an accept with all protected changes.
     #[serde(skip)]
     pub by_content: bool,
 }

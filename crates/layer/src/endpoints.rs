@@ -54,7 +54,7 @@ pub(crate) fn hold_back(base: &Workspace, tree: &mut LayerTree) {
     }
 }
 
-/// Reports whether no process has a socket bound to this name. A connection of the kind for datagrams tells it and disturbs nobody: a
+/// Reports whether no process has a socket bound to this name. A connection of the kind for datagrams tells it and disturbs no service: a
 /// service for connections answers `EPROTOTYPE` and hears nothing, and to one for datagrams nothing is sent.
 fn is_dead(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let connected = || {

@@ -86,7 +86,7 @@ enum Opened {
 struct Tree<'a> {
     root: &'a OwnedFd,
     search: &'a SecondSearch,
-    /// What the first search found and is covered.
+    /// Files that the first search found, which are to be covered.
     found: &'a BTreeSet<FileId>,
     read_only: bool,
     by_root: bool,
