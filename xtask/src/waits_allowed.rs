@@ -218,6 +218,11 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     ("crates/git/src/leads/git.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
+    (
+        "crates/layer/src/endpoints.rs",
+        &[("net::connect(", 1)],
+        "A socket for datagrams with O_NONBLOCK, whose connect(2) waits for no peer.",
+    ),
     ("crates/layer/src/opened.rs", &[(".read_to_end(", 1)], "A regular file of the state directory, up to a bound."),
     ("crates/layer/src/started.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (

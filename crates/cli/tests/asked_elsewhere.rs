@@ -138,7 +138,7 @@ fn a_connection_waits_for_an_answer_in_another_session_and_is_made_once() {
 }
 
 #[test]
-fn a_connection_that_nobody_answers_is_refused_in_its_time_and_a_late_yes_opens_nothing() {
+fn a_connection_without_an_answer_is_refused_in_its_time_and_a_late_yes_opens_nothing() {
     for bench in benches() {
         let (server, named, target) = scene(&bench);
         let script = format!("curl -sf {target} || echo refused");

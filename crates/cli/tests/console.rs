@@ -402,7 +402,7 @@ fn a_page_whose_server_is_gone_keeps_what_it_has_and_says_so() {
     tab.until("document.querySelector('#live').dataset.state === 'lost'");
     assert!(tab.eval("document.querySelector('#live').textContent").as_str().unwrap().starts_with("disconnected"));
     assert!(tab.eval("document.querySelector('#log').textContent").as_str().unwrap().contains("kept"));
-    // A list that somebody comes back to says it, too.
+    // A list that a person comes back to says it, too.
     tab.call_in(&home, "Page.bringToFront", json!({}));
     tab.until_in(&home, "document.querySelector('#age').textContent.startsWith('disconnected')");
     assert_eq!(tab.eval_in(&home, "document.querySelectorAll('main table').length > 0"), json!(true));

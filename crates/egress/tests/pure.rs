@@ -10,11 +10,12 @@ mod hello;
 
 use by_rustls::by_rustls;
 use hello::hello;
+use nexus_egress::Limits;
 use nexus_egress::pure::{
     Body, ChunkEvent, Chunks, Command, Greeting, Seen, Step, Synthetic, answer, begins_as_tls, greeting, parse_request,
     parse_response, question, read_hello, request, request_body, request_fields, response_body,
 };
-use nexus_egress::{Limits, SYNTHETIC_V4, SYNTHETIC_V6};
+use nexus_model::network::{SYNTHETIC_V4, SYNTHETIC_V6};
 use nexus_policy::net::{Host, Name, Target};
 use proptest::prelude::*;
 use proptest::test_runner::Config;

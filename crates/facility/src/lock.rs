@@ -155,7 +155,7 @@ impl Lock {
     }
 }
 
-/// Remembers that the directive ended here, when it was the last holder and died with its process. Nobody has the facility now.
+/// Remembers that the directive ended here, when it was the last holder and died with its process. No directive has the facility now.
 pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<()> {
     let last = noted(&beneath::file(&facility, FILE, true)?)?;
     let ended = beneath::file(&facility, ended::FILE, true)?;

@@ -89,7 +89,7 @@ fn output_is_followed_read_found_and_bounded() {
     in_order(&mut tab);
     let offline = tab.faults();
     assert!(offline.iter().all(|fault| fault.contains("ERR_INTERNET_DISCONNECTED")), "{offline:#?}");
-    // Eight tabs are more than the connections that a browser has for one server: those that nobody sees have no stream.
+    // Eight tabs are more than the connections that a browser has for one server: hidden tabs have no stream.
     assert_eq!(streams(&fleet), 1);
     let others = tab.beside(&fleet.at(&format!("/directives/{id}")), 7);
     for other in &others {
@@ -192,7 +192,7 @@ fn a_link_to_a_line_leads_to_it_also_after_a_gap_was_filled() {
     let texts = "[...document.querySelectorAll('#log .l')].map(e => [e.id, e.querySelector('code').textContent])";
     assert_eq!(tab.eval(texts), json!([["o0.1", "one"], ["o0.2", "two"], ["e0.1", "warned"]]), "up to the gap");
     let link = tab.eval("document.querySelector('[id=\"o0.2\"] a.ref').href");
-    // Somebody made a link to a line behind the gap, from the place at which it begins.
+    // A person made a link to a line behind the gap, from the place at which it begins.
     let behind = format!("{page}?view=log&from=o2.1-e0.1#o2.2");
     chunk(Stream::Stdout, 1, b"three\nfour\n");
     tab.until("document.querySelector('#log').textContent.includes('six')");

@@ -35,7 +35,7 @@ fn kept(tab: &mut Tab<'_>, fleet: &Fleet, expression: &str) -> [Value; 3] {
 }
 
 #[test]
-fn a_tired_person_finds_what_needs_an_answer_and_what_went_wrong() {
+fn a_person_finds_what_needs_an_answer_and_what_went_wrong() {
     let fleet = Fleet::begin(put_policy);
     let scene = &fleet.scene;
     let agent = scene.make_key("agent");
@@ -81,7 +81,7 @@ fn a_tired_person_finds_what_needs_an_answer_and_what_went_wrong() {
         // The bound is that of the release build on a machine of its own.
         assert!(painted.as_f64().unwrap() < if cfg!(debug_assertions) { 5_000.0 } else { 500.0 }, "{painted}");
     }
-    // What needs somebody, what is wrong, what runs.
+    // What needs an answer, what is wrong, what runs.
     assert_eq!(tab.eval(HEADINGS), json!(["Needs you", "Unhealthy", "Running", "Ended last"]));
     let wrong = tab.eval("document.querySelector('main ul').textContent");
     assert!(wrong.as_str().unwrap().starts_with("1 failed in the last hour: "), "{wrong}");
@@ -106,7 +106,7 @@ fn a_tired_person_finds_what_needs_an_answer_and_what_went_wrong() {
     assert_eq!(tab.eval("window.__here"), json!(true), "a press at once does nothing");
     tab.press_to("#show-news");
     tab.until(&format!("document.querySelector('a[href=\"/approvals/{second}\"]')"));
-    // The end of an approval is told, and the page of one is reached by letters alone.
+    // The end of an approval is shown, and the page of one is reached by letters alone.
     tab.key("g");
     tab.eval("window.__old = true");
     tab.key("a");
@@ -307,7 +307,7 @@ fn every_copied_command_runs(tab: &mut Tab<'_>, fleet: &Fleet, changed: &str, ap
         shell.env("NEXUS_CONFIG_DIR", scene.path("config")).env("NEXUS_STATE_DIR", scene.path("state"));
         shell.env("NEXUS_SERVER", &scene.url).env("NEXUS_API_KEY", &scene.key).stdin(Stdio::null());
         let output = shell.output().unwrap();
-        // A question whose answer is no has the exit code 1.
+        // A question with a negative answer has the exit code 1.
         let may_be_no = line.starts_with("nexus policy explain '");
         let code = output.status.code();
         assert!(code == Some(0) || (may_be_no && code == Some(1) && output.stderr.is_empty()), "{line}: {output:?}");

@@ -156,7 +156,7 @@ async fn follow(
             before = now;
             continue;
         }
-        // Nobody tells after a day.
+        // No report is taken after a day.
         before.may_change = now.may_change;
         if Instant::now() >= quiet_until {
             if pieces.send(Bytes::from_static(b": keep-alive\n\n")).await.is_err() {

@@ -99,7 +99,7 @@ impl Authorities {
     }
 
     /// Returns the texts that the store should have, when that is something else. `life` is that of a territory's certificate. By a clock
-    /// that is not trusted no authority is removed: territories whose certificates it signed would have to join anew.
+    /// that is not trusted no authority is removed: territories whose certificates it signed would have to join again.
     pub fn due(&self, now: i64, life: Duration, may_remove: bool) -> Result<Option<Texts>, AuthorityError> {
         let newest_ends = self.members.last().map_or(0, |member| member.ends);
         if newest_ends - now < ms(AUTHORITY_LIFE / REPLACED_AT) {

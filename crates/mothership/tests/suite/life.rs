@@ -340,7 +340,7 @@ async fn a_stream_hears_of_the_end_that_comes_late() {
     assert_eq!(event.event, "state");
     assert!(!event.data.contains("commit_unknown"), "{}", event.data);
     assert!(streams[0].next().await.unwrap().is_none(), "now it is over");
-    // Nobody told for a day.
+    // No report came for a day.
     server.jump(24 * 3_600_000).await;
     let over = tokio::time::timeout(Duration::from_secs(5), streams[1].next()).await.unwrap().unwrap();
     assert_eq!(over, None);

@@ -206,6 +206,9 @@ fn repeated(
     })
 }
 
+/// Attempt, counters of both streams, specification and reason of an ended directive.
+type Ended = (u32, Option<String>, Option<String>, String, String);
+
 /// Puts the report of the holder in the place of an end that says that nothing is known of the commit, within [`LATE_MS`] of it. `false`
 /// when there is no such end.
 fn late(
@@ -217,7 +220,7 @@ fn late(
 ) -> Result<bool, StoreError> {
     let id = holding.directive.as_bytes();
     let locked = connection.locked();
-    let found: Option<(u32, Option<String>, Option<String>, String, String)> = optional(
+    let found: Option<Ended> = optional(
         connection
             .prepare_cached(&format!(
                 "SELECT attempt, out, err, spec, reason FROM directive WHERE id = ?1 AND state = 'failed'
