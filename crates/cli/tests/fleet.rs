@@ -503,7 +503,10 @@ fn a_data_directory_that_another_user_decides_about_is_refused() {
         let foreign = fleet.path("foreign");
         std::fs::create_dir(&foreign).unwrap();
         std::os::unix::fs::chown(&foreign, Some(30_099), Some(30_099)).unwrap();
-        places.extend([(foreign.clone(), "only you can write"), (foreign.join("data"), "is open to others")]);
+        places.extend([
+            (foreign.clone(), "belongs to the user with the id 30099"),
+            (foreign.join("data"), "is open to others"),
+        ]);
     } else {
         support::skip::partial("only root can make a directory of another user");
     }

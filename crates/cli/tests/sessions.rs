@@ -31,8 +31,8 @@ fn a_detached_sandbox_goes_on_and_its_end_stays_known_until_it_is_removed() {
         ]);
         assert!(id.parse::<nexus_model::RunId>().is_ok(), "{id}");
         assert_eq!(bench.session(&id)["state"], "running");
-        let go = bench.exec(&id, "echo line > /tmp/new; mv /tmp/new /tmp/go");
-        assert!(go.status.success(), "{}", stderr(&go));
+        // The sandbox ends by what this command does, perhaps before the command itself has ended.
+        bench.exec(&id, "echo line > /tmp/new; mv /tmp/new /tmp/go");
         let waited = bench.run(["wait", &id]);
         assert_eq!((waited.status.code(), stdout(&waited).as_str()), (Some(42), "42\n"), "{}", bench.who());
         let session = bench.session(&id);
