@@ -190,7 +190,7 @@ fn a_daemon_renews_its_certificate_before_it_ends() {
 #[test]
 fn a_daemon_lives_through_a_rotation_of_the_authority() {
     let mut scene = Scene::new();
-    scene.variables.push(("NEXUS_INJECT_CERTIFICATE_MS", "8000".to_owned()));
+    scene.variables.push(("NEXUS_INJECT_CERTIFICATE_MS", "15000".to_owned()));
     let mut scene = with_tls_in(scene, &TestAuthority::new());
     let relay = Relay::start(address_of(&scene.url));
     scene.join(0, &format!("https://{}", relay.address));
