@@ -491,7 +491,7 @@ fn a_run_works_without_a_terminal_and_a_current_directory() {
         bench.give(&gone);
         let line = format!("cd {0} && rmdir {0} && $0 run -- true", gone.display());
         let output = shell(&bench, &line).output().unwrap();
-        assert_refused(&bench, &output, 125, "the current directory cannot be used", "no current folder");
+        assert_refused(&bench, &output, 125, "the current directory cannot be used", "no current directory");
         let workspace = bench.workspace.display();
         fs::create_dir(&gone).unwrap();
         bench.give(&gone);

@@ -2,6 +2,7 @@
 
 use super::Apply;
 use super::renamed::Brought;
+use crate::beneath::is_no_way;
 use crate::commit::ops::{Op, Origin, Slot};
 use crate::commit::seen::Seen;
 use crate::meta::Meta;
@@ -10,8 +11,8 @@ use std::io;
 
 impl Apply<'_> {
     /// Reports whether an earlier pass brought the entry that `slot` was made for to its new place. What lies in the
-    /// slot then, `found`, was displaced there by an exchange. No other process put it there,
-    /// and the step that made the exchange looks at it again.
+    /// slot then, `found`, was displaced there by an exchange: no other process put it there, and the step that made the
+    /// exchange looks at it again.
     pub(super) fn was_brought(&mut self, slot: Slot, entry: &Seen, found: Option<&Meta>) -> io::Result<bool> {
         if !self.again {
             return Ok(false);
@@ -20,8 +21,12 @@ impl Apply<'_> {
         if found.is_some_and(|found| displaced == Some(found.id)) {
             return Ok(true);
         }
-        let now = self.base.stat(&path.0).ok().flatten();
-        Ok(now.is_some_and(|now| now.id == entry.id))
+        // Any other error stops the pass: a guess would move an entry to a wrong name.
+        match self.base.stat(&path.0) {
+            Ok(now) => Ok(now.is_some_and(|now| now.id == entry.id)),
+            Err(error) if is_no_way(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads the steps that bring held files and renamed directories to their places, once.
