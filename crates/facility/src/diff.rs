@@ -1,6 +1,6 @@
 //! The changes of a directive as one diff within a bound.
 
-use nexus_layer::diff::{DiffOptions, RenderOptions};
+use nexus_layer::review::diff::{DiffOptions, RenderOptions};
 use nexus_layer::{Layer, Rules, Workspace};
 
 /// Largest diff unless a directive says otherwise, in bytes.

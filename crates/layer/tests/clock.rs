@@ -5,7 +5,7 @@
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 
-use nexus_layer::diff::{Choice, DiffOptions};
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{CommitState, Layer, LayerMode, Rules, Workspace};
 use std::fs;
 use std::io::Write as _;

@@ -10,7 +10,7 @@ use crate::plan::configuration;
 use crate::plan::protect::{self, ProtectError};
 use crate::plan::scan::{Found, OF_GIT};
 use crate::plan::watch::Watched;
-use nexus_layer::protected::Class;
+use nexus_layer::entries::protected::Class;
 use nexus_layer::{HeldIndex, LinksInPlace, Reach, Reads, Rules, Workspace, hold_bad_index};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;

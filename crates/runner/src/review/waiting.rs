@@ -8,7 +8,7 @@ use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
 use crate::state::note::{self, CutShort, RunNote};
 use crate::state::record;
-use nexus_layer::going::GOING;
+use nexus_layer::disk::going::GOING;
 use nexus_layer::is_whole_copy;
 use nexus_model::ByteText;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use crate::settle::{cut_short, interrupted, lingers, open_files};
 use crate::state::record::Record;
 use crate::state::{commit_lock, note};
 use nexus_driver::SandboxProcess;
-use nexus_layer::layer::CommitError;
+use nexus_layer::store::layer::CommitError;
 use nexus_layer::{CommitState, Committed, Conflict, Layer, Outside, Rules};
 use nexus_model::{ByteText, ExitReason};
 use rustix::fd::OwnedFd;

@@ -8,7 +8,7 @@
 
 use crate::state::container::ContainerId;
 use crate::state::identity::DirectoryId;
-use nexus_layer::{FsTime, LayerMode, LayerOrigin, state_file};
+use nexus_layer::{FsTime, LayerMode, LayerOrigin, disk::state_file};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::fs::File;

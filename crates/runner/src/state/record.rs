@@ -10,7 +10,7 @@
 use crate::state::identity::DirectoryId;
 use crate::state::left::{self, Left};
 use nexus_driver::Handle;
-use nexus_layer::state_file::{self, Bounded, StateFileError};
+use nexus_layer::disk::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
 use rustix::io::Errno;

@@ -3,11 +3,11 @@
 use super::Apply;
 use super::stop::{Done, Stop};
 use crate::beneath::{chmod, is_gone, is_other_mount, split, widen};
-use crate::changes::Outside;
-use crate::commit::dir_attrs::{AttrState, apply_dir_state, found, set_mtime};
-use crate::commit::movable::strip_marks;
-use crate::commit::ops::SetDir;
+use crate::entries::changes::Outside;
+use crate::journal::dir_attrs::{AttrState, apply_dir_state, found, set_mtime};
+use crate::journal::ops::SetDir;
 use crate::meta::stat;
+use crate::moves::movable::strip_marks;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;

@@ -2,13 +2,13 @@
 
 use super::Apply;
 use super::stop::{Done, Keeping, Stop};
-use crate::changes::Outside;
-use crate::commit::as_put::is_as_put;
-use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::ops::{Origin, Put};
-use crate::commit::seen::Seen;
-use crate::commit::side::Side;
+use crate::commit::apply::as_put::is_as_put;
+use crate::entries::changes::Outside;
+use crate::journal::ops::{Origin, Put};
+use crate::journal::seen::Seen;
 use crate::meta::{stat, stat_if_there};
+use crate::moves::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::places::side::Side;
 use std::io;
 
 /// The result of [`Apply::take_back`].

@@ -3,14 +3,14 @@
 use super::Apply;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
 use crate::beneath::split;
-use crate::changes::Outside;
-use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
-use crate::commit::displaced::Quiet;
-use crate::commit::movable::make_movable;
-use crate::commit::ops::Slot;
-use crate::commit::seen::Seen;
+use crate::entries::changes::Outside;
 use crate::faults::Comparison;
+use crate::journal::ops::Slot;
+use crate::journal::seen::Seen;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
+use crate::moves::movable::make_movable;
+use crate::places::quiet::Quiet;
 use rustix::fs::AtFlags;
 use std::io;
 
