@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Longest time to the next try after one that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
-/// What is left of the certificate's life allows at least this many tries.
+/// Number of tries that fit into the rest of the certificate's life.
 const TRIES: u32 = 20;
 /// Shortest time between two looks.
 const REST: Duration = Duration::from_secs(1);

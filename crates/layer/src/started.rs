@@ -8,7 +8,7 @@
 //!   name, which is removed at once. Where the workspace takes no file at all, the layer's clock has to do, taken as a
 //!   coarse one.
 //! * The stamp is taken twice. Linux 6.13 and later give an entry whose stamp was read a finer one at its next change,
-//!   and no later change anywhere on the machine an earlier one, but entries that nobody looked at get an equal one until
+//!   and no later change anywhere on the machine an earlier one, but an entry whose stamp no process read gets an equal one until
 //!   the next tick. Where the second stamp is later than the first, an equal one therefore counts as later: what changed
 //!   before has an earlier one. Older kernels stamp by the tick alone (1 to 10 ms), and an equal stamp is more likely of
 //!   what was written just before the start, so that it counts as older.
@@ -140,7 +140,7 @@ struct Stamp {
     is_exact: bool,
 }
 
-/// Changes an entry that nobody else uses, looks at it, and does both again.
+/// Changes an entry that no other process uses, looks at it, and does both again.
 fn stamp_twice(entry: impl AsFd, mode: u32) -> io::Result<Stamp> {
     let change = || -> io::Result<Meta> {
         rustix::fs::fchmod(&entry, Mode::from_raw_mode(mode))?;

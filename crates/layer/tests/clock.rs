@@ -139,7 +139,7 @@ fn stamps_are_fine(probe: &Path) -> bool {
     (0..20).all(|_| stamp() < stamp())
 }
 
-/// The kernel stamps a change with the last tick until somebody looks at the entry: a change that follows the start at once must
+/// The kernel stamps a change with the last tick until a process reads the stamp: a change that follows the start at once must
 /// not look older.
 #[test]
 fn a_change_in_the_tick_of_the_start_is_a_conflict() {
