@@ -24,7 +24,7 @@ use crate::faults::{Faults, Step};
 use crate::git::bases::BaseSurvey;
 use crate::git::stash::Stash;
 use crate::journal::file::{DONE, JOURNAL, PARKED, Parked, VERSION, read};
-use crate::meta::{FsTime, stat};
+use crate::meta::FsTime;
 use crate::moves::leftover::Leftover;
 use crate::notes::returned::with_stamps_of_a_way_back;
 use crate::read::index_at_start::IndexAtStart;
@@ -158,10 +158,7 @@ impl Layer {
                 pool::make(&layers, run, mode)?;
             }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
-            // Sets the ctime, which directories made ahead have from then.
-            chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
-            let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
-            let clock = started::measure(workspace, &made, run)?;
+            let clock = started::measure(workspace, &root, run)?;
             // Another process may hold the directory's lock only by mistake.
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
@@ -185,7 +182,7 @@ impl Layer {
             layers,
             root,
             mode,
-            started: clock.time,
+            started: clock.last_older(),
             clock: Some(clock),
             top: Some(top),
             ours: Vec::new(),
