@@ -11,7 +11,7 @@ pub const DEFAULT_MAX: usize = 1 << 20;
 pub struct Diff {
     /// Holds the text of the diff.
     pub bytes: Vec<u8>,
-    /// Reports that the middle or a part of it is missing.
+    /// True if the middle or a part of it is missing.
     pub truncated: bool,
 }
 

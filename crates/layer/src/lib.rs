@@ -19,7 +19,7 @@
 //!
 //! | Directory | What is in it |
 //! |---|---|
-//! | `faults`, `errors` | the steps by name, for tests; the errors |
+//! | [`faults`], `errors` | the phases by name, for tests; the errors |
 //! | [`entries`] | what is known of each entry, and the rules about it; data and pure functions |
 //! | [`disk`] | single entries on the disk: attributes, copies, removal |
 //! | `read` | reads a layer and the places of the workspace that it covers |
@@ -72,7 +72,7 @@ pub use commit::abandon::{
     set_aside_undecided,
 };
 pub use commit::forward::CommitFinished;
-pub use commit::recover::{RecoverError, Recovered, Stage, recover, stage};
+pub use commit::recover::{LayerStage, RecoverError, Recovered, recover, stage};
 pub use commit::roll_back::{found_beside, is_applied, is_being_taken_back, roll_back};
 pub use disk::identity::Home;
 pub use disk::remove::remove_directory;
@@ -80,7 +80,7 @@ pub use disk::started::Started;
 pub use entries::changes::{Change, ChangeKind, ChangeSet, Conflict, Outside};
 pub use entries::protected::Rules;
 pub use entries::yours::{Merge, Yours};
-pub use faults::{Comparison, Faults, Step};
+pub use faults::{Comparison, Faults, Phase};
 pub use git::bases::BaseSurvey;
 pub use git::nested::WITH_REPOSITORY;
 pub use git::refs_by_content::stands_for_another;

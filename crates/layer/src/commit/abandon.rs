@@ -133,7 +133,7 @@ fn set_staging_aside(
         }
         return Ok(found_in_workspace(base, run).doing("list", b"")?.pop().map(|one| one.at.as_path().to_owned()));
     }
-    faults.action();
+    faults.between_calls();
     write(root, HALF_ASIDE, &true, faults)?;
     sync_directory(root, faults)?;
     // What cannot be renamed stays under its own name.

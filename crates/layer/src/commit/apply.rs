@@ -202,7 +202,7 @@ impl<'a> Apply<'a> {
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;
-            self.faults.action();
+            self.faults.between_calls();
             let unit = self.unit_of_step(op)?;
             self.renamed.extend(renamed(op));
             let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));

@@ -7,7 +7,7 @@ use crate::decide::plan::{CommitPlan, park_all, plan};
 use crate::entries::changes::ChangeSet;
 use crate::entries::protected::Rules;
 use crate::entries::tree::{LayerTree, Role};
-use crate::faults::{Comparison, Step};
+use crate::faults::{Comparison, Phase};
 use crate::journal::file::{NEW, SlotPlace, sync_directory};
 use crate::meta::EntryType;
 use crate::places::directories::Directories;
@@ -19,7 +19,8 @@ impl Layer {
     /// Commits the changes to the workspace, as far as the rules allow. No process may still run in the layer.
     ///
     /// After [`CommitError::Read`], [`CommitError::Damaged`], [`CommitError::Altered`] and [`CommitError::Prepare`]
-    /// the layer is unchanged and may be parked.
+    /// the layer is unchanged and may be parked. After [`CommitError::TakenBack`] the workspace is as before, and the layer may
+    /// be parked too.
     pub fn commit(&self, workspace: &Workspace, rules: &Rules) -> Result<Committed, CommitError> {
         let prepare = |source| CommitError::Prepare { run: self.run.clone(), source };
         self.make_own().map_err(prepare)?;
@@ -30,7 +31,7 @@ impl Layer {
             return Ok(Committed { left: left.into_iter().collect(), ..Committed::nothing() });
         };
         self.check_whole(&tree)?;
-        self.faults.check(Step::PlanCommit).doing("plan", b"").map_err(prepare)?;
+        self.faults.check(Phase::PlanCommit).doing("plan", b"").map_err(prepare)?;
         let mut plan = plan(&tree, rules);
         self.note_copies(workspace, &tree, &mut plan).map_err(prepare)?;
         let stashes = self.note_stashes(workspace, &tree, &mut plan).map_err(prepare)?;
@@ -88,7 +89,7 @@ impl Layer {
             }
         };
         let interrupted = |source| CommitError::Interrupted { run: self.run.clone(), source };
-        self.faults.check(Step::SyncJournal).doing("sync", b"").map_err(interrupted)?;
+        self.faults.check(Phase::SyncJournal).doing("sync", b"").map_err(interrupted)?;
         sync_directory(&self.root, &self.faults).map_err(interrupted)?;
         let directories = Directories { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
         let outcome = match roll_forward(&directories, &journal, &self.faults, false) {

@@ -81,9 +81,9 @@ pub fn recover_with(
     Ok(Recovered::Discarded(remove_layer(&layers, &root, run, faults).map_err(io)?))
 }
 
-/// Stage that a layer has reached.
+/// The stage that a layer has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
+pub enum LayerStage {
     /// There is none (any more), or it is being removed.
     Gone,
     /// Nothing was decided: its run was killed.
@@ -95,14 +95,14 @@ pub enum Stage {
 }
 
 /// Returns the stage that the layer `<layers_dir>/<run>` has reached. Changes nothing.
-pub fn stage(layers_dir: &Path, run: &str) -> Result<Stage, RecoverError> {
-    let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(Stage::Gone) };
+pub fn stage(layers_dir: &Path, run: &str) -> Result<LayerStage, RecoverError> {
+    let (_, Some(root)) = locked(layers_dir, run)? else { return Ok(LayerStage::Gone) };
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let has = |name: &str| Ok(root.stat(name.as_bytes()).doing("look at", name.as_bytes()).map_err(io)?.is_some());
     Ok(match () {
-        () if is_decided(&root).map_err(io)? => Stage::Decided(home_of(&root).unwrap_or_default()),
-        () if has(PARKED)? => Stage::Parked,
-        () if has(GONE)? => Stage::Gone,
-        () => Stage::Undecided,
+        () if is_decided(&root).map_err(io)? => LayerStage::Decided(home_of(&root).unwrap_or_default()),
+        () if has(PARKED)? => LayerStage::Parked,
+        () if has(GONE)? => LayerStage::Gone,
+        () => LayerStage::Undecided,
     })
 }

@@ -67,7 +67,7 @@ pub(crate) fn reverse(
     // changes.
     let is_put_back = is_put_back(root)?;
     if !is_going_back(root)? {
-        faults.action();
+        faults.between_calls();
         write(root, BACK, &true, faults)?;
         sync_directory(root, faults)?;
     }
@@ -125,7 +125,7 @@ pub(crate) fn reverse(
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
     close_again(root)?;
     if !is_put_back {
-        faults.action();
+        faults.between_calls();
         write(root, BACK, &PUT_BACK, faults)?;
         sync_directory(root, faults)?;
     }
@@ -135,7 +135,7 @@ pub(crate) fn reverse(
         conflicts.extend(kept_before(base, &journal.header.run, &conflicts)?);
     }
     // Last: a process that is killed before leaves it to the next command to name what is beside its path.
-    faults.action();
+    faults.between_calls();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     returned::clear(root)?;

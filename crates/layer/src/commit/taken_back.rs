@@ -5,7 +5,7 @@ use crate::commit::roll_back::reverse;
 use crate::entries::changes::{Conflict, Outside};
 use crate::entries::protected::Rules;
 use crate::journal::file::{JOURNAL, Journal};
-use crate::store::layer::{CommitError, CommitState, Committed, Layer, ParkError};
+use crate::store::layer::{CommitError, CommitState, Committed, Layer};
 
 impl Layer {
     /// Reports that a commit was decided and that not all of its steps are done.
@@ -24,10 +24,7 @@ impl Layer {
         let run = || self.run.clone();
         let left = reverse(&self.root, workspace, journal, &self.faults);
         let left = left.map_err(|source| CommitError::Interrupted { run: run(), source })?;
-        let parked = self.park(workspace, rules).map_err(|error| match error {
-            ParkError::Io { source, .. } => CommitError::Prepare { run: run(), source },
-            ParkError::Read(error) => CommitError::Read(error),
-        })?;
+        let parked = self.park(workspace, rules).map_err(|source| CommitError::TakenBack { run: run(), source })?;
         let detail = Some(failure.source.to_string());
         let conflict = Conflict { detail, ..Conflict::new(failure.path, Outside::Blocked) };
         let conflicts = std::iter::once(conflict).chain(left).collect();

@@ -108,10 +108,10 @@ pub(crate) fn copy_whole(
         return copy_entry(from, name, to, name, attrs);
     }
     unlink_if_there(stage, STAGED)?;
-    faults.action();
+    faults.between_calls();
     let copied = copy_content(from, name, &meta, stage, STAGED).and_then(|(target, meta)| {
         let attributes = copy_attrs(from, name, target.as_fd(), attrs).and_then(|()| finish(target.as_fd(), &meta));
-        faults.action();
+        faults.between_calls();
         rustix::fs::renameat(stage, STAGED, to, name)?;
         Ok(attributes)
     });

@@ -79,7 +79,7 @@ impl<'a> TreeCopy<'a> {
             self.note(copied)?;
         }
         if let Some(stage) = &self.stage {
-            stage.faults.action();
+            stage.faults.between_calls();
         }
         if self.failed.is_none() {
             let marked = self.take_away();

@@ -112,7 +112,17 @@ pub enum CommitError {
         /// The call that failed.
         source: IoFailure,
     },
-    /// After the commit point: the workspace may be in between, and `recover` brings it to the new version.
+    /// A step of the decided commit met what the file system does not move, and the commit was taken back: the workspace is
+    /// as before. The layer could not be parked then.
+    #[error("the commit of {run} was taken back, and its changes could not be parked")]
+    TakenBack {
+        /// Id of the run.
+        run: String,
+        /// The error of parking the layer.
+        source: ParkError,
+    },
+    /// After the commit point: the workspace may be in between. `recover` brings it to the new version, or to the old one if
+    /// `journal.back` exists.
     #[error("the commit of {run} was interrupted and has to be recovered")]
     Interrupted {
         /// Id of the run.

@@ -145,7 +145,7 @@ fn create_new(root: &Workspace, name: &str) -> Result<std::fs::File, IoFailure> 
 
 fn publish(root: &Workspace, temp: &str, file: &std::fs::File, name: &str, faults: &Faults) -> Result<(), IoFailure> {
     faults.sync(|| file.sync_all()).doing("sync", temp.as_bytes())?;
-    faults.action();
+    faults.between_calls();
     rustix::fs::renameat(root.fd(), temp, root.fd(), name).doing("rename", temp.as_bytes())
 }
 

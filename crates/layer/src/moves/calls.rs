@@ -33,7 +33,7 @@ fn is_missing(error: Errno) -> bool {
 
 /// Moves an entry to a name that must be free.
 pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
-    faults.action();
+    faults.between_calls();
     let flagged = if faults.has_rename_flags() {
         rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
     } else {
@@ -51,7 +51,7 @@ pub(crate) fn move_to_free(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io:
 ///
 /// Without the flags this is a plain rename: a link and an unlink would unlink what another process saved in between.
 pub(crate) fn move_out(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Moved> {
-    faults.action();
+    faults.between_calls();
     let flagged = if faults.has_rename_flags() {
         rustix::fs::renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE)
     } else {
@@ -64,7 +64,7 @@ pub(crate) fn move_out(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Res
             if stat_if_there(to.dir, to.name)?.is_some() {
                 return Ok(Moved::Occupied);
             }
-            faults.action();
+            faults.between_calls();
             rustix::fs::renameat(from.dir, from.name, to.dir, to.name)?;
             Ok(Moved::Yes)
         }
@@ -78,7 +78,7 @@ fn without_flags(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Mo
         if stat_if_there(to.dir, to.name)?.is_some() {
             return Ok(Moved::Occupied);
         }
-        faults.action();
+        faults.between_calls();
         return match rustix::fs::renameat(from.dir, from.name, to.dir, to.name) {
             Ok(()) => Ok(Moved::Yes),
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(Moved::Occupied),
@@ -92,7 +92,7 @@ fn without_flags(from: Spot<'_>, to: Spot<'_>, faults: &Faults) -> io::Result<Mo
         Err(Errno::EXIST) => return Ok(Moved::Occupied),
         Err(error) => return Err(error.into()),
     }
-    faults.action();
+    faults.between_calls();
     rustix::fs::unlinkat(from.dir, from.name, AtFlags::empty())?;
     Ok(Moved::Yes)
 }
@@ -115,7 +115,7 @@ pub(crate) enum Exchanged {
 
 /// Exchanges two entries of any types in one step.
 pub(crate) fn exchange(one: Spot<'_>, other: Spot<'_>, faults: &Faults) -> io::Result<Exchanged> {
-    faults.action();
+    faults.between_calls();
     if !faults.has_rename_flags() {
         return Ok(Exchanged::Unsupported);
     }

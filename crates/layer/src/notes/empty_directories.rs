@@ -28,12 +28,12 @@ pub(crate) fn remove_empty(upper: &Workspace, path: &[u8], faults: &Faults) -> i
         all.push(path);
     }
     for path in &marks {
-        faults.action();
+        faults.between_calls();
         let (parent, name) = split(path);
         unlink_if_there(upper.dir_by_force(parent)?.as_fd(), name)?;
     }
     for path in all.iter().rev() {
-        faults.action();
+        faults.between_calls();
         let (parent, name) = split(path);
         match rustix::fs::unlinkat(upper.dir_by_force(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}

@@ -208,7 +208,7 @@ fn make_directories(rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Resu
     let (parent, name) = split(path);
     make_directories(rooms, parent, faults)?;
     let like = stat(rooms.base.dir_by_force(parent)?.as_fd(), name)?;
-    faults.action();
+    faults.between_calls();
     match rustix::fs::mkdirat(rooms.upper.dir_by_force(parent)?, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),

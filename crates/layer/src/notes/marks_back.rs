@@ -134,7 +134,7 @@ fn one(rooms: &Rooms<'_>, op: &Op, is_clean: bool, faults: &Faults) -> bool {
     if marks.is_empty() {
         return false;
     }
-    faults.action();
+    faults.between_calls();
     let (parent, name) = split(path);
     let set = tree.dir_by_force(parent).and_then(|dir| set_again(dir.as_fd(), name, id, marks, is_clean));
     // What has no mark afterwards is noted, so that an error loses nothing.

@@ -62,7 +62,7 @@ pub(crate) fn noted(root: &Workspace) -> Result<Vec<ByteText>, IoFailure> {
 
 /// Notes the objects that were not copied; without any, removes an earlier note.
 pub(crate) fn note(root: &Workspace, mut paths: Vec<ByteText>, faults: &Faults) -> Result<(), IoFailure> {
-    faults.action();
+    faults.between_calls();
     if paths.is_empty() {
         return unlink_if_there(root.fd(), UNCOPIED.as_bytes()).doing("remove", UNCOPIED.as_bytes());
     }

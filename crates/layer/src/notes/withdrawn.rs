@@ -100,7 +100,7 @@ fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], d
 /// Leaves the mark, on the disk. Whatever else has its name is a mark, too.
 pub(crate) fn mark_withdrawn(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
     if !is_marked(root)? {
-        faults.action();
+        faults.between_calls();
         write(root, WITHDRAWN, &WHY, faults)?;
     }
     sync_directory(root, faults)
@@ -133,7 +133,7 @@ pub(crate) fn is_marked(root: &Workspace) -> Result<bool, IoFailure> {
 /// Keeps the staging directory of a layer under a name that no later commit of the layer needs.
 pub(crate) fn keep_slots(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
     mark_withdrawn(root, faults)?;
-    faults.action();
+    faults.between_calls();
     let from = Spot { dir: root.fd(), name: SLOTS.as_bytes() };
     move_to_a_free_name(from, root, KEPT_SLOTS, faults).doing("set aside", SLOTS.as_bytes())?;
     sync_directory(root, faults)

@@ -80,7 +80,7 @@ const STAYS: &str = "slots.stay";
 
 /// Leaves the mark [`STAYS`], on the disk.
 pub(crate) fn mark_stays(root: &Workspace, faults: &Faults) -> Result<(), IoFailure> {
-    faults.action();
+    faults.between_calls();
     write(root, STAYS, &true, faults)?;
     sync_directory(root, faults)
 }
@@ -100,7 +100,7 @@ pub(crate) fn remove_slots(
     place: SlotPlace,
     faults: &Faults,
 ) -> Result<Option<Leftover>, IoFailure> {
-    faults.action();
+    faults.between_calls();
     let (tree, name) = slots_at(root, base, run, place);
     let found = tree.stat(name.as_bytes()).doing("look at", name.as_bytes())?;
     if place == SlotPlace::Workspace && root.stat(STAYS.as_bytes()).doing("look at", STAYS.as_bytes())?.is_some() {
@@ -133,7 +133,7 @@ pub(crate) fn keep_slots(
     match place {
         SlotPlace::Layer => withdrawn::keep_slots(root, faults).map(|()| None),
         SlotPlace::Workspace => {
-            faults.action();
+            faults.between_calls();
             let at = set_aside_in_workspace(base, run, &name, faults).doing("set aside", name.as_bytes())?;
             Ok(Some(Leftover::new(&at, None, withdrawn::WHY.to_owned())))
         }
@@ -278,7 +278,7 @@ impl Staging<'_> {
     /// Makes an entry, and tells what it is.
     pub(crate) fn make(&mut self, slot: Slot, staged: &Staged) -> Result<Seen, IoFailure> {
         let stage = &self.stage;
-        stage.faults.action();
+        stage.faults.between_calls();
         let name = slot.to_string().into_bytes();
         if let Staged::Copy(Source::Upper(path)) | Staged::Bytes { like: path, .. } = staged {
             stage.open_up(split(&path.0).0, &mut self.opened, &mut self.notes).doing("open", &path.0)?;

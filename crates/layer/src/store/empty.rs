@@ -3,7 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, is_empty};
 use crate::disk::upper::open_upper;
 use crate::errors::DiscardError;
-use crate::faults::Step;
+use crate::faults::Phase;
 use crate::moves::leftover::Leftover;
 use crate::store::layer::Layer;
 use crate::store::pool::LayerPool;
@@ -22,14 +22,14 @@ impl Layer {
     }
 
     fn is_empty(&self) -> Result<bool, IoFailure> {
-        self.faults.check(Step::ReadLayer).doing("read", b"upper")?;
+        self.faults.check(Phase::ReadLayer).doing("read", b"upper")?;
         let upper = open_upper(&self.root).doing("open", b"upper")?;
         Ok(is_empty(upper.as_fd()).doing("list", b"upper")? && !self.is_top_changed()?)
     }
 
     fn remove_empty(&self) -> Result<Option<Leftover>, IoFailure> {
         if let Some(pool) = &self.pool {
-            self.faults.check(Step::Discard).doing("remove", b"")?;
+            self.faults.check(Phase::Discard).doing("remove", b"")?;
             if pool.put(&self.layers, &self.root, &self.run).doing("put away", self.run.as_bytes())? {
                 return Ok(None);
             }

@@ -20,7 +20,7 @@ use crate::disk::top::Top;
 use crate::disk::upper::{open_upper, reopen_upper};
 use crate::entries::changes::{Change, ChangeSet, Conflict};
 use crate::entries::tree::CommittedEntry;
-use crate::faults::{Faults, Step};
+use crate::faults::{Faults, Phase};
 use crate::git::bases::BaseSurvey;
 use crate::git::stash::Stash;
 use crate::journal::file::{DONE, JOURNAL, PARKED, Parked, VERSION, read};
@@ -153,7 +153,7 @@ impl Layer {
         let io = |source| CreateLayerError::Io { run: run.to_owned(), source };
         let layers = Workspace::open(layers_dir).map_err(io)?;
         let make = || -> Result<(Locked, Started, Top), IoFailure> {
-            faults.check(Step::CreateLayer).doing("make", run.as_bytes())?;
+            faults.check(Phase::CreateLayer).doing("make", run.as_bytes())?;
             if !pool.as_ref().is_some_and(|pool| pool.take(&layers, run, mode)) {
                 pool::make(&layers, run, mode)?;
             }

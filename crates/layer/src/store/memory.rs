@@ -12,7 +12,7 @@ use crate::disk::copy::Stage;
 use crate::disk::copy_trees::rescue_trees;
 use crate::disk::upper::{open_index, open_upper, reopen_upper};
 use crate::entries::marks::LayerMode;
-use crate::faults::Step;
+use crate::faults::Phase;
 use crate::journal::file::sync_directory;
 use crate::meta::stat;
 use crate::store::layer::Layer;
@@ -67,7 +67,7 @@ impl Layer {
     /// the index. An error names the first entry that cannot be copied; all others are copied, because memory is the only
     /// place where they are.
     pub(crate) fn copy_from_memory(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
-        self.faults.check(Step::Materialise).doing("copy", b"upper")?;
+        self.faults.check(Phase::Materialise).doing("copy", b"upper")?;
         self.copied.store(false, Ordering::Relaxed);
         if self.root.stat(WHOLE.as_bytes()).doing("look at", WHOLE.as_bytes())?.is_some() {
             unlink_if_there(self.root.fd(), WHOLE.as_bytes()).doing("remove", WHOLE.as_bytes())?;

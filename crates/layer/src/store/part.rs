@@ -135,7 +135,7 @@ impl Layer {
         if id_of(&apart, path)? != copy {
             return Err(std::io::Error::from(rustix::io::Errno::STALE)).doing("find the copy of", path.as_bytes());
         }
-        self.faults.action();
+        self.faults.between_calls();
         rustix::fs::renameat_with(self.root.fd(), path, apart.fd(), path, RenameFlags::EXCHANGE)
             .doing("exchange", path.as_bytes())
     }

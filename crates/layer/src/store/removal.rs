@@ -3,7 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
 use crate::disk::going;
 use crate::disk::remove::{remove_name, remove_tree, remove_tree_until};
-use crate::faults::{Faults, Step};
+use crate::faults::{Faults, Phase};
 use crate::journal::file::PARKED;
 use crate::moves::calls::Spot;
 use crate::moves::leftover::{Leftover, set_aside};
@@ -24,14 +24,14 @@ pub(crate) fn remove_layer(
     run: &str,
     faults: &Faults,
 ) -> Result<Option<Leftover>, IoFailure> {
-    faults.check(Step::Discard).doing("remove", b"")?;
+    faults.check(Phase::Discard).doing("remove", b"")?;
     let why = match only_copies::why_it_stays(root)? {
         // An error about it is not a reason to remove anything.
         None if is_marked(root)? && !remove_what_is_empty(root, faults).unwrap_or(false) => Some(Stays::because(WHY)),
         why => why,
     };
     if let Some(why) = why {
-        faults.action();
+        faults.between_calls();
         let place = set_layer_aside(layers, root, run, faults)?;
         return Ok(Some(Leftover::new(&place, None, why.text(&place))));
     }
@@ -54,13 +54,13 @@ fn remove_all(layers: &Workspace, root: &Workspace, run: &str, faults: &Faults) 
     }
     let mut time_is_up = going::time_is_up();
     for directory in [GONE.as_bytes(), b"work"] {
-        faults.action();
+        faults.between_calls();
         if !remove_tree_until(root, directory, &mut time_is_up).doing("remove", directory)? {
-            faults.action();
+            faults.between_calls();
             return going::put(layers, run).doing("move away", run.as_bytes());
         }
     }
-    faults.action();
+    faults.between_calls();
     remove_tree(layers, run.as_bytes()).doing("remove", run.as_bytes())
 }
 

@@ -28,7 +28,7 @@ pub struct Waiting {
     pub note: RunNote,
     /// The state of the layer.
     pub state: State,
-    /// Reports that the layer was in memory and that not all of it is on the disk.
+    /// True if the layer was in memory and not all of it is on the disk.
     pub is_part: bool,
 }
 

@@ -38,10 +38,10 @@ pub struct RunNote {
     /// The container in which the run started; older versions did not write it.
     #[serde(default)]
     pub container: Option<ContainerId>,
-    /// Reports that the layer was in memory, so that a killed run leaves nothing of it.
+    /// True if the layer was in memory, so that a killed run leaves nothing of it.
     #[serde(default)]
     pub in_memory: bool,
-    /// Reports that the changes were to be thrown away at the end of the run.
+    /// True if the changes were to be thrown away at the end of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards: bool,
     /// Says, if so, that the changes may be less than the command wanted to make.

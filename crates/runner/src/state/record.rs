@@ -32,12 +32,12 @@ pub struct Content {
     /// Identifies the directory that had this path.
     #[serde(rename = "folder")]
     pub directory: DirectoryId,
-    /// Reports that the workspace has a layer.
+    /// True if the workspace has a layer.
     pub layered: bool,
-    /// Reports that `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
+    /// True if `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
     #[serde(default)]
     pub reviewing: bool,
-    /// Reports that it rejects the layer.
+    /// True if it rejects the layer.
     #[serde(default)]
     pub rejecting: bool,
 }

@@ -40,7 +40,7 @@ impl Apply<'_> {
         let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours(now.id, now.mtime, planned);
         // What was kept back waits in this layer, for which a time that is set back would be one of a moved directory.
         let mtime = set.mtime.filter(|_| is_ours && self.kept.is_empty());
-        self.faults.action();
+        self.faults.between_calls();
         match found(dir.as_fd(), set, &now, self.again)? {
             AttrState::Foreign if set.was.is_some() => return Err(Stop::keep(Outside::Changed)),
             AttrState::Foreign => {}

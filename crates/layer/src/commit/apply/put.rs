@@ -123,7 +123,7 @@ impl Apply<'_> {
             self.parents.last = None;
             self.layer_parents.last = None;
         }
-        self.faults.action();
+        self.faults.between_calls();
         if new.links > 1
             && let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta))
         {
@@ -247,7 +247,7 @@ impl Apply<'_> {
         if first.kind == EntryType::File && first.id == old.id {
             lease = self.lease(parent, name)?;
         }
-        self.faults.action();
+        self.faults.between_calls();
         let dir = self.parents.get(parent)?;
         let now = stat_if_there(dir, name)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
         if self.faults.compares(Comparison::BeforePut) && !self.is_untouched(old, &now) {

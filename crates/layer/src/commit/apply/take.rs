@@ -40,9 +40,9 @@ impl Apply<'_> {
         if !untouched {
             return Err(Stop::keep(Outside::Changed));
         }
-        self.faults.action();
+        self.faults.between_calls();
         rustix::fs::linkat(dir, file, slots.fd(), &*name, AtFlags::empty()).map_err(|e| Stop::moving(e.into()))?;
-        self.faults.action();
+        self.faults.between_calls();
         let linked = stat(slots.fd(), &name)?;
         if linked.id != old.id {
             // Another file took the name since the look: only this further name of it goes again.
@@ -99,7 +99,7 @@ impl Apply<'_> {
             if old.kind == EntryType::File {
                 lease = self.lease(parent, name)?;
             }
-            self.faults.action();
+            self.faults.between_calls();
             let dir = self.parents.get(parent)?;
             let now = stat_if_there(dir, name)?.unwrap_or(now);
             if self.faults.compares(Comparison::BeforeTake) && !self.is_untouched(old, &now) {
@@ -115,7 +115,7 @@ impl Apply<'_> {
                 self.parents.last = None;
             }
         }
-        self.faults.action();
+        self.faults.between_calls();
         let out = stat(there.dir, there.name)?;
         let quiet = if renamed {
             if out.id == old.id { Quiet::Yes } else { Quiet::No }

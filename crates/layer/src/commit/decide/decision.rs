@@ -11,7 +11,7 @@ use crate::disk::identity::Home;
 use crate::disk::upper::{open_index, open_upper};
 use crate::entries::protected::Rules;
 use crate::entries::tree::LayerTree;
-use crate::faults::Step;
+use crate::faults::Phase;
 use crate::journal::file::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
 use crate::journal::ops::{Op, Origin, Slot, Staged};
 use crate::journal::seen::Seen;
@@ -146,7 +146,7 @@ impl Layer {
         mut plan: CommitPlan,
         needs: &Needs,
     ) -> Result<Journal, IoFailure> {
-        self.faults.check(Step::Stage).doing("stage", b"")?;
+        self.faults.check(Phase::Stage).doing("stage", b"")?;
         let copied_up = self.copy_up(workspace, &mut tree, &plan)?;
         let slots = place(&tree);
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
@@ -225,7 +225,7 @@ impl Layer {
         for name in [BESIDE, LEAVING_NOTE, REMOVING] {
             unlink_if_there(self.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
         }
-        self.faults.check(Step::WriteJournal).doing("write", JOURNAL.as_bytes())?;
+        self.faults.check(Phase::WriteJournal).doing("write", JOURNAL.as_bytes())?;
         // Small lists are at hand; large ones are read again when the tree is gone.
         let is_small = plan.parked.len() + plan.committed.len() <= IN_MEMORY;
         let lists = is_small.then(|| {

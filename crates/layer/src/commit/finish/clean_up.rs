@@ -9,7 +9,7 @@ use crate::disk::remove::remove_known;
 use crate::disk::top::{Top, TopAttrs};
 use crate::entries::changes::{Change, ChangeSet};
 use crate::entries::tree::CommittedEntry;
-use crate::faults::{Faults, Step};
+use crate::faults::{Faults, Phase};
 use crate::journal::file::{
     DONE, JOURNAL, Journal, KeptBack, OURS, OUTCOME, Outcome, PARKED, Parked, SLOTS, SlotPlace, VERSION,
     sync_directory, write,
@@ -47,7 +47,7 @@ pub(crate) fn finish(
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    faults.check(Step::Finish).doing("finish", b"")?;
+    faults.check(Phase::Finish).doing("finish", b"")?;
     let mut removal = remove_displaced(directories.layers, rooms, journal, outcome, faults)?;
     sweep(rooms, journal, &mut removal.stuck, faults)?;
     let beside = rooms.beside(directories.run, faults).noted()?;
@@ -133,10 +133,10 @@ pub(crate) fn finish(
     // A commit begins with that.
     let unreached = true;
     let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes, unreached };
-    faults.action();
+    faults.between_calls();
     write(rooms.root, PARKED, &parked, faults)?;
     sync_directory(directories.root, faults)?;
-    faults.action();
+    faults.between_calls();
     // The stamps of an earlier way back are in the note by now.
     for name in [OURS, DONE, OUTCOME, BESIDE, LEAVING_NOTE, REMOVING] {
         unlink_if_there(directories.root.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
@@ -192,7 +192,7 @@ fn clear_slots(directories: &Directories<'_>, place: SlotPlace, may_go: bool, fa
     if may_go {
         let (tree, name) = slots_at(root, base, run, place);
         let remove = || remove_known(tree, name.as_bytes(), &is_known_name).doing("remove", name.as_bytes());
-        faults.action();
+        faults.between_calls();
         match remove().or_else(|_| remove()) {
             Ok(()) => return Cleared::Removed,
             Err(failure) => why = Some(because(&failure)),

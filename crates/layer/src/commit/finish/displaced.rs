@@ -163,7 +163,7 @@ impl Displaced<'_> {
     /// Removes the entry, or puts it beside its old name. Returns the latter.
     fn end(&self, rooms: &Rooms<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
         let Self { tree, at, path, .. } = self;
-        faults.action();
+        faults.between_calls();
         let quiet = self.remove(rooms.base.leases(), faults)?;
         let beside = match quiet {
             Quiet::Gone => rooms.beside(run, faults).found(&path.0)?,
@@ -267,7 +267,7 @@ impl Displaced<'_> {
         leases: Option<LeaseCall>,
         faults: &Faults,
     ) -> io::Result<Left> {
-        let (meta, _lease) = match inspect(leases, dir, name, &|| faults.action())? {
+        let (meta, _lease) = match inspect(leases, dir, name, &|| faults.between_calls())? {
             Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
             Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
                 return Ok(Left::Entry(Quiet::No));
@@ -290,7 +290,7 @@ impl Displaced<'_> {
             }
         };
         let leaving = Spot { dir, name: &leaving };
-        faults.action();
+        faults.between_calls();
         let out = stat(dir, leaving.name)?;
         if (out.id, out.size, out.mtime, out.kind) == (meta.id, meta.size, meta.mtime, meta.kind) {
             rustix::fs::unlinkat(dir, leaving.name, AtFlags::empty())?;

@@ -32,7 +32,7 @@ pub(crate) fn prune_layer(
 ) -> Result<(), IoFailure> {
     let mut once = || {
         prune(directories, rooms, keep, left, faults)?;
-        faults.action();
+        faults.between_calls();
         if keep_in_index.is_empty() {
             return remove_tree(directories.root, b"work").doing("remove", b"work");
         }
@@ -56,7 +56,7 @@ fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(
     ] {
         let dir = readable_by_force(root, path).doing("open", path)?;
         for name in names(dir.as_fd()).doing("list", path)?.into_iter().filter(|name| !keeps(name)) {
-            faults.action();
+            faults.between_calls();
             let entry = join(path, &name);
             remove_tree(root, &entry).doing("remove", &entry)?;
         }
@@ -93,7 +93,7 @@ fn prune(
                 continue;
             }
             if kept.is_none() && !on_the_way.contains(entry.as_slice()) {
-                faults.action();
+                faults.between_calls();
                 if is_marked {
                     left.extend(clear(directories, rooms, &entry, faults).doing("remove", &entry)?);
                 } else {
@@ -112,7 +112,7 @@ fn prune(
         let (parent, name) = split(&one.path.0);
         let dir = upper.dir(parent).doing("open", parent)?;
         if stat_if_there(dir.as_fd(), name).doing("look at", &one.path.0)?.is_none() {
-            faults.action();
+            faults.between_calls();
             make_whiteout(dir.as_fd(), name).doing("mark as gone", &one.path.0)?;
         }
     }

@@ -163,7 +163,7 @@ impl Back<'_> {
         match exchange(source, target, self.faults)? {
             Exchanged::Yes => {
                 self.note_returned(put, target)?;
-                self.faults.action();
+                self.faults.between_calls();
                 let out = stat(source.dir, source.name)?;
                 if out.id == new.id && self.is_as_put(put, new, &out, source)? {
                     return Ok(());
@@ -212,7 +212,7 @@ impl Back<'_> {
 
     /// Looks at what was taken out of a place that is free now.
     fn check_withdrawn(&mut self, put: &Put, new: &Seen, source: Spot<'_>) -> io::Result<()> {
-        self.faults.action();
+        self.faults.between_calls();
         let out = stat(source.dir, source.name)?;
         if out.id == new.id && self.is_as_put(put, new, &out, source)? {
             return Ok(());

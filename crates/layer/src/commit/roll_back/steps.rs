@@ -61,7 +61,7 @@ impl<'a> Back<'a> {
         for step in self.steps.each_back().doing("read", JOURNAL.as_bytes())? {
             let (at, op) = step.doing("read", JOURNAL.as_bytes())?;
             self.at = at;
-            self.faults.action();
+            self.faults.between_calls();
             let path = op.path().map_or(&b""[..], |path| &path.0);
             self.look_again().doing("look at", path)?;
             self.one_or_again(&op).doing("put back", path)?;
@@ -95,7 +95,7 @@ impl<'a> Back<'a> {
                 continue;
             }
             if now.mode != mode && now.mode == mode | 0o700 {
-                self.faults.action();
+                self.faults.between_calls();
                 crate::beneath::chmod(dir.as_fd(), mode).doing("set the mode of", &path.0)?;
             }
             let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;

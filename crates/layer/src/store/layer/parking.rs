@@ -8,7 +8,7 @@ use crate::disk::upper::open_upper;
 use crate::entries::changes::{Change, ChangeSet};
 use crate::entries::protected::Rules;
 use crate::entries::tree::LayerTree;
-use crate::faults::Step;
+use crate::faults::Phase;
 use crate::journal::file::{PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write};
 use crate::journal::steps::IN_MEMORY;
 use crate::moves::leftover::Leftover;
@@ -44,7 +44,7 @@ impl Layer {
 
     /// Syncs the upper directory: a decision on the layer must be able to rely on its bytes after a power cut.
     pub(crate) fn sync_upper(&self) -> Result<(), IoFailure> {
-        self.faults.check(Step::SyncLayer).doing("sync", b"upper")?;
+        self.faults.check(Phase::SyncLayer).doing("sync", b"upper")?;
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         sync_tree(&upper, &self.faults)?;
         self.mark_whole()?;
@@ -75,7 +75,7 @@ impl Layer {
     }
 
     pub(super) fn park_as(&self, changes: impl Serialize) -> Result<(), IoFailure> {
-        self.faults.check(Step::Park).doing("park", b"")?;
+        self.faults.check(Phase::Park).doing("park", b"")?;
         let parked = Parked {
             version: VERSION,
             mode: self.mode,

@@ -11,7 +11,7 @@ use crate::entries::marks::LowerFs;
 use crate::entries::protected::Rules;
 use crate::entries::tree::LayerTree;
 use crate::entries::yours::Yours;
-use crate::faults::Step;
+use crate::faults::Phase;
 use crate::git::stash::Stash;
 use crate::read::walk::{Walk, WalkError};
 use crate::store::pool::PROBE;
@@ -100,7 +100,7 @@ impl Layer {
         rules: &Rules,
     ) -> Result<Option<LayerTree>, ReadLayerError> {
         let io = |source| ReadLayerError::Io { source };
-        self.faults.check(Step::ReadLayer).doing("read", b"upper").map_err(io)?;
+        self.faults.check(Phase::ReadLayer).doing("read", b"upper").map_err(io)?;
         // The way of most runs: one call shows that there is nothing.
         let again = upper.readable_dir(b"").doing("open", b"upper").map_err(io)?;
         let own = TopAttrs::read(self.mode, upper.fd()).doing("look at", b"upper").map_err(io)?;
