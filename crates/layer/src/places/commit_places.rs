@@ -1,4 +1,4 @@
-//! The directory descriptors that a commit works with.
+//! The directories that the steps of a commit work in. `directories` has those that the stages around the steps need.
 
 use crate::beneath::Workspace;
 use crate::faults::Faults;
@@ -7,7 +7,7 @@ use crate::moves::beside::Beside;
 
 /// The places that a commit works with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rooms<'a> {
+pub(crate) struct CommitPlaces<'a> {
     /// The layer's directory.
     pub(crate) root: &'a Workspace,
     /// The directory of the workspace.
@@ -20,7 +20,7 @@ pub(crate) struct Rooms<'a> {
     pub(crate) started: FsTime,
 }
 
-impl<'a> Rooms<'a> {
+impl<'a> CommitPlaces<'a> {
     /// Returns where versions of `run` go that cannot stay at their paths.
     pub(crate) fn beside(&self, run: &'a str, faults: &'a Faults) -> Beside<'a> {
         Beside { base: self.base, root: self.root, run, faults }
