@@ -7,34 +7,34 @@ pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 pub const ALLOWED: &[Entry] = &[
     ("crates/doctor/src/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     (
-        "crates/fleet/src/audit.rs",
+        "crates/fleet/src/client/audit.rs",
         &[(".read_to_string(", 1), ("File::open(", 2)],
         "Files that the user names: an export, heads, a key and receipts.",
     ),
-    ("crates/fleet/src/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
+    ("crates/fleet/src/client/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
     (
-        "crates/fleet/src/credentials.rs",
+        "crates/fleet/src/territory/credentials.rs",
         &[("File::open(", 1), ("fs::read(", 1)],
         "The certificate in the data directory of the territory, and that directory.",
     ),
-    ("crates/fleet/src/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
+    ("crates/fleet/src/client/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
     (
-        "crates/fleet/src/login.rs",
+        "crates/fleet/src/client/login.rs",
         &[(".read_to_string(", 2)],
         "A regular file of the user's configuration; a secret that the caller passes on standard input.",
     ),
     (
-        "crates/fleet/src/tls_files.rs",
+        "crates/fleet/src/server/tls_files.rs",
         &[(".read_to_string(", 1)],
         "A regular file that a flag names, with a secret, a key or a certificate: at most 1 MiB.",
     ),
     (
-        "crates/fleet/src/watch.rs",
+        "crates/fleet/src/client/watch.rs",
         &[(".recv()", 1), (".status()", 1)],
         "A wake of another task of this process, at most a second; the status of an HTTP answer.",
     ),
     (
-        "crates/fleet/src/services.rs",
+        "crates/fleet/src/territory/services.rs",
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",
     ),

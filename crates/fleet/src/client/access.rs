@@ -1,8 +1,8 @@
 //! Finds the control plane and the key of a user, and calls it.
 
-use super::args::ServerArgs;
-use super::call::{failure, http, read_text, runtime};
-use super::login;
+use crate::args::ServerArgs;
+use crate::client::call::{failure, http, read_text, runtime};
+use crate::client::login;
 use crate::failure::Failure;
 use nexus_api::client::{ClientError, MothershipClient};
 use std::future::Future;

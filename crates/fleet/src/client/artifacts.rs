@@ -3,10 +3,10 @@
 //! The files are those of a hostile command, and the server is not this user: names are checked again, links are only
 //! listed, each file is written below a directory that this command made, and only whole files with the announced hash get their name.
 
-use super::access::Access;
-use super::call::failure;
-use super::print::{print, print_json};
+use crate::client::access::Access;
+use crate::client::call::failure;
 use crate::failure::{Failure, one_line};
+use crate::print::{print, print_json};
 use nexus_api::mothership::{Artifact, ArtifactList};
 use nexus_facility::artifacts::safe_name;
 use nexus_model::ids::DirectiveId;

@@ -1,9 +1,9 @@
 //! `nexus audit`: exports the audit chain of an account, keeps its signed heads, and checks an export without a server.
 
-use super::access::Access;
-use super::args::{AuditAction, AuditArgs, AuditFormat};
-use super::print::{print, print_json};
+use crate::args::{AuditAction, AuditArgs, AuditFormat};
+use crate::client::access::Access;
 use crate::failure::{Failure, one_line};
+use crate::print::{print, print_json};
 use nexus_api::audit::{AuditEvent, AuditHead, Check, END_ACTION, Fault, HeadFault, origin, signed_head};
 use nexus_api::audit_head::{HEAD_ACTION, HeadProblem, SignedHead};
 use nexus_model::digest::Digest;

@@ -1,12 +1,15 @@
 //! `nexus directive`: creates directives, ends them, and reads what they left.
 
-use super::access::Access;
-use super::args::{CreateArgs, DirectiveAction, DirectiveArgs};
-use super::call::id;
-use super::print::{print, print_json};
-use super::{artifacts, display, follow, watch};
+use crate::args::{CreateArgs, DirectiveAction, DirectiveArgs};
+use crate::client::access::Access;
+use crate::client::artifacts;
+use crate::client::call::id;
+use crate::client::display;
+use crate::client::follow;
+use crate::client::watch;
 use crate::failure::Failure;
 use crate::notices::tell;
+use crate::print::{print, print_json};
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
 use nexus_facility::glob::Glob;

@@ -1,10 +1,10 @@
 //! `nexus facility`: creates and shows facilities, and removes the files of one from a territory.
 
-use super::access::Access;
-use super::args::{FacilityAction, FacilityArgs};
-use super::call::id;
-use super::print::{print, print_json};
+use crate::args::{FacilityAction, FacilityArgs};
+use crate::client::access::Access;
+use crate::client::call::id;
 use crate::failure::{Failure, one_line};
+use crate::print::{print, print_json};
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CreateFacility, Facility, FacilityKind};
 use nexus_facility::{Facilities, FacilityName, RepoUrl};

@@ -6,11 +6,11 @@
 //! ```
 //! The chunks are read by number, so that a connection that broke costs nothing but a moment.
 
-use super::access::Access;
-use super::call::failure;
-use super::print::print_json;
+use crate::client::access::Access;
+use crate::client::call::failure;
 use crate::failure::Failure;
 use crate::failures;
+use crate::print::print_json;
 use crate::terminal::out;
 use data_encoding::BASE64;
 use nexus_api::client::{ClientError, EventStream, LogQuery, MothershipClient};

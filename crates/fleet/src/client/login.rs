@@ -1,9 +1,9 @@
 //! `nexus login`: remembers one control plane, in a file that only its user can read.
 
-use super::args::{LoginArgs, PlainArgs};
-use super::call::{failure, http, read_text, runtime};
-use super::print::print;
+use crate::args::{LoginArgs, PlainArgs};
+use crate::client::call::{failure, http, read_text, runtime};
 use crate::failure::Failure;
+use crate::print::print;
 use nexus_api::client::{ListQuery, MothershipClient};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};

@@ -1,7 +1,7 @@
 //! Directives that a control plane has, as runs that policy documents can be asked about (`nexus policy replay --fleet`).
 
-use crate::access::Access;
 use crate::args::ServerArgs;
+use crate::client::access::Access;
 use crate::failure::Failure;
 use nexus_api::client::ListQuery;
 use nexus_mothership::past_run;

@@ -5,9 +5,9 @@
 //!  a second without an event ───────────────┴─▶ the list ─▶ lines that differ from what was printed
 //! ```
 
-use super::access::Access;
-use super::call::failure;
-use super::display;
+use crate::client::access::Access;
+use crate::client::call::failure;
+use crate::client::display;
 use crate::failure::Failure;
 use crate::failures;
 use crate::terminal::out;

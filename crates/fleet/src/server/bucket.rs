@@ -1,8 +1,8 @@
 //! The bucket of `nexus mothership serve`, and the key for it.
 
-use super::args::BucketArgs;
-use super::tls_files::{Others, read_own};
+use crate::args::BucketArgs;
 use crate::failure::Failure;
+use crate::server::tls_files::{Others, read_own};
 use nexus_mothership::{BucketKey, BucketSettings};
 use std::sync::Arc;
 

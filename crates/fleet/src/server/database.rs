@@ -1,8 +1,8 @@
 //! The address of the database of `nexus mothership serve`.
 
-use super::args::DatabaseArgs;
-use super::tls_files::{Others, read_own};
+use crate::args::DatabaseArgs;
 use crate::failure::Failure;
+use crate::server::tls_files::{Others, read_own};
 use nexus_mothership::Database;
 use std::sync::Arc;
 

@@ -1,16 +1,19 @@
 //! `nexus mothership serve` and `nexus daemon run`: the two halves of a fleet, apart.
 
-use super::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs, RotateArgs};
-use super::print::{print, print_json};
-use super::renew::Renewal;
-use super::services::{self, Ground};
-use super::tls_files::{Others, TlsPaths, read_own};
-use super::{bucket, credentials, data_dir, database};
+use crate::args::{DaemonAction, DaemonArgs, MothershipAction, MothershipArgs, MoveArgs, PlainArgs, RotateArgs};
+use crate::data_dir;
 use crate::failure::Failure;
 use crate::failures;
 use crate::notices::tell;
+use crate::print::{print, print_json};
 use crate::profiles::caller;
+use crate::server::bucket;
+use crate::server::database;
+use crate::server::tls_files::{Others, TlsPaths, read_own};
 use crate::signals::Signals;
+use crate::territory::credentials;
+use crate::territory::renew::Renewal;
+use crate::territory::services::{self, Ground};
 use nexus_api::Labels;
 use nexus_mothership::{
     Clock, Config as ServerConfig, Listener, ProxySecret, Running, ServeError, StoreError, TerritoryAuth,

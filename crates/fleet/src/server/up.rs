@@ -1,15 +1,15 @@
 //! `nexus up`: a control plane and a daemon in one process, for one machine.
 
-use super::args::UpArgs;
-use super::call::{self, failure};
-use super::data_dir;
-use super::enroll;
-use super::print::{print, print_json};
-use super::serve::{listen, of_serve};
-use super::services::{self, Ground};
+use crate::args::UpArgs;
+use crate::client::call::{self, failure};
+use crate::data_dir;
 use crate::failure::Failure;
 use crate::notices::tell;
+use crate::print::{print, print_json};
 use crate::profiles::caller;
+use crate::server::serve::{listen, of_serve};
+use crate::territory::enroll;
+use crate::territory::services::{self, Ground};
 use nexus_api::client::{ConduitsClient, MothershipClient, PlainHttp, TerritoryIdentity};
 use nexus_api::conduits::TERRITORY_SECRET_HEADER;
 use nexus_api::mothership::CreateEnrollmentToken;

@@ -1,11 +1,13 @@
 //! `nexus territory`: joins this machine, and looks at territories.
 
-use super::access::Access;
-use super::args::{TerritoryAction, TerritoryArgs};
-use super::call::{id, read_text};
-use super::print::{print, print_json};
-use super::{enroll, login, services};
+use crate::args::{TerritoryAction, TerritoryArgs};
+use crate::client::access::Access;
+use crate::client::call::{id, read_text};
+use crate::client::login;
 use crate::failure::{Failure, one_line};
+use crate::print::{print, print_json};
+use crate::territory::enroll;
+use crate::territory::services;
 use nexus_api::mothership::{CreateEnrollmentToken, Territory};
 use serde_json::json;
 

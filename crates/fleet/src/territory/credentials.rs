@@ -1,6 +1,6 @@
 //! Certificate and key of a territory, in one file of its data directory.
 
-use super::call::{failure, http};
+use crate::client::call::{failure, http};
 use crate::failure::Failure;
 use nexus_api::client::{ConduitsClient, PlainHttp, TerritoryIdentity};
 use nexusd::territory::Identity;

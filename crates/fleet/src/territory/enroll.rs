@@ -1,9 +1,9 @@
 //! Joins a machine to a control plane: a header on loopback, a certificate elsewhere.
 
-use super::call::{failure, http};
-use super::credentials::{Credentials, FILE, key_and_request};
-use super::services::of_territory;
+use crate::client::call::{failure, http};
 use crate::failure::Failure;
+use crate::territory::credentials::{Credentials, FILE, key_and_request};
+use crate::territory::services::of_territory;
 use nexus_api::client::{ConduitsClient, PlainHttp, TerritoryIdentity};
 use nexus_api::conduits::{Capacity, EnrollMetadata, EnrollRequest};
 use nexusd::Territory;

@@ -1,6 +1,6 @@
 //! The launcher process of a daemon: this very program, started before there is a second thread.
 
-use super::args::LaunchArgs;
+use crate::args::LaunchArgs;
 use crate::driver;
 use crate::failure::Failure;
 use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};

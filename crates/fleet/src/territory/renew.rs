@@ -6,9 +6,9 @@
 //! A renewal that fails is tried again every minute, and more often where less than twenty minutes are left.
 //! The old certificate ends at the first use of the new one, which is in its file by then: a failure at any step changes nothing.
 
-use super::credentials::{Credentials, FILE, key_and_request};
 use crate::failure::Failure;
 use crate::notices::tell;
+use crate::territory::credentials::{Credentials, FILE, key_and_request};
 use nexus_api::client::PlainHttp;
 use nexus_api::conduits::CertificateRequest;
 use nexus_mothership::{Validity, validity};
@@ -82,7 +82,7 @@ impl Renewal {
         let (key, csr_pem) = key_and_request()?;
         let client = known.client(&self.identity.server, self.plain)?;
         let answer = client.renew_certificate(&CertificateRequest { csr_pem }).await;
-        let certificate = answer.map_err(|error| super::call::failure(&error))?.mtls_client_cert_pem;
+        let certificate = answer.map_err(|error| crate::client::call::failure(&error))?.mtls_client_cert_pem;
         let new = Credentials { certificate, key: key.serialize_pem(), ..known };
         let client = new.client(&self.identity.server, self.plain)?;
         new.write(&self.data_dir)?;

@@ -1,14 +1,14 @@
 //! A daemon of this process: launcher, settings, signals.
 
-use super::data_dir;
-use super::launcher;
-use super::upkeep::TerritoryUpkeep;
+use crate::data_dir;
 use crate::driver;
 use crate::failure::Failure;
 use crate::failures;
 use crate::profiles::caller;
 use crate::signals;
 use crate::signals::Signals;
+use crate::territory::launcher;
+use crate::territory::upkeep::TerritoryUpkeep;
 use nexus_driver_namespace::launcher::Launcher;
 use nexus_policy::settings::Settings as Operator;
 use nexusd::{Daemon, HttpSource, Parts, Settings, Territory, TerritoryError};
