@@ -116,7 +116,7 @@ impl Attendant for Hub {
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         if let Some(full) = &mut self.full {
-            full.file.write_all(bytes)?;
+            full.write(bytes)?;
         }
         self.ring.push(stream, bytes);
         Ok(false)
