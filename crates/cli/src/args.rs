@@ -162,6 +162,9 @@ pub struct RunArgs {
     /// Most bytes of that file; a server of agents bounds what their commands fill its disk with.
     #[arg(long, value_name = "BYTES", hide = true, value_parser = units::parse_size)]
     pub full_output_most: Option<u64>,
+    /// End it when the process that started it ends: a server of agents leaves nothing behind.
+    #[arg(long, hide = true)]
+    pub ends_with_caller: bool,
     /// Take every network rule of the flags back. A server adds it to flags of its own for a call that wants no network.
     #[arg(long, hide = true)]
     pub no_network: bool,

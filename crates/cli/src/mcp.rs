@@ -8,16 +8,14 @@ use crate::profile::resolution::Resolution;
 use crate::request;
 use crate::run::parsed_run;
 use crate::supervisor;
-use nexus_mcp::commands::{Commands, Engine};
+use nexus_mcp::commands::{Commands, Engine, Started};
 use nexus_mcp::narrow::Bounds;
 use nexus_mcp::serve::serve;
 use nexus_mcp::tools::Tools;
 use nexus_policy::profile::LimitKind;
 use nexus_runner::plan::site::Site;
-use nexus_runner::session::wire::Launched;
 use std::ffi::OsString;
 use std::io;
-use std::process::Child;
 
 /// Serves the client, and returns the exit code.
 pub fn command(args: &McpArgs) -> u8 {
@@ -48,8 +46,10 @@ struct Supervisors {
 }
 
 impl Engine for Supervisors {
-    fn launch(&self, flags: Vec<OsString>) -> io::Result<(Launched, Child)> {
-        supervisor::launch(self.words.iter().cloned().chain(flags))
+    fn launch(&self, flags: Vec<OsString>) -> io::Result<Started> {
+        let own = self.words.iter().cloned().chain(["--ends-with-caller".into()]);
+        let (launched, process, owner) = supervisor::launch(own.chain(flags))?;
+        Ok(Started { launched, process, owner })
     }
 
     fn bounds(&self) -> Result<Bounds, Failure> {
@@ -86,7 +86,7 @@ fn refuse_what_a_server_does_not_take(run: &RunArgs) -> Result<(), Failure> {
         (run.cwd.is_some(), "--cwd"),
         (run.full_output.is_some() || run.full_output_most.is_some(), "--full-output"),
         (run.receipt.is_some(), "--receipt"),
-        (run.no_network, "--no-network"),
+        (run.no_network || run.ends_with_caller, "--no-network and --ends-with-caller"),
         (run.cache, "--cache"),
         (run.quiet || run.verbose, "--quiet and --verbose"),
         (!run.net.allow_host_port.is_empty(), "--allow-host-port"),

@@ -45,7 +45,7 @@ pub fn detach(args: &RunArgs) -> u8 {
         return failures::print_failure(&failure, args.json);
     }
     // The first word is `run`; the rest is what it was.
-    match launch(std::env::args_os().skip(2)).map(|(launched, _)| launched) {
+    match launch(std::env::args_os().skip(2)).map(|(launched, ..)| launched) {
         Ok(Launched::Started { id, published }) => {
             run::note_stale_files(args);
             for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
@@ -88,9 +88,9 @@ fn note(text: &str) {
     out::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
-/// Starts a supervisor with these flags and words of `nexus run`, and waits for its word. It outlives this process, unless its caller
-/// waits for it.
-pub fn launch(arguments: impl Iterator<Item = OsString>) -> io::Result<(Launched, Child)> {
+/// Starts a supervisor with these flags and words of `nexus run`, and waits for its word. It outlives this process; with
+/// `--ends-with-caller` it ends when the socket is closed.
+pub fn launch(arguments: impl Iterator<Item = OsString>) -> io::Result<(Launched, Child, UnixStream)> {
     nexus_driver_namespace::hand_on_nothing()?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let child = Command::new("/proc/self/exe")
@@ -104,7 +104,7 @@ pub fn launch(arguments: impl Iterator<Item = OsString>) -> io::Result<(Launched
     let (mut reader, mut buffer) = (Reader::default(), [0u8; 4096]);
     loop {
         if let Some(launched) = reader.next::<Launched>().map_err(io::Error::other)? {
-            return Ok((launched, child));
+            return Ok((launched, child, ours));
         }
         match ours.read(&mut buffer) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word")),
@@ -197,7 +197,8 @@ fn open(
     std::env::set_current_dir("/").map_err(|error| internal(format!("the directory / cannot be entered: {error}")))?;
     let own = Store::open(&parsed_run.run.site.places, nexus_sessions::find::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
-    Ok(Hub::new(own, &parsed_run.run.plan, launcher, full, ports, crate::notices::print))
+    let hub = Hub::new(own, &parsed_run.run.plan, launcher, full, ports, crate::notices::print);
+    Ok(hub.ending_with_launcher(args.ends_with_caller))
 }
 
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.

@@ -42,6 +42,7 @@ fn a_server_that_ends_takes_along_what_it_started() {
     on_each_bench(|bench| {
         play(&bench, "leaves_nothing", &["eof"]);
         play(&bench, "leaves_nothing", &["signal"]);
+        play(&bench, "leaves_nothing", &["kill"]);
     });
 }
 

@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,9 +51,19 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// What the program does for the server.
 pub trait Engine: Send + Sync {
     /// Starts a supervisor with the server's own flags of `nexus run` and these after them.
-    fn launch(&self, flags: Vec<OsString>) -> io::Result<(Launched, Child)>;
+    fn launch(&self, flags: Vec<OsString>) -> io::Result<Started>;
     /// Says what the server's own flags, profiles and policies allow.
     fn bounds(&self) -> Result<Bounds, Failure>;
+}
+
+/// A supervisor that was started.
+pub struct Started {
+    /// Its first word.
+    pub launched: Launched,
+    /// Its process.
+    pub process: Child,
+    /// The sandbox ends when this is closed: with this process, however that ends.
+    pub owner: UnixStream,
 }
 
 /// What one call starts.
@@ -341,7 +352,7 @@ impl Commands {
         let _place = self.place()?;
         let input = ask.input.take();
         let file = (!ask.is_own).then(|| self.directory.path.join(RunId::new().to_string()));
-        let (launched, mut supervisor) =
+        let Started { launched, process: mut supervisor, owner } =
             self.engine.launch(self.flags(&ask, input.is_some(), file.as_deref())).map_err(|error| {
                 Failure::refused(
                     "supervisor",
@@ -380,6 +391,7 @@ impl Commands {
             let ending = followed.last_words();
             // It ends by itself now; without this it would stay in the table of processes.
             supervisor.wait().ok();
+            drop(owner);
             if let Err(error) = store.remove(&followed.entry) {
                 notices::tell(&error.to_string());
             }

@@ -72,7 +72,7 @@ const SEARCH: &str = "\
 if [ -d \"$real\" ]; then cd -- \"$real\" || exit 96; place=.; echo d >&2
 elif [ -f \"$real\" ]; then cd -- \"${real%/*}\" || exit 96; place=./${real##*/}; echo f >&2
 else exit 95; fi
-grep -rnIZ \"$3\" --exclude-dir=.git --include=\"$4\" -e \"$2\" -- \"$place\" | head -c 786432
+grep -rnHIZ \"$3\" --exclude-dir=.git --include=\"$4\" -e \"$2\" -- \"$place\" | head -c 786432
 ";
 
 /// Returns the words of one of these commands. The caller adds its limits.

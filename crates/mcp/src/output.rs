@@ -156,6 +156,18 @@ impl Source {
         Ok(bytes[start..].to_vec())
     }
 
+    /// Returns the first and the last part, of so many bytes together, with a mark where something is missing; and the bytes that are.
+    pub fn ends(&mut self, room: u64) -> io::Result<(String, u64)> {
+        let mut kept = Kept::new(usize::try_from(room).unwrap_or(usize::MAX));
+        let first = self.range(0, room / 2)?;
+        kept.push(&first);
+        let rest = self.end - self.first - first.len() as u64;
+        let last = rest.min(room - room / 2);
+        kept.total += rest - last;
+        kept.push(&self.range(self.end - last, last)?);
+        Ok((kept.text(), kept.cut()))
+    }
+
     /// Finds lines that hold a text.
     pub fn lines_with(&mut self, text: &str, most: usize) -> io::Result<Found> {
         self.reader.seek(SeekFrom::Start(0))?;
@@ -251,6 +263,15 @@ mod tests {
         assert!(!found.has_more);
         let found = source(text).lines_with("line", 1).unwrap();
         assert_eq!((found.lines.len(), found.has_more), (1, true));
+    }
+
+    #[test]
+    fn the_ends_of_an_output_are_read_without_the_middle() {
+        let (text, cut) = source("0123456789abcdef").ends(10).unwrap();
+        assert!(text.starts_with("01234\n[") && text.ends_with("]\nbcdef"), "{text}");
+        assert_eq!(cut, 6);
+        assert_eq!(source("0123456789").ends(10).unwrap(), ("0123456789".to_owned(), 0));
+        assert_eq!(source("").ends(10).unwrap(), (String::new(), 0));
     }
 
     #[test]

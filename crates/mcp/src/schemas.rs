@@ -47,6 +47,7 @@ const STATE: &[(&str, &str)] = &[
     ("stderr", "string"),
     ("output_bytes", "integer"),
     ("cut_bytes", "integer"),
+    ("streams_joined", "boolean"),
     ("duration_ms", "number?"),
     ("quiet_ms", "integer"),
     ("changes", "object"),

@@ -469,15 +469,41 @@ fn state(run: &Run) -> Value {
     })
 }
 
+/// The output of a command, as an answer shows it.
+struct Shown {
+    out: String,
+    err: String,
+    cut: u64,
+    bytes: u64,
+    is_joined: bool,
+}
+
+/// Takes the output of a command that has ended. Where it came faster than this process followed, the file alone has it, in which both
+/// streams are one.
+fn shown(run: &Run) -> Shown {
+    let (missed, bytes) = run.look(|state| {
+        let capture = &state.capture;
+        (capture.missed, capture.out.total + capture.err.total + capture.missed)
+    });
+    if missed > 0
+        && let Ok(Ok((out, cut))) = run
+            .output()
+            .map(|mut source| source.ends(2 * ROOM as u64).map(|(out, _)| (out, bytes.saturating_sub(2 * ROOM as u64))))
+    {
+        return Shown { out, err: String::new(), cut, bytes, is_joined: true };
+    }
+    run.look(|state| {
+        let capture = &state.capture;
+        let cut = capture.out.cut() + capture.err.cut() + capture.missed;
+        Shown { out: capture.out.text(), err: capture.err.text(), cut, bytes, is_joined: false }
+    })
+}
+
 /// Describes a command that has ended.
 fn ended(run: &Run, ending: &Ending) -> Outcome {
     let report = &ending.report;
     let denials = denial::of(report);
-    let (out, err, cut, bytes) = run.look(|state| {
-        let capture = &state.capture;
-        let cut = capture.out.cut() + capture.err.cut() + capture.missed;
-        (capture.out.text(), capture.err.text(), cut, capture.out.total + capture.err.total + capture.missed)
-    });
+    let Shown { out, err, cut, bytes, is_joined } = shown(run);
     let changes = &report["changes"];
     let structured = json!({
         "run_id": run.id,
@@ -490,6 +516,7 @@ fn ended(run: &Run, ending: &Ending) -> Outcome {
         "stderr": err,
         "output_bytes": bytes,
         "cut_bytes": cut,
+        "streams_joined": is_joined,
         "duration_ms": report["timing"]["duration_ms"],
         "changes": {
             "state": changes["state"], "added": changes["added"], "modified": changes["modified"],
