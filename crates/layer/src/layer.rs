@@ -24,7 +24,7 @@ use crate::faults::{Faults, Step};
 use crate::identity::Home;
 use crate::index_at_start::IndexAtStart;
 use crate::locked::{Locked, is_run_id};
-use crate::meta::{FsTime, stat};
+use crate::meta::FsTime;
 use crate::opened::close_again;
 use crate::pool::{self, LayerPool};
 use crate::recorded::Recorded;
@@ -160,10 +160,7 @@ impl Layer {
                 pool::make(&layers, run, mode)?;
             }
             let root = Workspace::from_fd(layers.readable_dir(run.as_bytes()).doing("open", run.as_bytes())?);
-            // Sets the ctime, which directories made ahead have from then.
-            chmod(root.fd(), 0o700).doing("set the mode of", run.as_bytes())?;
-            let made = stat(root.fd(), b"").doing("look at", run.as_bytes())?;
-            let clock = started::measure(workspace, &made, run)?;
+            let clock = started::measure(workspace, &root, run)?;
             // Another process may hold the directory's lock only by mistake.
             let root = Locked::new(root)
                 .and_then(|locked| locked.ok_or_else(|| Errno::WOULDBLOCK.into()))
@@ -187,7 +184,7 @@ impl Layer {
             layers,
             root,
             mode,
-            started: clock.time,
+            started: clock.last_older(),
             clock: Some(clock),
             top: Some(top),
             ours: Vec::new(),

@@ -7,6 +7,11 @@
 //!   is on the same device its own ctime serves, at no cost. A file system that has no such files stamps one with a
 //!   name, which is removed at once. Where the workspace takes no file at all, the layer's clock has to do, taken as a
 //!   coarse one.
+//! * The stamp is taken twice. Linux 6.13 and later give an entry whose stamp was read a finer one at its next change,
+//!   and no later change anywhere on the machine an earlier one, but an entry whose stamp no process read gets an equal one until
+//!   the next tick. Where the second stamp is later than the first, an equal one therefore counts as later: what changed
+//!   before has an earlier one. Older kernels stamp by the tick alone (1 to 10 ms), and an equal stamp is more likely of
+//!   what was written just before the start, so that it counts as older.
 //! * A stamp without nanoseconds comes from a clock of whole seconds (ext4 with inodes of 128 bytes, some network file
 //!   systems). A later change can then have the same stamp, and an equal one counts as later.
 //! * The wall clock is compared with the time since boot at both ends. If it was set back meanwhile, the start is set
@@ -19,7 +24,7 @@ use crate::meta::{FsTime, Meta, stat};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: i128 = 1_000_000_000;
@@ -32,8 +37,9 @@ const STEP: i128 = SECOND;
 pub struct Started {
     /// By the clock of the workspace's file system.
     pub time: FsTime,
-    /// The clock has only whole seconds, or is not the workspace's.
-    pub coarse: bool,
+    /// A stamp that is equal to `time` counts as later. Layers of older versions call this `coarse`.
+    #[serde(rename = "coarse")]
+    pub equal_is_later: bool,
     /// Time since boot minus wall clock, in nanoseconds.
     pub clock_offset_ns: i64,
     /// Id of the machine's boot then; empty where the kernel does not say.
@@ -47,6 +53,13 @@ pub struct Clocks {
     pub offset_ns: i64,
     /// Id of the machine's boot; empty where the kernel does not say.
     pub boot_id: String,
+}
+
+impl Started {
+    /// Returns the latest time stamp that counts as older, where the clocks were not set since.
+    pub(crate) fn last_older(&self) -> FsTime {
+        from_nanoseconds(nanoseconds(self.time) - i128::from(self.equal_is_later))
+    }
 }
 
 impl Clocks {
@@ -78,7 +91,7 @@ fn parse_uptime(text: &str) -> Option<i64> {
 /// Returns the latest time stamp that still counts as older than the start, given the current clocks.
 #[must_use]
 pub fn effective(started: &Started, now: &Clocks) -> FsTime {
-    let time = nanoseconds(started.time) - i128::from(started.coarse);
+    let time = nanoseconds(started.last_older());
     let same_boot = started.boot_id == now.boot_id;
     let set_back = i128::from(now.offset_ns) - i128::from(started.clock_offset_ns);
     match () {
@@ -105,29 +118,52 @@ fn from_nanoseconds(time: i128) -> FsTime {
     FsTime { sec, nsec: u32::try_from(time.rem_euclid(SECOND)).unwrap_or(0) }
 }
 
-/// Takes the start of the run `run`, whose layer's directory has just been changed and looks like `layer`.
-pub(crate) fn measure(workspace: &Workspace, layer: &Meta, run: &str) -> Result<Started, IoFailure> {
+/// Takes the start of the run `run`, whose layer's directory is `layer`: sets the directory's ctime.
+pub(crate) fn measure(workspace: &Workspace, layer: &Workspace, run: &str) -> Result<Started, IoFailure> {
     let clocks = Clocks::now().doing("read the clocks for", run.as_bytes())?;
+    // Directories made ahead get the ctime of this run.
+    let own = stamp_twice(layer.fd(), 0o700).doing("stamp", run.as_bytes())?;
     let top = stat(workspace.fd(), b"").doing("look at", b"")?;
-    let own = if top.dev == layer.dev { Some(layer.ctime) } else { stamp(workspace, run)? };
-    let time = own.unwrap_or(layer.ctime);
-    let coarse = own.is_none() || time.nsec == 0;
-    Ok(Started { time, coarse, clock_offset_ns: clocks.offset_ns, boot_id: clocks.boot_id })
+    let stamped = if top.dev == own.dev { Some(own) } else { stamp(workspace, run)? };
+    let is_the_workspaces = stamped.is_some();
+    let Stamp { time, is_exact, .. } = stamped.unwrap_or(own);
+    let equal_is_later = is_exact || !is_the_workspaces || time.nsec == 0;
+    Ok(Started { time, equal_is_later, clock_offset_ns: clocks.offset_ns, boot_id: clocks.boot_id })
+}
+
+/// The ctime of an entry that was changed twice and looked at in between.
+#[derive(Debug, Clone, Copy)]
+struct Stamp {
+    time: FsTime,
+    dev: (u32, u32),
+    /// The second change has a later ctime, so that no change before it has this one.
+    is_exact: bool,
+}
+
+/// Changes an entry that no other process uses, looks at it, and does both again.
+fn stamp_twice(entry: impl AsFd, mode: u32) -> io::Result<Stamp> {
+    let change = || -> io::Result<Meta> {
+        rustix::fs::fchmod(&entry, Mode::from_raw_mode(mode))?;
+        stat(entry.as_fd(), b"")
+    };
+    let (first, second) = (change()?, change()?);
+    Ok(Stamp { time: second.ctime, dev: second.dev, is_exact: second.ctime > first.ctime })
 }
 
 /// Lets the file system of the workspace stamp a file. `None` when the workspace takes no file.
-fn stamp(workspace: &Workspace, run: &str) -> Result<Option<FsTime>, IoFailure> {
+fn stamp(workspace: &Workspace, run: &str) -> Result<Option<Stamp>, IoFailure> {
     let mode = Mode::from_raw_mode(0o600);
     let nameless = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(workspace.fd(), ".", nameless, mode) {
-        return stat(file.as_fd(), b"").map(|meta| Some(meta.ctime)).doing("look at", b"");
+        return stamp_twice(file, 0o600).map(Some).doing("stamp a file in", b"");
     }
     let name = format!(".nexus-tmp-{run}-start");
     let named = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(workspace.fd(), &*name, named, mode) else { return Ok(None) };
     let stamped = stat(file.as_fd(), b"").doing("look at", name.as_bytes());
     unlink_if_there(workspace.fd(), name.as_bytes()).doing("remove", name.as_bytes())?;
-    stamped.map(|meta| Some(meta.ctime))
+    // The removal changed the workspace itself, perhaps in the same tick: an equal stamp stays an older one.
+    stamped.map(|meta| Some(Stamp { time: meta.ctime, dev: meta.dev, is_exact: false }))
 }
 
 #[cfg(test)]
@@ -143,7 +179,7 @@ mod tests {
 
     fn started(nsec: u32) -> Started {
         let time = at(0, nsec);
-        Started { time, coarse: nsec == 0, clock_offset_ns: BOOT - WALL, boot_id: "a".into() }
+        Started { time, equal_is_later: nsec == 0, clock_offset_ns: BOOT - WALL, boot_id: "a".into() }
     }
 
     fn clocks(set_forward_ns: i64, boot_id: &str) -> Clocks {
@@ -203,11 +239,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let before = stat(workspace.fd(), b"").unwrap();
-        let other = Meta { dev: (before.dev.0, before.dev.1 + 1), ctime: FsTime { sec: 7, nsec: 7 }, ..before.clone() };
-        let taken = measure(&workspace, &other, "run").unwrap();
-        assert!(taken.time >= before.ctime && taken.time.sec != 7, "{taken:?}");
+        let layer = tempfile::tempdir().unwrap();
+        let layer = Workspace::from_fd(std::fs::File::open(layer.path()).unwrap().into());
+        let taken = measure(&workspace, &layer, "run").unwrap();
+        assert!(taken.time >= before.ctime, "{taken:?}");
+        assert_eq!(taken.time, stat(layer.fd(), b"").unwrap().ctime, "the layer's own stamp serves");
+        let stamped = stamp(&workspace, "run").unwrap().unwrap();
+        assert!(stamped.time >= taken.time, "{stamped:?}");
         assert!(crate::beneath::is_empty(workspace.readable_dir(b"").unwrap().as_fd()).unwrap());
-        let same = measure(&workspace, &Meta { dev: before.dev, ..other }, "run").unwrap();
-        assert_eq!((same.time, same.coarse), (FsTime { sec: 7, nsec: 7 }, false), "the layer's own stamp serves");
+        assert_eq!(stat(workspace.fd(), b"").unwrap().ctime, before.ctime);
     }
 }
