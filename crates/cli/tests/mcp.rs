@@ -57,6 +57,13 @@ fn a_call_may_only_ask_for_less_than_the_server_has() {
 }
 
 #[test]
+fn thirty_typical_denials_name_cause_rule_and_remedy_as_the_guide_says() {
+    let page = include_str!("../../../docs/guide/agents.md");
+    let (_, table) = page.split_once("## Denials").unwrap();
+    on_each_bench(|bench| play(&bench, "denials", &[table]));
+}
+
+#[test]
 fn two_servers_know_nothing_of_each_other() {
     on_each_bench(|bench| play(&bench, "two_servers", &[]));
 }

@@ -65,8 +65,10 @@ impl Outcome {
 
     /// Makes the outcome of what was refused.
     pub fn refused(failure: &Failure) -> Self {
+        let remedy =
+            if failure.hint.is_empty() { "Change the call; see the schema of the tool." } else { &failure.hint };
         let denials =
-            json!([{ "code": failure.code, "cause": failure.message, "rule": failure.code, "remedy": failure.hint }]);
+            json!([{ "code": failure.code, "cause": failure.message, "rule": failure.code, "remedy": remedy }]);
         Self::Done { text: failure.text(), structured: json!({ "denials": denials }), is_error: true }
     }
 

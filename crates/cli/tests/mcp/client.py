@@ -484,5 +484,79 @@ def two_servers(program):
     one.end()
 
 
+def denials(program, table):
+    """Plays what is typically denied. `table` is the one of the guide: its first column names the cases, and its second their codes."""
+    with open(os.path.join(os.environ["HOME"], "notes"), "w", encoding="utf-8") as file:
+        file.write("of the caller")
+    with open(".env", "w", encoding="utf-8") as file:
+        file.write("TOKEN")
+    with open("plain", "w", encoding="utf-8") as file:
+        file.write("text")
+    os.symlink("/etc/hostname", "out")
+    os.symlink("plain", "link")
+    os.mkfifo("fifo")
+    os.mkdir("dir")
+    client = Client(program, "--hide", ".env", "--protect", "held", "--pids", "200", "--timeout", "60s")
+    allowing = Client(program, "--allow", "example.org", "--changes", "review")
+    home = os.environ["HOME"]
+    run = client.good("run_command", command="echo x > held")
+    number = run["run_id"]
+    begun = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait"
+
+    def line(command, **more):
+        return client, "run_command", {"command": command, **more}
+
+    cases = {
+        "a network, where there is none": line("curl -sS https://example.com"),
+        "a host that no rule allows": (allowing, "run_command", {"command": "curl -sS https://example.com"}),
+        "writing to the system": line("echo x > /etc/hosts"),
+        "reading a hidden file": line("cat .env"),
+        "reading a file of the home": line(f"cat {home}/notes"),
+        "more time": line("sleep 100", timeout_ms=300),
+        "more processes": line(begun, max_processes=5),
+        "a protected name": line("echo y > held"),
+        "a program that is not there": (client, "run_command", {"argv": ["no-such-program"]}),
+        "a file that is no program": (client, "run_command", {"argv": ["/etc/passwd"]}),
+        "tracing a process": line("strace true"),
+        "a namespace": line("unshare -U true"),
+        "a mount": line("mount -t tmpfs none /mnt"),
+        "a working directory that is not there": line("true", cwd="nowhere"),
+        "a path with ..": (client, "read_file", {"path": "../x"}),
+        "a path outside": (client, "read_file", {"path": "/etc/passwd"}),
+        "a link that leads out": (client, "read_file", {"path": "out"}),
+        "writing through a link": (client, "write_file", {"path": "link", "content": "x"}),
+        "a FIFO": (client, "read_file", {"path": "fifo"}),
+        "a file that is not there": (client, "read_file", {"path": "nowhere"}),
+        "a hidden file, by a tool": (client, "read_file", {"path": ".env"}),
+        "a list of a file": (client, "list_directory", {"path": "plain"}),
+        "too much to write": (client, "write_file", {"path": "big", "content": "x" * (4 * 1024 * 1024 + 1)}),
+        "a regular expression that is none": (client, "search_files", {"pattern": "(", "regex": True}),
+        "more time than the server has": line("true", timeout_ms=60_001),
+        "a network by the call": line("true", network="unrestricted"),
+        "laxer changes": (allowing, "run_command", {"command": "true", "changes": "commit"}),
+        "accepting changes": (client, "accept_changes", {"run_id": number}),
+        "a run of another server": (allowing, "inspect_process", {"run_id": number}),
+        "an argument that no tool has": line("true", rw="/"),
+    }
+    found = {}
+    for name, (to, tool, arguments) in cases.items():
+        result = to.call(tool, **arguments)
+        denials = result["structuredContent"]["denials"]
+        assert denials, (name, result)
+        for denial in denials:
+            assert denial["cause"] and denial["rule"] and denial["remedy"], (name, denial)
+        found[name] = denials[0]["code"]
+        # A model that reads the text alone learns the same.
+        assert denials[0]["code"] in result["content"][0]["text"] or result["isError"], (name, result)
+    for one in client.good("list_changes")["runs"]:
+        client.good("reject_changes", run_id=one["run_id"])
+    client.end()
+    allowing.end()
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines() if row.startswith("| ")]
+    said = {row[0]: row[1].strip("`") for row in rows if row[1] != "code"}
+    differences = {name: (said.get(name), found.get(name)) for name in {**said, **found} if said.get(name) != found.get(name)}
+    assert said == found and len(found) == 30, json.dumps(differences, indent=1)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[2]](sys.argv[1], *sys.argv[3:])
