@@ -5,10 +5,10 @@
 //!  wait ◀─ output, end ── Run ── stop ─▶ supervisor        file of all output: mcp/SERVER/ID, bounded
 //! ```
 
-use crate::files::TIME_MS;
 use crate::names;
 use crate::narrow::Bounds;
 use crate::output::{Capture, Source};
+use crate::own_directory::OwnDirectory;
 use crate::wire::lock;
 use nexus_caller::failure::Failure;
 use nexus_caller::notices;
@@ -19,13 +19,10 @@ use nexus_runner::session::store::{Condition, Entry, Store};
 use nexus_runner::session::until_ended::until_ended;
 use nexus_runner::session::wire::{ClientMessage, Launched, Reader, ServerMessage};
 use nexus_runner::state::directory::StateDir;
-use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -47,6 +44,9 @@ const LOOK: Duration = Duration::from_millis(25);
 const GRACE_MS: u64 = 500;
 /// Longest wait for the end of what was told to end.
 const END_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time limit of a command of Nexus's own, where the server has no shorter one.
+const OWN_TIME_MS: u64 = 30_000;
 
 /// What the program does for the server.
 pub trait Engine: Send + Sync {
@@ -404,7 +404,7 @@ impl Commands {
 
     /// Starts a command of Nexus's own: no network, little time.
     pub fn start_own(&self, mut ask: Ask) -> Result<Arc<Run>, NotStarted> {
-        let time_ms = self.at_start.timeout_ms.unwrap_or(u64::MAX).min(TIME_MS);
+        let time_ms = self.at_start.timeout_ms.unwrap_or(u64::MAX).min(OWN_TIME_MS);
         ask.flags = vec![format!("--timeout={time_ms}ms").into(), "--no-network".into()];
         self.start(ask)
     }
@@ -496,43 +496,5 @@ struct Place<'a>(&'a Mutex<usize>);
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         *lock(self.0) -= 1;
-    }
-}
-
-/// The directory of one server, which is locked while it lives.
-struct OwnDirectory {
-    path: PathBuf,
-    _lock: File,
-}
-
-impl OwnDirectory {
-    fn make(above: &Path) -> io::Result<Self> {
-        match DirBuilder::new().mode(0o700).create(above) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other?,
-        }
-        for entry in std::fs::read_dir(above)? {
-            let path = entry?.path();
-            // One that another server has locked, or is removing, stays.
-            let is_free = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-            if File::open(&path).is_ok_and(is_free) {
-                std::fs::remove_dir_all(&path).ok();
-            }
-        }
-        for _ in 0..10 {
-            let path = above.join(RunId::new().to_string());
-            DirBuilder::new().mode(0o700).create(&path)?;
-            // Between the two another server may take it for one that was left.
-            let Ok(lock) = File::open(&path) else { continue };
-            if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() && path.exists() {
-                return Ok(Self { path, _lock: lock });
-            }
-        }
-        Err(io::Error::other("other servers remove it each time"))
-    }
-
-    fn remove(&self) {
-        // The next server removes what is left.
-        std::fs::remove_dir_all(&self.path).ok();
     }
 }

@@ -15,8 +15,6 @@ pub const MAX_READ: u64 = 512 << 10;
 pub const MAX_WRITTEN: usize = 4 << 20;
 /// Longest line of a search.
 const MAX_LINE: usize = 500;
-/// Time limit of one command, where the server has no shorter one.
-pub const TIME_MS: u64 = 30_000;
 /// Bytes of a list or a search that are looked at.
 const MAX_LIST: &str = "786432";
 

@@ -12,6 +12,8 @@
 //! tool names means what it means to a command, and no code of the host opens it. The server ends what it started when its client
 //! leaves.
 //!
+//! * [`answers`]: puts the answers about commands together.
+//! * [`call`]: one call of a tool.
 //! * [`changes`]: shows changes that wait, and decides about them.
 //! * [`commands`]: starts sandboxes, follows their output and ends them.
 //! * [`denial`]: says what was denied, by which rule, and what would allow it.
@@ -21,6 +23,7 @@
 //! * [`names`]: reads the names of changes.
 //! * [`narrow`]: turns what a call asks for into flags, unless it is more than the server has.
 //! * [`output`]: keeps the output of commands.
+//! * [`own_directory`]: keeps the output of one server's commands.
 //! * [`params`]: reads the arguments of a tool.
 //! * [`paths`]: decides which paths a tool may name.
 //! * [`rpc`]: reads and makes the messages of JSON-RPC.
@@ -31,6 +34,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answers;
+pub mod call;
 pub mod changes;
 pub mod commands;
 pub mod denial;
@@ -40,6 +45,7 @@ pub mod lines;
 pub mod names;
 pub mod narrow;
 pub mod output;
+pub mod own_directory;
 pub mod params;
 pub mod paths;
 pub mod rpc;

@@ -84,11 +84,8 @@ impl Capture {
 
     /// Takes output.
     pub fn push(&mut self, is_err: bool, bytes: &[u8]) {
-        if is_err {
-            self.err.push(bytes)
-        } else {
-            self.out.push(bytes)
-        }
+        let stream = if is_err { &mut self.err } else { &mut self.out };
+        stream.push(bytes);
         self.taken += bytes.len() as u64;
         self.live.extend(bytes);
         self.live.drain(..self.live.len().saturating_sub(LIVE));

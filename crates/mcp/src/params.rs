@@ -61,10 +61,7 @@ impl Params {
     /// Takes a list of texts; `None` where it is not there.
     pub fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>, Failure> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        let all = match value {
-            Value::Array(all) => all,
-            _ => return Err(wrong(name, "a list of strings")),
-        };
+        let Value::Array(all) = value else { return Err(wrong(name, "a list of strings")) };
         let texts = all.into_iter().map(|one| match one {
             Value::String(text) => Ok(text),
             _ => Err(wrong(name, "a list of strings")),

@@ -1,10 +1,11 @@
 //! Talks to the client: reads its messages, answers them, and gives each call of a tool a thread.
 
+use crate::call::{Call, Outcome};
 use crate::era::{self, Era};
 use crate::lines::{Line, Lines, MAX_LINE};
 use crate::rpc::{self, Incoming, RpcError};
 use crate::schemas;
-use crate::tools::{Call, Tools};
+use crate::tools::Tools;
 use crate::wire::{Wire, lock};
 use nexus_caller::failure::Failure;
 use nexus_caller::notices;
@@ -172,7 +173,7 @@ impl Server {
             let outcome =
                 server.tools.call(&name, arguments, &Call { is_cancelled: &is_cancelled, progress: &progress });
             lock(&server.calls).remove(&id.to_string());
-            let result = outcome.and_then(crate::tools::Outcome::result);
+            let result = outcome.and_then(Outcome::result);
             match result.filter(|_| !is_cancelled()) {
                 Some(result) => server.wire.send(&rpc::answer(&id, Ok(era::dress(era, result, false)))),
                 // The client has said that it wants no answer.

@@ -1,30 +1,21 @@
-//! The tools: their schemas, and what each does.
+//! What each tool does.
 
+use crate::answers::{MAX_ENTRIES, ROOM, ended, lines, lines_of_changes, not_started, page, refusal, state};
+use crate::call::{Call, Outcome, follow};
 use crate::changes;
-use crate::commands::{Ask, Commands, Ending, NotStarted, Run};
+use crate::commands::{Ask, Commands, Ending, NotStarted};
 use crate::denial;
 use crate::files;
-use crate::names;
 use crate::narrow::Knobs;
-use crate::output::Capture;
 use crate::params::Params;
 use crate::paths::beneath;
 use crate::schemas;
 use nexus_caller::failure::Failure;
 use nexus_model::exit::REFUSED;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
-/// Bytes of each stream in the answer to a command.
-const ROOM: usize = 48 << 10;
 /// Bytes that one answer of read_output shows.
 const MAX_SHOWN: u64 = 256 << 10;
-/// Entries and hits of one answer.
-const MAX_ENTRIES: u64 = 1000;
-/// Bytes of new output in one progress message.
-const MAX_NEWS: usize = 4096;
-/// Shortest time between two progress messages of a call.
-const NEWS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server's side of all calls.
 pub struct Tools {
@@ -32,57 +23,6 @@ pub struct Tools {
     pub commands: Commands,
     /// True if the agent may accept changes of its own runs.
     pub may_accept: bool,
-}
-
-/// What a call needs of its connection.
-pub struct Call<'a> {
-    /// Says whether the client has cancelled it.
-    pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Tells the client something new: the bytes so far, and the last of them.
-    pub progress: &'a (dyn Fn(u64, &str) + Sync),
-}
-
-/// The outcome of a call.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The result.
-    Done {
-        /// The text for a model.
-        text: String,
-        /// The same for a program.
-        structured: Value,
-        /// True where Nexus refused something.
-        is_error: bool,
-    },
-    /// The client has cancelled the call, and what it started has ended.
-    Cancelled,
-}
-
-impl Outcome {
-    fn done(text: impl Into<String>, structured: Value) -> Self {
-        Self::Done { text: text.into(), structured, is_error: false }
-    }
-
-    /// Makes the outcome of what was refused.
-    pub fn refused(failure: &Failure) -> Self {
-        let remedy =
-            if failure.hint.is_empty() { "Change the call; see the schema of the tool." } else { &failure.hint };
-        let denials =
-            json!([{ "code": failure.code, "cause": failure.message, "rule": failure.code, "remedy": remedy }]);
-        Self::Done { text: failure.text(), structured: json!({ "denials": denials }), is_error: true }
-    }
-
-    /// Returns the result of `tools/call`; `None` for one that was cancelled.
-    pub fn result(self) -> Option<Value> {
-        match self {
-            Self::Done { text, structured, is_error } => Some(json!({
-                "content": [{ "type": "text", "text": text }],
-                "structuredContent": structured,
-                "isError": is_error,
-            })),
-            Self::Cancelled => None,
-        }
-    }
 }
 
 impl Tools {
@@ -158,8 +98,8 @@ impl Tools {
     fn list_processes(&self, params: Params) -> Result<Outcome, Failure> {
         params.end()?;
         let without_output = |mut state: Value| {
-            for name in ["stdout", "stderr"] {
-                state.as_object_mut().map(|all| all.remove(name));
+            if let Some(all) = state.as_object_mut() {
+                all.retain(|name, _| name != "stdout" && name != "stderr");
             }
             state
         };
@@ -395,177 +335,4 @@ impl Tools {
         };
         Ok(page("hits", all, is_cut, offset, limit, line))
     }
-}
-
-/// Makes one page of a list.
-fn page(
-    name: &str,
-    all: Vec<Value>,
-    is_cut: bool,
-    offset: u64,
-    limit: u64,
-    line: impl Fn(&Value) -> String,
-) -> Outcome {
-    let total = all.len() as u64;
-    let limit = limit.clamp(1, MAX_ENTRIES);
-    let shown: Vec<Value> = all.into_iter().skip(offset as usize).take(limit as usize).collect();
-    let next = offset.saturating_add(shown.len() as u64);
-    let text = shown.iter().map(line).collect::<Vec<_>>().join("\n");
-    let mut structured = json!({ "total": total, "is_cut": is_cut, "next_offset": (next < total).then_some(next) });
-    structured[name] = shown.into();
-    Outcome::done(text, structured)
-}
-
-/// Waits for the end of a command, and tells the client what it prints. Ends it when the client has cancelled the call; `None` then.
-fn follow(run: &Run, call: &Call<'_>) -> Result<Option<Ending>, Failure> {
-    let mut last = None;
-    let news = |capture: &mut Capture| {
-        let is_soon = last.is_some_and(|last: Instant| last.elapsed() < NEWS_EVERY);
-        if !is_soon && let Some((text, bytes)) = capture.news(MAX_NEWS) {
-            last = Some(Instant::now());
-            (call.progress)(bytes, &text);
-        }
-    };
-    let ending = run.wait(call.is_cancelled, news);
-    if ending.is_none() {
-        run.stop(None)?;
-    }
-    Ok(ending)
-}
-
-fn refusal(ending: &Ending) -> Failure {
-    let error = &ending.report["error"];
-    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
-    let message = if text("message").is_empty() { ending.message.trim().to_owned() } else { text("message") };
-    Failure::refused("refused", message, text("hint"))
-}
-
-/// Makes the outcome of a command that did not start.
-fn not_started(error: NotStarted) -> Result<Outcome, Failure> {
-    let ending = match error {
-        NotStarted::Failure(failure) => return Err(failure),
-        NotStarted::Refused(ending) => ending,
-    };
-    let denials = denial::of(&ending.report);
-    let text = if denials.is_empty() { ending.message.clone() } else { lines(&denials) };
-    let structured = json!({ "run_id": null, "state": "not_started", "exit_code": ending.exit, "denials": denials });
-    Ok(Outcome::Done { text, structured, is_error: true })
-}
-
-/// Describes a command that runs.
-fn state(run: &Run) -> Value {
-    let ending = run.ending();
-    run.look(|state| {
-        json!({
-            "run_id": run.id,
-            "command": run.title,
-            "state": if ending.is_some() { "ended" } else { "running" },
-            "is_background": run.is_background,
-            "exit_code": ending.as_ref().map(|ending| ending.exit),
-            "duration_ms": run.started.elapsed().as_millis() as u64,
-            "quiet_ms": state.last_output.elapsed().as_millis() as u64,
-            "stdout": state.capture.out.text(),
-            "stderr": state.capture.err.text(),
-            "output_bytes": state.capture.out.total + state.capture.err.total + state.capture.missed,
-        })
-    })
-}
-
-/// The output of a command, as an answer shows it.
-struct Shown {
-    out: String,
-    err: String,
-    cut: u64,
-    bytes: u64,
-    is_joined: bool,
-}
-
-/// Takes the output of a command that has ended. Where it came faster than this process followed, the file alone has it, in which both
-/// streams are one.
-fn shown(run: &Run) -> Shown {
-    let (missed, bytes) = run.look(|state| {
-        let capture = &state.capture;
-        (capture.missed, capture.out.total + capture.err.total + capture.missed)
-    });
-    if missed > 0
-        && let Ok(Ok((out, cut))) = run
-            .output()
-            .map(|mut source| source.ends(2 * ROOM as u64).map(|(out, _)| (out, bytes.saturating_sub(2 * ROOM as u64))))
-    {
-        return Shown { out, err: String::new(), cut, bytes, is_joined: true };
-    }
-    run.look(|state| {
-        let capture = &state.capture;
-        let cut = capture.out.cut() + capture.err.cut() + capture.missed;
-        Shown { out: capture.out.text(), err: capture.err.text(), cut, bytes, is_joined: false }
-    })
-}
-
-/// Describes a command that has ended.
-fn ended(run: &Run, ending: &Ending) -> Outcome {
-    let report = &ending.report;
-    let denials = denial::of(report);
-    let Shown { out, err, cut, bytes, is_joined } = shown(run);
-    let changes = &report["changes"];
-    let structured = json!({
-        "run_id": run.id,
-        "command": run.title,
-        "state": "ended",
-        "is_background": run.is_background,
-        "exit_code": ending.exit,
-        "reason": report["reason"],
-        "stdout": out,
-        "stderr": err,
-        "output_bytes": bytes,
-        "cut_bytes": cut,
-        "streams_joined": is_joined,
-        "duration_ms": report["timing"]["duration_ms"],
-        "changes": {
-            "state": changes["state"], "added": changes["added"], "modified": changes["modified"],
-            "deleted": changes["deleted"], "waiting": names::plain(&changes["parked"]),
-        },
-        "denials": denials,
-    });
-    let mut text = out;
-    if !err.is_empty() {
-        text.push_str(&format!("\n[stderr]\n{err}"));
-    }
-    if ending.exit != 0 {
-        text.push_str(&format!("\n[exit code {}]", ending.exit));
-    }
-    if !denials.is_empty() {
-        text.push_str(&format!("\n[Nexus]\n{}", lines(&denials)));
-    }
-    if cut > 0 {
-        text.push_str(&format!("\n[{cut} bytes are not shown; read_output with run_id {} shows them]", run.id));
-    }
-    Outcome::Done { text, structured, is_error: ending.exit == REFUSED }
-}
-
-/// Renders denials for a model, a line each.
-fn lines(denials: &[Value]) -> String {
-    let line = |one: &Value| {
-        let of = |name: &str| one[name].as_str().unwrap_or_default().trim().to_owned();
-        let (cause, remedy) = (of("cause"), of("remedy"));
-        if remedy.starts_with(&cause) {
-            format!("{remedy} [{}]", of("code"))
-        } else {
-            format!("{cause} {remedy} [{}]", of("code"))
-        }
-    };
-    denials.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Renders what waits for a model, a line each.
-fn lines_of_changes(shown: &Value) -> String {
-    let mut text = String::new();
-    for change in shown["changes"].as_array().into_iter().flatten() {
-        let why = change["protected"].as_str().map(|why| format!(" (held back: {why})")).unwrap_or_default();
-        text.push_str(&format!(
-            "{} {}{why}\n",
-            change["kind"].as_str().unwrap_or("changed"),
-            names::text(&change["path"])
-        ));
-    }
-    text
 }

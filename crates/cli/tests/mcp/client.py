@@ -150,6 +150,15 @@ def running(needle):
     return found
 
 
+def more_than_the_file_holds(client):
+    """Of more output than its file may hold, the first and the last part are there all the same."""
+    endless = client.good("run_command", command="echo first; head -c 80000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert endless["output_bytes"] == 80_000_012 and endless["stdout"].startswith("first\nx"), endless["output_bytes"]
+    assert endless["stdout"].endswith("x\nlast\n") and "left out" in endless["stdout"]
+    stored = client.good("read_output", run_id=endless["run_id"], offset=0, limit=6)
+    assert (stored["text"], stored["end_offset"]) == ("first\n", 64 << 20), stored
+
+
 def every_tool(program, generation):
     client = Client(program, "--protect", "held", "--may-accept", modern=generation == "modern")
     if generation == "modern":
@@ -188,6 +197,8 @@ def every_tool(program, generation):
     found = good("read_output", run_id=run_id, contains="needle")
     assert found["lines"] == [{"line": 200001, "text": "needle 42"}] and not found["has_more"], found
     assert bad("read_output", run_id="no")["code"] == "no_run"
+    if generation == "modern":
+        more_than_the_file_holds(client)
     used.add("read_output")
 
     # Processes in the background.
