@@ -249,6 +249,33 @@ pub const ALLOWED: &[Entry] = &[
         "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
     ),
     (
+        "crates/mcp/src/changes.rs",
+        &[(".output()", 1)],
+        "A process of nexus's own, which decides about changes and holds what no sandbox holds.",
+    ),
+    (
+        "crates/mcp/src/commands.rs",
+        &[(".output()", 1), (".wait()", 2)],
+        "The output that was kept; a supervisor, after it has said that it ends.",
+    ),
+    (
+        "crates/mcp/src/output.rs",
+        &[(".read_to_end(", 1), ("File::open(", 1)],
+        "The file with the output of a command, in the state directory: a regular file that its supervisor has finished.",
+    ),
+    (
+        "crates/mcp/src/serve.rs",
+        &[("io::read(", 1), ("poll(…, None)", 1)],
+        "The client on standard input, or a signal; no sandbox has an end of it.",
+    ),
+    (
+        "crates/mcp/src/own_directory.rs",
+        &[("File::open(", 2)],
+        "Directories of the servers' own state, of which no sandbox has an end.",
+    ),
+    ("crates/mcp/src/answers.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    ("crates/mcp/src/tools.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    (
         "crates/mothership/src/blobs/directory.rs",
         &[("File::open(", 3), ("fs::read_to_string(", 1)],
         "Files in the directory of the control plane, which only its user can write; on a thread for calls that wait, or at the start.",
