@@ -19,6 +19,7 @@ use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, Star
 use nexus_api::events::EventBody;
 use nexus_facility::Head;
 use nexus_model::ExitReason;
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Fence, OnLeaseLoss};
 use nexus_policy::document::lower_limits;
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, tt
     }
 }
 
-fn work(shared: &Shared, live: &Live, claimed: &ClaimedDirective) {
+fn work(shared: &Shared, live: &Arc<Live>, claimed: &ClaimedDirective) {
     let clock = Instant::now();
     let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
     let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
@@ -177,7 +178,14 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
 }
 
 /// Runs the directive, or says why this territory does not.
-fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Output, runs: Runs, clock: Instant) -> Done {
+fn done(
+    shared: &Shared,
+    live: &Arc<Live>,
+    claimed: &ClaimedDirective,
+    output: &Output,
+    runs: Runs,
+    clock: Instant,
+) -> Done {
     let policies = &shared.engine.egress.policies;
     // Evaluated at the creation already, perhaps under other documents.
     if let Err(refused) = is_allowed(policies, claimed) {
@@ -189,8 +197,9 @@ fn done(shared: &Shared, live: &Live, claimed: &ClaimedDirective, output: &Outpu
     let spec = &lowered;
     match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
-            let (source, beats) = (&*shared.source, &shared.stop);
-            let job = Job { spec, admitted: &admitted, live, source, beats, output, runs };
+            let (source, beats) = (&shared.source, &shared.stop);
+            let claimed = Digest::of_json(&claimed.spec);
+            let job = Job { spec, admitted: &admitted, live, claimed, source, beats, output, runs };
             shared.engine.run(&job, clock)
         }
         Err(refused) => {
