@@ -64,7 +64,7 @@ pub const MAX_ASK_SECONDS: u32 = 3600;
 pub struct BadAsk;
 
 impl NetCapability {
-    /// Returns the seconds for which a connection that no rule allows waits for a person; `None` where nobody is asked.
+    /// Returns the seconds for which a connection that no rule allows waits for a person; `None` where no user is asked.
     pub fn ask_seconds(&self) -> Result<Option<u32>, BadAsk> {
         let Some(value) = self.x_ext.get(ASK) else { return Ok(None) };
         let seconds = value.as_u64().and_then(|seconds| u32::try_from(seconds).ok());

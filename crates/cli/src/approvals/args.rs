@@ -47,7 +47,7 @@ pub enum ApprovalsAction {
     },
 }
 
-/// What an answer is about.
+/// Extent of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scope {
     /// One start, or one connection

@@ -210,7 +210,7 @@ impl Connected {
         Self { approval_id: Some(id), subject, connection: Some(connection), state, allowed, approved_by, is_new }
     }
 
-    /// Returns a no about which nobody was asked.
+    /// Returns a no about which no user was asked.
     #[must_use]
     pub fn no(state: ApprovalState) -> Self {
         Self {

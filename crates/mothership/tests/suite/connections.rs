@@ -114,7 +114,7 @@ async fn a_connection_is_made_once_after_another_key_has_approved_exactly_it() {
     assert_eq!(owner.approve(run.id, &right).await.unwrap().state, State::Running);
     let granted = run.connect(&to("a.test:443", "c1")).await.unwrap();
     assert!(granted.allowed && granted.state == ApprovalState::Used && granted.approved_by.len() == 1, "{granted:?}");
-    // The answer got lost: the same connection has its use. Another one asks anew, and so does another destination.
+    // The answer got lost: the same connection has its use. Another one asks again, and so does another destination.
     assert!(run.connect(&to("a.test:443", "c1")).await.unwrap().allowed);
     assert_eq!(run.state("a.test:443", "c3").await, (ApprovalState::Pending, false));
     assert_eq!(run.state("a.test:80", "c4").await, (ApprovalState::Pending, false));
@@ -383,7 +383,7 @@ async fn a_request_names_a_destination_in_one_spelling_and_a_directive_asks_a_bo
         run.connect(&ConnectionRequest { gone: true, ..to(&destination, "n") }).await.unwrap();
     }
     assert_eq!(server.number("SELECT count(*) FROM connection_approval"), 100);
-    // A directive that does not ask gets a no, and nobody hears of it.
+    // A directive that does not ask gets a no, and no user hears of it.
     let silent = Running::of(&server, &agent, &plain("make"), "two").await;
     let answer = silent.connect(&to("a.test:443", "c1")).await.unwrap();
     assert_eq!((answer.state, answer.approval_id, answer.allowed), (ApprovalState::Denied, None, false));

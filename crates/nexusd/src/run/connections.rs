@@ -32,6 +32,8 @@ use tokio::sync::oneshot;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Destinations that wait for an answer at one time.
 const MAX_OPEN: usize = 16;
+/// Time by which the thread that asks ends a wait before the connection does.
+const MARGIN: Duration = Duration::from_secs(1);
 /// Answers that are kept apart for the receipt.
 const MAX_KEPT: usize = 1000;
 /// Time that a call which is on its way has when the run ends.
@@ -98,7 +100,7 @@ struct Held {
 /// A destination with the connections that wait for an answer about it.
 struct Waiting {
     place: Place,
-    look_at: Instant,
+    next_call: Instant,
     held: Vec<Held>,
 }
 
@@ -110,7 +112,11 @@ struct Grants {
 }
 
 /// The side of the egress.
-struct Asks(Sender<Option<Question>>);
+struct Asks {
+    questions: Sender<Option<Question>>,
+    /// Time after which a connection is denied, also while a call gets no answer.
+    waits: Duration,
+}
 
 impl Approver for Asks {
     fn ask<'a>(&'a self, attempt: &'a Attempt, _: &'a Denial) -> Asked<'a> {
@@ -124,9 +130,15 @@ impl Approver for Asks {
                 .map(|Program(path)| path.clone()),
         };
         // No answer opens an address.
-        let sent =
-            matches!(attempt.target.host, Host::Name(_)) && self.0.send(Some(Question { place, answer })).is_ok();
-        Box::pin(async move { if sent { answered.await.unwrap_or(Answer::Deny) } else { Answer::Deny } })
+        let sent = matches!(attempt.target.host, Host::Name(_))
+            && self.questions.send(Some(Question { place, answer })).is_ok();
+        let waits = self.waits + MARGIN;
+        Box::pin(async move {
+            match tokio::time::timeout(waits, answered).await {
+                Ok(Ok(answer)) if sent => answer,
+                _ => Answer::Deny,
+            }
+        })
     }
 }
 
@@ -148,6 +160,7 @@ impl Connections {
 impl Questions for Connections {
     fn start(&mut self) -> io::Result<Arc<dyn Approver>> {
         let asking = self.asking.take().ok_or(io::ErrorKind::Unsupported)?;
+        let waits = asking.waits;
         let (sender, questions) = channel();
         let (ended, end) = channel();
         let grants = Arc::clone(&self.grants);
@@ -157,7 +170,7 @@ impl Questions for Connections {
             ended.send(()).ok();
         })?;
         self.running = Some((sender.clone(), end));
-        Ok(Arc::new(Asks(sender)))
+        Ok(Arc::new(Asks { questions: sender, waits }))
     }
 
     fn attach(&self, _: &Arc<Egress>) {}
@@ -192,7 +205,7 @@ struct Asker {
 impl Asker {
     fn serve(mut self, questions: &Receiver<Option<Question>>) {
         loop {
-            let next = match self.open.iter().map(|waiting| waiting.look_at).min() {
+            let next = match self.open.iter().map(|waiting| waiting.next_call).min() {
                 None => questions.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => questions.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
@@ -216,7 +229,7 @@ impl Asker {
         match self.open.iter_mut().find(|waiting| waiting.place == place) {
             Some(waiting) => waiting.held.push(held),
             None if has_room => {
-                self.open.push(Waiting { place, look_at: Instant::now(), held: vec![held] });
+                self.open.push(Waiting { place, next_call: Instant::now(), held: vec![held] });
             }
             None => {}
         }
@@ -230,32 +243,35 @@ impl Asker {
 
     /// Looks for the answer to each destination whose time has come, and lets go what is answered or waits no more.
     fn inspect(&mut self) {
+        // One call that gets no answer is enough: each may last as long as a call can.
+        let mut is_away = false;
         for mut waiting in std::mem::take(&mut self.open) {
             let now = Instant::now();
             // Those that waited long enough are dropped, and denied by that.
-            let had_some = !waiting.held.is_empty();
             let is_late = waiting.held.iter().all(|held| held.end <= now);
             waiting.held.retain(|held| held.end > now && !held.answer.is_closed());
             if self.is_over() {
                 continue;
             }
             if waiting.held.is_empty() {
-                if had_some && is_late {
+                if is_late {
                     self.refused.insert(waiting.place.clone());
                 }
-                self.withdraw(&waiting.place);
+                is_away = is_away || self.withdraw(&waiting.place);
                 continue;
             }
-            if waiting.look_at > now {
+            if waiting.next_call > now || is_away {
+                waiting.next_call = waiting.next_call.max(now + LOOK_EVERY);
                 self.open.push(waiting);
                 continue;
             }
-            self.look(waiting);
+            is_away = self.inspect_one(waiting);
         }
     }
 
-    /// Looks for the answer about one destination. Each connection takes a use of its own.
-    fn look(&mut self, mut waiting: Waiting) {
+    /// Looks for the answer about one destination. Each connection takes a use of its own. Returns whether no answer came.
+    fn inspect_one(&mut self, mut waiting: Waiting) -> bool {
+        let mut is_away = false;
         waiting.held.reverse();
         while let Some(held) = waiting.held.pop() {
             let answer = self.call(&waiting.place, &held, false);
@@ -266,7 +282,7 @@ impl Asker {
                         Some(approval) => self.allow(&waiting.place, held, approval, &answer.approved_by),
                         None => {
                             self.refused.insert(waiting.place);
-                            return;
+                            return false;
                         }
                     }
                 }
@@ -275,20 +291,22 @@ impl Asker {
                     break;
                 }
                 Err(error) if matches!(retry::next(error.outcome(), 1, 0.0), Next::Again(_)) => {
+                    is_away = true;
                     waiting.held.push(held);
                     break;
                 }
                 Ok(_) | Err(_) => {
                     self.refused.insert(waiting.place);
-                    return;
+                    return false;
                 }
             }
         }
         waiting.held.reverse();
         if !waiting.held.is_empty() {
-            waiting.look_at = Instant::now() + LOOK_EVERY;
+            waiting.next_call = Instant::now() + LOOK_EVERY;
             self.open.push(waiting);
         }
+        is_away
     }
 
     fn call(&self, place: &Place, held: &Held, gone: bool) -> Result<ConnectionAnswer, SourceError> {
@@ -305,11 +323,11 @@ impl Asker {
         self.asking.source.connection(live.directive, &live.token(), &request)
     }
 
-    /// Tells the control plane that nothing waits for this destination. Without an answer the request ends with its time.
-    fn withdraw(&self, place: &Place) {
+    /// Tells the control plane that nothing waits for this destination. Without an answer, as `true` says, the request ends with its time.
+    fn withdraw(&self, place: &Place) -> bool {
         let (answer, _) = oneshot::channel();
         let held = Held { name: "gone".to_owned(), end: Instant::now(), answer };
-        self.call(place, &held, true).ok();
+        matches!(self.call(place, &held, true), Err(SourceError::NoAnswer { .. }))
     }
 
     fn allow(&self, place: &Place, held: Held, approval: ApprovalId, by: &[String]) {
@@ -317,6 +335,10 @@ impl Asker {
         let Ok(rule) = rules::approved(&place.rule(), &format!("{by}, approval {approval}")) else { return };
         let mut grants = lock(&self.grants);
         if grants.is_closed || self.is_over() {
+            return;
+        }
+        // The connection may have ended meanwhile: its use stays taken, and nothing was let through.
+        if held.answer.send(Answer::Once(rule)).is_err() {
             return;
         }
         let approval = Some(RunId::from_bytes(*approval.as_bytes()));
@@ -330,8 +352,6 @@ impl Asker {
             }
             None => {}
         }
-        // The connection may have ended meanwhile: its use stays taken.
-        held.answer.send(Answer::Once(rule)).ok();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a territory takes for an answer, and how long it asks, before a control plane that the test plays.
+//! The answers that a territory accepts, and the time for which it asks. The test plays the control plane.
 
 use super::*;
 use crate::lease;
@@ -119,7 +119,7 @@ fn asked(questions: &mut Connections, targets: &[&str]) -> Vec<bool> {
     let nothing = Policy::build(PolicyInput::default()).unwrap();
     let denial = check_name(&nothing, &attempt("a.test:443"), MonotonicMs::default()).unwrap_err();
     let attempts: Vec<Attempt> = targets.iter().map(|target| attempt(target)).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let waits: Vec<_> = attempts.iter().map(|attempt| approver.ask(attempt, &denial)).collect();
     waits.into_iter().map(|wait| matches!(runtime.block_on(wait), Answer::Once(_))).collect()
 }
@@ -217,6 +217,20 @@ fn what_goes_wrong_is_a_no_and_a_control_plane_that_is_away_is_asked_again() {
     assert_eq!(asked(&mut Connections::new(away), &["a.test:443"]), [false]);
     assert!((2..10).contains(&clock.elapsed().as_secs()), "{:?}", clock.elapsed());
     assert!(plane.calls.lock().unwrap().len() > 2);
+}
+
+#[test]
+fn a_control_plane_that_does_not_answer_a_call_holds_up_no_connection_and_no_end() {
+    let live = claim();
+    let (asking, _) = asking(&live, Duration::from_secs(1), |_| {
+        std::thread::sleep(Duration::from_secs(20));
+        other()
+    });
+    let mut questions = Connections::new(asking);
+    let clock = Instant::now();
+    assert_eq!(asked(&mut questions, &["a.test:443", "b.test:443"]), [false, false]);
+    assert!(Box::new(questions).end().unwrap().is_empty());
+    assert!(clock.elapsed() < Duration::from_secs(10), "{:?}", clock.elapsed());
 }
 
 #[test]

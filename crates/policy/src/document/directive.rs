@@ -92,7 +92,7 @@ pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<Adm
         Mode::Unrestricted => NetMode::Unrestricted,
     }))?;
     if net.ask_seconds().map_err(|error| unreadable("x_ask_seconds", &error))?.is_some() {
-        // Another user answers in any case: only where nobody may be asked is there something to refuse.
+        // Another user answers in any case: only where no user may be asked is there something to refuse.
         let forbids = policies.answer(Act::Egress).filter(|answer| answer.value == Answer::Forbidden);
         act(forbids, "egress")?;
     }

@@ -94,7 +94,7 @@ fn ends(one: &Approval, now: i64) -> String {
     }
 }
 
-/// What an approval is for.
+/// The act that an approval is for.
 enum Asked {
     /// The start of a directive.
     Start(DirectiveSubject),

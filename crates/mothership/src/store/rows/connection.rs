@@ -77,7 +77,7 @@ fn of_key(key: Id) -> Actor {
     Actor { user: key.clone(), credential: key }
 }
 
-/// Returns the time at which something happens to a request by itself: it is not answered in time, or not used.
+/// Returns the time at which a request ends without an event: it is not answered in time, or not used.
 fn end(approval: &Approval) -> i64 {
     let unanswered = approval.answer_by.filter(|_| approval.state == ApprovalState::Pending);
     i64::try_from(unanswered.map_or(approval.expires_at, |end| end.min(approval.expires_at))).unwrap_or(i64::MAX)
