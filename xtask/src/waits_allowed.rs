@@ -38,6 +38,11 @@ pub const ALLOWED: &[Entry] = &[
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",
     ),
+    (
+        "crates/nexusd/src/run/connections.rs",
+        &[(".recv()", 1)],
+        "A thread of its own waits for questions of this process, and the end of the run waits for two seconds at most.",
+    ),
     ("crates/caller/src/host.rs", &[("fs::read_to_string(", 1)], "A file of proc."),
     ("crates/cli/src/net/ask.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),
     ("crates/cli/src/net/elsewhere.rs", &[(".recv()", 1)], "A thread of its own waits for questions of this process."),

@@ -19,6 +19,7 @@ use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, Star
 use nexus_api::events::EventBody;
 use nexus_facility::Head;
 use nexus_model::ExitReason;
+use nexus_model::digest::Digest;
 use nexus_model::directive::{Fence, OnLeaseLoss};
 use nexus_policy::document::lower_limits;
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, tt
     }
 }
 
-fn work(shared: &Shared, live: &ActiveClaim, claimed: &ClaimedDirective) {
+fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
     let clock = Instant::now();
     let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
     let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
@@ -179,7 +180,7 @@ fn started(shared: &Shared, live: &ActiveClaim, claimed: &ClaimedDirective) -> b
 /// Runs the directive, or says why this territory does not.
 fn done(
     shared: &Shared,
-    live: &ActiveClaim,
+    live: &Arc<ActiveClaim>,
     claimed: &ClaimedDirective,
     output: &Output,
     runs: Runs,
@@ -196,8 +197,9 @@ fn done(
     let spec = &lowered;
     match admit(spec, shared.settings().bounds) {
         Ok(admitted) => {
-            let (source, beats) = (&*shared.source, &shared.stop);
-            let job = Job { spec, admitted: &admitted, live, source, beats, output, runs };
+            let (source, beats) = (&shared.source, &shared.stop);
+            let claimed = Digest::of_json(&claimed.spec);
+            let job = Job { spec, admitted: &admitted, live, claimed, source, beats, output, runs };
             shared.engine.run(&job, clock)
         }
         Err(refused) => {

@@ -6,6 +6,7 @@ use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
 use crate::live::ActiveClaim;
 use crate::run::attendant::{self, Reporter};
+use crate::run::connections::{Asking, Connections};
 use crate::run::frontend::{DirectiveFrontend, NoSignals};
 use crate::run::output::Output;
 use crate::run::request::{self, Command};
@@ -19,13 +20,14 @@ use nexus_facility::artifacts::{self, Bounds, Manifest};
 use nexus_facility::diff::Diff;
 use nexus_facility::{Claim, Facilities, Facility, Head, Kind, Lock, LockError};
 use nexus_model::RunId;
+use nexus_model::digest::Digest;
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::host::Host;
 use nexus_runner::live::output::HeadTail;
-use nexus_runner::net::service::CallerSide;
-use nexus_runner::plan::resolve::resolve_as;
+use nexus_runner::net::service::{CallerSide, Questions};
+use nexus_runner::plan::resolve::{ResolvedRun, resolve_as};
 use nexus_runner::plan::site::Site;
 use nexus_runner::plan::workspace::WorkspaceChoice;
 use nexus_runner::run::finished::Finished;
@@ -108,9 +110,11 @@ pub struct Job<'a> {
     /// The checked parts of it.
     pub admitted: &'a Admitted,
     /// The claim of the directive.
-    pub live: &'a ActiveClaim,
+    pub live: &'a Arc<ActiveClaim>,
+    /// Hash of the specification as it was claimed, before the limits of this territory.
+    pub claimed: Option<Digest>,
     /// The control plane.
-    pub source: &'a dyn WorkSource,
+    pub source: &'a Arc<dyn WorkSource>,
     /// Makes the next heartbeat leave now.
     pub beats: &'a Stop,
     /// Takes the output.
@@ -206,6 +210,16 @@ impl Engine {
         Some(kept)
     }
 
+    /// Returns the questions about connections, where the directive asks them.
+    fn questions(&self, job: &Job<'_>, run: &ResolvedRun) -> Option<Box<dyn Questions>> {
+        let waits = run.network.as_ref().and_then(|network| network.ask)?;
+        let quorum = self.egress.policies.quorum().map_or(1, |users| users.value);
+        let (live, source) = (Arc::clone(job.live), Arc::clone(job.source));
+        // Without a hash no answer could be about this directive.
+        let asking = Asking { live, source, spec: job.claimed?, quorum, waits };
+        Some(Box::new(Connections::new(asking)))
+    }
+
     /// Takes one command along the path of `nexus run`.
     fn one(
         &self,
@@ -232,7 +246,7 @@ impl Engine {
         };
         let caller = DirectiveFrontend {
             live,
-            source,
+            source: &**source,
             upkeep: &*self.upkeep,
             host: &self.host,
             beats,
@@ -249,7 +263,7 @@ impl Engine {
         let signals = NoSignals::new().map_err(|error| error.to_string())?;
         let recovery = crate::upkeep::as_recovery(&*self.upkeep);
         let around = Surroundings { frontend: &caller, recovery, interrupts: &signals, was_ended: Arc::default() };
-        let side = CallerSide { questions: None, before_serving: || {} };
+        let side = CallerSide { questions: self.questions(job, &run), before_serving: || {} };
         let driver: &dyn nexus_driver::Driver = &*self.driver;
         let prepared = Prepared::new(&run, driver, issuer, side, around, clock).map_err(|error| error.to_string())?;
         // The launcher knows the end of the lease before the sandbox is there.

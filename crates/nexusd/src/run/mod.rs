@@ -7,6 +7,7 @@
 //! ```
 
 pub mod attendant;
+pub mod connections;
 pub mod control;
 pub mod engine;
 pub mod frontend;
