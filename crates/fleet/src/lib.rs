@@ -6,6 +6,7 @@
 //!            └─ daemon (nexusd) ─▶ the same engine as nexus run
 //!  mothership serve, daemon run: the two apart        territory join: enrols this machine
 //!  login, territory, facility, directive, audit: over HTTP with an API key
+//!  facility snapshot|restore|fork …: the facilities of nexus run on this machine, without a control plane
 //! ```
 
 #![forbid(unsafe_code)]
@@ -25,11 +26,14 @@ mod enroll;
 mod facility;
 mod follow;
 mod launcher;
+mod local;
 mod login;
 pub mod past_runs;
+mod progress;
 mod renew;
 mod serve;
 mod services;
+mod snapshots;
 mod territory;
 mod tls_files;
 mod up;
