@@ -175,6 +175,16 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
+        "crates/snapshot/src/store.rs",
+        &[(".read_to_end(", 1)],
+        "A file of the store, opened without waiting and checked to be a regular file.",
+    ),
+    (
+        "crates/snapshot/src/writer.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the tree, opened without waiting, at most four mebibytes at a time; or memory.",
+    ),
+    (
         "crates/facility/src/artifacts.rs",
         &[("File::open(", 1)],
         "The directory of copies, which the daemon made, to sync it.",

@@ -6,6 +6,7 @@
 //!            └─ daemon (nexusd) ─▶ the same engine as nexus run
 //!  mothership serve, daemon run: the two apart        territory join: enrols this machine
 //!  login, territory, facility, directive, audit: over HTTP with an API key
+//!  facility snapshot|restore|fork …: the facilities of nexus run on this machine, without a control plane
 //! ```
 //! Three directories, each of which uses those before it: `client` (the commands of users), `territory` (the machine of a
 //! territory) and `server` (the processes). [`args`] is the command line of all three.

@@ -1,8 +1,9 @@
-//! `nexus facility`: creates and shows facilities, and removes the files of one from a territory.
+//! `nexus facility`: creates and shows facilities, and removes the files of one from a territory. Snapshots are in `snapshots`.
 
 use crate::args::{FacilityAction, FacilityArgs};
 use crate::client::access::Access;
 use crate::client::call::id;
+use crate::client::snapshots;
 use crate::failure::{Failure, one_line};
 use crate::print::{print, print_json};
 use nexus_api::client::ListQuery;
@@ -29,6 +30,15 @@ pub fn command(args: &FacilityArgs) -> Result<u8, Failure> {
             if args.json { print_json(&one) } else { print(format!("{}\n", line(&one)).as_bytes()) }
         }
         FacilityAction::Rm { id: text, data_dir } => remove(text, data_dir),
+        FacilityAction::Snapshot { name, label } => snapshots::take(name, label.as_deref(), args.json),
+        FacilityAction::Snapshots { name, verify } => snapshots::list(name, *verify, args.json),
+        FacilityAction::Restore { name, snapshot, no_snapshot } => {
+            snapshots::restore(name, snapshot, !no_snapshot, args.json)
+        }
+        FacilityAction::Diff { name, from, to } => snapshots::diff(name, from, to.as_deref(), args.json),
+        FacilityAction::Fork { name, new, from } => snapshots::fork(name, new, from.as_deref(), args.json),
+        FacilityAction::Forget { name, snapshot } => snapshots::forget(name, snapshot, args.json),
+        FacilityAction::Gc => snapshots::gc(args.json),
     }
 }
 
