@@ -4,13 +4,15 @@
 //! known to be read-only or hidden, and the advice begins with `perhaps`. The words are hostile: a path of them is compared
 //! with the plan, and nothing is opened.
 
+use super::known_paths::{KnownPaths, innermost, whole};
+use super::until::Until;
 use crate::failure::one_line;
 use nexus_model::Plan;
-use nexus_model::plan::{Access, Bind};
+use nexus_model::plan::Access;
 use nexus_runner::live::last_words::LastWords;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 /// Written by programs for EROFS.
 const READ_ONLY: &[&[u8]] = &[b"Read-only file system", b"read-only file system", b"EROFS"];
@@ -26,21 +28,24 @@ const MAX_PATH: usize = 512;
 const MAX_LINES: usize = 64;
 
 /// Returns the code and the text of the advice.
-pub fn advice(plan: &Plan, words: &LastWords) -> Option<(&'static str, String)> {
-    words.last_lines().take(MAX_LINES).find_map(|line| of_line(plan, line))
+pub fn advice(plan: &Plan, words: &LastWords, until: Until) -> Option<(&'static str, String)> {
+    let known = KnownPaths::of(plan, until);
+    let mut lines = words.last_lines().take(MAX_LINES).take_while(|_| !until.is_over());
+    lines.find_map(|line| of_line(plan, &known, line))
 }
 
-fn of_line(plan: &Plan, line: &[u8]) -> Option<(&'static str, String)> {
+fn of_line(plan: &Plan, known: &KnownPaths<'_>, line: &[u8]) -> Option<(&'static str, String)> {
     let (place, error) = error_in(line)?;
     let start = after_program(line, place);
-    if let Some(path) = hidden_in(plan, &line[start..]) {
+    if let Some(path) = known.hidden_of(tokens(&line[start..])) {
         let name = one_line(&path.display().to_string());
         let message = format!(
             "perhaps: {name} is hidden from the command. Leave the pattern that hides it out (--hide, --hide-secrets, a profile)."
         );
         return Some(("hidden", message));
     }
-    if let (Error::Busy, Some(path)) = (error, kept_in(plan, &line[start..])) {
+    let kept = matches!(error, Error::Busy).then(|| known.kept_of(tokens(&line[start..]))).flatten();
+    if let Some(path) = kept {
         let name = one_line(&path.display().to_string());
         let message = format!(
             "perhaps: {name} keeps its place, because a socket or closed directory of the host in it is covered and another bind could \
@@ -91,21 +96,6 @@ pub(super) fn path_of(line: &[u8], start: usize, error: usize) -> Option<&Path> 
     paths(&line[start..error]).last().or_else(|| paths(&line[error..]).next())
 }
 
-/// Resolves `..` by the names alone. There is no answer for a path that leads to the root or above it.
-pub(super) fn whole(path: &Path) -> Option<PathBuf> {
-    let mut whole = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                whole.pop();
-            }
-            Component::CurDir => {}
-            other => whole.push(other),
-        }
-    }
-    (whole.is_absolute() && whole.components().count() > 1).then_some(whole)
-}
-
 pub(super) fn at(line: &[u8], text: &[u8]) -> Option<usize> {
     line.windows(text.len()).position(|window| window == text)
 }
@@ -128,49 +118,9 @@ fn paths(text: &[u8]) -> impl Iterator<Item = &Path> {
     tokens(text).filter(leads_out)
 }
 
-/// Returns a path of the message that the sandbox hides.
-fn hidden_in<'a>(plan: &Plan, line: &'a [u8]) -> Option<&'a Path> {
-    if plan.hidden.is_empty() {
-        return None;
-    }
-    let workspace = plan.workspace.source.as_path();
-    let is_hidden = |path: &&Path| {
-        let from_cwd = plan.cwd.as_path().join(path);
-        let relative = from_cwd.strip_prefix(workspace).ok();
-        relative.is_some_and(|relative| plan.hidden.iter().any(|hidden| relative.starts_with(hidden.as_path())))
-    };
-    tokens(line).find(is_hidden)
-}
-
-/// Returns a path of the message that cannot be moved or removed: in a writable bind, covered or above what is covered. A command
-/// may have changed its directory, so the last names of a path are enough.
-fn kept_in<'a>(plan: &Plan, line: &'a [u8]) -> Option<&'a Path> {
-    let kept: Vec<&Path> = plan
-        .covered
-        .iter()
-        .filter_map(|cover| {
-            let bind = innermost(plan, cover.path.as_path()).filter(|bind| bind.access == Access::ReadWrite)?;
-            let target = bind.target.as_path();
-            Some(cover.path.as_path().ancestors().take_while(move |directory| *directory != target))
-        })
-        .flatten()
-        .collect();
-    tokens(line).find(|path| {
-        let whole = whole(&plan.cwd.as_path().join(path));
-        let names = path.components().all(|part| matches!(part, Component::Normal(_)));
-        kept.iter().any(|kept| whole.as_deref() == Some(*kept) || (names && kept.ends_with(path)))
-    })
-}
-
 /// Reports whether the innermost bind that shows a path is read-only.
 fn is_read_only_bind(plan: &Plan, path: &Path) -> bool {
-    innermost(plan, path).is_some_and(|bind| bind.access == Access::ReadOnly)
-}
-
-/// Returns the innermost bind that shows a path.
-fn innermost<'a>(plan: &'a Plan, path: &Path) -> Option<&'a Bind> {
-    let shows = plan.binds.iter().filter(|bind| path.starts_with(bind.target.as_path()));
-    shows.max_by_key(|bind| bind.target.0.len())
+    innermost(&plan.binds, path).is_some_and(|bind| bind.access == Access::ReadOnly)
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 mod another;
 mod denied;
+mod known_paths;
 mod not_found;
 mod not_shown;
 mod nowhere;
 mod script;
 mod terminal;
 mod unread_input;
+mod until;
 mod worktree;
 
 use super::input::Input;
@@ -25,6 +27,7 @@ use nexus_runner::live::names::AskedNames;
 use nexus_runner::plan::direct::Direct;
 use nexus_runner::run::report::RunReport;
 use serde::Serialize;
+use until::Until;
 
 /// One piece of advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,7 +51,7 @@ impl Hint {
 pub fn for_run(parsed_run: &ParsedRun, report: &RunReport) -> Vec<Hint> {
     let (words, exit) = (&report.last_words, report.command_exit);
     let ParsedRun { run, input, .. } = parsed_run;
-    let mut hints = Vec::new();
+    let (mut hints, until) = (Vec::new(), Until::start());
     if let Some(message) = script::advice(&run.plan, report.not_started.as_ref()) {
         hints.push(Hint::new("script", message));
     } else if exit == NOT_FOUND {
@@ -63,8 +66,8 @@ pub fn for_run(parsed_run: &ParsedRun, report: &RunReport) -> Vec<Hint> {
     if exit != 0 {
         match worktree::advice(&run.plan, words) {
             Some(message) => hints.push(Hint::new("worktree", message)),
-            None => hints.extend(of_words(&run.plan, words, opens_git).or_else(|| {
-                let message = not_shown::advice(&run.plan, &run.site.places.state, words)?;
+            None => hints.extend(of_words(&run.plan, words, opens_git, until).or_else(|| {
+                let message = not_shown::advice(&run.plan, &run.site.places.state, words, until)?;
                 Some(Hint::new("not_shown", message))
             })),
         }
@@ -73,7 +76,7 @@ pub fn for_run(parsed_run: &ParsedRun, report: &RunReport) -> Vec<Hint> {
 }
 
 /// Returns the advice that the last words of a command that failed give.
-fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>) -> Option<Hint> {
+fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>, until: Until) -> Option<Hint> {
     if let Some((code, advice)) = perhaps::advice(words, plan.allow_ptrace, opens_git) {
         return Some(Hint::new(code, advice));
     }
@@ -85,7 +88,7 @@ fn of_words(plan: &Plan, words: &LastWords, opens_git: Option<bool>) -> Option<H
         );
         return Some(Hint::new("pids", message));
     }
-    denied::advice(plan, words).map(|(code, message)| Hint::new(code, message))
+    denied::advice(plan, words, until).map(|(code, message)| Hint::new(code, message))
 }
 
 /// Returns the advice for a command that ran another program than the caller's PATH has.

@@ -5,7 +5,9 @@
 //! Nexus, and file systems that may wait for a server or a program: a process cannot leave such a wait, and its thread keeps the whole
 //! process from ending.
 
-use super::denied::{after_program, at, path_of, whole};
+use super::denied::{after_program, at, path_of};
+use super::known_paths::whole;
+use super::until::Until;
 use crate::failure::one_line;
 use nexus_model::Plan;
 use nexus_model::plan::Access;
@@ -23,8 +25,9 @@ const MAX_LINES: usize = 64;
 const OWN: &[&str] = &["/dev", "/proc", "/sys", "/run", "/etc"];
 
 /// Returns the text of the advice.
-pub fn advice(plan: &Plan, state: &Path, words: &LastWords) -> Option<String> {
-    words.last_lines().take(MAX_LINES).find_map(|line| of_line(plan, state, line))
+pub fn advice(plan: &Plan, state: &Path, words: &LastWords, until: Until) -> Option<String> {
+    let mut lines = words.last_lines().take(MAX_LINES).take_while(|_| !until.is_over());
+    lines.find_map(|line| of_line(plan, state, line))
 }
 
 fn of_line(plan: &Plan, state: &Path, line: &[u8]) -> Option<String> {
