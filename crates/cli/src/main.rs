@@ -38,7 +38,27 @@ use nexus_runner::change_text;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// Bytes of stack that the command line and the plan of a run take, with room: with less, the process would end by SIGABRT.
+const MIN_STACK: u64 = 256 << 10;
+
+/// Its frame is small, so that it runs where the stack is too small for anything else.
 fn main() -> ExitCode {
+    match rustix::process::getrlimit(rustix::process::Resource::Stack).current {
+        Some(bytes) if bytes < MIN_STACK => ExitCode::from(refuse_stack(bytes)),
+        _ => command(),
+    }
+}
+
+#[inline(never)]
+fn refuse_stack(bytes: u64) -> u8 {
+    let message =
+        format!("the stack is limited to {} KiB (ulimit -s), and nexus needs {} KiB", bytes >> 10, MIN_STACK >> 10);
+    let hint = "nothing was run; raise the limit: ulimit -s 8192";
+    failures::print_failure(&failure::Failure::refused("stack", message, hint), false)
+}
+
+#[inline(never)]
+fn command() -> ExitCode {
     keep_own_rights();
     if let Err(error) = signals::survive_file_limit() {
         let message = format!("the signals of this process cannot be set: {error}");

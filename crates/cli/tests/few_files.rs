@@ -96,3 +96,20 @@ fn a_user_without_processes_left_is_pointed_to_the_limit() {
     }
     assert!(refused > 0, "no limit stops the run");
 }
+
+#[test]
+fn a_stack_that_is_too_small_is_named() {
+    for bench in benches() {
+        for (stack, runs) in [(64, false), (128, false), (255, false), (8192, true)] {
+            let line = format!("ulimit -Ss {stack}; exec \"$0\" run -q -- echo ran");
+            let output = bench.command("bash").args(["-c", &line]).arg(bench.program()).output().unwrap();
+            let told = format!("{} {stack}: {:?} {}", bench.who(), output.status, stderr(&output));
+            assert_eq!(output.status.code(), Some(if runs { 0 } else { 125 }), "{told}");
+            assert_eq!(stdout(&output), if runs { "ran\n" } else { "" }, "{told}");
+            assert!(
+                runs || stderr(&output).contains(&format!("the stack is limited to {stack} KiB (ulimit -s)")),
+                "{told}"
+            );
+        }
+    }
+}
