@@ -467,18 +467,21 @@ fn a_git_of_the_host_that_holds_the_index_is_a_conflict() {
 #[test]
 fn a_fifo_where_git_reads_and_a_lock_wait() {
     let mut base = repository();
-    base.push(file(".git/HEAD.lock", ""));
+    base.extend([file(".git/HEAD.lock", ""), file("doc", "x")]);
     let scene = Scene::new(LayerMode::Root, &base);
     let layer = scene.layer(&[
         Op::Fifo(b(".gitignore")),
         Op::Fifo(b(".git/info/exclude")),
         Op::Fifo(b("pipe")),
+        Op::Remove(b("doc")),
+        Op::Fifo(b("doc")),
         file(".git/index.lock", ""),
         Op::Remove(b(".git/HEAD.lock")),
         file("Cargo.lock", "x"),
     ]);
     let result = commit_by(&scene, &layer, &Rules::default());
-    assert_eq!(parked(&result), [".git/index.lock", ".git/info/exclude", ".gitignore"]);
+    assert_eq!(parked(&result), [".git/index.lock", ".git/info/exclude", ".gitignore", "doc"]);
+    assert!(scene.ws().join("doc").is_file(), "a reader of it would wait");
     assert!(scene.ws().join("pipe").exists() && scene.ws().join("Cargo.lock").exists());
     assert!(!scene.ws().join(".git/HEAD.lock").exists(), "a lock that the run removed");
 }

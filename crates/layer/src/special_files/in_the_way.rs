@@ -1,5 +1,5 @@
-//! Holds back entries that would stop programs of the host: FIFOs at names that programs open unasked, and lock files
-//! of git.
+//! Holds back entries that would stop programs of the host: FIFOs at names that programs open unasked or in the place of a file, and
+//! lock files of git.
 //!
 //! A program that opens a FIFO waits for ever (`git status` for `.gitignore`), and git refuses to work while a lock is
 //! there.
@@ -14,7 +14,8 @@ use nexus_git::git_dir::git_class;
 pub(crate) fn classify(rules: &Rules, tree: &mut LayerTree) {
     for one in tree.nodes.iter_mut().skip(1) {
         if one.role == Role::Entry && !matches!(one.rare.verdict, Some(Verdict::Park(_))) {
-            let why = reason(rules, &one.path.0, one.meta.kind);
+            let replaces_file = one.covers.as_ref().is_some_and(|found| found.meta.kind == EntryType::File);
+            let why = reason(rules, &one.path.0, one.meta.kind, replaces_file);
             if let Some(why) = why {
                 one.rare.verdict = Some(Verdict::Park(why.to_owned()));
             }
@@ -22,7 +23,7 @@ pub(crate) fn classify(rules: &Rules, tree: &mut LayerTree) {
     }
 }
 
-fn reason(rules: &Rules, path: &[u8], kind: EntryType) -> Option<&'static str> {
+fn reason(rules: &Rules, path: &[u8], kind: EntryType, replaces_file: bool) -> Option<&'static str> {
     let name = split(path).1;
     // Most entries are neither.
     if kind != EntryType::Fifo && !name.ends_with(b".lock") {
@@ -31,6 +32,8 @@ fn reason(rules: &Rules, path: &[u8], kind: EntryType) -> Option<&'static str> {
     let is_of_git = matches!(rules.class(path), Class::NoLink | Class::MustBeDirectory);
     match kind {
         EntryType::Fifo if is_of_git || name.starts_with(b".") => Some("a FIFO that a program would wait for"),
+        // A program that reads the file (make, an editor) would wait for a writer.
+        EntryType::Fifo if replaces_file => Some("a FIFO in the place of a file, which a program would wait for"),
         EntryType::File if is_of_git && is_lock(path) => Some("a lock of an unfinished git command"),
         _ => None,
     }
@@ -54,7 +57,7 @@ mod tests {
     #[test]
     fn what_would_stop_git_waits_beside_a_neighbour() {
         let rules = Rules::default();
-        let why = |path: &str, kind| reason(&rules, path.as_bytes(), kind);
+        let why = |path: &str, kind| reason(&rules, path.as_bytes(), kind, false);
         for path in [".gitignore", "a/.gitignore", ".git/index", ".git/refs/heads/x", "a/.ignore"] {
             assert!(why(path, EntryType::Fifo).is_some(), "{path}");
             assert_eq!(why(path, EntryType::File), None, "{path}");
@@ -72,5 +75,7 @@ mod tests {
             assert_eq!(why(path, EntryType::File), None, "{path}");
         }
         assert_eq!(why("pipe", EntryType::Fifo), None);
+        assert!(reason(&rules, b"pipe", EntryType::Fifo, true).is_some());
+        assert_eq!(reason(&rules, b"pipe", EntryType::File, true), None);
     }
 }
