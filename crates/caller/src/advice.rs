@@ -262,6 +262,7 @@ impl From<SocketError> for Failure {
                 "Show the directories in it that the command needs, by their names.".to_owned()
             }
             SocketError::Closed { .. } => by_names,
+            SocketError::Mounts(_) => "Mount /proc.".to_owned(),
             SocketError::InClosed { path, .. } => {
                 format!("Show it at another place: --ro {}:/srv/NAME.", path.display())
             }

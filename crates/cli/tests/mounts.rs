@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use support::{benches, needs_root, stderr, stdout};
 
@@ -216,5 +217,157 @@ fn shared_mounts_of_the_host_carry_no_mount_in_or_out() {
             }
         }
         drop(socket);
+    }
+}
+
+/// Tries to reach the socket or named pipe at each path.
+const REACHES: &str = "import os, socket, stat, sys
+for path in sys.argv[1:]:
+    try:
+        if stat.S_ISFIFO(os.stat(path).st_mode): os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        else: socket.socket(socket.AF_UNIX).connect(path)
+        print('reached', path)
+    except OSError as e: pass
+print('tried')
+";
+
+/// A container engine mounts its socket over an empty file. The directory lists that file, and not the socket.
+#[test]
+fn a_socket_or_pipe_that_is_mounted_over_a_file_is_not_reached() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let (base, data) = (bench.base.path(), bench.home.join("data"));
+        let outside = base.join("outside");
+        for directory in [&data.join("deep"), &data.join("closed"), &outside] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let listener = std::os::unix::net::UnixListener::bind(outside.join("s")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        rustix::fs::mkfifoat(rustix::fs::CWD, outside.join("p"), mode).unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK;
+        let reader = rustix::fs::open(outside.join("p"), flags, rustix::fs::Mode::empty()).unwrap();
+        for name in ["s", "p"] {
+            fs::set_permissions(outside.join(name), fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        for file in ["s", "p", "deep/s", "deep/p", "closed/s", "under"] {
+            fs::write(data.join(file), "").unwrap();
+        }
+        [&data, &data.join("deep"), &data.join("closed")].into_iter().for_each(|directory| bench.give(directory));
+        bench.write("reaches.py", REACHES);
+        let (own, identity) = (
+            data.display().to_string(),
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups ")),
+        );
+        let places = ["s", "p", "deep/s", "deep/p", "closed/s"];
+        let mount = places.map(|place| {
+            format!("mount --bind '{}/{1}' '{own}/{place}'", outside.display(), &place[place.len() - 1..])
+        });
+        let nexus = format!("{identity}{}", bench.program().display());
+        let shell = |line: &str| {
+            let mut command: Command = bench.command_as_root("unshare");
+            command.args(["-m", "sh", "-c", &format!("{} && {line}", mount.join(" && "))]);
+            command
+        };
+        let reach = |at: &str, places: &[&str]| {
+            places.iter().fold("python3 reaches.py".to_owned(), |line, place| format!("{line} {at}/{place}"))
+        };
+        let deep = format!("{own}/deep");
+        for (flags, at, places) in [
+            (format!("--ro {own}"), &*own, &places[..]),
+            (format!("--ro {own}:/shown"), "/shown", &places[..]),
+            (format!("--ro {deep}"), &deep, &["s", "p"]),
+            // To write into a pipe of a writable bind is what such a bind is for.
+            (format!("--rw {own}"), &own, &["s", "deep/s", "closed/s"]),
+            (format!("--ro {own}:/shown --rw {deep}"), &deep, &["s"]),
+        ] {
+            let output = shell(&format!("exec {nexus} run {flags} -- {}", reach(at, places))).output().unwrap();
+            assert_eq!(stdout(&output), "tried\n", "{} {flags}: {}", bench.who(), stderr(&output));
+        }
+        let allowed = format!("--ro {own} --allow-socket {own}/s --changes discard");
+        let output = shell(&format!("exec {nexus} run {allowed} -- {}", reach(&own, &places))).output().unwrap();
+        assert_eq!(stdout(&output), format!("reached {own}/s\ntried\n"), "{}: {}", bench.who(), stderr(&output));
+
+        // A program of the host renames the files below the mounts while the command of a detached run is there.
+        fs::set_permissions(data.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+        let (started, moved) = (base.join("started"), base.join("moved"));
+        let line = format!(
+            "{nexus} run -q --detach --name m --rw {own} -- sleep 60 > /dev/null && touch {} && while ! [ -e {} ]; do sleep 0.05; done; \
+             {nexus} exec m -- {}; {nexus} stop m > {base}/end 2>&1; {nexus} rm m >> {base}/end 2>&1",
+            started.display(),
+            moved.display(),
+            reach(&own, &["moved-s", "deep/s", "moved-closed", "s"]),
+            base = base.display(),
+        );
+        let child =
+            shell(&line).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while !started.exists() && begun.elapsed().as_secs() < 60 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        for (from, to) in [("s", "moved-s"), ("closed/s", "moved-closed")] {
+            fs::rename(data.join(from), data.join(to)).unwrap();
+        }
+        fs::write(&moved, "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "tried\n", "{}: {}", bench.who(), stderr(&output));
+        fs::set_permissions(data.join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // That of the run with --allow-socket.
+        assert!(listener.accept().is_ok() && listener.accept().is_err(), "{}: the service was reached", bench.who());
+        drop(reader);
+    }
+}
+
+/// Renames `a/h` to `n/h` when the first search of a run opens `n`.
+const ONE_RENAME: &str = "import ctypes, os, sys
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None)
+seen = libc.inotify_init()
+libc.inotify_add_watch(seen, b'n', 0x20)
+open(sys.argv[2], 'w').close()
+os.read(seen, 4096)
+os.rename('a/h', 'n/h')
+";
+
+/// A rename on overlayfs copies a file of a lower layer up, and the copy has another time of birth.
+#[test]
+fn what_a_rename_copies_up_is_not_new() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let mover = bench.base.path().join("mover.py");
+        fs::write(&mover, ONE_RENAME).unwrap();
+        for number in 0..4 {
+            let layers = bench.base.path().join(format!("layers{number}"));
+            for directory in ["lower/a", "lower/n", "upper", "work", "shown"] {
+                fs::create_dir_all(layers.join(directory)).unwrap();
+            }
+            let pipe = layers.join("lower/a/h");
+            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+            fs::set_permissions(&pipe, fs::Permissions::from_mode(0o666)).unwrap();
+            bench.give(&layers);
+            let identity =
+                bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+            let line = format!(
+                "cd {layers} && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=work shown || exit 99
+                 python3 {mover} {layers}/shown {layers}/ready & moves=$!
+                 while ! [ -e ready ]; do sleep 0.02; done; sleep 0.1; cd {workspace}
+                 {identity}{nexus} run --ro {layers}/shown:/shown --shell '[ -p /shown/n/h ] || [ -p /shown/a/h ] && echo shown; echo tried'
+                 code=$?
+                 wait $moves || exit 98; exit $code",
+                layers = layers.display(),
+                mover = mover.display(),
+                workspace = bench.workspace.display(),
+                nexus = bench.program().display(),
+            );
+            let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+            let told = format!("{}: {:?} {}{}", bench.who(), output.status, stdout(&output), stderr(&output));
+            assert!(!matches!(output.status.code(), Some(98 | 99)), "{told}");
+            assert!(!stdout(&output).contains("shown"), "{told}");
+            assert!(stdout(&output) == "tried\n" || told.contains("was moved or replaced"), "{told}");
+        }
     }
 }

@@ -186,9 +186,12 @@ fn a_closed_directory_that_the_set_up_cannot_list_shows_no_socket_later() {
 #[test]
 fn a_directory_of_another_user_keeps_no_run_from_starting() {
     on_each_bench(|bench| {
-        let Some(user) = bench.user else { return };
+        let user = bench.user.unwrap_or_else(support::user);
         bench.write("client.py", CLIENT);
-        for closed in [0o700, 0o750, 0o640, 0o600, 0o644, 0o000, 0o711, 0o755] {
+        let closed = [0o711, 0o755, 0o700, 0o750, 0o640, 0o600, 0o644, 0o000];
+        // Root finds the socket in one that its command cannot enter, and does not start.
+        let tried = if bench.user.is_some() { closed.len() } else { 2 };
+        for closed in &closed[..tried] {
             let data = bench.home.join(format!("data-{closed:o}"));
             assert!(bench.command("mkdir").arg("-p").arg(data.join("own")).status().unwrap().success());
             let mut listeners = Vec::new();
@@ -198,7 +201,7 @@ fn a_directory_of_another_user_keeps_no_run_from_starting() {
                 listeners.push(UnixListener::bind(other.join("s")).unwrap());
                 mode(&other.join("s"), 0o777);
                 std::os::unix::fs::chown(&other, Some(user + 1), Some(user + 1)).unwrap();
-                mode(&other, closed);
+                mode(&other, *closed);
             }
             let from = format!("{}:/shown", data.display());
             let script = "for s in other/s own/other/s; do python3 client.py /shown/$s; done";

@@ -21,6 +21,7 @@ mod launcher;
 pub mod lease;
 pub mod leave_out;
 mod memory;
+mod mount_table;
 mod mounts;
 mod net;
 mod overlay;

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-pub use cover::{Cover, FileId, SecondSearch};
+pub use cover::{Cover, EnteredOnly, FileId, SecondSearch};
 
 /// HOME inside; private, and gone after the run.
 pub const HOME: &str = "/home/nexus";

@@ -29,8 +29,14 @@ pub(super) fn id(stat: &Stat) -> FileId {
     FileId { device: stat.st_dev, inode: stat.st_ino }
 }
 
+/// `f_type` of overlayfs, which gives a file of a lower layer the birth of its copy when a rename or another change copies it up.
+const OVERLAY: u64 = 0x794c_7630;
+
 /// Returns the time at which an open file was made; `None` on a file system that does not keep it.
 fn birth(file: impl AsFd) -> Option<Birth> {
+    if rustix::fs::fstatfs(&file).ok()?.f_type as u64 == OVERLAY {
+        return None;
+    }
     let found = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
     has_birth.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))

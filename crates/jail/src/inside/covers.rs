@@ -1,10 +1,12 @@
 //! Covers what the command must not reach in what is shown to it.
 
+use crate::inside::answers::{is_endpoint, is_gone, moved};
 use crate::inside::birth::{First, Identity, id};
 use crate::inside::closed::{self, ClosedError};
+use crate::inside::mounted;
 use crate::inside::rootfs::Root;
-use crate::inside::second_search;
 use crate::leave_out::{Wall, stands};
+use crate::mount_table::MountTable;
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
@@ -38,6 +40,10 @@ pub(super) fn hide_paths(request: &Request<'_>, root: &Root) -> Result<(), StepE
 pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<Identity>) -> Result<(), StepError> {
     let found = request.plan.covered.iter().map(|covered| covered.id).collect();
     let first = request.plan.second_search.as_ref().map(|search| First { since: search.since, found: &found });
+    if request.plan.covered.is_empty() {
+        return Ok(());
+    }
+    let table = MountTable::read(root.tree()).at(Step::HidePaths, "/proc/self/mountinfo")?;
     for Cover { path, id: wanted } in &request.plan.covered {
         // What is hidden is covered anyway.
         if hidden(request).any(|hidden| path.as_path().starts_with(hidden)) {
@@ -47,21 +53,23 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
         let (place, is_held) = match open_held(request, root, path.as_path(), held) {
             Ok(found) => found,
             // Gone since the launcher looked. The second search finds it where it is at another name.
-            Err(error) if second_search::is_gone(&error) => continue,
+            Err(error) if is_gone(&error) => continue,
             Err(error) => return Err(at(error)),
         };
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error.into()))?;
         // A service that was restarted has made another one.
         let is_made_since = first.as_ref().is_some_and(|first| first.is_before(&place, &stat));
-        let is_found = id(&stat) == *wanted || (is_made_since && second_search::is_endpoint(&stat));
+        let is_found = id(&stat) == *wanted || (is_made_since && is_endpoint(&stat));
         if !is_found || !is_held {
-            return Err(second_search::moved(path.as_path()));
+            return Err(moved(path.as_path()));
         }
         if places::is_dir(&place).map_err(at)? {
             let bind = innermost(request, path.as_path());
             let is_read_only = bind.is_some_and(|bind| bind.access == Access::ReadOnly);
             let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
             within.map_err(|error| about_closed(error, path.as_path()))?;
+            let cover_one = |inner: &OwnedFd| cover(root, inner);
+            mounted::cover_below(root.tree(), &table, path.as_path(), is_read_only, &cover_one).map_err(at)?;
         }
         cover(root, &place).map_err(at)?;
     }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  setup ──▶ system, etc ──▶ rootfs ──▶ limits (the cgroup, shown) ──▶ workspace, binds (pins)
-//!        ──▶ covers (closed) ──▶ second_search ──▶ quotas ──▶ descriptors ──▶ confinement
+//!        ──▶ covers (closed) ──▶ second_search (mounted) ──▶ quotas ──▶ descriptors ──▶ confinement
 //! ```
 
+mod answers;
 mod binds;
 mod birth;
 mod closed;
@@ -13,6 +14,7 @@ mod covers;
 mod descriptors;
 pub mod etc;
 mod limits;
+mod mounted;
 mod pins;
 pub mod rootfs;
 mod second_search;

@@ -8,10 +8,10 @@
 //!    └─ below it, the same once more     /a, /a/b  an empty directory on each
 //! ```
 
+use crate::inside::answers::is_gone;
 use crate::inside::birth::Identity;
 use crate::inside::covers::{cover, innermost};
 use crate::inside::rootfs::Root;
-use crate::inside::second_search::is_gone;
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::places::{below_root, is_dir};
 use crate::request::Request;

@@ -7,17 +7,20 @@
 //!  pass 2  each is looked at again   ◀┘ are listed ─▶ … until none has changed, or PASSES
 //! ```
 
+use crate::inside::answers::{is_denied, is_gone, moved, refused};
 use crate::inside::birth::{First, id};
 use crate::inside::closed::is_callers_own;
+use crate::inside::covers::innermost;
+use crate::inside::mounted;
 use crate::mounts;
 use crate::places::{below_root, is_dir, show};
 use crate::request::Request;
 use crate::steps::{Step, StepError};
-use nexus_model::plan::{Access, FileId, SecondSearch};
+use nexus_model::plan::{Access, EnteredOnly, FileId, SecondSearch};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -39,19 +42,37 @@ pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepE
     let Some(search) = &request.plan.second_search else { return Ok(()) };
     let mut left = MAX_ENTRIES;
     let found = request.plan.covered.iter().map(|covered| covered.id).collect();
-    for bind in request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target)) {
-        let others = request.plan.binds.iter().map(|other| other.target.as_path());
-        let tree = Tree {
-            root,
-            search,
-            found: &found,
-            read_only: bind.access == Access::ReadOnly,
-            by_root: request.setup.identity.by_root,
-            others: others.filter(|other| *other != bind.target.as_path()).collect(),
-        };
-        tree.inspect(bind.target.as_path(), &mut left)?;
+    let entered = entered(search);
+    let searched = request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target));
+    let trees: Vec<(&Path, Tree<'_>)> = searched
+        .map(|bind| {
+            let target = bind.target.as_path();
+            let others = request.plan.binds.iter().map(|other| other.target.as_path());
+            let tree = Tree {
+                root,
+                search,
+                found: &found,
+                read_only: bind.access == Access::ReadOnly,
+                entered: &entered,
+                others: others.filter(|other| *other != target).collect(),
+            };
+            (target, tree)
+        })
+        .collect();
+    for (target, tree) in &trees {
+        tree.inspect(target, &mut left)?;
     }
-    Ok(())
+    let tree_of = |path: &Path| {
+        let bind = innermost(request, path)?.target.as_path();
+        trees.iter().find(|(target, _)| *target == bind && bind != path).map(|(_, tree)| tree)
+    };
+    mounted::check_each(root, &|path| tree_of(path).is_some(), &|place, path| {
+        tree_of(path).map_or(Ok(()), |tree| tree.check(place, path))
+    })
+}
+
+fn entered(search: &SecondSearch) -> BTreeMap<&Path, &EnteredOnly> {
+    search.entered.iter().map(|directory| (directory.path.as_path(), directory)).collect()
 }
 
 /// The directories that were listed, and how each was found.
@@ -89,7 +110,8 @@ struct Tree<'a> {
     /// Files that the first search found, which are to be covered.
     found: &'a BTreeSet<FileId>,
     read_only: bool,
-    by_root: bool,
+    /// Directories that the first search listed, and this process may not list.
+    entered: &'a BTreeMap<&'a Path, &'a EnteredOnly>,
     /// Targets of the other binds.
     others: Vec<&'a Path>,
 }
@@ -206,13 +228,16 @@ impl Tree<'_> {
         };
         // What was closed at the first search is covered, and a cover can be listed.
         refuse_own(&place, path)?;
-        // The first search had the rights of root, and this process has those of the command. It was covered where its names
-        // can be used, unless it came since.
-        if self.by_root || !can_be_entered(&place) {
+        if !can_be_entered(&place) {
             return Ok(Opened::Closed);
         }
+        // The command uses names in it. One that the first search could not list either is covered. One that it listed, with the
+        // rights of root, has its covers in it, if no name in it has changed since.
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
-        if self.first().is_before(&place, &stat) { Ok(Opened::Closed) } else { Err(moved(path)) }
+        let is_as_listed = self.entered.get(path).is_some_and(|listed| {
+            listed.id == id(&stat) && listed.changed == (stat.st_ctime, stat.st_ctime_nsec as u32)
+        });
+        if is_as_listed { Ok(Opened::Closed) } else { Err(moved(path)) }
     }
 
     fn first(&self) -> First<'_> {
@@ -240,29 +265,6 @@ fn refuse_own(directory: &OwnedFd, path: &Path) -> Result<(), StepError> {
 
 fn can_be_entered(directory: &OwnedFd) -> bool {
     rustix::fs::accessat(directory, c".", rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
-}
-
-/// Reports whether an open file is something that a command connects to or writes into.
-pub(super) fn is_endpoint(stat: &Stat) -> bool {
-    matches!(FileType::from_raw_mode(stat.st_mode), FileType::Socket | FileType::Fifo)
-}
-
-/// Reports whether nothing is at a path, or something else than a directory on the way to it.
-pub(super) fn is_gone(error: &io::Error) -> bool {
-    [Errno::NOENT, Errno::NOTDIR, Errno::LOOP].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-fn is_denied(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
-}
-
-/// The error about a path that another process moved.
-pub(super) fn moved(path: &Path) -> StepError {
-    refused(path, "was moved or replaced while the sandbox was set up")
-}
-
-fn refused(path: &Path, why: &str) -> StepError {
-    StepError::new(Step::HidePaths, format!("{} {why}", show(path)))
 }
 
 fn at(error: impl Into<io::Error>, path: &Path) -> StepError {
@@ -302,14 +304,14 @@ mod tests {
             let root = mounts::open_path(self.top.path()).unwrap();
             let others = others.iter().map(Path::new).collect();
             let found = BTreeSet::new();
-            let tree = Tree { root: &root, search, found: &found, read_only, by_root: false, others };
+            let tree = Tree { root: &root, search, found: &found, read_only, entered: &entered(search), others };
             let mut left = entries;
             tree.inspect(Path::new("/bound"), &mut left)
         }
     }
 
     fn search(since: (i64, u32), allowed: &[FileId]) -> SecondSearch {
-        SecondSearch { binds: Vec::new(), allowed: allowed.to_vec(), since }
+        SecondSearch { binds: Vec::new(), allowed: allowed.to_vec(), entered: Vec::new(), since }
     }
 
     const LATER: (i64, u32) = (i64::MAX, 0);
@@ -370,8 +372,9 @@ mod tests {
         let root = mounts::open_path(scene.top.path()).unwrap();
         let search = search(LATER, &[]);
         let found = BTreeSet::new();
-        let tree =
-            Tree { root: &root, search: &search, found: &found, read_only: false, by_root: false, others: Vec::new() };
+        let entered = entered(&search);
+        let others = Vec::new();
+        let tree = Tree { root: &root, search: &search, found: &found, read_only: false, entered: &entered, others };
         let (mut seen, mut left) = (Seen::new(), 100);
         assert!(tree.pass(vec!["/bound".into()], &mut seen, &mut left).unwrap());
         let pass = |seen: &mut Seen, left: &mut usize| tree.pass(seen.keys().cloned().collect(), seen, left);

@@ -28,6 +28,19 @@ pub struct SecondSearch {
     pub binds: Vec<ByteText>,
     /// Sockets and named pipes that stay reachable.
     pub allowed: Vec<FileId>,
+    /// Directories that the first search listed and that some user may only enter.
+    pub entered: Vec<EnteredOnly>,
     /// Time of the first search, in seconds and nanoseconds since 1970. What changed later is not held by covers.
     pub since: (i64, u32),
+}
+
+/// A directory in which some user may use the names that they know and not list them, as it was when it was listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnteredOnly {
+    /// Absolute path inside, below a bind.
+    pub path: ByteText,
+    /// Its device and inode.
+    pub id: FileId,
+    /// Time of its last change, in seconds and nanoseconds since 1970: each name that comes or goes changes it.
+    pub changed: (i64, u32),
 }

@@ -207,7 +207,10 @@ fn only_what_a_bind_shows_is_covered() {
 
 #[test]
 fn only_a_bind_is_searched_again() {
-    let search = |bind: &str| SecondSearch { binds: vec![bind.into()], allowed: Vec::new(), since: (0, 0) };
+    let search = |bind: &str| {
+        let binds = vec![bind.into()];
+        SecondSearch { binds, allowed: Vec::new(), entered: Vec::new(), since: (0, 0) }
+    };
     let mut with = draft();
     with.second_search = Some(search("/opt/tool"));
     assert!(Plan::new(with).is_ok());

@@ -7,10 +7,12 @@
 //! ```
 //! An earlier run may have closed a directory so that the search of the next one misses what lies in it.
 
+use nexus_model::plan::FileId;
 use rustix::fs::Access;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// Reports whether a search sees all that lies in a directory: it can be listed, and its names can be used.
 pub fn is_open(directory: &Path) -> bool {
@@ -32,9 +34,63 @@ pub fn hides_names(directory: &Path, error: &io::Error, can_be_opened: bool) -> 
     }
 }
 
+/// A time stamp of a file, in seconds and nanoseconds since 1970.
+pub type Stamp = (i64, u32);
+
+/// A change within this time of another one may have the same time stamp.
+const GRAIN: Duration = Duration::from_millis(12);
+
+/// Returns what tells a directory later from one in which a name has changed, if some user may use names in it and not list them.
+/// It is looked at before it is listed. One that has just changed is waited for once.
+pub fn entered_only(directory: &Path, has_waited: &mut bool) -> Option<(FileId, Stamp)> {
+    let about = std::fs::symlink_metadata(directory).ok()?;
+    let (listed, entered) = (about.mode() >> 2 & 0o111, about.mode() & 0o111);
+    if entered & !listed == 0 {
+        return None;
+    }
+    let changed = (about.ctime(), u32::try_from(about.ctime_nsec()).ok()?);
+    if is_recent(changed) && !std::mem::replace(has_waited, true) {
+        std::thread::sleep(GRAIN + GRAIN);
+    }
+    // The next change of it would not be seen: the second search refuses it.
+    (!is_recent(changed)).then_some((FileId { device: about.dev(), inode: about.ino() }, changed))
+}
+
+fn is_recent(changed: Stamp) -> bool {
+    let now = now();
+    let age = i128::from(now.0 - changed.0) * 1_000_000_000 + i128::from(now.1) - i128::from(changed.1);
+    age <= GRAIN.as_nanos() as i128
+}
+
+/// Returns the time of the clock by which the kernel stamps files.
+pub fn now() -> Stamp {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_only_entered_has_another_stamp_after_a_change() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let top = tempfile::tempdir().unwrap();
+        let mode = |mode| std::fs::set_permissions(top.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        for (bits, is_entered_only) in
+            [(0o711, true), (0o710, true), (0o751, true), (0o755, false), (0o700, false), (0o744, false)]
+        {
+            mode(bits);
+            assert_eq!(entered_only(top.path(), &mut false).is_some(), is_entered_only, "{bits:o}");
+        }
+        mode(0o711);
+        let before = entered_only(top.path(), &mut false).unwrap();
+        assert_eq!(entered_only(top.path(), &mut true), Some(before));
+        std::fs::write(top.path().join("x"), "").unwrap();
+        assert_eq!(entered_only(top.path(), &mut true), None, "another change may have the same time");
+        assert_ne!(entered_only(top.path(), &mut false).unwrap(), before);
+        mode(0o700);
+    }
 
     #[test]
     fn what_cannot_be_listed_hides_names_unless_it_is_gone() {

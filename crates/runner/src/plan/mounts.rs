@@ -138,6 +138,22 @@ fn shown<'a>(all: &'a [Mount], path: &Path) -> Option<(&'a str, PathBuf)> {
     Some((&mount.device, mount.root.join(path.strip_prefix(&mount.at).ok()?)))
 }
 
+/// The mounts of this process.
+#[derive(Debug, Default)]
+pub struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// Reads the table.
+    pub fn read() -> Result<Self, MountError> {
+        Ok(Self(lines(&table().map_err(|source| MountError::Unreadable { source })?)))
+    }
+
+    /// Lists the places below a path at which something is mounted that the path leads to.
+    pub fn places_below(&self, path: &Path) -> impl Iterator<Item = &Path> {
+        below(&self.0, path).map(|mount| mount.at.as_path())
+    }
+}
+
 fn table() -> io::Result<Vec<u8>> {
     std::fs::read("/proc/self/mountinfo")
 }

@@ -9,16 +9,20 @@
 //!  writable bind    a directory that is closed to the   covered: the command may open it, and an earlier run may have
 //!                   caller in any way                   closed it
 //! ```
+//! A socket or pipe may be mounted over a file, as a container engine does with its own. The directory lists the file, so the table of
+//! mounts is looked at beside the directories.
+//!
 //! In a writable bind the sandbox keeps the directories above them in their place too (`nexus_jail`), so that no command moves a
 //! socket to where another bind, of this run or of another one, shows it without a cover. Another program may move them while
 //! this run starts. So each has its identity with it, and the binds are searched again when they are covered.
 
 use crate::plan::closed;
 use crate::plan::guarded::Guarded;
+use crate::plan::mounts::{MountError, Mounts};
 use crate::plan::pins::{MAX_PINS, Pins};
 use crate::plan::shown::Shown;
 use nexus_model::ByteText;
-use nexus_model::plan::{Access, Cover, FileId, SecondSearch};
+use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
 use std::collections::VecDeque;
 use std::fs::FileType;
@@ -102,6 +106,9 @@ pub enum SocketError {
         /// The directory that cannot be listed.
         directory: PathBuf,
     },
+    /// The mounts in a bind are not known.
+    #[error(transparent)]
+    Mounts(#[from] MountError),
     /// A socket cannot be allowed.
     #[error("{from} {} cannot be used: {why}", path.display())]
     NotAllowed {
@@ -147,9 +154,10 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     }
     let is_allowed = |path: &Path| allowed.iter().any(|(socket, _)| socket == path);
     let mut found = Sockets::default();
-    let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), since: now() };
+    let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), entered: Vec::new(), since: closed::now() };
     second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
     let (mut budget, mut pins) = (MAX_COST, Pins::with_limit(MAX_PINS));
+    let mounts = if binds.iter().any(is_searched) { Mounts::read()? } else { Mounts::default() };
     for shown in binds.iter().filter(|shown| is_searched(shown)) {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         let (from, path) = (|| shown.from.clone(), || source.to_owned());
@@ -166,9 +174,19 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
         if is_pipe(source) && shown.bind.access == Access::ReadOnly && !shown.by_operator {
             return Err(SocketError::Pipe { from: from(), path: path() });
         }
-        let Some(within) = below(source, shown.bind.access, &mut budget) else {
+        let Some(mut within) = below(source, shown.bind.access, &mut budget) else {
             return Err(SocketError::TooMuch { from: from(), path: path() });
         };
+        within.add_mounted(source, shown.bind.access, mounts.places_below(source));
+        // The command of an ordinary user has the rights of this search.
+        if rustix::process::geteuid().is_root() {
+            let entered = within.entered.iter();
+            second.entered.extend(entered.map(|(relative, id, changed)| EnteredOnly {
+                path: target.join(relative).into(),
+                id: *id,
+                changed: *changed,
+            }));
+        }
         if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
             return Err(SocketError::Closed { from: from(), path: source.join(closed) });
         }
@@ -236,12 +254,6 @@ fn is_endpoint(kind: FileType) -> bool {
     kind.is_socket() || kind.is_fifo()
 }
 
-/// Returns the time of the clock by which the kernel stamps files.
-fn now() -> (i64, u32) {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    (now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or_default())
-}
-
 /// Checks that the caller may allow this one, and that a bind shows it.
 fn allowed_socket(path: &Path, binds: &[Shown], guarded: &Guarded) -> Result<PathBuf, SocketRefusal> {
     let real = std::fs::canonicalize(path).map_err(|_| SocketRefusal::Missing)?;
@@ -272,6 +284,27 @@ struct Within {
     pipes: Vec<PathBuf>,
     /// Directories in which names can be used and not found out.
     closed: Vec<PathBuf>,
+    /// Directories that were listed and in which some user may only use names, as they were before.
+    entered: Vec<(PathBuf, FileId, closed::Stamp)>,
+}
+
+impl Within {
+    /// Adds what is mounted over files at these places.
+    fn add_mounted<'a>(&mut self, top: &Path, access: Access, places: impl Iterator<Item = &'a Path>) {
+        for place in places {
+            let Ok(relative) = place.strip_prefix(top) else { continue };
+            let has = |list: &[PathBuf]| list.iter().any(|path| path == relative);
+            // A cover on a directory lies over all that is in it.
+            if self.closed.iter().any(|closed| relative.starts_with(closed)) || has(&self.sockets) || has(&self.pipes) {
+                continue;
+            }
+            match std::fs::symlink_metadata(place).map(|about| about.file_type()) {
+                Ok(kind) if kind.is_socket() => self.sockets.push(relative.to_owned()),
+                Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => self.pipes.push(relative.to_owned()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
 }
 
 /// Looks through a directory. In a read-only bind one that can be neither listed nor entered holds nothing that the command
@@ -280,10 +313,12 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
     let mut found = Within::default();
     let mut waiting = VecDeque::from([PathBuf::new()]);
     let is_written = access != Access::ReadOnly;
+    let mut has_waited = false;
     while let Some(directory) = waiting.pop_front() {
         let path = top.join(&directory);
         // By the command through a writable bind, or by another run of the caller.
         let can_be_opened = is_written || closed::is_own(&path);
+        let entered = closed::entered_only(&path, &mut has_waited);
         let entries = match std::fs::read_dir(&path) {
             Ok(_) if can_be_opened && !closed::is_open(&path) => {
                 found.closed.push(directory);
@@ -297,6 +332,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 continue;
             }
         };
+        found.entered.extend(entered.map(|(id, changed)| (directory.clone(), id, changed)));
         let before = (found.sockets.len(), found.pipes.len(), waiting.len());
         for entry in entries {
             *budget = budget.checked_sub(1)?;
@@ -427,6 +463,28 @@ mod tests {
         let pipes = |access| below(top.path(), access, &mut 100).unwrap().pipes;
         assert_eq!(pipes(Access::ReadOnly), [PathBuf::from("a/p")]);
         assert_eq!(pipes(Access::ReadWrite), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_is_mounted_over_a_file_is_found_once() {
+        let top = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(top.path().join("s")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, top.path().join("p"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        std::fs::write(top.path().join("file"), "").unwrap();
+        let places: Vec<_> = ["s", "p", "file", "gone"].iter().map(|name| top.path().join(name)).collect();
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            // As if directories had listed nothing but files.
+            let mut found = Within::default();
+            for _ in 0..2 {
+                found.add_mounted(top.path(), access, places.iter().map(PathBuf::as_path));
+            }
+            let pipes = if access == Access::ReadOnly { vec![PathBuf::from("p")] } else { Vec::new() };
+            assert_eq!(found, Within { sockets: vec!["s".into()], pipes, ..Within::default() });
+            let mut found = Within { closed: vec![PathBuf::new()], ..Within::default() };
+            found.add_mounted(top.path(), access, places.iter().map(PathBuf::as_path));
+            assert_eq!(found.sockets, Vec::<PathBuf>::new());
+        }
     }
 
     #[test]
