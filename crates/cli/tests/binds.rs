@@ -409,7 +409,7 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
     use std::io::Read as _;
     for bench in benches() {
         bench.write("reaches.py", REACHES);
-        for (at, what) in ["socket", "pipe", "directory"].into_iter().enumerate() {
+        for (at, what) in ["socket", "pipe", "directory", "entry"].into_iter().enumerate() {
             let data = made(&bench, &bench.home.join(format!("once{at}")));
             for directory in ["a", "n"] {
                 made(&bench, &data.join(directory));
@@ -417,9 +417,11 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             let open = fs::Permissions::from_mode(0o777);
             let (from, to, end) = match what {
                 "directory" => ("z", "z2", "z2/h"),
+                "entry" => ("z/h", "w/h", "w/h"),
                 _ => ("a/h", "n/h", "n/h"),
             };
-            let endpoint = if what == "directory" { data.join("z/h") } else { data.join("a/h") };
+            let is_closed = matches!(what, "directory" | "entry");
+            let endpoint = if is_closed { data.join("z/h") } else { data.join("a/h") };
             fs::create_dir_all(endpoint.parent().unwrap()).unwrap();
             let mut kept: (Option<UnixListener>, Option<fs::File>) = (None, None);
             if what == "pipe" {
@@ -430,12 +432,13 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
                 kept.0 = Some(UnixListener::bind(&endpoint).unwrap());
             }
             fs::set_permissions(&endpoint, open).unwrap();
-            if what == "directory" {
+            for directory in ["z", "w"].iter().filter(|_| is_closed).map(|name| data.join(name)) {
+                fs::create_dir_all(&directory).unwrap();
                 // Root lists it, and a command of root does not where it belongs to another user.
                 if bench.user.is_none() {
-                    std::os::unix::fs::chown(data.join("z"), Some(support::user()), Some(support::user())).unwrap();
+                    std::os::unix::fs::chown(&directory, Some(support::user()), Some(support::user())).unwrap();
                 }
-                fs::set_permissions(data.join("z"), fs::Permissions::from_mode(0o711)).unwrap();
+                fs::set_permissions(&directory, fs::Permissions::from_mode(0o711)).unwrap();
             }
             // Old enough that no time stamp is that of the run.
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -448,8 +451,7 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
                     .spawn()
                     .unwrap();
                 mover.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-                let paths =
-                    [format!("/shown/{end}"), format!("/shown/{}", if what == "directory" { "z/h" } else { "a/h" })];
+                let paths = [format!("/shown/{end}"), format!("/shown/{}", if is_closed { "z/h" } else { "a/h" })];
                 let output =
                     bench.nexus(["run", flag, &bind, "--", "python3", "reaches.py"]).args(&paths).output().unwrap();
                 let told = format!("{} {flag} {what}: {}{}", bench.who(), stdout(&output), stderr(&output));

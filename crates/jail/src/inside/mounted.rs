@@ -41,7 +41,7 @@ pub(super) fn check_each(
             };
             if !is_there {
                 is_sure = false;
-                last = path.to_owned();
+                path.clone_into(&mut last);
             }
         }
         if is_sure {
