@@ -101,8 +101,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/drivers/namespace/src/launcher/client.rs",
-        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
-        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed.",
+        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 2)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed or it was killed.",
     ),
     ("crates/drivers/namespace/src/launcher/leased.rs", &[("File::open(", 1)], "A namespace in proc."),
     (
@@ -174,26 +174,30 @@ pub const ALLOWED: &[Entry] = &[
         &[("File::open(", 1)],
         "The directory of copies, which the daemon made, to sync it.",
     ),
-    ("crates/layer/src/compare.rs", &[(".read_exact(", 1)], "Regular files, opened without waiting, up to a bound."),
     (
-        "crates/layer/src/diff/accept.rs",
+        "crates/layer/src/read/compare.rs",
+        &[(".read_exact(", 1)],
+        "Regular files, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/layer/src/review/diff/accept.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/layer/src/diff/read.rs",
+        "crates/layer/src/review/diff/read.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
     ("crates/git/src/small.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
     (
-        "crates/layer/src/merge_yours.rs",
+        "crates/layer/src/review/merge_yours.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
     ("crates/git/src/index/file.rs", &[(".read_to_end(", 2)], "Regular files, opened without waiting, up to a bound."),
     (
-        "crates/layer/src/index_at_start.rs",
+        "crates/layer/src/read/index_at_start.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
     ),
@@ -203,7 +207,7 @@ pub const ALLOWED: &[Entry] = &[
         "A regular file, opened without waiting, up to a bound.",
     ),
     (
-        "crates/layer/src/git_index/lengths.rs",
+        "crates/layer/src/git/git_index/lengths.rs",
         &[(".read_to_end(", 1)],
         "Regular files, opened without waiting, up to a bound.",
     ),
@@ -219,14 +223,18 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/git/src/leads/git.rs", &[(".read_to_end(", 1)], "A regular file, opened without waiting, up to a bound."),
     (
-        "crates/layer/src/endpoints.rs",
+        "crates/layer/src/special_files/endpoints.rs",
         &[("net::connect(", 1)],
         "A socket for datagrams with O_NONBLOCK, whose connect(2) waits for no peer.",
     ),
-    ("crates/layer/src/opened.rs", &[(".read_to_end(", 1)], "A regular file of the state directory, up to a bound."),
-    ("crates/layer/src/started.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
-        "crates/layer/src/state_file.rs",
+        "crates/layer/src/disk/opened.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the state directory, up to a bound.",
+    ),
+    ("crates/layer/src/disk/started.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    (
+        "crates/layer/src/disk/state_file.rs",
         &[(".read_to_end(", 1)],
         "A regular file of the state directory, up to a bound.",
     ),
@@ -240,6 +248,33 @@ pub const ALLOWED: &[Entry] = &[
         &[("io::read(", 2)],
         "Pipes between a launcher and its builder, of which no sandbox has an end; the launcher reads after poll(2), within ten seconds.",
     ),
+    (
+        "crates/mcp/src/changes.rs",
+        &[(".output()", 1)],
+        "A process of nexus's own, which decides about changes and holds what no sandbox holds.",
+    ),
+    (
+        "crates/mcp/src/commands.rs",
+        &[(".output()", 1), (".wait()", 2)],
+        "The output that was kept; a supervisor, after it has said that it ends.",
+    ),
+    (
+        "crates/mcp/src/output.rs",
+        &[(".read_to_end(", 1), ("File::open(", 1)],
+        "The file with the output of a command, in the state directory: a regular file that its supervisor has finished.",
+    ),
+    (
+        "crates/mcp/src/serve.rs",
+        &[("io::read(", 1), ("poll(…, None)", 1)],
+        "The client on standard input, or a signal; no sandbox has an end of it.",
+    ),
+    (
+        "crates/mcp/src/own_directory.rs",
+        &[("File::open(", 2)],
+        "Directories of the servers' own state, of which no sandbox has an end.",
+    ),
+    ("crates/mcp/src/answers.rs", &[(".output()", 1)], "The output that was kept, not a process."),
+    ("crates/mcp/src/tools.rs", &[(".output()", 1)], "The output that was kept, not a process."),
     (
         "crates/mothership/src/blobs/directory.rs",
         &[("File::open(", 3), ("fs::read_to_string(", 1)],

@@ -3,6 +3,7 @@
 //! ```text
 //!  a third of its life left? ─▶ new key, request signed by the control plane ─▶ file, whole and synced ─▶ the daemon's next calls
 //! ```
+//! A renewal that fails is tried again every minute, and more often where less than twenty minutes are left.
 //! The old certificate ends at the first use of the new one, which is in its file by then: a failure at any step changes nothing.
 
 use super::credentials::{Credentials, FILE, key_and_request};
@@ -19,8 +20,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest time between two looks: the clock of the machine may jump, and a sleep does not count while it is suspended.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
-/// Time to the next try after one that failed.
+/// Longest time to the next try after one that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// Number of tries that fit into the rest of the certificate's life.
+const TRIES: u32 = 20;
 /// Shortest time between two looks.
 const REST: Duration = Duration::from_secs(1);
 
@@ -53,11 +56,17 @@ impl Renewal {
                     if !std::mem::replace(&mut was_reported, true) {
                         tell(&format!("The certificate of this territory was not renewed. {}", failure.text()));
                     }
-                    TRY_AGAIN
+                    self.wait_after_failure()
                 }
             };
             tokio::time::sleep(wait).await;
         }
+    }
+
+    fn wait_after_failure(&self) -> Duration {
+        let valid = Credentials::read(&self.data_dir, FILE).ok().and_then(|known| validity(&known.certificate));
+        let left = valid.map_or(0, |valid| valid.not_after.saturating_sub(now()).max(0));
+        until_next_try(Duration::from_secs(left.unsigned_abs()))
     }
 
     /// Renews if it is due, and returns the time to the next look.
@@ -83,6 +92,11 @@ impl Renewal {
     }
 }
 
+/// Returns the time to the next try of a renewal that failed, for a certificate with this time left.
+fn until_next_try(left: Duration) -> Duration {
+    (left / TRIES).clamp(REST, TRY_AGAIN)
+}
+
 /// Returns the time until a third of the life is left; zero from then on. Times are seconds since 1970.
 fn until_due(valid: Validity, now: i64) -> Duration {
     let third = valid.not_after.saturating_sub(valid.not_before).max(0) / 3;
@@ -104,6 +118,9 @@ mod tests {
         let valid = Validity { not_before: 1000, not_after: 1900 };
         for (now, rest) in [(0, 1600), (1599, 1), (1600, 0), (1900, 0), (i64::MAX, 0)] {
             assert_eq!(until_due(valid, now), Duration::from_secs(rest), "{now}");
+        }
+        for (left, wait) in [(0, 1), (5, 1), (40, 2), (1200, 60), (86_400, 60)] {
+            assert_eq!(until_next_try(Duration::from_secs(left)), Duration::from_secs(wait), "{left}");
         }
         // A certificate that ends before it begins is due at once.
         assert_eq!(until_due(Validity { not_before: 1900, not_after: 1000 }, 1000), Duration::ZERO);

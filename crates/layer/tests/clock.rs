@@ -1,11 +1,13 @@
-//! Changes outside on a file system whose clock knows whole seconds only.
+//! Changes outside that have the stamp of the start: by a clock of whole seconds, and in one tick of the kernel.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
+mod common;
 #[path = "../../../tests/support/skip.rs"]
 mod skip;
 
-use nexus_layer::diff::{Choice, DiffOptions};
+use common::Scene;
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{CommitState, Layer, LayerMode, Rules, Workspace};
 use std::fs;
 use std::io::Write as _;
@@ -113,16 +115,54 @@ fn edited_meanwhile(dir: &Path, ws: &Path, file: &Path, run: &str) -> bool {
     fs::write(file, "old").unwrap();
     let workspace = Workspace::open(ws).unwrap();
     let layer = Layer::create(&dir.join("layers"), run, &workspace, LayerMode::Root).unwrap();
-    assert!(layer.clock().unwrap().coarse);
+    assert!(layer.clock().unwrap().equal_is_later);
     fs::write(layer.upper().join("f"), "the run's").unwrap();
     fs::write(file, "the person's").unwrap();
     let edited = fs::metadata(file).unwrap();
     assert_eq!(edited.ctime_nsec(), 0);
-    let together = edited.ctime() == layer.started().sec;
+    let together = edited.ctime() == layer.clock().unwrap().time.sec;
     let result = layer.commit(&workspace, &Rules::default()).unwrap();
     assert!(result.conflicts.iter().any(|conflict| conflict.path == "f".into()), "{result:?}");
     assert_eq!(result.state, CommitState::Parked);
     assert_eq!(fs::read_to_string(file).unwrap(), "the person's");
     layer.discard().unwrap();
     together
+}
+
+/// Reports whether a second change always has a later stamp (Linux 6.13 and later).
+fn stamps_are_fine(probe: &Path) -> bool {
+    let stamp = || {
+        fs::write(probe, "").unwrap();
+        let meta = fs::metadata(probe).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    (0..20).all(|_| stamp() < stamp())
+}
+
+/// The kernel stamps a change with the last tick until a process reads the stamp: a change that follows the start at once must
+/// not look older.
+#[test]
+fn a_change_in_the_tick_of_the_start_is_a_conflict() {
+    let mut equal = 0;
+    for number in 0..40 {
+        let scene = Scene::new(LayerMode::Root, &[common::write("f", "old"), common::write("same", "old")]);
+        let layer = Layer::create(&scene.path("layers"), "run", &scene.workspace(), LayerMode::Root).unwrap();
+        let clock = layer.clock().unwrap().clone();
+        fs::write(scene.ws().join("f"), "the person's").unwrap();
+        if !stamps_are_fine(&scene.path("probe")) {
+            println!(
+                "in part: test a_change_in_the_tick_of_the_start_is_a_conflict: the kernel stamps by the tick alone"
+            );
+            return;
+        }
+        let edited = fs::metadata(scene.ws().join("f")).unwrap();
+        equal += usize::from((edited.ctime(), edited.ctime_nsec()) == (clock.time.sec, i64::from(clock.time.nsec)));
+        for name in ["f", "same"] {
+            fs::write(layer.upper().join(name), "the run's").unwrap();
+        }
+        let result = layer.commit(&scene.workspace(), &Rules::default()).unwrap();
+        let conflicts: Vec<_> = result.conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+        assert_eq!(conflicts, ["f".into()], "{number}: {result:?}");
+    }
+    assert!(equal > 0, "no change had the stamp of the start");
 }

@@ -45,7 +45,7 @@ fn memory(who: &Who, base: &Path) -> Result<Option<String>, String> {
 }
 
 fn cpu(who: &Who, base: &Path) -> Result<Option<String>, String> {
-    let live = who.start(&["--direct", "--cpus", "0.2", "--timeout", "60s", "--shell", "while :; do :; done"])?;
+    let live = who.start(&["--direct", "--cpus", "0.2", "--timeout", "250s", "--shell", "while :; do :; done"])?;
     let group = group_with(base, 2)?;
     ensure(setting(&group, "cpu.max")? == "20000 100000", || setting(&group, "cpu.max").unwrap_or_default())?;
     let throttled = || number_in(&setting(&group, "cpu.stat").ok()?, "nr_throttled").filter(|times| *times >= 5);
@@ -57,7 +57,7 @@ fn cpu(who: &Who, base: &Path) -> Result<Option<String>, String> {
 
 fn held(world: &World) -> Result<Option<String>, String> {
     let who = &world.root;
-    let live = who.start(&["--direct", "--memory", "64M", "--timeout", "60s", "--", "sleep", "50"])?;
+    let live = who.start(&["--direct", "--memory", "64M", "--timeout", "250s", "--", "sleep", "240"])?;
     let group = group_with(&of_root(), 2)?;
     for (file, wanted) in [("memory.max", "67108864"), ("memory.oom.group", "1")] {
         let found = setting(&group, file)?;

@@ -15,7 +15,7 @@ pub const USER: u32 = 1000;
 pub const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Emulation on a busy machine is slow; a condition that holds at all holds by then.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A user who runs `nexus`.
 #[derive(Debug, Clone)]
