@@ -81,6 +81,7 @@ pub const CONDUITS: &[Route] = &[
     route("heartbeat", Method::Post, "/conduits/v1/directives/{directive_id}/heartbeat", Access::Directive),
     route("logChunk", Method::Post, "/conduits/v1/directives/{directive_id}/log_chunks", Access::Directive),
     route("events", Method::Post, "/conduits/v1/directives/{directive_id}/events", Access::Directive),
+    route("connection", Method::Post, "/conduits/v1/directives/{directive_id}/connections", Access::Directive),
     route("artifact", Method::Post, "/conduits/v1/directives/{directive_id}/artifacts", Access::Directive),
     route(
         "artifactChunk",

@@ -122,10 +122,10 @@ fn pass<T: DeserializeOwned + Serialize>(value: Value) -> Value {
 fn conduits_types() -> BTreeMap<&'static str, Pass> {
     use conduits::{
         ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, CaAnswer, Capacity, CertificateAnswer,
-        CertificateRequest, ClaimApproval, ClaimedDirective, DirectiveBeat, DirectiveVerdict, EnrollAnswer,
-        EnrollMetadata, EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer,
-        HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, Progress, StartedAnswer,
-        StartedRequest, TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+        CertificateRequest, ClaimApproval, ClaimedDirective, ConnectionAnswer, ConnectionRequest, DirectiveBeat,
+        DirectiveVerdict, EnrollAnswer, EnrollMetadata, EnrollRequest, EventsAnswer, EventsRequest, FinishedAnswer,
+        FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest,
+        Progress, StartedAnswer, StartedRequest, TerritoryConfig, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
     };
     BTreeMap::from([
         ("ArtifactAnswer", pass::<ArtifactAnswer> as Pass),
@@ -139,6 +139,9 @@ fn conduits_types() -> BTreeMap<&'static str, Pass> {
         ("CertificateRequest", pass::<CertificateRequest>),
         ("ClaimApproval", pass::<ClaimApproval>),
         ("ClaimedDirective", pass::<ClaimedDirective>),
+        ("ConnectionAnswer", pass::<ConnectionAnswer>),
+        ("ConnectionRequest", pass::<ConnectionRequest>),
+        ("ConnectionSubject", pass::<nexus_model::subject::ConnectionSubject>),
         ("DirectiveBeat", pass::<DirectiveBeat>),
         ("DirectiveSpec", pass::<DirectiveSpec>),
         ("DirectiveVerdict", pass::<DirectiveVerdict>),

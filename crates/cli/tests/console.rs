@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "console/connections.rs"]
+mod connections;
 mod console_support;
 mod fleet_support;
 #[path = "../../mothership/tests/suite/hostile.rs"]
@@ -59,6 +61,18 @@ impl Fleet {
         ready["api_key"].as_str().unwrap().clone_into(&mut scene.key);
         let console = ready["console_url"].as_str().unwrap().to_owned();
         assert!(console.starts_with("http://nexus.localhost:"), "{console}");
+        Self { scene, console }
+    }
+
+    /// A fleet in which web.test is this host.
+    fn named() -> Self {
+        let mut scene = Scene::new();
+        let (data, etc) = (scene.path("data"), scene.names());
+        let words = ["up", "--json", "--listen", "127.0.0.1:0"];
+        let ready = scene.serve_by("up", &words, &data, |command| fleet_support::named(&etc, &command));
+        ready["api_url"].as_str().unwrap().clone_into(&mut scene.url);
+        ready["api_key"].as_str().unwrap().clone_into(&mut scene.key);
+        let console = ready["console_url"].as_str().unwrap().to_owned();
         Self { scene, console }
     }
 

@@ -499,6 +499,9 @@ pub struct CreateArgs {
     /// Let the command reach this destination; may repeat
     #[arg(long, value_name = "HOST:PORT")]
     pub allow: Vec<String>,
+    /// Ask a person about each other destination, for which the connection waits so long, for example 2m
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
+    pub ask: Option<u64>,
     /// Set a variable; may repeat
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,

@@ -10,7 +10,7 @@ use crate::notices::tell;
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{CancelRequest, CreateDirective, RequestedCapabilities};
 use nexus_facility::glob::Glob;
-use nexus_model::capability::{NetCapability, NetMode};
+use nexus_model::capability::{ASK, NetCapability, NetMode};
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{ArtifactRules, DirectiveChanges, DirectiveLimits};
@@ -98,9 +98,11 @@ fn create(args: &DirectiveArgs, create: &CreateArgs, access: &Access) -> Result<
         })?,
     };
     let mut capabilities = RequestedCapabilities::default();
-    if !create.allow.is_empty() {
+    if !create.allow.is_empty() || create.ask.is_some() {
         let allow = Some(create.allow.clone());
-        capabilities.net = Some(NetCapability { mode: NetMode::Allowlist, allow, ..NetCapability::default() });
+        let ask = create.ask.map(|ms| (ASK.to_owned(), ms.div_ceil(1000).into()));
+        let x_ext = ask.into_iter().collect();
+        capabilities.net = Some(NetCapability { mode: NetMode::Allowlist, allow, x_ext, ..NetCapability::default() });
     }
     for variable in &create.env {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {

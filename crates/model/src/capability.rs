@@ -53,6 +53,26 @@ pub struct NetCapability {
     pub x_ext: BTreeMap<String, serde_json::Value>,
 }
 
+/// Extension of [`NetCapability`]: seconds for which a connection that no rule allows waits for a person.
+pub const ASK: &str = "x_ask_seconds";
+/// Longest time that a connection waits for a person, in seconds.
+pub const MAX_ASK_SECONDS: u32 = 3600;
+
+/// The extension [`ASK`] cannot be read, or has nothing to ask about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{ASK} is a whole number from 1 to {MAX_ASK_SECONDS}, with the mode allowlist")]
+pub struct BadAsk;
+
+impl NetCapability {
+    /// Returns the seconds for which a connection that no rule allows waits for a person; `None` where no user is asked.
+    pub fn ask_seconds(&self) -> Result<Option<u32>, BadAsk> {
+        let Some(value) = self.x_ext.get(ASK) else { return Ok(None) };
+        let seconds = value.as_u64().and_then(|seconds| u32::try_from(seconds).ok());
+        let seconds = seconds.filter(|seconds| (1..=MAX_ASK_SECONDS).contains(seconds)).ok_or(BadAsk)?;
+        if self.mode == NetMode::Allowlist { Ok(Some(seconds)) } else { Err(BadAsk) }
+    }
+}
+
 /// `capabilities.fs`: `workspace:**`, `workspace:/path` or `host:/path`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -99,5 +119,20 @@ mod tests {
         assert!(serde_json::from_str::<NetCapability>(r#"{"mode":"none","alow":[]}"#).is_err());
         assert!(serde_json::from_str::<NetCapability>(r#"{"mode":"open"}"#).is_err());
         assert!(serde_json::from_str::<NetCapability>("{}").is_err());
+    }
+
+    #[test]
+    fn a_directive_asks_a_person_for_a_bounded_time_and_about_a_list_alone() {
+        let net = |mode: &str, value: serde_json::Value| -> NetCapability {
+            serde_json::from_value(serde_json::json!({"mode": mode, "x_ext": {ASK: value}})).unwrap()
+        };
+        assert_eq!(net("allowlist", 120.into()).ask_seconds(), Ok(Some(120)));
+        for bad in [serde_json::json!(0), 3601.into(), (-1).into(), 1.5.into(), "60".into(), true.into(), ().into()] {
+            assert_eq!(net("allowlist", bad.clone()).ask_seconds(), Err(BadAsk), "{bad}");
+        }
+        for mode in ["none", "unrestricted"] {
+            assert_eq!(net(mode, 60.into()).ask_seconds(), Err(BadAsk));
+        }
+        assert_eq!(NetCapability::default().ask_seconds(), Ok(None));
     }
 }

@@ -1,7 +1,8 @@
-//! Exactly what an approval of a directive is for.
+//! Exactly what an approval of a directive, or of a connection of one, is for.
 
 use crate::digest::Digest;
-use crate::ids::TerritoryId;
+use crate::directive::Fence;
+use crate::ids::{DirectiveId, TerritoryId};
 use crate::spec::DirectiveSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,32 @@ pub struct DirectiveSubject {
 
 impl DirectiveSubject {
     /// Returns the hash that an approval names; `None` for a specification that has no canonical JSON.
+    #[must_use]
+    pub fn digest(&self) -> Option<Digest> {
+        Digest::of_json(self)
+    }
+}
+
+/// A connection of a directive that runs. The claim and the machine are part of it: no answer outlives the claim that asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionSubject {
+    /// Directive whose command connects.
+    pub directive_id: DirectiveId,
+    /// Number of the claim.
+    pub fence: Fence,
+    /// Territory on which the command runs.
+    pub territory_id: TerritoryId,
+    /// Destination, as `host:port`.
+    pub destination: String,
+    /// The only program that may connect, where the network policy tells programs apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Hash of the specification, with command, directory, paths, network and names of secrets.
+    pub spec: Digest,
+}
+
+impl ConnectionSubject {
+    /// Returns the hash that an approval names; `None` for a subject that has no canonical JSON.
     #[must_use]
     pub fn digest(&self) -> Option<Digest> {
         Digest::of_json(self)
@@ -68,6 +95,34 @@ mod tests {
             let mut changed = whole.clone();
             *changed.pointer_mut(place).unwrap() = value;
             assert_ne!(digest(&changed), first, "{place}");
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_connection_is_part_of_what_is_approved() {
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+        let other = "01890a5d-ac96-774b-bcce-b302099a8058";
+        let whole = json!({
+            "directive_id": id, "fence": 1, "territory_id": id, "destination": "a.test:443", "program": "/usr/bin/curl",
+            "spec": Digest::of(b"a"),
+        });
+        let digest = |value: &serde_json::Value| {
+            serde_json::from_value::<ConnectionSubject>(value.clone()).unwrap().digest().unwrap()
+        };
+        let first = digest(&whole);
+        for (name, value) in [
+            ("directive_id", json!(other)),
+            ("fence", json!(2)),
+            ("territory_id", json!(other)),
+            ("destination", json!("a.test:444")),
+            ("destination", json!("b.test:443")),
+            ("program", json!("/usr/bin/wget")),
+            ("program", json!(null)),
+            ("spec", json!(Digest::of(b"b"))),
+        ] {
+            let mut changed = whole.clone();
+            changed[name] = value;
+            assert_ne!(digest(&changed), first, "{name}");
         }
     }
 }

@@ -10,6 +10,8 @@ mod approvals;
 mod artifacts;
 #[path = "suite/audit.rs"]
 mod audit;
+#[path = "suite/connections.rs"]
+mod connections;
 #[path = "suite/console.rs"]
 mod console;
 #[path = "suite/hostile.rs"]

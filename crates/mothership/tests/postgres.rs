@@ -5,7 +5,8 @@
 mod support;
 
 use nexus_api::client::{ClientConfig, ConduitsClient, Http, MothershipClient, TerritoryIdentity};
-use nexus_api::conduits::{PollRequest, StartedRequest, TerritoryHeartbeatRequest};
+use nexus_api::conduits::{ConnectionRequest, PollRequest, StartedRequest, TerritoryHeartbeatRequest};
+use nexus_api::mothership::{ApproveRequest, CreateApiKey, Role};
 use nexus_model::directive::{FinishStatus, State};
 use nexus_model::ids::TerritoryId;
 use nexus_mothership::{Config, Database, Listener, Running, ServeError, TerritoryAuth, serve};
@@ -121,6 +122,51 @@ async fn another_server_takes_back_what_has_passed_when_the_first_one_ends() {
     assert_eq!(again.directives[0].directive_id, made.directive_id);
     assert!(again.directives[0].fence > claim.fence, "{again:?}");
     assert_eq!(users(&other, &key).directive(made.directive_id).await.unwrap().attempt, 2);
+    stop(other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_ask_answer_and_count_connections_as_one() {
+    let server = Server::start().await;
+    let other = server.replica().await;
+    let id = territory(&server, 1).await;
+    let (agent, facility) = (server.owner(), server.facility().await);
+    let body = serde_json::json!({"command": "x", "requested_capabilities": {
+        "net": {"mode": "allowlist", "allow": [], "x_ext": {"x_ask_seconds": 60}}}});
+    let body = serde_json::from_value(body).unwrap();
+    let made = agent.create_directive(facility, &body, None).await.unwrap().directive_id;
+    let daemons = [server.daemon(id), daemon(&other, id)];
+    let claim = daemons[0].poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    daemons[0].started(made, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+    // Many connections to one destination ask both servers at once, and there is one request.
+    let connect = |number: usize| {
+        let (daemon, token) = (daemons[number % 2].clone(), claim.directive_token.clone());
+        tokio::spawn(async move {
+            let (destination, use_name) = ("a.test:443".to_owned(), format!("c{number}"));
+            let request = ConnectionRequest { destination, program: None, use_name, wait_seconds: 60, gone: false };
+            daemon.connection(made, &token, &request).await.unwrap()
+        })
+    };
+    let mut asked = BTreeSet::new();
+    for one in (0..12).map(connect).collect::<Vec<_>>() {
+        asked.insert(one.await.unwrap().approval_id.unwrap());
+    }
+    assert_eq!(asked.len(), 1);
+    let new = CreateApiKey { role: Role::Operator, name: None };
+    let key = server.owner().create_api_key(&new).await.unwrap().api_key;
+    let yes = ApproveRequest { approval_id: asked.pop_first(), max_uses: Some(5), ..ApproveRequest::default() };
+    users(&other, &key).approve(made, &yes).await.unwrap();
+    let mut allowed = 0;
+    for one in (0..12).map(connect).collect::<Vec<_>>() {
+        allowed += usize::from(one.await.unwrap().allowed);
+    }
+    assert_eq!(allowed, 5);
+    // A server ends, and the other one goes on.
+    server.stop().await;
+    let rest = (0..12).filter(|number| number % 2 == 1).map(connect).collect::<Vec<_>>();
+    for one in rest {
+        one.await.unwrap();
+    }
     stop(other).await;
 }
 

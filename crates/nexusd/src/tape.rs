@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Destinations of one directive, at most: a batch of events is bounded by the control plane.
 const MAX_DESTINATIONS: usize = 500;
+/// Answers of one directive, at most.
+const MAX_APPROVALS: usize = 100;
 
 /// Gathers the typed events of one directive.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +44,9 @@ impl Tape {
             self.add(EventBody::CommandStarted { ms: ms(spawned) });
         }
         if let Some(network) = &report.network {
+            for one in network.approved.iter().take(MAX_APPROVALS) {
+                self.add(EventBody::Approval { question: format!("connect to {}", one.to), granted: true });
+            }
             self.add_network(&network.summary);
         }
         if let Some(limit) = limit(report.reason) {

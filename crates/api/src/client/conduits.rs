@@ -4,9 +4,9 @@ use super::error::ClientError;
 use super::http::Http;
 use crate::conduits::{
     ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, CaAnswer, CertificateAnswer, CertificateRequest,
-    EnrollAnswer, EnrollRequest, EventsAnswer, EventsRequest, FINGERPRINT_HEADER, FinishedAnswer, FinishedRequest,
-    HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer,
-    StartedRequest, TERRITORY_HEADER, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ConnectionAnswer, ConnectionRequest, EnrollAnswer, EnrollRequest, EventsAnswer, EventsRequest, FINGERPRINT_HEADER,
+    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, PollAnswer,
+    PollRequest, StartedAnswer, StartedRequest, TERRITORY_HEADER, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use crate::routes::{Method, fill};
 use nexus_model::ids::{DirectiveId, TerritoryId};
@@ -111,6 +111,16 @@ impl ConduitsClient {
         request: &EventsRequest,
     ) -> Result<EventsAnswer, ClientError> {
         self.report(directive, "events", token, request).await
+    }
+
+    /// Asks a person about a connection, or looks for the answer.
+    pub async fn connection(
+        &self,
+        directive: DirectiveId,
+        token: &str,
+        request: &ConnectionRequest,
+    ) -> Result<ConnectionAnswer, ClientError> {
+        self.report(directive, "connections", token, request).await
     }
 
     /// Announces a kept file. The answer says how much of it is stored already.

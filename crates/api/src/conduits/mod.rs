@@ -1,14 +1,16 @@
 //! Conduits v1: the calls of a daemon.
 //!
-//! A request's fields other than `enroll_token`, `stream`, `seq`, `bytes` and `status` may be absent.
+//! A request's fields other than `enroll_token`, `stream`, `seq`, `bytes`, `status`, `destination`, `use` and `wait_seconds` may be absent.
 
 #![allow(missing_docs, reason = "the fields are the frozen names of the contract; docs/protocol describes each")]
 
+mod connection;
 mod directive;
 mod enroll;
 mod poll;
 mod territory;
 
+pub use connection::{ConnectionAnswer, ConnectionRequest, MAX_DESTINATION, MAX_PROGRAM, MAX_USE};
 pub use directive::{
     ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsAnswer, EventsRequest, FinishedAnswer,
     FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, Progress, SETTLING,

@@ -11,7 +11,7 @@ mod identity;
 mod log;
 mod territory;
 
-pub use approval::{Approval, ApprovalList, ApproveRequest, RejectRequest};
+pub use approval::{Approval, ApprovalList, ApproveRequest, ConnectionAsks, RejectRequest};
 pub use artifact::{Artifact, ArtifactList};
 pub use directive::{
     CancelRequest, CreateDirective, CreatedDirective, Directive, DirectiveList, DirectiveStateAnswer,

@@ -1,6 +1,6 @@
 //! The command line of `nexus approvals`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use nexus_fleet::args::ServerArgs;
 use nexus_model::units;
 
@@ -47,6 +47,15 @@ pub enum ApprovalsAction {
     },
 }
 
+/// Extent of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scope {
+    /// One start, or one connection
+    Once,
+    /// Each connection to the destination
+    Directive,
+}
+
 /// Arguments of `nexus approvals approve`.
 #[derive(Debug, Args)]
 pub struct AnswerArgs {
@@ -55,6 +64,9 @@ pub struct AnswerArgs {
     /// Number of times that it may run, or connections [default: as often as was asked for, one connection]
     #[arg(long, value_name = "N")]
     pub uses: Option<u32>,
+    /// With --fleet: one connection, or each one to the destination until its directive is over [default: once]
+    #[arg(long, value_enum, conflicts_with = "uses")]
+    pub scope: Option<Scope>,
     /// Time within which it may happen, from now on [default: until the request ends]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration_ms)]
     pub within: Option<u64>,

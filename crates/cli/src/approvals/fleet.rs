@@ -1,17 +1,17 @@
-//! `nexus approvals --fleet`: approvals of directives, which a control plane keeps.
+//! `nexus approvals --fleet`: approvals of directives and of their connections, which a control plane keeps.
 
-use super::args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
+use super::args::{AnswerArgs, ApprovalsAction, ApprovalsArgs, Scope};
 use super::ask::{confirmed, refuse_inside};
 use super::show::quoted;
 use crate::failure::{Failure, one_line};
 use nexus_api::client::ListQuery;
-use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, RejectRequest};
+use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, ConnectionAsks, RejectRequest};
 use nexus_caller::print::{print, print_json};
 use nexus_fleet::access::Access;
-use nexus_model::approval::ApprovalState;
+use nexus_model::approval::{ApprovalKind, ApprovalState};
 use nexus_model::directive::State;
 use nexus_model::ids::ApprovalId;
-use nexus_model::spec::DirectiveChanges;
+use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_model::subject::DirectiveSubject;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -30,10 +30,16 @@ pub fn command(args: &ApprovalsArgs) -> Result<u8, Failure> {
         ApprovalsAction::Deny { id } => {
             refuse_inside()?;
             let one = find(&access, id)?;
-            access.wait(access.client.reject(one.directive_id, &RejectRequest::default()))?;
+            let body = RejectRequest { approval_id: connection(&one), ..RejectRequest::default() };
+            access.wait(access.client.reject(one.directive_id, &body))?;
             print(format!("{} is denied\n", one.approval_id).as_bytes())
         }
     }
+}
+
+/// Returns the id that an answer needs beside that of the directive: a directive has one start and many connections.
+fn connection(one: &Approval) -> Option<ApprovalId> {
+    (one.kind == ApprovalKind::Egress).then_some(one.approval_id)
 }
 
 /// Reads the approvals that are not over, or every one.
@@ -85,13 +91,23 @@ fn approve(access: &Access, args: &AnswerArgs) -> Result<u8, Failure> {
         return Err(Failure::refused("approvals", "nothing was approved", "nexus approvals deny refuses it for good"));
     }
     // The answer is to what was shown: its hash goes with it.
+    let scope = args.scope.map(|scope| if scope == Scope::Directive { "directive" } else { "once" }.to_owned());
     let body = ApproveRequest {
+        approval_id: connection(&one),
+        scope,
         max_uses: args.uses,
         expires_in: args.within.map(|ms| ms.div_ceil(1000)),
         subject: Some(one.subject),
         ..ApproveRequest::default()
     };
     let answer = access.wait(access.client.approve(one.directive_id, &body))?;
+    if one.kind == ApprovalKind::Egress {
+        // Whether other users have to answer too, only the approval itself says.
+        let state = access.wait(access.client.approval(one.approval_id))?.state;
+        let is =
+            if state == ApprovalState::Pending { "approved by you, and waits for another user" } else { state.name() };
+        return print(format!("{} is {is}\n", one.approval_id).as_bytes());
+    }
     let is = match answer.state {
         State::AwaitingApproval => "approved by you, and waits for another user".to_owned(),
         state => format!("granted: directive {} is {state}", one.directive_id),
@@ -112,7 +128,10 @@ fn left(one: &Approval) -> String {
 
 fn line(one: &Approval) -> String {
     const MAX_CHARS: usize = 100;
-    let command = quoted(one.asks["spec"]["command"].as_str().unwrap_or_default());
+    let mut command = quoted(one.asks["spec"]["command"].as_str().unwrap_or_default());
+    if let Some(destination) = one.asks["connection"]["destination"].as_str() {
+        command = format!("connect {}: {command}", quoted(destination));
+    }
     let cut: String = command.chars().take(MAX_CHARS).collect();
     let more = if command.chars().count() > MAX_CHARS { "…" } else { "" };
     format!("{}  {:9}  {:>16}  {cut}{more}\n", one.approval_id, one.state.name(), left(one))
@@ -124,6 +143,9 @@ fn text(one: &Approval) -> Result<String, Failure> {
         let message = "the control plane asks for something that this program cannot show";
         Failure::refused("approvals", message, "Use the program of the version of the control plane.")
     };
+    if one.kind == ApprovalKind::Egress {
+        return ConnectionAsks::of(one).map(|asks| text_of_connection(one, &asks)).ok_or_else(unreadable);
+    }
     let asks: DirectiveSubject = serde_json::from_value(one.asks.clone()).map_err(|_| unreadable())?;
     // A program that shows less than the hash holds would let its user approve what was not shown.
     if asks.digest() != Some(one.subject) {
@@ -140,6 +162,21 @@ fn text(one: &Approval) -> Result<String, Failure> {
     for reason in &one.reasons {
         row("because", &one_line(reason));
     }
+    rows_of(spec, &mut row);
+    match asks.territory_id {
+        Some(territory) => row("territory", &territory.to_string()),
+        None => row("territory", "any of the account with these labels"),
+    }
+    row("labels", &one_line(&value(&asks.labels)));
+    row("answers", &format!("{} of {} users have approved it", one.approved_by.len(), one.quorum));
+    row("starts", &format!("{} of {}", one.uses_left, one.max_uses));
+    row("directive", &one.directive_id.to_string());
+    row("hash", &one.subject.to_string());
+    Ok(out)
+}
+
+/// Writes all of a specification. Nothing is left out: what a row does not name stands in the last ones as JSON.
+fn rows_of(spec: &DirectiveSpec, row: &mut impl FnMut(&str, &str)) {
     row("command", &quoted(&spec.command));
     row("shell", &quoted(&spec.shell));
     row("directory", &quoted(spec.cwd.as_deref().unwrap_or("/workspace")));
@@ -147,11 +184,6 @@ fn text(one: &Approval) -> Result<String, Failure> {
     if let Some(repository) = &spec.facility.repo_url {
         row("repository", &quoted(repository));
     }
-    match asks.territory_id {
-        Some(territory) => row("territory", &territory.to_string()),
-        None => row("territory", "any of the account with these labels"),
-    }
-    row("labels", &one_line(&value(&asks.labels)));
     let changes = match spec.changes.unwrap_or_default() {
         DirectiveChanges::Commit => "become part of the facility",
         DirectiveChanges::Discard => "are thrown away",
@@ -168,11 +200,31 @@ fn text(one: &Approval) -> Result<String, Failure> {
     row("limits", &one_line(&format!("{}, timeout {} s", value(&spec.limits), value(&spec.timeout_seconds))));
     row("artifacts", &one_line(&value(&spec.artifacts)));
     row("demands", &one_line(&format!("{} {}", value(&spec.requirements), value(&spec.runtime))));
+}
+
+/// Returns all about a connection that waits, the destination first.
+fn text_of_connection(one: &Approval, asks: &ConnectionAsks) -> String {
+    let mut out = String::new();
+    let mut row = |name: &str, value: &str| {
+        let _written = writeln!(out, "{name:10} {value}");
+    };
+    row("approval", &one.approval_id.to_string());
+    row("state", &format!("{}, until {}", one.state.name(), left(one)));
+    row("connect to", &quoted(&asks.connection.destination));
+    if let Some(program) = &asks.connection.program {
+        row("program", &quoted(program));
+    }
+    row("asked by", &format!("a directive of key {}", quoted(&one.requested_by)));
+    for reason in &one.reasons {
+        row("because", &one_line(reason));
+    }
+    rows_of(&asks.spec, &mut row);
+    row("territory", &asks.connection.territory_id.to_string());
     row("answers", &format!("{} of {} users have approved it", one.approved_by.len(), one.quorum));
-    row("starts", &format!("{} of {}", one.uses_left, one.max_uses));
-    row("directive", &one.directive_id.to_string());
+    row("uses", &format!("{} of {} are left; one is a connection", one.uses_left, one.max_uses));
+    row("directive", &format!("{}, claim {}", one.directive_id, asks.connection.fence));
     row("hash", &one.subject.to_string());
-    Ok(out)
+    out
 }
 
 fn value(part: &impl serde::Serialize) -> String {

@@ -8,7 +8,7 @@
 //!  connection that no rule allows, with --ask ─▶ a request, and it waits ─ approved ─▶ it is made
 //! ```
 //!
-//! With `--fleet` the same commands are about directives of a control plane, which keeps their approvals.
+//! With `--fleet` the same commands are about directives of a control plane and their connections, whose approvals it keeps.
 //!
 //! Everything that a command chose is shown quoted and escaped, so that nothing on the terminal can have been drawn by it.
 
@@ -22,7 +22,7 @@ mod show;
 use crate::failure::Failure;
 use crate::failures;
 use crate::terminal::out;
-use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs};
+use args::{AnswerArgs, ApprovalsAction, ApprovalsArgs, Scope};
 use ask::{confirmed, refuse_inside};
 use nexus_model::approval::{Actor, ApprovalEvent, ApprovalKind, ApprovalState};
 use nexus_runner::state::approvals::{ApprovalError, Approvals, now};
@@ -101,6 +101,10 @@ fn show_one(id: &str, as_json: bool) -> Result<String, Failure> {
 }
 
 fn approve(args: &AnswerArgs) -> Result<String, Failure> {
+    if args.scope == Some(Scope::Directive) {
+        let message = "there is no directive on this machine whose connections could be approved";
+        return Err(Failure::usage("scope", message, "add --fleet, or say how many connections with --uses"));
+    }
     let places = places()?;
     refuse_inside()?;
     // The lock is not held while a person reads: the answer is to what was shown, and its id says to which.

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::failures::{INTERNAL_ADVICE, print_failure};
 use crate::notices::{print, tell};
 use crate::profile::policy;
-use crate::recovery::OfNamespace;
+use crate::recovery::OfLocal;
 use crate::signals::Signals;
 use crate::terminal::raw::Raw;
 use crate::terminal::sink::{Show, Sink};
@@ -194,7 +194,7 @@ fn reported<C: Attendant>(
         nexus_warm::launcher::driver_of(local, uid_base, &run.site.places)
     };
     let here = run.plan.workspace.source.as_path();
-    let remains = OfNamespace(driver.local());
+    let remains = OfLocal(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::advice::receipts::open_issuer(&run.site.places)?;
     let asker = args.net.ask.map(|_| requester(args)).transpose()?;

@@ -162,6 +162,22 @@ impl Scene {
         std::fs::write(directory.join("asks.yaml"), text).unwrap();
     }
 
+    /// Writes files of `/etc` in which web.test and db.test are this host, and the operator trusts it.
+    pub fn names(&self) -> PathBuf {
+        let etc = self.path("etc");
+        // Root reads the nearest file of settings, every other user that of the machine.
+        let is_root = rustix::process::geteuid().is_root();
+        let settings = if is_root { self.path("config") } else { etc.join("nexus") };
+        for directory in [&settings, &etc] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        std::fs::write(settings.join("config.toml"), TRUSTED).unwrap();
+        std::fs::write(etc.join("hosts"), "127.0.0.1 localhost\n127.0.0.1 web.test db.test\n").unwrap();
+        // No process listens there, and the kernel refuses at once.
+        std::fs::write(etc.join("resolv.conf"), "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n").unwrap();
+        etc
+    }
+
     /// Calls the control plane with a key, and returns the status and the answer.
     pub fn call(&self, key: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
         let address = self.url.trim_start_matches("http://");
@@ -239,6 +255,25 @@ impl Scene {
     pub fn ended(&self, id: &str) -> Value {
         self.until(id, |one| !["queued", "leased", "running"].contains(&one["state"].as_str().unwrap()))
     }
+}
+
+/// The names lead to loopback, which no answer opens; the operator trusts it.
+const TRUSTED: &str = "[egress]\ntrusted_ranges = [\"127.0.0.0/8\"]\n";
+
+/// Lays the files of a directory over `/etc`, in a mount namespace of its own.
+const IN_ETC: &str = "mount -t overlay -o ro,lowerdir=\"$1\":/etc none /etc && mount --bind \"$1/hosts\" /etc/hosts && \
+                      mount --bind \"$1/resolv.conf\" /etc/resolv.conf && shift && exec \"$@\"";
+
+/// Returns the command in a namespace in which the names of [`Scene::names`] hold.
+pub fn named(etc: &Path, command: &Command) -> Command {
+    let mut inside = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        inside.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    inside.args(["--mount", "/bin/sh", "-c", IN_ETC, "sh"]).arg(etc);
+    inside.arg(command.get_program()).args(command.get_args()).env_clear();
+    inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    inside
 }
 
 /// An authority of the test and the certificates that it signs for 127.0.0.1.

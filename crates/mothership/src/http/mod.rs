@@ -17,4 +17,4 @@ pub use answer::{Answer, Problem, bytes_answer};
 pub use events::stream as event_stream;
 pub use request::{Context, Peer, Principal};
 pub use router::{CONSOLE_HOST, check_host, check_one_host, router};
-pub use users::approvals::give as give_answer;
+pub use users::approvals::give_to as give_answer;

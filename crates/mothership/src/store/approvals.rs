@@ -2,8 +2,10 @@
 
 use super::error::StoreError;
 use super::operations::Store;
-use super::rows::approval as rows;
-use super::types::{Account, Answered, ApprovalAnswer, Page, Reaped};
+use super::rows::{approval as rows, connection};
+use super::types::{
+    Account, Answered, ApprovalAnswer, Connected, Holding, NewConnection, Page, Reaped, Reported, Territory,
+};
 use nexus_api::mothership::Approval;
 use nexus_model::ids::{ApprovalId, DirectiveId};
 
@@ -45,6 +47,29 @@ impl Store {
         self.write(move |tx| rows::answer(tx, account, directive, &answer, now)).await
     }
 
+    /// Answers the request of a connection of a directive of the account.
+    pub async fn answer_connection(
+        &self,
+        account: Account,
+        directive: DirectiveId,
+        id: ApprovalId,
+        answer: ApprovalAnswer,
+        now: i64,
+    ) -> Result<Answered, StoreError> {
+        self.write(move |tx| connection::answer(tx, account, directive, id, &answer, now)).await
+    }
+
+    /// Looks for the answer about a connection that waits, asks for one, and takes a use of it.
+    pub async fn connect(
+        &self,
+        territory: Territory,
+        holding: Holding,
+        new: NewConnection,
+        now: i64,
+    ) -> Result<Reported<Connected>, StoreError> {
+        self.write(move |tx| connection::connect(tx, territory, holding, &new, now)).await
+    }
+
     /// Ends approvals whose time is over, each in a transaction of its own. The server itself is the caller.
     pub async fn settle_approvals(&self, now: i64) -> Result<Reaped, StoreError> {
         let mut settled = Reaped::default();
@@ -53,6 +78,10 @@ impl Store {
                 settled.changed.push(id);
                 settled.lanes.extend(effect.lane);
             }
+        }
+        for (id, directive) in self.read(move |tx| connection::due(tx, now)).await? {
+            self.write(move |tx| connection::settle(tx, id, directive, now)).await?;
+            settled.changed.push(directive);
         }
         Ok(settled)
     }

@@ -4,11 +4,12 @@ use nexus_api::Labels;
 use nexus_api::audit::{AuditEvent, AuditHead};
 use nexus_api::conduits::{Capacity, ClaimApproval, Progress, Stream, TerritoryKind, Verdict};
 use nexus_api::mothership::Role;
-use nexus_model::approval::ApprovalRefusal;
+use nexus_model::approval::{Approval, ApprovalRefusal, ApprovalState};
 use nexus_model::digest::Digest;
 use nexus_model::directive::{Fence, FinishStatus, Refusal, State};
-use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
+use nexus_model::ids::{AccountId, ApprovalId, DirectiveId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
+use nexus_model::subject::ConnectionSubject;
 use serde::{Deserialize, Serialize};
 
 pub use super::queries::{
@@ -151,8 +152,77 @@ pub struct ApprovalAnswer {
 pub struct Allow {
     /// Number of uses.
     pub max_uses: Option<u32>,
+    /// Each connection of the directive to the destination, where no number is given.
+    pub whole_directive: bool,
     /// Time until it ends, in milliseconds.
     pub expires_in_ms: Option<u64>,
+}
+
+/// A connection of a directive that waits for a person.
+#[derive(Debug, Clone)]
+pub struct NewConnection {
+    /// Destination, as `host:port`.
+    pub destination: String,
+    /// The only program that may connect.
+    pub program: Option<String>,
+    /// Name of the connection in its claim.
+    pub use_name: String,
+    /// Time for which it waits, in milliseconds.
+    pub wait_ms: i64,
+    /// No connection waits any more.
+    pub gone: bool,
+    /// Number of users who must approve it.
+    pub quorum: u32,
+}
+
+impl NewConnection {
+    /// Returns the destination with the program, as a rule has them.
+    #[must_use]
+    pub fn target(&self) -> String {
+        let program = self.program.as_ref().map(|program| format!("@{program}")).unwrap_or_default();
+        format!("{}{program}", self.destination)
+    }
+}
+
+/// State of the request of a connection.
+#[derive(Debug, Clone)]
+pub struct Connected {
+    pub approval_id: Option<ApprovalId>,
+    /// Hash of what the approval is for.
+    pub subject: Option<Digest>,
+    /// Exactly what it is for.
+    pub connection: Option<ConnectionSubject>,
+    pub state: ApprovalState,
+    /// A use was taken for this connection.
+    pub allowed: bool,
+    /// Keys that approved it.
+    pub approved_by: Vec<String>,
+    /// Readers can see a change.
+    pub is_new: bool,
+}
+
+impl Connected {
+    /// Returns the answer of a request.
+    #[must_use]
+    pub fn of(id: ApprovalId, connection: ConnectionSubject, approval: &Approval, allowed: bool, is_new: bool) -> Self {
+        let approved_by = approval.approvers.iter().map(|one| one.credential.clone()).collect();
+        let (subject, state) = (Some(approval.subject), approval.state);
+        Self { approval_id: Some(id), subject, connection: Some(connection), state, allowed, approved_by, is_new }
+    }
+
+    /// Returns a no about which no user was asked.
+    #[must_use]
+    pub fn no(state: ApprovalState) -> Self {
+        Self {
+            approval_id: None,
+            subject: None,
+            connection: None,
+            state,
+            allowed: false,
+            approved_by: Vec::new(),
+            is_new: false,
+        }
+    }
 }
 
 /// Result of an answer: the lane that has a ready directive now.

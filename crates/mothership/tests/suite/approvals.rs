@@ -23,7 +23,7 @@ pub fn asks(config: &mut Config) {
     config.policies = PolicySet::build(vec![LoadedPolicy::read("asks.yaml", text).unwrap()]).unwrap();
 }
 
-async fn key(server: &Server, role: Role) -> MothershipClient {
+pub async fn key(server: &Server, role: Role) -> MothershipClient {
     let made = server.owner().create_api_key(&CreateApiKey { role, name: None }).await.unwrap();
     MothershipClient::new(&server.http(), &made.api_key).unwrap()
 }
@@ -45,7 +45,7 @@ async fn polled(daemon: &ConduitsClient) -> Vec<ClaimedDirective> {
     daemon.poll(&request).await.unwrap().directives
 }
 
-fn code<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (u16, String) {
+pub fn code<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (u16, String) {
     match answer.unwrap_err() {
         ClientError::Status { status, body, .. } => (status, body.code),
         error => panic!("{error}"),
@@ -346,7 +346,7 @@ async fn uses_are_exact_when_many_claim_at_once() {
 }
 
 /// Every command needs an approval by two users.
-fn asks_two(config: &mut Config) {
+pub fn asks_two(config: &mut Config) {
     let text = r#"{"policy": "nexus.policy/1", "id": "asks", "level": "account", "approval": {"exec": "needs_approval", "quorum": 2}}"#;
     config.policies = PolicySet::build(vec![LoadedPolicy::read("asks.yaml", text).unwrap()]).unwrap();
 }

@@ -194,6 +194,9 @@ fn network(net: &NetCapability, max: NetMode) -> Result<(), Refused> {
         }
         _ => {}
     }
+    if let Err(error) = net.ask_seconds() {
+        return refused(&error.to_string());
+    }
     match (&net.allow, net.mode) {
         (None, NetMode::Allowlist) => refused("the network mode allowlist needs a list of destinations"),
         (Some(_), NetMode::None | NetMode::Unrestricted) => {

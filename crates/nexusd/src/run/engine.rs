@@ -4,8 +4,9 @@ use crate::claims::{Claims, Ended, Note, Runs};
 use crate::decide::admit::Admitted;
 use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
-use crate::live::Live;
+use crate::live::ActiveClaim;
 use crate::run::attendant::{self, Reporter};
+use crate::run::connections::{Asking, Connections};
 use crate::run::frontend::{DirectiveFrontend, NoSignals};
 use crate::run::output::Output;
 use crate::run::request::{self, Command};
@@ -19,13 +20,14 @@ use nexus_facility::artifacts::{self, Bounds, Manifest};
 use nexus_facility::diff::Diff;
 use nexus_facility::{Claim, Facilities, Facility, Head, Kind, Lock, LockError};
 use nexus_model::RunId;
+use nexus_model::digest::Digest;
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::host::Host;
 use nexus_runner::live::output::HeadTail;
-use nexus_runner::net::service::CallerSide;
-use nexus_runner::plan::resolve::resolve_as;
+use nexus_runner::net::service::{CallerSide, Questions};
+use nexus_runner::plan::resolve::{ResolvedRun, resolve_as};
 use nexus_runner::plan::site::Site;
 use nexus_runner::plan::workspace::WorkspaceChoice;
 use nexus_runner::run::finished::Finished;
@@ -108,9 +110,11 @@ pub struct Job<'a> {
     /// The checked parts of it.
     pub admitted: &'a Admitted,
     /// The claim of the directive.
-    pub live: &'a Live,
+    pub live: &'a Arc<ActiveClaim>,
+    /// Hash of the specification as it was claimed, before the limits of this territory.
+    pub claimed: Option<Digest>,
     /// The control plane.
-    pub source: &'a dyn WorkSource,
+    pub source: &'a Arc<dyn WorkSource>,
     /// Makes the next heartbeat leave now.
     pub beats: &'a Stop,
     /// Takes the output.
@@ -127,7 +131,7 @@ struct Ran {
 }
 
 impl Engine {
-    /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the log.
+    /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the directive's output.
     pub fn run(&self, job: &Job<'_>, clock: Instant) -> Done {
         let mut limit = HeadTail::new(request::max_output(job.spec));
         let mut done = self.guarded(job, &mut limit, clock).unwrap_or_else(|(end, why)| {
@@ -177,7 +181,7 @@ impl Engine {
         if let Err(error) = lock.release(is_final) {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
-        Ok(Done { heads, kept, ..concluded(ran, spec, job.output) })
+        Ok(Done { heads, kept, ..as_done(ran, spec, job.output) })
     }
 
     /// Reads the commit of a repository. What cannot be read is not guessed.
@@ -206,6 +210,16 @@ impl Engine {
         Some(kept)
     }
 
+    /// Returns the questions about connections, where the directive asks them.
+    fn questions(&self, job: &Job<'_>, run: &ResolvedRun) -> Option<Box<dyn Questions>> {
+        let waits = run.network.as_ref().and_then(|network| network.ask)?;
+        let quorum = self.egress.policies.quorum().map_or(1, |users| users.value);
+        let (live, source) = (Arc::clone(job.live), Arc::clone(job.source));
+        // Without a hash no answer could be about this directive.
+        let asking = Asking { live, source, spec: job.claimed?, quorum, waits };
+        Some(Box::new(Connections::new(asking)))
+    }
+
     /// Takes one command along the path of `nexus run`.
     fn one(
         &self,
@@ -232,7 +246,7 @@ impl Engine {
         };
         let caller = DirectiveFrontend {
             live,
-            source,
+            source: &**source,
             upkeep: &*self.upkeep,
             host: &self.host,
             beats,
@@ -249,7 +263,7 @@ impl Engine {
         let signals = NoSignals::new().map_err(|error| error.to_string())?;
         let recovery = crate::upkeep::as_recovery(&*self.upkeep);
         let around = Surroundings { frontend: &caller, recovery, interrupts: &signals, was_ended: Arc::default() };
-        let side = CallerSide { questions: None, before_serving: || {} };
+        let side = CallerSide { questions: self.questions(job, &run), before_serving: || {} };
         let driver: &dyn nexus_driver::Driver = &*self.driver;
         let prepared = Prepared::new(&run, driver, issuer, side, around, clock).map_err(|error| error.to_string())?;
         // The launcher knows the end of the lease before the sandbox is there.
@@ -274,7 +288,7 @@ impl Engine {
 }
 
 /// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
-fn locked(facility: &Facility, live: &Live) -> Result<Lock, LockError> {
+fn locked(facility: &Facility, live: &ActiveClaim) -> Result<Lock, LockError> {
     let deadline = Instant::now() + FACILITY_WITHIN;
     loop {
         match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
@@ -294,7 +308,7 @@ fn locked(facility: &Facility, live: &Live) -> Result<Lock, LockError> {
 const MAX_DIFF: usize = 2 << 20;
 
 /// Puts the result together.
-fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
+fn as_done(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
     let Ran { report, diff, .. } = ran;
     if let Some(problem) = &report.settled.problem {
         let run = report.run_id;

@@ -6,6 +6,7 @@ use nexus_policy::profile::{NetGrants, NetMode as Granted, Origin, Sourced};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::net::network::RunNetwork;
 use nexus_runner::net::{addresses, rules};
+use std::time::Duration;
 
 /// The origin of what a directive asks for, in rules and messages.
 pub fn origin() -> Origin {
@@ -25,11 +26,12 @@ pub fn grants(net: &NetCapability) -> NetGrants {
     NetGrants { mode: Some(Sourced::new(mode, from)), allow, ..NetGrants::default() }
 }
 
-/// Returns the network of a run; `None` without one.
-pub fn network(net: &NetCapability, settings: &EgressSettings) -> Result<Option<RunNetwork>, String> {
+/// Returns the network of a run; `None` without one. A person is asked about connections of the directive's own command alone.
+pub fn network(net: &NetCapability, settings: &EgressSettings, may_ask: bool) -> Result<Option<RunNetwork>, String> {
     if net.mode == NetMode::None {
         return Ok(None);
     }
+    let ask = net.ask_seconds().map_err(|error| error.to_string())?.filter(|_| may_ask);
     let mut grants = grants(net);
     let mut groups = builtin_groups().map_err(|error| format!("the built-in groups: {error}"))?;
     // Groups of packages come from the settings of a user's package clients, and a territory has no user.
@@ -42,7 +44,7 @@ pub fn network(net: &NetCapability, settings: &EgressSettings) -> Result<Option<
     let policy = rules::policy(rules::Sources {
         grants: &grants,
         budget: Budget::default(),
-        asks: false,
+        asks: ask.is_some(),
         settings,
         groups: &groups,
         own_addresses,
@@ -50,7 +52,8 @@ pub fn network(net: &NetCapability, settings: &EgressSettings) -> Result<Option<
     .map_err(|error| error.to_string())?;
     groups.retain(|name, _| grants.groups.iter().any(|group| group.value == *name));
     let upstream = rules::upstream(settings).map_err(|error| error.to_string())?;
-    Ok(Some(RunNetwork { policy, upstream, ask: None, notes: Vec::new(), groups }))
+    let ask = ask.map(|seconds| Duration::from_secs(u64::from(seconds)));
+    Ok(Some(RunNetwork { policy, upstream, ask, notes: Vec::new(), groups }))
 }
 
 #[cfg(test)]
@@ -63,14 +66,23 @@ mod tests {
 
     #[test]
     fn a_directive_reaches_what_it_lists_and_no_more() {
-        let none = network(&net(r#"{"mode":"none"}"#), &EgressSettings::default()).unwrap();
+        let none = network(&net(r#"{"mode":"none"}"#), &EgressSettings::default(), true).unwrap();
         assert!(none.is_none());
         let listed = net(r#"{"mode":"allowlist","allow":["example.test:443"]}"#);
-        let listed = network(&listed, &EgressSettings::default()).unwrap().unwrap();
+        let listed = network(&listed, &EgressSettings::default(), true).unwrap().unwrap();
         assert!(listed.groups.is_empty());
         let loose = net(r#"{"mode":"allowlist","allow":["example.test:443"],"preset":"loose"}"#);
-        let loose = network(&loose, &EgressSettings::default()).unwrap().unwrap();
+        let loose = network(&loose, &EgressSettings::default(), true).unwrap().unwrap();
         assert!(loose.groups.keys().any(|name| name == "code:github"), "{:?}", loose.groups.keys());
+    }
+
+    #[test]
+    fn a_directive_that_asks_waits_for_a_person_and_the_clone_of_its_repository_does_not() {
+        let asks = net(r#"{"mode":"allowlist","allow":[],"x_ext":{"x_ask_seconds":60}}"#);
+        let of = |may_ask| network(&asks, &EgressSettings::default(), may_ask).unwrap().unwrap().ask;
+        assert_eq!((of(true), of(false)), (Some(Duration::from_secs(60)), None));
+        let silent = net(r#"{"mode":"allowlist","allow":[]}"#);
+        assert_eq!(network(&silent, &EgressSettings::default(), true).unwrap().unwrap().ask, None);
     }
 
     #[test]
@@ -81,7 +93,7 @@ mod tests {
                 allow: Some(vec![bad.to_owned()]),
                 ..NetCapability::default()
             };
-            assert!(network(&asked, &EgressSettings::default()).is_err(), "{bad}");
+            assert!(network(&asked, &EgressSettings::default(), true).is_err(), "{bad}");
         }
     }
 }

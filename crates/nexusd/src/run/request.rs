@@ -28,7 +28,7 @@ pub fn request(
     tree: &Path,
     settings: &EgressSettings,
 ) -> Result<RunRequest, String> {
-    let network = network::network(&spec.capabilities.net, settings)?;
+    let network = network::network(&spec.capabilities.net, settings, matches!(command, Command::Directive))?;
     let from = origin();
     let mut grants = Grants { net: network::grants(&spec.capabilities.net), ..Grants::default() };
     let mut limit = |kind, value: Option<u64>| {

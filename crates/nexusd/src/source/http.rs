@@ -3,9 +3,9 @@
 use super::work::{SourceError, WorkSource};
 use nexus_api::client::{ClientError, ConduitsClient};
 use nexus_api::conduits::{
-    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsRequest, FinishedAnswer, FinishedRequest,
-    HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest,
-    TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, ConnectionAnswer, ConnectionRequest, EventsRequest,
+    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
+    StartedAnswer, StartedRequest, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use nexus_model::ids::DirectiveId;
 use std::future::Future;
@@ -121,6 +121,15 @@ impl WorkSource for HttpSource {
 
     fn events(&self, id: DirectiveId, token: &str, request: &EventsRequest) -> Result<(), SourceError> {
         self.wait(|client| async move { client.events(id, token, request).await }).map(drop)
+    }
+
+    fn connection(
+        &self,
+        id: DirectiveId,
+        token: &str,
+        request: &ConnectionRequest,
+    ) -> Result<ConnectionAnswer, SourceError> {
+        self.wait(|client| async move { client.connection(id, token, request).await })
     }
 
     fn artifact(&self, id: DirectiveId, token: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError> {

@@ -1,9 +1,9 @@
 //! The calls of a daemon, and their errors.
 
 use nexus_api::conduits::{
-    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsRequest, FinishedAnswer, FinishedRequest,
-    HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest,
-    TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, ConnectionAnswer, ConnectionRequest, EventsRequest,
+    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
+    StartedAnswer, StartedRequest, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest,
 };
 use nexus_api::retry::{Outcome, SLOW_BODY};
 use nexus_model::ids::DirectiveId;
@@ -30,6 +30,13 @@ pub trait WorkSource: Send + Sync {
     fn finished(&self, id: DirectiveId, token: &str, request: &FinishedRequest) -> Result<FinishedAnswer, SourceError>;
     /// Reports typed events of a directive.
     fn events(&self, id: DirectiveId, token: &str, request: &EventsRequest) -> Result<(), SourceError>;
+    /// Asks a person about a connection, or looks for the answer.
+    fn connection(
+        &self,
+        id: DirectiveId,
+        token: &str,
+        request: &ConnectionRequest,
+    ) -> Result<ConnectionAnswer, SourceError>;
     /// Announces a kept file.
     fn artifact(&self, id: DirectiveId, token: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError>;
     /// Sends the next bytes of a kept file.

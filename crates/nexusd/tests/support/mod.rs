@@ -1,9 +1,10 @@
 //! A control plane in memory, and a territory around this program.
 
 use nexus_api::conduits::{
-    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, ClaimedDirective, DirectiveVerdict, EventsRequest,
-    FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkRequest, PollAnswer, PollRequest,
-    StartedAnswer, StartedRequest, Stream, TerritoryHeartbeatAnswer, TerritoryHeartbeatRequest, Verdict,
+    ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, ClaimedDirective, ConnectionAnswer, ConnectionRequest,
+    DirectiveVerdict, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest,
+    LogChunkRequest, PollAnswer, PollRequest, StartedAnswer, StartedRequest, Stream, TerritoryHeartbeatAnswer,
+    TerritoryHeartbeatRequest, Verdict,
 };
 use nexus_driver::{Driver, Handle};
 use nexus_driver_namespace::launcher::Launcher;
@@ -302,6 +303,10 @@ impl WorkSource for Memory {
         inner.seen.get_mut(&id).unwrap().events.extend(request.events.clone());
         self.changed.notify_all();
         Ok(())
+    }
+
+    fn connection(&self, _: DirectiveId, _: &str, _: &ConnectionRequest) -> Result<ConnectionAnswer, SourceError> {
+        Err(SourceError::Refused { status: 404, retry_after: None, why: "there is no such call".to_owned() })
     }
 
     fn artifact(&self, id: DirectiveId, _: &str, request: &ArtifactRequest) -> Result<ArtifactAnswer, SourceError> {

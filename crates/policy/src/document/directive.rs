@@ -91,6 +91,11 @@ pub fn check_directive(policies: &Effective, spec: &DirectiveSpec) -> Result<Adm
         Mode::Allowlist => NetMode::Allowlist,
         Mode::Unrestricted => NetMode::Unrestricted,
     }))?;
+    if net.ask_seconds().map_err(|error| unreadable("x_ask_seconds", &error))?.is_some() {
+        // Another user answers in any case: only where no user may be asked is there something to refuse.
+        let forbids = policies.answer(Act::Egress).filter(|answer| answer.value == Answer::Forbidden);
+        act(forbids, "egress")?;
+    }
     for text in net.allow.iter().flatten() {
         let asked = Destination::parse(text).map_err(|error| unreadable(text, &error))?;
         ask(Question::Reach(asked))?;

@@ -14,11 +14,12 @@ use nexus_driver::{Listeners as Handed, ProcessView};
 use nexus_egress::{Approver, Clock, Config, Egress, FileSink, Limits, Listeners, Processes, StartError};
 use nexus_model::RunId;
 use nexus_model::network::HTTP_PORT;
-use nexus_receipt::Approved;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+
+pub use nexus_receipt::Approved;
 
 /// Asks the user about connections that no rule allows, while the run goes on.
 pub trait Questions: Send {

@@ -3,18 +3,18 @@
 //! An answer carries the hash of what its page has shown: what changed meanwhile is not approved by it.
 
 use super::parts;
-use crate::console::html::Html;
+use crate::console::html::{Attribute, Html};
 use crate::console::shell::{Section, lead_to, page};
 use crate::console::visit::Visit;
 use crate::http::{Answer, Problem, give_answer};
 use crate::store::types::{Allow, ApprovalAnswer, Page};
 use axum::http::StatusCode;
-use nexus_api::mothership::Approval;
-use nexus_model::approval::ApprovalState;
+use nexus_api::mothership::{Approval, ConnectionAsks};
+use nexus_model::approval::{ApprovalKind, ApprovalState};
 use nexus_model::digest::Digest;
-use nexus_model::ids::ApprovalId;
+use nexus_model::ids::{ApprovalId, TerritoryId};
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
-use nexus_model::subject::DirectiveSubject;
+use nexus_model::subject::{ConnectionSubject, DirectiveSubject};
 use uuid::Uuid;
 
 const MAX_SHOWN: u32 = 200;
@@ -76,7 +76,11 @@ pub fn table(html: &mut Html, caption: &str, approvals: &[Approval], now: i64) {
         let link = [("class", "row-link mono"), ("href", &*format!("/approvals/{id}")), ("title", &id)];
         html.leaf("a", &link, id.get(24..).unwrap_or(&id)).raw("</td>");
         let command = one.asks["spec"]["command"].as_str().unwrap_or_default();
-        html.leaf("td", &[("class", "cmd")], &parts::short(command)).raw("<td class=\"num\">");
+        let what = match one.asks["connection"]["destination"].as_str() {
+            Some(destination) => format!("connect {destination}: {command}"),
+            None => command.to_owned(),
+        };
+        html.leaf("td", &[("class", "cmd")], &parts::short(&what)).raw("<td class=\"num\">");
         parts::time(html, one.asked_at.0, now);
         html.raw("</td>").leaf("td", &[("class", "num")], &ends(one, now)).raw("</tr>");
     }
@@ -90,14 +94,57 @@ fn ends(one: &Approval, now: i64) -> String {
     }
 }
 
-async fn load(visit: &Visit) -> Result<(Approval, DirectiveSubject), Problem> {
+/// The act that an approval is for.
+enum Asked {
+    /// The start of a directive.
+    Start(DirectiveSubject),
+    /// A connection of one that runs.
+    Connection(ConnectionAsks),
+}
+
+impl Asked {
+    fn spec(&self) -> &DirectiveSpec {
+        match self {
+            Self::Start(asks) => &asks.spec,
+            Self::Connection(asks) => &asks.spec,
+        }
+    }
+
+    fn connection(&self) -> Option<&ConnectionSubject> {
+        match self {
+            Self::Start(_) => None,
+            Self::Connection(asks) => Some(&asks.connection),
+        }
+    }
+
+    fn territory(&self) -> Option<TerritoryId> {
+        match self {
+            Self::Start(asks) => asks.territory_id,
+            Self::Connection(asks) => Some(asks.connection.territory_id),
+        }
+    }
+
+    /// Reads what is asked for. A page that shows less than the hash holds would let a person approve what was not shown.
+    fn of(one: &Approval) -> Option<Self> {
+        if one.kind == ApprovalKind::Egress {
+            return ConnectionAsks::of(one).map(Self::Connection);
+        }
+        let asks: DirectiveSubject = serde_json::from_value(one.asks.clone()).ok()?;
+        (asks.digest() == Some(one.subject)).then_some(Self::Start(asks))
+    }
+}
+
+/// Returns a destination with the only program that may reach it.
+fn target(connection: &ConnectionSubject) -> String {
+    let program = connection.program.as_ref().map(|program| format!(" by {program}")).unwrap_or_default();
+    format!("{}{program}", connection.destination)
+}
+
+async fn load(visit: &Visit) -> Result<(Approval, Asked), Problem> {
     visit.demand("getApproval")?;
     let id: ApprovalId = visit.context.id("approval_id")?;
     let one = visit.context.app.store.approval(visit.account, id, visit.now()).await?;
-    let asks = serde_json::from_value(one.asks.clone()).ok();
-    // A page that shows less than the hash holds would let a person approve what was not shown.
-    let asks: Option<DirectiveSubject> = asks.filter(|asks: &DirectiveSubject| asks.digest() == Some(one.subject));
-    let asks = asks.ok_or_else(|| {
+    let asks = Asked::of(&one).ok_or_else(|| {
         let error = "The request was stored by another version of the server, and cannot be shown.";
         Problem::conflict("unreadable", error)
     })?;
@@ -117,7 +164,7 @@ pub async fn one(visit: &Visit) -> Result<Answer, Problem> {
     let (one, asks) = load(visit).await?;
     let now = visit.now();
     let mut answers = Html::default();
-    write_answers(visit, &one, &mut answers)?;
+    write_answers(visit, &one, &asks, &mut answers)?;
     let id = one.approval_id.to_string();
     let title = format!("Approval {}", id.get(24..).unwrap_or(&id));
     Ok(page(StatusCode::OK, visit.frame(&title, Section::Approvals), |html| {
@@ -125,7 +172,10 @@ pub async fn one(visit: &Visit) -> Result<Answer, Problem> {
         html.leaf("h1", &[("class", "mono"), ("title", &id)], id.get(24..).unwrap_or(&id));
         parts::approval_state(html, one.state);
         html.leaf("span", &[("id", "ends")], &format!("ends {}", ends(&one, now))).raw("</div>");
-        five(html, &asks.spec);
+        if let Some(connection) = asks.connection() {
+            html.raw("<p id=\"connects\">A connection waits: <code>").text(&target(connection)).raw("</code></p>");
+        }
+        five(html, &asks);
         rest(html, &one, &asks, now);
         html.add(&answers);
         parts::same_command(html, &format!("nexus approvals show --fleet {id}"));
@@ -133,7 +183,8 @@ pub async fn one(visit: &Visit) -> Result<Answer, Problem> {
 }
 
 /// Writes the five things: command, directory, paths, network, secrets.
-fn five(html: &mut Html, spec: &DirectiveSpec) {
+fn five(html: &mut Html, asks: &Asked) {
+    let spec = asks.spec();
     html.raw("<ol class=\"five\" id=\"five\" tabindex=\"-1\" aria-label=\"What is asked for\">");
     html.raw("<li><h2>Command</h2>");
     let attributes = [("class", "command"), ("aria-label", "Command"), ("tabindex", "0")];
@@ -164,6 +215,9 @@ fn five(html: &mut Html, spec: &DirectiveSpec) {
     html.raw("</ul>").leaf("p", &[], changes).raw("</li><li><h2>Network</h2>");
     let net = &spec.capabilities.net;
     let mode = serde_json::json!(net.mode).as_str().unwrap_or_default().to_owned();
+    if let Some(connection) = asks.connection() {
+        html.raw("<p>asks for <code id=\"destination\">").text(&target(connection)).raw("</code>, and has:</p>");
+    }
     html.leaf("p", &[], &mode);
     if let Some(allow) = net.allow.as_ref().filter(|allow| !allow.is_empty()) {
         html.raw("<ul>");
@@ -178,8 +232,8 @@ fn five(html: &mut Html, spec: &DirectiveSpec) {
 }
 
 /// Writes everything else that the hash holds, and who asks why.
-fn rest(html: &mut Html, one: &Approval, asks: &DirectiveSubject, now: i64) {
-    let spec = &asks.spec;
+fn rest(html: &mut Html, one: &Approval, asks: &Asked, now: i64) {
+    let spec = asks.spec();
     html.raw("<dl>");
     let mut fact = |term: &'static str, value: &str| {
         html.leaf("dt", &[], term).leaf("dd", &[], value);
@@ -191,9 +245,11 @@ fn rest(html: &mut Html, one: &Approval, asks: &DirectiveSubject, now: i64) {
     if let Some(repository) = &spec.facility.repo_url {
         fact("Repository", repository);
     }
-    let place = asks.territory_id.map_or_else(|| "any with these labels".to_owned(), |id| id.to_string());
+    let place = asks.territory().map_or_else(|| "any with these labels".to_owned(), |id| id.to_string());
     fact("Territory", &place);
-    if !asks.labels.is_empty() {
+    if let Asked::Start(asks) = asks
+        && !asks.labels.is_empty()
+    {
         let labels: Vec<String> = asks.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         fact("Labels", &labels.join(", "));
     }
@@ -213,7 +269,8 @@ fn rest(html: &mut Html, one: &Approval, asks: &DirectiveSubject, now: i64) {
         fact("Because", reason);
     }
     fact("Asked by", &format!("key {}", one.requested_by));
-    fact("Starts", &format!("{} of {} left", one.uses_left, one.max_uses));
+    let uses = if asks.connection().is_some() { "Connections" } else { "Starts" };
+    fact(uses, &format!("{} of {} left", one.uses_left, one.max_uses));
     if one.quorum > 1 {
         fact("Answers", &format!("{} of {} keys have approved it", one.approved_by.len(), one.quorum));
     }
@@ -234,7 +291,7 @@ fn rest(html: &mut Html, one: &Approval, asks: &DirectiveSubject, now: i64) {
     html.leaf("a", &[("class", "mono"), ("href", &format!("/directives/{directive}"))], &directive).raw("</dd></dl>");
 }
 
-fn write_answers(visit: &Visit, one: &Approval, html: &mut Html) -> Result<(), Problem> {
+fn write_answers(visit: &Visit, one: &Approval, asks: &Asked, html: &mut Html) -> Result<(), Problem> {
     let can_take_back = matches!(one.state, ApprovalState::Pending | ApprovalState::Granted);
     if !visit.may("approveDirective") || !can_take_back {
         return Ok(());
@@ -250,6 +307,12 @@ fn write_answers(visit: &Visit, one: &Approval, html: &mut Html) -> Result<(), P
     } else if one.state == ApprovalState::Pending {
         visit.form(html, &format!("{place}/approve"), "answer")?;
         html.open("input", &hidden);
+        if let Some(connection) = asks.connection() {
+            write_scopes(html, connection);
+            html.raw("</form>");
+            write_refusal(visit, one, asks, &hidden, html)?;
+            return Ok(());
+        }
         let most = one.max_uses.to_string();
         html.raw("<label>Starts ");
         let uses =
@@ -268,12 +331,41 @@ fn write_answers(visit: &Visit, one: &Approval, html: &mut Html) -> Result<(), P
         html.open("input", &[("type", "text"), ("name", "comment"), ("maxlength", "1000")]);
         html.raw("</label><button class=\"primary\" id=\"approve\">Approve exactly this</button></form>");
     }
+    write_refusal(visit, one, asks, &hidden, html)
+}
+
+/// Writes the answers to a connection that waits: this one, or each one to the destination while the directive runs.
+fn write_scopes(html: &mut Html, connection: &ConnectionSubject) {
+    html.raw("<label><input type=\"radio\" name=\"scope\" value=\"once\" checked> Once: this connection</label>");
+    html.raw("<label><input type=\"radio\" name=\"scope\" value=\"directive\"> This directive: each connection to it, until it is over</label>");
+    html.raw("<label>Comment ");
+    html.open("input", &[("type", "text"), ("name", "comment"), ("maxlength", "1000")]);
+    html.raw("</label><button class=\"primary\" id=\"approve\">Approve exactly this: ");
+    html.text(&connection.destination).raw("</button>");
+}
+
+fn write_refusal(
+    visit: &Visit,
+    one: &Approval,
+    asks: &Asked,
+    hidden: &[Attribute<'_>],
+    html: &mut Html,
+) -> Result<(), Problem> {
     html.raw("<details class=\"confirm\"><summary id=\"deny\">");
     html.raw(if one.state == ApprovalState::Pending { "Refuse" } else { "Take back" }).raw("</summary>");
-    visit.form(html, &format!("{place}/deny"), "")?;
-    html.open("input", &hidden);
-    html.raw("<p>The directive does not start, and cannot be approved later.</p>");
-    html.raw("<button class=\"danger\">Refuse this directive</button></form></details>");
+    visit.form(html, &format!("/approvals/{}/deny", one.approval_id), "")?;
+    html.open("input", hidden);
+    html.raw(match asks {
+        Asked::Start(_) => {
+            "<p>The directive does not start, and cannot be approved later.</p>\
+             <button class=\"danger\">Refuse this directive</button>"
+        }
+        Asked::Connection(_) => {
+            "<p>The command hears no, and this directive does not ask about the destination again.</p>\
+             <button class=\"danger\">Refuse this connection</button>"
+        }
+    });
+    html.raw("</form></details>");
     Ok(())
 }
 
@@ -291,7 +383,8 @@ pub async fn approve(visit: &Visit) -> Result<Answer, Problem> {
     };
     let max_uses = number("uses")?.and_then(|uses| u32::try_from(uses).ok());
     let expires_in_ms = number("minutes")?.map(|minutes| minutes * MINUTE_MS);
-    answer(visit, Some(Allow { max_uses, expires_in_ms })).await
+    let whole_directive = visit.field("scope") == Some("directive");
+    answer(visit, Some(Allow { max_uses, whole_directive, expires_in_ms })).await
 }
 
 /// Refuses it, or takes an approval back.
@@ -308,7 +401,6 @@ async fn answer(visit: &Visit, allow: Option<Allow>) -> Result<Answer, Problem> 
     let subject =
         subject.ok_or_else(|| Problem::invalid("invalid_field", "The form does not say what it is about."))?;
     let comment = visit.field("comment").map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    give_answer(app, visit.account, one.directive_id, ApprovalAnswer { allow, subject: Some(subject), comment })
-        .await?;
+    give_answer(app, visit.account, &one, ApprovalAnswer { allow, subject: Some(subject), comment }).await?;
     Ok(lead_to(&format!("/approvals/{id}")))
 }

@@ -1,6 +1,6 @@
 //! One directive: its state, its output as it comes, its connections; what it changed and its receipt have files of their own.
 
-use super::{changes, parts, receipt};
+use super::{approvals, changes, parts, receipt};
 use crate::console::html::Html;
 use crate::console::log::{self, MAX_ROWS, Place, Rows, Source, Window};
 use crate::console::search::{self, Needle};
@@ -23,8 +23,13 @@ const MAX_RAW: usize = 2 * 1024 * 1024;
 const VIEWS: [(&str, &str); 5] =
     [("log", "Log"), ("egress", "Egress"), ("changes", "Changes"), ("receipt", "Receipt"), ("spec", "Spec")];
 
-/// Returns the id of the approval that the directive waits for, where the key may see it.
+/// Returns the id of the approval that the directive or a connection of it waits for, where the key may see it.
 async fn asked(visit: &Visit, one: &Directive) -> Result<Option<String>, Problem> {
+    if one.state == State::Running {
+        let mut waiting = approvals::waiting(visit).await?.into_iter();
+        let first = waiting.find(|approval| approval.directive_id == one.directive_id);
+        return Ok(first.map(|approval| approval.approval_id.to_string()));
+    }
     if one.state != State::AwaitingApproval || !visit.may("getApproval") {
         return Ok(None);
     }
@@ -114,7 +119,9 @@ fn write_head(visit: &Visit, one: &Directive, asked: Option<&str>, html: &mut Ht
     }
     html.raw("</div>");
     if let Some(asked) = asked {
-        html.raw("<p class=\"s-wait\">A person has to approve it: ");
+        let is_running = one.state == State::Running;
+        html.raw("<p class=\"s-wait\">");
+        html.raw(if is_running { "A connection waits for a person: " } else { "A person has to approve it: " });
         html.leaf("a", &[("id", "asked"), ("href", &format!("/approvals/{asked}"))], "the request").raw("</p>");
     }
     if let Some(because) = &one.queued_because {

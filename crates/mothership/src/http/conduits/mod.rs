@@ -1,6 +1,7 @@
 //! Handlers of Conduits v1.
 
 pub mod artifact;
+mod connection;
 mod enroll;
 mod poll;
 mod report;
@@ -21,6 +22,7 @@ pub async fn handle(id: &str, context: &Context) -> Option<Result<Answer, Proble
         "heartbeat" => report::heartbeat(context).await,
         "logChunk" => report::log_chunk(context).await,
         "events" => report::events(context).await,
+        "connection" => connection::connection(context).await,
         "artifact" => artifact::announce(context).await,
         "artifactChunk" => artifact::chunk(context).await,
         "finished" => report::finished(context).await,

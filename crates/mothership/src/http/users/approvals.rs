@@ -6,8 +6,8 @@ use crate::http::cursor;
 use crate::http::request::Context;
 use crate::store::types::{Account, Allow, ApprovalAnswer, NotAnswered};
 use axum::http::StatusCode;
-use nexus_api::mothership::{ApprovalList, ApproveRequest, DirectiveStateAnswer, RejectRequest};
-use nexus_model::approval::ApprovalRefusal;
+use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, DirectiveStateAnswer, RejectRequest};
+use nexus_model::approval::{ApprovalKind, ApprovalRefusal};
 use nexus_model::ids::{ApprovalId, DirectiveId};
 
 /// Longest comment, in characters.
@@ -40,20 +40,26 @@ pub async fn get(context: &Context) -> Result<Answer, Problem> {
     Ok(ok(&context.app.store.approval(context.account()?, id, context.app.now()).await?))
 }
 
-/// Approves a directive.
+/// Approves a directive, or a connection of it.
 pub async fn approve(context: &Context) -> Result<Answer, Problem> {
     let id: DirectiveId = context.id("directive_id")?;
     let request: ApproveRequest = context.json()?;
-    if request.scope.as_deref().is_some_and(|scope| scope != "once") {
-        return Err(Problem::invalid("unavailable", "The scope must be once: an approval is for one directive."));
-    }
+    let whole_directive = match (request.scope.as_deref(), request.approval_id) {
+        (None | Some("once"), _) => false,
+        (Some("directive"), Some(_)) => true,
+        _ => {
+            let error = "The scope must be once, or directive where approval_id names a connection.";
+            return Err(Problem::invalid("unavailable", error));
+        }
+    };
     if request.max_uses == Some(0) || request.expires_in.is_some_and(|seconds| !(1..=MAX_SECONDS).contains(&seconds)) {
         let error = format!("max_uses must be at least 1, and expires_in 1 to {MAX_SECONDS}.");
         return Err(Problem::invalid("invalid_field", error));
     }
-    let allow = Allow { max_uses: request.max_uses, expires_in_ms: request.expires_in.map(|seconds| seconds * 1000) };
+    let expires_in_ms = request.expires_in.map(|seconds| seconds * 1000);
+    let allow = Allow { max_uses: request.max_uses, whole_directive, expires_in_ms };
     let answer = ApprovalAnswer { allow: Some(allow), subject: request.subject, comment: request.comment };
-    answered(&context.app, context.account()?, id, answer).await
+    answered(&context.app, context.account()?, (id, request.approval_id), answer).await
 }
 
 /// Refuses a directive, or takes its approval back.
@@ -61,20 +67,54 @@ pub async fn reject(context: &Context) -> Result<Answer, Problem> {
     let id: DirectiveId = context.id("directive_id")?;
     let request: RejectRequest = context.json()?;
     let answer = ApprovalAnswer { allow: None, subject: None, comment: request.comment };
-    answered(&context.app, context.account()?, id, answer).await
+    answered(&context.app, context.account()?, (id, request.approval_id), answer).await
 }
 
-async fn answered(app: &App, account: Account, id: DirectiveId, answer: ApprovalAnswer) -> Result<Answer, Problem> {
-    give(app, account, id, answer).await?;
+async fn answered(
+    app: &App,
+    account: Account,
+    (id, approval): (DirectiveId, Option<ApprovalId>),
+    answer: ApprovalAnswer,
+) -> Result<Answer, Problem> {
+    match approval {
+        None => give(app, account, id, answer).await?,
+        Some(approval) => {
+            let known = app.store.approval(account, approval, app.now()).await?;
+            if known.directive_id != id {
+                return Err(Problem::not_found());
+            }
+            give_to(app, account, &known, answer).await?;
+        }
+    }
     let now = app.store.directive(account, id, app.config.times, app.now()).await?;
     Ok(ok(&DirectiveStateAnswer { directive_id: id, state: now.state, cancel_requested: now.cancel_requested }))
 }
 
-/// Gives an answer. The console comes here too.
-pub async fn give(app: &App, account: Account, id: DirectiveId, answer: ApprovalAnswer) -> Result<(), Problem> {
+fn check_comment(answer: &ApprovalAnswer) -> Result<(), Problem> {
     if answer.comment.as_ref().is_some_and(|text| text.chars().count() > MAX_COMMENT) {
         return Err(Problem::invalid("invalid_field", format!("comment must have at most {MAX_COMMENT} characters.")));
     }
+    Ok(())
+}
+
+/// Gives an answer to an approval, of a directive or of a connection. The console comes here too.
+pub async fn give_to(app: &App, account: Account, to: &Approval, answer: ApprovalAnswer) -> Result<(), Problem> {
+    if to.kind != ApprovalKind::Egress {
+        return give(app, account, to.directive_id, answer).await;
+    }
+    check_comment(&answer)?;
+    match app.store.answer_connection(account, to.directive_id, to.approval_id, answer, app.now()).await? {
+        Ok(_) => {
+            app.changed(to.directive_id);
+            Ok(())
+        }
+        Err(refused) => Err(problem(refused)),
+    }
+}
+
+/// Gives an answer to the approval of a directive.
+async fn give(app: &App, account: Account, id: DirectiveId, answer: ApprovalAnswer) -> Result<(), Problem> {
+    check_comment(&answer)?;
     match app.store.answer_approval(account, id, answer, app.now()).await? {
         Ok(lane) => {
             app.changed(id);

@@ -2,7 +2,7 @@
 
 use super::audit;
 use super::values::{ANY, Id, json, optional, text};
-use super::withdrawal::withdraw;
+use super::withdrawal::{withdraw, withdraw_connections};
 use super::work::{AWAITS, LEASED, READY, RUNNING, SETTLING, WAITS, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
@@ -69,6 +69,7 @@ fn change(connection: &Connection<'_>, work: &Work, next: &Directive, now: i64) 
         return approved(connection, work);
     }
     if next.state == State::Queued {
+        withdraw_connections(connection, &work.id, now)?;
         // The directive keeps the facility: it is the head of its queue.
         connection
             .prepare_cached(
@@ -118,6 +119,7 @@ fn end(
     if work.asks {
         withdraw(connection, &work.id, now)?;
     }
+    withdraw_connections(connection, &work.id, now)?;
     connection.prepare_cached("DELETE FROM work WHERE directive_id = ?1")?.execute(params![work.id])?;
     connection
         .prepare_cached(

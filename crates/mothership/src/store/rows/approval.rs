@@ -358,7 +358,8 @@ fn view(stored: Stored, now: i64) -> Result<View, StoreError> {
     })
 }
 
-/// Returns the approvals of the account that are not over, the soonest end first, or every one, the latest first.
+/// Returns the approvals of the account that are not over, the soonest end first, or every one, the latest first. Those of connections
+/// stand among those of directives.
 pub fn approvals(
     connection: &Connection<'_>,
     account: Account,
@@ -367,27 +368,57 @@ pub fn approvals(
     now: i64,
 ) -> Result<Vec<View>, StoreError> {
     let owner = account.id.as_bytes();
-    let rows = if all {
+    let mut found: Vec<View> = if all {
         let question = format!(
             "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3"
         );
-        connection.prepare_cached(&question)?.query_all(params![owner, page.before, page.limit], read)?
+        let rows = connection.prepare_cached(&question)?.query_all(params![owner, page.before, page.limit], read)?;
+        let mut found = rows.into_iter().map(|row| view(row, now)).collect::<Result<Vec<_>, _>>()?;
+        found.extend(super::connection::all(connection, account, page, now)?);
+        found.sort_by_key(|one| std::cmp::Reverse(one.approval_id));
+        found
     } else {
+        let after = match page.before {
+            None => None,
+            // A list that goes on after something that is gone has nothing left to show.
+            Some(id) => match end_of(connection, account, &id)? {
+                Some(end) => Some((end, id)),
+                None => return Ok(Vec::new()),
+            },
+        };
         let question = format!(
             "SELECT {COLUMNS} FROM approval WHERE account_id = ?1 AND live AND expires_at > ?2
-               AND (?4 IS NULL OR (expires_at, id) > ((SELECT a.expires_at FROM approval a WHERE a.id = ?4 AND a.account_id = ?1), ?4))
-               ORDER BY expires_at, id LIMIT ?3"
+               AND (?4 IS NULL OR (expires_at, id) > (?4, ?5)) ORDER BY expires_at, id LIMIT ?3"
         );
-        connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit, page.before], read)?
+        let (end, id) = after.unzip();
+        let rows = connection.prepare_cached(&question)?.query_all(params![owner, now, page.limit, end, id], read)?;
+        let mut found = rows.into_iter().map(|row| view(row, now)).collect::<Result<Vec<_>, _>>()?;
+        found.extend(super::connection::live(connection, account, after, page.limit, now)?);
+        found.sort_by_key(|one| (one.expires_at.0, one.approval_id));
+        found
     };
-    rows.into_iter().map(|row| view(row, now)).collect()
+    found.truncate(page.limit as usize);
+    Ok(found)
+}
+
+fn end_of(connection: &Connection<'_>, account: Account, id: &Id) -> Result<Option<i64>, StoreError> {
+    let end = connection
+        .prepare_cached("SELECT expires_at FROM approval WHERE id = ?1 AND account_id = ?2")?
+        .query_row(params![id, account.id.as_bytes()], |row| row.get(0));
+    match optional(end)? {
+        None => super::connection::end_of(connection, account, id),
+        known => Ok(known),
+    }
 }
 
 /// Returns an approval of the account.
 pub fn approval(connection: &Connection<'_>, account: Account, id: ApprovalId, now: i64) -> Result<View, StoreError> {
     let question = format!("SELECT {COLUMNS} FROM approval WHERE id = ?1 AND account_id = ?2");
     let row = connection.prepare_cached(&question)?.query_row(params![id.as_bytes(), account.id.as_bytes()], read);
-    view(optional(row)?.ok_or(StoreError::NotFound)?, now)
+    match optional(row)? {
+        Some(row) => view(row, now),
+        None => super::connection::one(connection, account, id, now),
+    }
 }
 
 /// Returns the approval of a directive of the account.

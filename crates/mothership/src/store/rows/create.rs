@@ -81,7 +81,8 @@ pub fn create(
         ])?;
     connection
         .prepare_cached(
-            "INSERT INTO directive (id, account_id, facility_id, state, created_at, spec, approval_reasons) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO directive (id, account_id, facility_id, state, created_at, spec, approval_reasons, key_id)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute(params![
             id.as_bytes(),
@@ -91,6 +92,7 @@ pub fn create(
             now,
             text(&new.spec)?,
             text(&new.approval_reasons)?,
+            account.key,
         ])?;
     // The command may hold what no export should: its hash says enough to compare.
     let detail = serde_json::json!({

@@ -13,6 +13,7 @@ pub mod audit;
 mod chunk;
 mod claim;
 pub mod compact;
+pub mod connection;
 mod create;
 mod enroll;
 mod facility;

@@ -50,7 +50,8 @@ pub fn shift_leases(connection: &Connection<'_>, by: i64) -> Result<(), StoreErr
         params![by],
     )?;
     connection.execute("UPDATE presence SET last_seen = last_seen + ?1", params![by])?;
-    approval::shift(connection, by)
+    approval::shift(connection, by)?;
+    super::connection::shift(connection, by)
 }
 
 /// Lists directives that no daemon reports any more.

@@ -3,6 +3,7 @@
 use super::apply::{COMMIT_UNKNOWN, EndFacts, apply, over};
 use super::audit;
 use super::values::{ANY, json, optional};
+use super::withdrawal::withdraw_connections;
 use super::work::{self, Load, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
@@ -25,7 +26,7 @@ pub const LATE_MS: i64 = 24 * 3_600_000;
 const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;
 
 /// Returns the live directive of the territory, or the answer for one that the territory does not hold any more.
-fn held(
+pub fn held(
     connection: &Connection<'_>,
     territory: Territory,
     holding: Holding,
@@ -314,6 +315,8 @@ pub fn cancel(
     let event = Event::Cancel { confirms: work.confirms, next };
     let effect = apply(connection, &work, &event, now, EndFacts::default())?;
     if effect.as_ref().is_ok_and(|effect| !effect.duplicate) {
+        // A command that is about to end makes no further connection.
+        withdraw_connections(connection, &work.id, now)?;
         audit::note(connection, account, "directive.cancel", &format!("directive/{id}"), &serde_json::json!({}), now)?;
     }
     Ok(effect.map(|effect| (effect.state, !effect.state.is_terminal(), effect.lane)))

@@ -41,6 +41,9 @@ pub fn sweep(connection: &Connection<'_>, times: Retention, now: i64) -> Result<
     let approvals =
         "DELETE FROM approval WHERE id IN (SELECT id FROM approval WHERE NOT live AND expires_at < ?1 LIMIT ?2)";
     swept.rows += connection.prepare_cached(approvals)?.execute(params![now - times.audit_ms, batch])? as u64;
+    let connections = "DELETE FROM connection_approval WHERE id IN
+         (SELECT id FROM connection_approval WHERE NOT live AND expires_at < ?1 LIMIT ?2)";
+    swept.rows += connection.prepare_cached(connections)?.execute(params![now - times.audit_ms, batch])? as u64;
     let sessions = "DELETE FROM console_session WHERE created_at < ?1";
     swept.rows += connection.execute(sessions, params![now - super::session::LIFE_MS])? as u64;
     swept.more = swept.directives >= u64::from(times.batch);

@@ -12,11 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Version of the schema that this program writes.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to read the database.
-const STEPS: &[&str] =
-    &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql"), include_str!("step_5.sql")];
+const STEPS: &[&str] = &[
+    include_str!("step_2.sql"),
+    include_str!("step_3.sql"),
+    include_str!("step_4.sql"),
+    include_str!("step_5.sql"),
+    include_str!("step_6.sql"),
+];
 /// Stands for the version that a reader needs in a database that was moved: no program reads it.
 const MOVED: i64 = i64::MAX;
 /// Number of read connections that are kept.

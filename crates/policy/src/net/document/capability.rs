@@ -4,7 +4,7 @@ use crate::net::permit::MonotonicMs;
 use crate::net::policy::narrower::PolicyBound;
 use crate::net::rules::rule::{Origin, Rule, RuleError, Source, parse_allow};
 use crate::net::rules::target::{Port, TargetError};
-use nexus_model::capability::{NetCapability, NetMode};
+use nexus_model::capability::{BadAsk, NetCapability, NetMode};
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,9 @@ pub enum CapabilityError {
         /// The value as written.
         seconds: u32,
     },
+    /// The extension that asks a person cannot be read.
+    #[error(transparent)]
+    Ask(#[from] BadAsk),
     /// The key of an extension lacks the prefix `x_`.
     #[error("the extension {key:?} does not begin with x_")]
     Extension {
@@ -43,6 +46,7 @@ pub fn from_capability(request: &NetCapability, now: MonotonicMs) -> Result<Poli
     if let Some(key) = request.x_ext.keys().find(|key| !key.starts_with("x_")) {
         return Err(CapabilityError::Extension { key: key.clone() });
     }
+    request.ask_seconds()?;
     if let Some(seconds) = request.ttl_seconds.filter(|seconds| !(1..=86_400).contains(seconds)) {
         return Err(CapabilityError::Ttl { seconds });
     }
