@@ -1,6 +1,6 @@
 //! The files of a layer: what is read writes itself, and a torn one is refused.
 
-use nexus_layer::commit::journal::{FoundJournal, Journal, Outcome, Parked};
+use nexus_layer::journal::file::{FoundJournal, Journal, Outcome, Parked};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;

@@ -24,19 +24,48 @@ pub struct File<'a> {
 
 /// Returns the circles of a crate, each as the modules in it, in order.
 pub fn find(files: &[File<'_>]) -> Vec<Vec<String>> {
-    let code: BTreeMap<Module, String> = files
-        .iter()
-        .filter(|file| !is_test(file.path))
-        .map(|file| (module(file.path), without_tests(&code_only(file.text))))
-        .collect();
-    let mut edges: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+    let code = code_of(files);
+    in_circles(&edges(&code))
+}
+
+/// Returns the circles between the directories of a crate: each directory with a `mod.rs` counts as one module, with all
+/// files that no deeper directory of this kind has.
+pub fn find_directories(files: &[File<'_>]) -> Vec<Vec<String>> {
+    let code = code_of(files);
+    let directories: BTreeSet<Module> =
+        files.iter().filter(|file| file.path.ends_with("/mod.rs")).map(|file| module(file.path)).collect();
+    let directory = |of: &Module| (0..=of.len()).rev().find_map(|len| directories.get(&of[..len])).cloned();
+    let mut between: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    for (from, to) in edges(&code) {
+        let Some(from) = directory(from) else { continue };
+        let others = to.into_iter().filter_map(directory).filter(|to| *to != from);
+        between.entry(from.clone()).or_default().extend(others);
+    }
+    let edges = between.iter().map(|(from, to)| (from, to.iter().collect())).collect();
+    in_circles(&edges)
+}
+
+type Edges<'a> = BTreeMap<&'a Module, BTreeSet<&'a Module>>;
+
+/// The code of each module, without its tests.
+fn code_of(files: &[File<'_>]) -> BTreeMap<Module, String> {
+    let shipped = files.iter().filter(|file| !is_test(file.path));
+    shipped.map(|file| (module(file.path), without_tests(&code_only(file.text)))).collect()
+}
+
+fn edges(code: &BTreeMap<Module, String>) -> Edges<'_> {
+    let mut edges = Edges::new();
     for (from, text) in code.iter().filter(|(from, _)| !from.is_empty()) {
         for path in paths(text) {
-            let to = target(&code, from, &path).filter(|to| !to.is_empty() && *to != from);
+            let to = target(code, from, &path).filter(|to| !to.is_empty() && *to != from);
             edges.entry(from).or_default().extend(to);
         }
     }
-    let reach: BTreeMap<&Module, BTreeSet<&Module>> = edges.keys().map(|from| (*from, reached(&edges, from))).collect();
+    edges
+}
+
+fn in_circles(edges: &Edges<'_>) -> Vec<Vec<String>> {
+    let reach: BTreeMap<&Module, BTreeSet<&Module>> = edges.keys().map(|from| (*from, reached(edges, from))).collect();
     let mut seen = BTreeSet::new();
     let mut circles = Vec::new();
     for (from, to) in &reach {
@@ -51,7 +80,7 @@ pub fn find(files: &[File<'_>]) -> Vec<Vec<String>> {
     circles
 }
 
-fn reached<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, from: &'a Module) -> BTreeSet<&'a Module> {
+fn reached<'a>(edges: &Edges<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
     while let Some(module) = open.pop() {
@@ -235,6 +264,21 @@ mod tests {
         let file = ("room/file.rs", "use super::Thing;");
         assert_eq!(circles(&[("room/mod.rs", "mod file; pub use file::X;"), file]), [["room", "room::file"]]);
         assert_eq!(circles(&[("room/mod.rs", "mod file; pub struct Thing;"), file]), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn two_directories_that_need_each_other_are_a_circle_also_where_no_two_files_do() {
+        let directories = |files: &[(&str, &str)]| {
+            find_directories(&files.iter().map(|(path, text)| File { path, text }).collect::<Vec<_>>())
+        };
+        let back = ("b/two.rs", "use crate::a::three;");
+        let rest = [("a/mod.rs", ""), ("b/mod.rs", ""), ("a/one.rs", "use crate::b::two::X;"), ("a/three.rs", "")];
+        assert_eq!(directories(&[&rest[..], &[back]].concat()), [["a", "b"]]);
+        assert_eq!(directories(&[&rest[..], &[("b/two.rs", "")]].concat()), Vec::<Vec<String>>::new());
+        assert_eq!(circles(&[&rest[..], &[back]].concat()), Vec::<Vec<String>>::new());
+        // A file belongs to the next directory above it, and a directory in it is another one.
+        let inner = [("a/c/mod.rs", ""), ("a/c/x.rs", "use crate::a::one;"), ("a/one.rs", "use crate::a::c::x;")];
+        assert_eq!(directories(&[&[("a/mod.rs", "")], &inner[..]].concat()), [["a", "a::c"]]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::circles;
+use crate::crate_table;
 use crate::failure::Failure;
 use crate::rules::{self, CirclesOf};
 use crate::sources;
@@ -13,7 +14,9 @@ use crate::workspace::{Workspace, cargo};
 /// Compares the workspace with the dependency rules; every violation is named.
 pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut found = rules::forbidden_edges(&workspace.packages);
+    found.extend(rules::unused_edges(&workspace.packages));
     found.extend(rules::magnet_names(&workspace.packages));
+    found.extend(crate_table::differences(&read(&workspace.root.join("ARCHITECTURE.md"))?, rules::MAY_USE));
     for package in &workspace.packages {
         if !rules::takes_workspace_lints(&read(&package.manifest)?) {
             found.push(format!("{}: Cargo.toml lacks `[lints] workspace = true`", package.name));
@@ -36,7 +39,7 @@ pub fn check(workspace: &Workspace) -> Result<(), Failure> {
     ))
 }
 
-/// Finds the circles of modules in each crate; the crates by their short names.
+/// Finds the circles of modules in each crate, and of directories where they count; the crates by their short names.
 fn circles_of(workspace: &Workspace) -> Result<Vec<CirclesOf>, Failure> {
     let mut found = Vec::new();
     for package in &workspace.packages {
@@ -46,7 +49,11 @@ fn circles_of(workspace: &Workspace) -> Result<Vec<CirclesOf>, Failure> {
             .iter()
             .filter_map(|file| Some(circles::File { path: file.path.to_str()?, text: &file.text }))
             .collect();
-        found.push((rules::short_name(&package.name).to_owned(), circles::find(&files)));
+        let name = rules::short_name(&package.name);
+        found.push((name.to_owned(), circles::find(&files)));
+        if rules::DIRECTORIES_IN_ORDER.contains(&name) {
+            found.push((name.to_owned(), circles::find_directories(&files)));
+        }
     }
     Ok(found)
 }

@@ -32,6 +32,7 @@
 mod bounded;
 mod circles;
 mod counts;
+mod crate_table;
 mod demo;
 mod deny;
 mod deps;

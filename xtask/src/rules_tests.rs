@@ -56,11 +56,23 @@ fn no_crate_of_commands_needs_another() {
 }
 
 #[test]
-fn the_test_kit_is_for_tests_only() {
-    let test = package("nexus-driver", &[("nexus-testkit", EdgeKind::Dev)]);
-    let shipped = package("nexus-driver", &[("nexus-testkit", EdgeKind::Shipped)]);
+fn what_tests_of_a_crate_may_use_is_not_for_what_is_shipped() {
+    let test = package("nexus-escape", &[("nexus-driver-namespace", EdgeKind::Dev)]);
+    let shipped = package("nexus-escape", &[("nexus-driver-namespace", EdgeKind::Shipped)]);
     assert!(forbidden_edges(&[test]).is_empty());
-    assert_eq!(forbidden_edges(&[shipped]).len(), 1);
+    assert_eq!(forbidden_edges(&[shipped]), ["escape: depends on driver-namespace, which it may not"]);
+}
+
+#[test]
+fn an_edge_or_a_row_that_no_crate_has_is_named() {
+    let with =
+        |kind| unused_edges(&[package("nexus-git", &[("nexus-beneath", kind), ("nexus-model", EdgeKind::Shipped)])]);
+    let of_git = |found: Vec<String>| found.into_iter().filter(|one| one.starts_with("git:")).collect::<Vec<_>>();
+    assert_eq!(of_git(with(EdgeKind::Shipped)), Vec::<String>::new());
+    assert_eq!(of_git(with(EdgeKind::Dev)), ["git: may depend on beneath, and does not"]);
+    assert_eq!(of_git(unused_edges(&[])), ["git: is in the list of xtask/src/rules.rs, and there is no such crate"]);
+    let tests = "layer: its tests may use jail, and do not".to_owned();
+    assert!(with(EdgeKind::Shipped).contains(&tests));
 }
 
 #[test]

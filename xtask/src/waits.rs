@@ -36,6 +36,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/git/src",
     "crates/history/src",
     "crates/layer/src",
+    "crates/mcp/src",
     "crates/profiles/src",
     "crates/receipt/src",
     "crates/runner/src",

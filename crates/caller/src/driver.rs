@@ -1,14 +1,20 @@
-//! Makes the driver of this program.
+//! Chooses and makes the driver of this program. This is the one place that says which driver it is: the commands, the recovery
+//! and the daemon of a territory name [`Local`]. What a second driver takes is in ARCHITECTURE.md.
 
 use nexus_driver_namespace::Namespace;
 
+pub use nexus_driver_namespace::DEFAULT_UID_BASE;
+
+/// The driver of this program.
+pub type Local = Namespace;
+
 /// Returns the driver for this process's user with the standard ids.
-pub fn local() -> Namespace {
-    with_uid_base(nexus_driver_namespace::DEFAULT_UID_BASE)
+pub fn local() -> Local {
+    with_uid_base(DEFAULT_UID_BASE)
 }
 
 /// Returns the driver for this process's user. Root's sandboxes get host ids from `uid_base` on.
-pub fn with_uid_base(uid_base: u32) -> Namespace {
+pub fn with_uid_base(uid_base: u32) -> Local {
     #[allow(unused_mut, reason = "changed only with the feature inject")]
     let mut driver = Namespace::new(uid_base);
     #[cfg(feature = "inject")]

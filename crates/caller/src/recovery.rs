@@ -1,10 +1,9 @@
 //! Calls the engine's recovery of killed runs with the driver, notices and advice of the command line.
 
-use crate::driver;
+use crate::driver::{self, Local};
 use crate::failure::Failure;
 use crate::notices::print;
 use nexus_driver::{DestroyError, Handle, InventoryError};
-use nexus_driver_namespace::Namespace;
 use nexus_model::RunId;
 use nexus_runner::recover::clear;
 use nexus_runner::recover::error::ClearError;
@@ -14,9 +13,9 @@ use nexus_runner::state::directory::StateDir;
 use std::time::Duration;
 
 /// The driver of this program, for the recovery.
-pub struct OfNamespace<'a>(pub &'a Namespace);
+pub struct OfLocal<'a>(pub &'a Local);
 
-impl Remains for OfNamespace<'_> {
+impl Remains for OfLocal<'_> {
     fn end(&self, sandboxes: &[(RunId, Option<&Handle>)], within: Duration) -> Result<Vec<Lingering>, InventoryError> {
         let left = self.0.end(sandboxes, within)?;
         Ok(left.into_iter().map(|one| Lingering { run: one.run, process: one.process }).collect())
@@ -29,12 +28,12 @@ impl Remains for OfNamespace<'_> {
 
 /// Clears up what changes no workspace and names the rest, for commands that only read.
 pub fn inspect(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(clear::inspect(places, &OfNamespace(&driver::local()), &print)?)
+    Ok(clear::inspect(places, &OfLocal(&driver::local()), &print)?)
 }
 
 /// Clears up what changes no workspace, for commands that decide.
 pub fn interrupted(places: &StateDir) -> Result<Vec<Interrupted>, Failure> {
-    Ok(clear::interrupted(places, &OfNamespace(&driver::local()), &print)?)
+    Ok(clear::interrupted(places, &OfLocal(&driver::local()), &print)?)
 }
 
 impl From<ClearError> for Failure {

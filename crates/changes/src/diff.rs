@@ -5,7 +5,7 @@ use super::paths;
 use super::run_name::resolve;
 use crate::args::DiffArgs;
 use crate::failure::Failure;
-use nexus_layer::diff::{DiffOptions, RenderOptions};
+use nexus_layer::review::diff::{DiffOptions, RenderOptions};
 use nexus_layer::{Layer, Rules, Workspace};
 use nexus_runner::review::paths::must_match;
 use nexus_terminal::visible::escaped;

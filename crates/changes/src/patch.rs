@@ -11,7 +11,7 @@ use crate::failure::{Failure, one_line};
 use crate::notices::print;
 use crate::signals;
 use crate::terminal::out;
-use nexus_layer::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
+use nexus_layer::review::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff, Hunk, LineTag};
 use nexus_layer::{Change, Rules};
 use nexus_model::ByteText;
 use nexus_runner::review::paths::taken_along;
@@ -200,8 +200,8 @@ fn not_accepted(path: &ByteText) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nexus_layer::diff::DiffKind;
     use nexus_layer::meta::EntryType;
+    use nexus_layer::review::diff::DiffKind;
 
     fn file(hunks: usize) -> FileDiff {
         let hunk = Hunk { old_start: 1, old_lines: 1, new_start: 1, new_lines: 1, lines: Vec::new() };

@@ -25,7 +25,7 @@ pub struct Received {
     pub bytes: usize,
     /// Descriptors that came with these bytes.
     pub descriptors: Vec<OwnedFd>,
-    /// Reports that more descriptors came than [`MAX`], or than this process may open; the list is then not whole.
+    /// True if more descriptors came than [`MAX`], or than this process may open; the list is then not whole.
     pub is_truncated: bool,
 }
 

@@ -53,6 +53,8 @@ pub enum Command {
     Net(NetArgs),
     /// List past runs, the latest first
     Log(LogArgs),
+    /// Serve the tools of an agent over the Model Context Protocol, on standard input and output
+    Mcp(Box<McpArgs>),
     /// Commands of the warm launcher.
     #[command(flatten)]
     Warm(nexus_warm::args::WarmCommand),
@@ -60,7 +62,8 @@ pub enum Command {
     #[command(flatten)]
     Fleet(nexus_fleet::args::FleetCommand),
     /// The process that owns a detached sandbox; started by nexus run --detach alone.
-    #[command(name = "__supervise", hide = true)]
+    // A server of agents adds the flags of a call to its own; of two the later counts.
+    #[command(name = "__supervise", hide = true, args_override_self = true)]
     Supervise(Box<RunArgs>),
     /// Hostile part that `doctor --attack` starts inside its sandboxes; it plays nothing outside of one
     #[command(name = "__attack", hide = true)]
@@ -156,6 +159,15 @@ pub struct RunArgs {
     /// Write all output to this file
     #[arg(long, value_name = "FILE")]
     pub full_output: Option<PathBuf>,
+    /// Most bytes of that file; a server of agents bounds what their commands fill its disk with.
+    #[arg(long, value_name = "BYTES", hide = true, value_parser = units::parse_size)]
+    pub full_output_most: Option<u64>,
+    /// End it when the process that started it ends: a server of agents leaves nothing behind.
+    #[arg(long, hide = true)]
+    pub ends_with_caller: bool,
+    /// Take every network rule of the flags back. A server adds it to flags of its own for a call that wants no network.
+    #[arg(long, hide = true)]
+    pub no_network: bool,
     /// Write a copy of the receipt to this file
     #[arg(long, value_name = "FILE")]
     pub receipt: Option<PathBuf>,
@@ -241,6 +253,22 @@ impl RunArgs {
             ..Self::default()
         }
     }
+}
+
+/// Arguments of `nexus mcp`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Takes the flags of nexus run that say what a command may do; each call of a tool may only ask for less.
+Examples:
+  claude mcp add nexus -- nexus mcp --timeout 10m
+  codex mcp add nexus -- nexus mcp --changes review")]
+pub struct McpArgs {
+    /// Flags that hold for each command.
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Let the agent accept what waits of its own runs, but no protected names
+    #[arg(long)]
+    pub may_accept: bool,
 }
 
 /// Reports whether `nexus run` was asked for JSON, on a command line that could not be understood. The flags end at

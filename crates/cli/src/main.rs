@@ -24,6 +24,7 @@ mod completions;
 mod diagnostics;
 mod frequent;
 mod manual;
+mod mcp;
 mod net;
 mod profile;
 mod request;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         args::Command::Receipt(receipt) => nexus_history::receipts::command(&receipt),
         args::Command::AttackPart { words } => nexus_doctor::attack::part(&words),
         args::Command::Net(net) => net::command::command(&net),
+        args::Command::Mcp(args) => mcp::command(&args),
         args::Command::Log(log) => nexus_history::log::command(&log),
         args::Command::Warm(command) => nexus_warm::command(&command),
         args::Command::Fleet(command) => nexus_fleet::command(&command),

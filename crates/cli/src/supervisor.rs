@@ -13,6 +13,7 @@
 use crate::args::{Changes, RunArgs};
 use crate::failure::Failure;
 use crate::failures;
+use crate::net::args::{Net, NetFlags};
 use crate::run;
 use crate::run::parsed_run::ParsedRun;
 use crate::run::report::Report;
@@ -28,10 +29,11 @@ use nexus_runner::session::store::{ExitRecord, FORM, SessionInfo, Store, now_ms}
 use nexus_runner::session::wire::{Launched, Reader, put};
 use rustix::fd::OwnedFd;
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// Starts a detached sandbox and prints its id.
@@ -42,7 +44,8 @@ pub fn detach(args: &RunArgs) -> u8 {
     if let Err(failure) = used_up::refuse_too_few_descriptors() {
         return failures::print_failure(&failure, args.json);
     }
-    match launch() {
+    // The first word is `run`; the rest is what it was.
+    match launch(std::env::args_os().skip(2)).map(|(launched, ..)| launched) {
         Ok(Launched::Started { id, published }) => {
             run::note_stale_files(args);
             for (host, inside) in published.iter().filter(|_| args.publish.iter().any(|publish| publish.picks())) {
@@ -85,25 +88,23 @@ fn note(text: &str) {
     out::write_unless_closed(&mut crate::terminal::out::stderr(), format!("nexus: {text}\n").as_bytes()).ok();
 }
 
-/// Starts the supervisor and waits for its word.
-fn launch() -> io::Result<Launched> {
+/// Starts a supervisor with these flags and words of `nexus run`, and waits for its word. It outlives this process; with
+/// `--ends-with-caller` it ends when the socket is closed.
+pub fn launch(arguments: impl Iterator<Item = OsString>) -> io::Result<(Launched, Child, UnixStream)> {
     nexus_driver_namespace::hand_on_nothing()?;
     let (mut ours, theirs) = UnixStream::pair()?;
-    // The first word is `run`; the rest is what it was.
     let child = Command::new("/proc/self/exe")
         .arg0("nexus")
         .arg("__supervise")
-        .args(std::env::args_os().skip(2))
+        .args(arguments)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // It outlives this process; the process that adopts it waits for it.
-    drop(child);
     let (mut reader, mut buffer) = (Reader::default(), [0u8; 4096]);
     loop {
         if let Some(launched) = reader.next::<Launched>().map_err(io::Error::other)? {
-            return Ok(launched);
+            return Ok((launched, child, ours));
         }
         match ours.read(&mut buffer) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word")),
@@ -118,6 +119,9 @@ fn launch() -> io::Result<Launched> {
 pub fn supervise(mut args: RunArgs) -> u8 {
     let clock = Instant::now();
     args.detach = true;
+    if args.no_network {
+        args.net = NetFlags { mode: Some(Net::None), ..NetFlags::default() };
+    }
     // Before this process has a session of its own: who asks for an approval is the caller.
     match crate::host::membership() {
         Ok(here) => args.asking_session = Some(here.session),
@@ -193,7 +197,8 @@ fn open(
     std::env::set_current_dir("/").map_err(|error| internal(format!("the directory / cannot be entered: {error}")))?;
     let own = Store::open(&parsed_run.run.site.places, nexus_sessions::find::unreadable)?.create(about)?;
     let launcher = launcher.take().ok_or_else(|| internal("it was started twice".to_owned()))?;
-    Ok(Hub::new(own, &parsed_run.run.plan, launcher, full, ports, crate::notices::print))
+    let hub = Hub::new(own, &parsed_run.run.plan, launcher, full, ports, crate::notices::print);
+    Ok(hub.ending_with_launcher(args.ends_with_caller))
 }
 
 /// Reports to the launching command that the sandbox did not start, in the words of `nexus run`.

@@ -9,7 +9,7 @@
 mod support;
 
 use nexus_driver_namespace::Step;
-use nexus_layer::Step as LayerStep;
+use nexus_layer::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -241,7 +241,7 @@ enum Rule {
 }
 
 struct Case {
-    step: LayerStep,
+    step: Phase,
     flags: &'static [&'static str],
     script: &'static str,
     rule: Rule,
@@ -254,25 +254,25 @@ const PROTECTED: &str = "echo 'net: all' > nexus.yaml";
 fn cases() -> Vec<Case> {
     let case = |step, rule| Case { step, flags: &[], script: CHANGES, rule };
     vec![
-        case(LayerStep::CreateLayer, Rule::NotStarted),
-        Case { flags: &["--disk", "8M"], ..case(LayerStep::Materialise, Rule::ToldGone) },
-        case(LayerStep::ReadLayer, Rule::Kept),
-        Case { flags: &["--disk", "8M"], ..case(LayerStep::ReadLayer, Rule::Kept) },
-        case(LayerStep::PlanCommit, Rule::Kept),
-        Case { flags: &["--disk", "8M"], ..case(LayerStep::PlanCommit, Rule::Kept) },
-        case(LayerStep::SyncLayer, Rule::Kept),
-        case(LayerStep::Stage, Rule::Kept),
-        case(LayerStep::WriteJournal, Rule::Kept),
-        case(LayerStep::SyncJournal, Rule::Committed),
-        case(LayerStep::Apply, Rule::Committed),
-        Case { flags: &["--disk", "8M"], ..case(LayerStep::Apply, Rule::Committed) },
-        case(LayerStep::SyncWorkspace, Rule::Committed),
-        case(LayerStep::MarkDone, Rule::Committed),
-        case(LayerStep::Finish, Rule::Committed),
-        Case { script: PROTECTED, ..case(LayerStep::Park, Rule::Kept) },
+        case(Phase::CreateLayer, Rule::NotStarted),
+        Case { flags: &["--disk", "8M"], ..case(Phase::Materialise, Rule::ToldGone) },
+        case(Phase::ReadLayer, Rule::Kept),
+        Case { flags: &["--disk", "8M"], ..case(Phase::ReadLayer, Rule::Kept) },
+        case(Phase::PlanCommit, Rule::Kept),
+        Case { flags: &["--disk", "8M"], ..case(Phase::PlanCommit, Rule::Kept) },
+        case(Phase::SyncLayer, Rule::Kept),
+        case(Phase::Stage, Rule::Kept),
+        case(Phase::WriteJournal, Rule::Kept),
+        case(Phase::SyncJournal, Rule::Committed),
+        case(Phase::Apply, Rule::Committed),
+        Case { flags: &["--disk", "8M"], ..case(Phase::Apply, Rule::Committed) },
+        case(Phase::SyncWorkspace, Rule::Committed),
+        case(Phase::MarkDone, Rule::Committed),
+        case(Phase::Finish, Rule::Committed),
+        Case { script: PROTECTED, ..case(Phase::Park, Rule::Kept) },
         // The last step of a commit that is done already.
-        case(LayerStep::Discard, Rule::Committed),
-        Case { flags: &["--changes", "discard"], ..case(LayerStep::Discard, Rule::Kept) },
+        case(Phase::Discard, Rule::Committed),
+        Case { flags: &["--changes", "discard"], ..case(Phase::Discard, Rule::Kept) },
     ]
 }
 
@@ -356,7 +356,7 @@ fn settles_by_its_rule(case: &Case, as_user: bool) {
 fn a_step_of_the_commit_that_fails_leaves_the_old_version_listed_or_the_new_one() {
     let all = cases();
     let covered: BTreeSet<&str> = all.iter().map(|case| case.step.name()).collect();
-    let wanted: BTreeSet<&str> = LayerStep::ALL.iter().map(|step| step.name()).collect();
+    let wanted: BTreeSet<&str> = Phase::ALL.iter().map(|step| step.name()).collect();
     assert_eq!(covered, wanted, "every step of a layer has a rule");
     for case in all {
         settles_by_its_rule(&case, false);
@@ -369,7 +369,7 @@ fn a_step_of_the_commit_that_fails_leaves_the_old_version_listed_or_the_new_one(
 #[test]
 fn what_a_finished_commit_parks_is_listed_even_when_it_stopped_on_the_way() {
     for bench in lone_benches() {
-        for step in [LayerStep::Apply, LayerStep::MarkDone, LayerStep::Finish] {
+        for step in [Phase::Apply, Phase::MarkDone, Phase::Finish] {
             let output = with_fault(&bench, step.name(), &[], "echo fine > fine; echo 'net: all' > nexus.yaml");
             assert_eq!(output.status.code(), Some(0), "{}: {}", step.name(), stderr(&output));
             assert!(stderr(&output).contains("nexus.yaml"), "{}: {}", step.name(), stderr(&output));

@@ -141,6 +141,7 @@ fn replay(bench: &Bench, tools: &Tools, page: &str) {
 /// Pages that need the system's tools alone, tried as everybody; each starts in an empty directory.
 const ORDINARY: &[&str] = &[
     "README.md",
+    "agents.md",
     "profiles.md",
     "policy.md",
     "receipts.md",

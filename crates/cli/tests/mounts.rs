@@ -146,3 +146,75 @@ fn without_home_the_machines_own_table_names_the_home() {
         assert!(stderr(&missing).contains("HOME"), "{}: {}", bench.who(), stderr(&missing));
     }
 }
+
+/// The host of the test below: what is mounted below the base is compared before and after a run, and it mounts the secret
+/// directory while the command runs.
+const SHARED_HOST: &str = r#"
+cd "$BASE" && mount --bind "$BASE" "$BASE" && mount --make-shared "$BASE" && cd "$WORKSPACE" || exit 90
+own() { grep -F "$BASE" /proc/self/mountinfo | cut -d" " -f4-7 | sort; }
+own > "$BASE/before"
+(
+    for i in $(seq 500); do [ -e "$BASE/signal/begun" ] && break; sleep 0.02; done
+    own > "$BASE/during"
+    for place in "$BASE/shown" "$WORKSPACE"; do mount --bind "$BASE/secret" "$place/later" || exit 91; done
+    touch "$BASE/signal/mounted"
+) &
+$IDENTITY "$NEXUS" run $FLAGS --hide-secrets --rw "$BASE/signal" "$SHOWN_AS" "$BASE/shown" --shell "
+    touch $BASE/signal/begun
+    for i in \$(seq 500); do [ -e $BASE/signal/mounted ] && break; sleep 0.02; done
+    find $BASE/shown/later $WORKSPACE/later -mindepth 1
+    cat $WORKSPACE/.env 2>/dev/null
+    echo ended"
+wait $!
+for place in "$BASE/shown" "$WORKSPACE"; do umount "$place/later" || exit 92; done
+own > "$BASE/after"
+rm "$BASE"/signal/*
+"#;
+
+/// With systemd every mount of the host is shared, so that a copy of one takes part in what is mounted on either side.
+#[test]
+fn shared_mounts_of_the_host_carry_no_mount_in_or_out() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let base = bench.base.path();
+        let places = ["shown", "secret", "signal"].map(|name| base.join(name));
+        for place in places.iter().chain([&bench.workspace]) {
+            fs::create_dir_all(place.join("later")).unwrap();
+        }
+        fs::remove_dir(base.join("signal/later")).unwrap();
+        fs::write(base.join("secret/of-the-host"), "secret\n").unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(base.join("shown/socket")).unwrap();
+        bench.write(".env", "key\n");
+        bench.write(".git/x", "key\n");
+        bench.write(".git/config", "[core]\n\tbare = false\n");
+        places.iter().chain([&bench.workspace]).for_each(|place| bench.give(place));
+        let identity =
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+        for flags in ["", "--direct", "--direct --hide .git/x"] {
+            for shown_as in ["--ro", "--rw"] {
+                fs::remove_file(base.join("during")).ok();
+                let what = format!("{} {flags} {shown_as}", bench.who());
+                let output = bench
+                    .command_as_root("unshare")
+                    .args(["-m", "bash", "-c", SHARED_HOST])
+                    .env("BASE", base)
+                    .env("WORKSPACE", &bench.workspace)
+                    .env("IDENTITY", &identity)
+                    .env("NEXUS", bench.program())
+                    .env("FLAGS", flags)
+                    .env("SHOWN_AS", shown_as)
+                    .output()
+                    .unwrap();
+                assert_eq!(output.status.code(), Some(0), "{what}: {}", stderr(&output));
+                assert_eq!(stdout(&output), "ended\n", "{what}: {}", stderr(&output));
+                let mounts = ["before", "during", "after"].map(|name| fs::read_to_string(base.join(name)).unwrap());
+                assert!(mounts[0].contains("shared:"), "{what}: {}", mounts[0]);
+                assert_eq!(mounts[0], mounts[1], "{what}, while the command runs");
+                assert_eq!(mounts[0], mounts[2], "{what}, after the run");
+            }
+        }
+        drop(socket);
+    }
+}

@@ -1,14 +1,15 @@
 //! Requirements that every driver must meet. The suite is a function, not a test: each driver's tests call it with what
 //! that driver needs, and it returns every violation instead of stopping at the first.
 
-use crate::{CommandEvent, Driver, Event, Found, Handle, MoreCommand, Sandbox, Session, Stdio};
+use crate::{CommandEvent, Driver, Event, Found, Handle, MoreCommand, REQUIRED, Sandbox, Session, Stdio};
 use nexus_model::{ExitStatus, Guarantee, Plan};
 use rustix::fd::AsFd;
+use std::collections::BTreeSet;
 use std::fs::File;
 
 /// Parts that a driver's tests give to the suite.
 pub struct Fixture<'a> {
-    /// A plan for a command that ends with this code.
+    /// A plan for a command that ends with this code; without a network, and with nothing writable but the workspace.
     pub exit: &'a dyn Fn(u8) -> Plan,
     /// A plan for a command that stays until it is killed.
     pub stay: &'a dyn Fn() -> Plan,
@@ -33,6 +34,7 @@ pub fn violations(driver: &dyn Driver, fixture: &Fixture<'_>) -> Vec<String> {
     check("destroy from every state", destroy_everywhere(driver, fixture));
     check("the inventory names a sandbox", inventory_names(driver, fixture));
     check("a sandbox has no guarantee that the probe denies", stated_guarantees(driver, fixture));
+    check("a sandbox has what every driver gives", required_guarantees(driver, fixture));
     check("a missing guarantee is refused", missing_guarantee(driver, fixture));
     check("a foreign handle is refused", foreign_handle(driver, fixture));
     found
@@ -176,8 +178,8 @@ fn inventory_names(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), Str
     if found { Ok(()) } else { Err("it runs and is not named".to_owned()) }
 }
 
-/// Compares the guarantees of a sandbox, which the receipt signs, with those that the probe gives.
-fn stated_guarantees(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+/// The guarantees that a sandbox without a network and without writable binds states.
+fn stated(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<BTreeSet<Guarantee>, String> {
     let plan = (fixture.exit)(0);
     let handle = driver.prepare(&plan).map_err(text)?;
     let sandbox = driver.start(&plan, &handle).map_err(text)?;
@@ -185,6 +187,25 @@ fn stated_guarantees(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), S
     sandbox.process.kill().map_err(text)?;
     sandbox.process.wait().map_err(text)?;
     driver.destroy(&handle).map_err(text)?;
+    Ok(stated)
+}
+
+/// Looks for the guarantees of [`REQUIRED`], in the probe and in a sandbox.
+fn required_guarantees(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let report = driver.probe();
+    let stated = stated(driver, fixture)?;
+    for guarantee in REQUIRED {
+        report.gives(*guarantee).map_err(|reason| format!("the probe denies {guarantee}: {reason}"))?;
+        if !stated.contains(guarantee) {
+            return Err(format!("a sandbox is without {guarantee}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the guarantees of a sandbox, which the receipt signs, with those that the probe gives.
+fn stated_guarantees(driver: &dyn Driver, fixture: &Fixture<'_>) -> Result<(), String> {
+    let stated = stated(driver, fixture)?;
     let report = driver.probe();
     match stated.iter().find(|guarantee| report.gives(**guarantee).is_err()) {
         Some(guarantee) => Err(format!("{guarantee} is stated")),

@@ -52,7 +52,7 @@ impl Fake {
     pub fn new(script: Script) -> Self {
         Self {
             script,
-            claims: BTreeSet::from([Guarantee::NetNone, Guarantee::KillComplete]),
+            claims: crate::REQUIRED.iter().copied().collect(),
             states: None,
             alive: Arc::default(),
             dangerously_leaks: false,

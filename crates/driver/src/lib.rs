@@ -8,8 +8,11 @@
 //!  inventory() ─▶ what on this host bears our mark
 //! ```
 //! A driver brings a Unix socket to a guest that speaks the frames of `nexus_channel` and passes descriptors. Commands,
-//! signals and their ends go over it, so that a driver does not implement them. [`Session`] is the host's side of them. The feature `fake` adds a driver whose guest follows a script, the feature `conformance` the
-//! suite that every driver must pass.
+//! signals and the ends of commands go over it, so that a driver does not implement them. [`Session`] is the host's side of
+//! them. Every driver gives the guarantees in [`REQUIRED`].
+//!
+//! The feature `fake` adds a driver whose guest follows a script, the feature `conformance` the suite that every driver
+//! must pass.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +40,17 @@ pub use received::{Listeners, ProcessView};
 pub use sandbox::{ChangeSource, Found, Sandbox, SandboxProcess};
 pub use session::{AskError, CommandEvent, Ended, Event, MoreCommand, Session, Stdio};
 
-use nexus_model::Plan;
+use nexus_model::{Guarantee, Plan};
+
+/// The guarantees that every driver gives for a plan that allows them: without one of them a command reaches the host, or
+/// outlives its run. A driver may give more; its probe says which.
+pub const REQUIRED: &[Guarantee] = &[
+    Guarantee::FsWorkspaceOnly,
+    Guarantee::NetNone,
+    Guarantee::KillComplete,
+    Guarantee::IpcIsolated,
+    Guarantee::KeyringIsolated,
+];
 
 /// One kind of isolation. Threads may share it.
 pub trait Driver: Send + Sync {
@@ -45,7 +58,8 @@ pub trait Driver: Send + Sync {
     fn name(&self) -> &'static str;
     /// Reports the guarantees that this machine allows. Cheap, and changes nothing.
     fn probe(&self) -> ProbeReport;
-    /// Names everything that starting this plan will touch. Changes nothing.
+    /// Names everything that starting this plan will touch. Changes nothing; not to be confused with `Prepared` of the engine,
+    /// which makes the record, the layer and the network.
     fn prepare(&self, plan: &Plan) -> Result<Handle, PrepareError>;
     /// Starts a sandbox. On an error the caller still calls `destroy`.
     fn start(&self, plan: &Plan, handle: &Handle) -> Result<Sandbox, StartError>;

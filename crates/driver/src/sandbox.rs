@@ -54,12 +54,13 @@ impl ChangeSource {
 pub trait SandboxProcess {
     /// Kills everything inside.
     fn kill(&self) -> io::Result<()>;
-    /// Kills each process inside on its own. For a sandbox that does not die of [`SandboxProcess::kill`]: a driver whose
-    /// sandbox dies with one process cannot rely on that one, which may be frozen.
+    /// Kills each process inside on its own. Required of a driver whose sandbox dies with one process: that one may be frozen,
+    /// and [`SandboxProcess::kill`] is then not enough. The default is right only if `kill` cannot be held up from inside.
     fn kill_members(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Takes away the limits that would delay the death of what the end of the main command kills.
+    /// Takes away the limits that would delay the death of what the end of the main command kills. Required of a driver that
+    /// slows the processes inside (a limit of the processor, for instance). The default is right only if none does.
     fn hurry(&self) {}
     /// Releases what only the set-up needed. Call it when the sandbox stands; it may take milliseconds, which are free
     /// while the command starts.
@@ -67,7 +68,8 @@ pub trait SandboxProcess {
     /// Waits until everything inside is dead. Call it once.
     fn wait(&self) -> io::Result<()>;
     /// Waits until the kernel has taken the overlay of the workspace apart, so that no process can change the layer any
-    /// more. Call it after `wait`. `false`: some process may still have a part of it, or the driver cannot know.
+    /// more. Call it after `wait`. `false`: some process may still have a part of it, or the driver cannot know. The default
+    /// is right for every driver, but has a price: what may still be open in the layer is copied before each commit.
     fn has_released_layer(&self, _within: Duration) -> bool {
         false
     }

@@ -4,7 +4,7 @@
 
 use nexus_driver::conformance::{Fixture, violations};
 use nexus_driver::fake::{Fake, Script};
-use nexus_driver::{Driver, Event, NotStarted, Session, Stdio};
+use nexus_driver::{Driver, Event, NotStarted, REQUIRED, Session, Stdio};
 use nexus_model::plan::PlanDraft;
 use nexus_model::{Guarantee, Plan};
 use rustix::fd::AsFd;
@@ -61,6 +61,19 @@ fn a_driver_that_states_what_its_probe_denies_is_noticed() {
         let mut boastful = Fake::new(Script::Obey);
         boastful.states = Some(states);
         assert!(all_violations(&boastful).iter().any(|found| found.contains("stated")));
+    }
+}
+
+#[test]
+fn a_driver_without_a_guarantee_that_every_driver_gives_is_noticed() {
+    let without = |one: &Guarantee| REQUIRED.iter().copied().filter(|other| other != one).collect::<BTreeSet<_>>();
+    for missing in REQUIRED {
+        let mut denies = Fake::new(Script::Obey);
+        denies.claims = without(missing);
+        assert!(all_violations(&denies).iter().any(|found| found.contains(&format!("the probe denies {missing}"))));
+        let mut silent = Fake::new(Script::Obey);
+        silent.states = Some(without(missing));
+        assert!(all_violations(&silent).iter().any(|found| found.contains(&format!("without {missing}"))));
     }
 }
 

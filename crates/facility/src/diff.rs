@@ -1,6 +1,6 @@
 //! The changes of a directive as one diff within a bound.
 
-use nexus_layer::diff::{DiffOptions, RenderOptions};
+use nexus_layer::review::diff::{DiffOptions, RenderOptions};
 use nexus_layer::{Layer, Rules, Workspace};
 
 /// Largest diff unless a directive says otherwise, in bytes.
@@ -11,7 +11,7 @@ pub const DEFAULT_MAX: usize = 1 << 20;
 pub struct Diff {
     /// Holds the text of the diff.
     pub bytes: Vec<u8>,
-    /// Reports that the middle or a part of it is missing.
+    /// True if the middle or a part of it is missing.
     pub truncated: bool,
 }
 

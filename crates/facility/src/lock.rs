@@ -94,7 +94,7 @@ pub struct Noted {
     /// Names the claim.
     #[serde(flatten)]
     pub claim: Claim,
-    /// Reports that its holder let go in order, and did not die.
+    /// True if its holder let go in order, and did not die.
     #[serde(default)]
     pub released: bool,
 }

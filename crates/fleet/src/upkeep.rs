@@ -1,10 +1,10 @@
 //! The recovery that the daemon needs from the command line, and its words for the operator.
 
+use crate::driver::Local;
 use crate::failure::Failure;
 use crate::notices::{print, tell};
-use crate::recovery::OfNamespace;
+use crate::recovery::OfLocal;
 use nexus_driver::Handle;
-use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_runner::recover::clear::interrupted;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Recovers runs of a territory.
 pub struct TerritoryUpkeep {
     /// Finds and ends what bears our label.
-    pub driver: Namespace,
+    pub driver: Local,
 }
 
 impl Recovery for TerritoryUpkeep {
@@ -49,7 +49,7 @@ impl Upkeep for TerritoryUpkeep {
     ) -> Result<Vec<String>, String> {
         let mut left = Vec::new();
         // All commits that were decided: the directories of a territory belong to it alone.
-        let found = interrupted(places, &OfNamespace(&self.driver), &print);
+        let found = interrupted(places, &OfLocal(&self.driver), &print);
         for one in found.map_err(|error| Failure::from(error).text())? {
             let mut report = |lines: &[String]| {
                 let Some(line) = finished_line(lines) else { return as_notices(&print)(lines) };

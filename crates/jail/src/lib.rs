@@ -1,4 +1,4 @@
-//! The namespace launcher of Nexus.
+//! Sets up sandboxes of namespaces. The process that does it is the launcher; see the glossary.
 //!
 //! ```text
 //!  launcher/  the parent's half: on the host, before the clone and beside the child

@@ -26,28 +26,34 @@ pub enum Depth {
     Recursive,
 }
 
-/// A private copy of what is at `path`, not attached anywhere.
+/// Clones the mount of what is at `path`, not attached anywhere and without propagation.
 pub fn open_tree(path: &Path, depth: Depth) -> io::Result<OwnedFd> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    if depth == Depth::Recursive {
-        flags |= OpenTreeFlags::AT_RECURSIVE;
-    }
-    Ok(rustix::mount::open_tree(CWD, path, flags)?)
+    clone_tree(CWD, path, OpenTreeFlags::empty(), depth)
 }
 
-/// Opens the tree of an open file or directory.
+/// Clones the mount of an open file or directory.
 pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    clone_tree(fd, Path::new(""), OpenTreeFlags::AT_EMPTY_PATH, depth)
+}
+
+/// Clones the mount of one directory of a tree that is ours.
+pub fn open_tree_at(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    clone_tree(root, path, OpenTreeFlags::empty(), Depth::One)
+}
+
+/// A clone of a shared mount (with systemd, every mount of the host) is a peer of the original (mount_namespaces(7)): what
+/// is mounted on it inside, such as the cover of a hidden file, would be mounted on the host too, and what the host mounts
+/// later would come inside with the attributes of the host. The clone leaves the group before its attributes are set, so that
+/// these hold for all that has come until then.
+fn clone_tree(from: impl AsFd, path: &Path, flags: OpenTreeFlags, depth: Depth) -> io::Result<OwnedFd> {
+    let mut flags = flags | OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     if depth == Depth::Recursive {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
-    Ok(rustix::mount::open_tree(fd, c"", flags)?)
-}
-
-/// Opens the tree of one directory of a tree that is ours.
-pub fn open_tree_at(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    Ok(rustix::mount::open_tree(root, path, flags)?)
+    let tree = rustix::mount::open_tree(from, path, flags)?;
+    let private = libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
+    setattr(&tree, private, depth)?;
+    Ok(tree)
 }
 
 /// Sets attributes of a mount, and of those below it.

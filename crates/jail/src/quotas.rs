@@ -40,7 +40,7 @@ pub struct Quotas {
     core: u64,
     limits: Vec<(Resource, Rlimit)>,
     inotify: Vec<(&'static str, u64)>,
-    /// Reports that the kernel exempts the caller when it kills for want of memory: a service may have protected
+    /// True if the kernel exempts the caller when it kills for want of memory: a service may have protected
     /// itself.
     is_spared: bool,
     /// The host's `/proc`. What is found below `sys/user` there is that of the namespace of who looks.

@@ -1,24 +1,25 @@
-//! The steps of a layer's life by name, so that a test can make each of them fail or die.
+//! The phases of a layer's life by name, so that a test can make each of them fail or die.
 //!
 //! Without the feature `inject` a [`Faults`] has no fields and its checks vanish. The feature also lets a test leave
 //! out one sync, take the flags of renameat2(2) away, and act between every two calls.
 
 use std::io;
 
-macro_rules! steps {
+macro_rules! phases {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// One step of creating, committing, discarding or recovering a layer.
+        /// One phase of creating, committing, discarding or recovering a layer. The steps of a journal are
+        /// [`Op`](crate::journal::ops::Op).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Step {
+        pub enum Phase {
             $($(#[$doc])* $name,)*
         }
-        impl Step {
+        impl Phase {
             /// All of them, in the order in which they happen.
-            pub const ALL: &'static [Step] = &[$(Step::$name,)*];
+            pub const ALL: &'static [Phase] = &[$(Phase::$name,)*];
             /// Returns the name in messages.
             #[must_use]
             pub fn name(self) -> &'static str {
-                match self { $(Step::$name => $text,)* }
+                match self { $(Phase::$name => $text,)* }
             }
             /// Returns the step of this name.
             #[must_use]
@@ -29,7 +30,7 @@ macro_rules! steps {
     };
 }
 
-steps! {
+phases! {
     /// The layer's directories are made.
     CreateLayer = "create_layer",
     /// An upper directory that is only a descriptor is copied into the layer's directory.
@@ -91,7 +92,7 @@ pub enum Comparison {
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     #[cfg(feature = "inject")]
-    fail: Option<Step>,
+    fail: Option<Phase>,
     #[cfg(feature = "inject")]
     abort_at: Option<u64>,
     #[cfg(feature = "inject")]
@@ -124,7 +125,7 @@ impl std::fmt::Debug for Between {
 impl Faults {
     /// Lets one step fail.
     #[must_use]
-    pub fn failing(step: Step) -> Self {
+    pub fn failing(step: Phase) -> Self {
         Self { fail: Some(step), ..Self::default() }
     }
 
@@ -157,7 +158,7 @@ impl Faults {
     #[must_use]
     pub fn from_env() -> Self {
         Self {
-            fail: std::env::var("NEXUS_LAYER_FAIL").ok().and_then(|name| Step::by_name(&name)),
+            fail: std::env::var("NEXUS_LAYER_FAIL").ok().and_then(|name| Phase::by_name(&name)),
             abort_at: std::env::var("NEXUS_LAYER_ABORT_AT").ok().and_then(|number| number.parse().ok()),
             skip_sync: std::env::var("NEXUS_LAYER_SKIP_SYNC").ok().and_then(|number| number.parse().ok()),
             ..Self::default()
@@ -177,8 +178,8 @@ impl Faults {
         not(feature = "inject"),
         allow(clippy::unnecessary_wraps, unused_variables, reason = "it fails only under inject")
     )]
-    pub(crate) fn check(&self, step: Step) -> io::Result<()> {
-        self.action();
+    pub(crate) fn check(&self, step: Phase) -> io::Result<()> {
+        self.between_calls();
         #[cfg(feature = "inject")]
         if self.fail == Some(step) {
             return Err(io::Error::other(format!("step {} made to fail by a test", step.name())));
@@ -224,7 +225,7 @@ impl Faults {
 
     /// Runs before each single change to the disk.
     #[cfg_attr(not(feature = "inject"), allow(clippy::unused_self, reason = "the fields exist only under inject"))]
-    pub(crate) fn action(&self) {
+    pub(crate) fn between_calls(&self) {
         #[cfg(feature = "inject")]
         {
             let passed = self.seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
@@ -244,12 +245,12 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use super::Step;
+    use super::Phase;
 
     #[test]
     fn every_step_is_found_by_its_name() {
-        for step in Step::ALL {
-            assert_eq!(Step::by_name(step.name()), Some(*step));
+        for step in Phase::ALL {
+            assert_eq!(Phase::by_name(step.name()), Some(*step));
         }
     }
 }

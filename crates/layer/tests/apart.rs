@@ -7,7 +7,7 @@ mod common;
 
 use common::{Op, Scene, b, write};
 use nexus_layer::{
-    CommitError, CommitState, Committed, Faults, Layer, LayerMode, Outside, Rules, Step, Workspace, roll_back,
+    CommitError, CommitState, Committed, Faults, Layer, LayerMode, Outside, Phase, Rules, Workspace, roll_back,
 };
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -267,7 +267,7 @@ fn child_commits_what_an_overlay_copies_up() {
             let mut layer = scene.layer(&edits);
             if fails {
                 let origin = layer.origin();
-                layer.set_faults(Faults::failing(Step::WriteJournal));
+                layer.set_faults(Faults::failing(Phase::WriteJournal));
                 assert!(matches!(commit(&scene, &layer, &[]), Err(CommitError::Prepare { .. })));
                 drop(layer);
                 layer = Layer::adopt(&scene.path("layers"), "run", &origin).unwrap();

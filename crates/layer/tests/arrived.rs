@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Op, Scene, b, leased, run_op, wait_for_tick, write};
-use nexus_layer::diff::{Choice, DiffOptions};
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{Committed, Layer, LayerMode, Rules};
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Op, Scene, b, child_by, snapshot, write};
-use nexus_layer::diff::{DiffOptions, RenderOptions};
+use nexus_layer::review::diff::{DiffOptions, RenderOptions};
 use nexus_layer::{CommitError, CommitState, Layer, LayerMode, ReadLayerError, Rules, Workspace, recover};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

@@ -6,7 +6,7 @@
 mod common;
 
 use common::Scene;
-use nexus_layer::diff::DiffOptions;
+use nexus_layer::review::diff::DiffOptions;
 use nexus_layer::{CommitState, Layer, LayerMode, Outside, Rules, Workspace};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use std::fs::{self, File};

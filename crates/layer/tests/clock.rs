@@ -7,7 +7,7 @@ mod common;
 mod skip;
 
 use common::Scene;
-use nexus_layer::diff::{Choice, DiffOptions};
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{CommitState, Layer, LayerMode, Rules, Workspace};
 use std::fs;
 use std::io::Write as _;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, b, wait_for_tick};
-use nexus_layer::protected::Class;
+use nexus_layer::entries::protected::Class;
 use nexus_layer::{Host, LayerMode, Reach, Rules, Workspace};
 use std::os::unix::fs::PermissionsExt as _;
 

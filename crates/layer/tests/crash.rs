@@ -6,7 +6,7 @@ mod common;
 
 use common::{Op, Scene, b, give, reopen, snapshot};
 use nexus_layer::commit::recover::recover_with;
-use nexus_layer::{CommitError, Faults, Layer, LayerMode, Recovered, Rules, Step, Workspace, recover};
+use nexus_layer::{CommitError, Faults, Layer, LayerMode, Phase, Recovered, Rules, Workspace, recover};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -253,9 +253,9 @@ fn a_user_accept_that_is_killed_keeps_the_modes_of_the_layer() {
 
 #[test]
 fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
-    for step in Step::ALL {
+    for step in Phase::ALL {
         let scene = Scene::one_of_many(LayerMode::Root, &base());
-        if *step == Step::CreateLayer {
+        if *step == Phase::CreateLayer {
             let faults = Faults::failing(*step);
             assert!(
                 Layer::create_with(None, &scene.path("layers"), "run", &scene.workspace(), LayerMode::Root, faults)
@@ -264,13 +264,13 @@ fn every_step_that_fails_leaves_the_old_version_or_a_journal() {
             continue;
         }
         let mut layer = scene.layer(&run());
-        if *step == Step::Materialise {
+        if *step == Phase::Materialise {
             let upper = std::fs::File::open(layer.upper()).unwrap();
             layer = layer.with_upper(upper.into());
         }
-        if matches!(step, Step::Park | Step::Discard) {
+        if matches!(step, Phase::Park | Phase::Discard) {
             layer.set_faults(Faults::failing(*step));
-            if *step == Step::Park {
+            if *step == Phase::Park {
                 assert!(layer.park(&scene.workspace(), &Rules::default()).is_err());
             } else {
                 assert!(layer.discard().is_err());

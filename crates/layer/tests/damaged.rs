@@ -6,8 +6,8 @@
 mod common;
 
 use common::{Op, Scene, b, snapshot, write};
-use nexus_layer::commit::journal::{FoundJournal, Journal, Outcome};
-use nexus_layer::diff::DiffOptions;
+use nexus_layer::journal::file::{FoundJournal, Journal, Outcome};
+use nexus_layer::review::diff::DiffOptions;
 use nexus_layer::{
     CommitError, Faults, FsTime, Layer, LayerMode, LayerOrigin, RecoverError, Rules, Workspace, abandon, recover,
     roll_back, stage,

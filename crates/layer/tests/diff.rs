@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Op, Scene, b, rename, snapshot};
-use nexus_layer::diff::{Binary, Content, Diff, DiffKind, DiffOptions, FileDiff, RenderOptions};
+use nexus_layer::review::diff::{Binary, Content, Diff, DiffKind, DiffOptions, FileDiff, RenderOptions};
 use nexus_layer::{Layer, LayerMode, Rules};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

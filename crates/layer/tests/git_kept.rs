@@ -7,7 +7,7 @@ mod common;
 mod repository;
 
 use common::Scene;
-use nexus_layer::protected::Class;
+use nexus_layer::entries::protected::Class;
 use nexus_layer::{Committed, Host, Layer, LayerMode, Reach, Rules};
 use repository::{
     accept, cloned_scene, commit_by, git, named, parked, run_git, run_with, scene_with_work, waits_after,

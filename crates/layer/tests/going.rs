@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, b, write};
-use nexus_layer::going::{Going, set_within};
+use nexus_layer::disk::going::{Going, set_within};
 use nexus_layer::{LayerMode, Rules};
 use std::fs;
 use std::time::Duration;

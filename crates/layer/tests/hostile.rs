@@ -9,7 +9,7 @@
 mod common;
 
 use common::{Op, Scene, b, snapshot};
-use nexus_layer::diff::{Choice, DiffOptions};
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{CommitState, Layer, LayerMode, Rules, recover};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};

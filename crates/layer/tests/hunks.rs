@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Op, Scene, b, wait_for_tick};
-use nexus_layer::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff};
+use nexus_layer::review::diff::{AcceptError, Choice, Content, DiffOptions, FileDiff};
 use nexus_layer::{Abandoned, CommitState, Committed, Layer, LayerMode, Rules, abandon};
 use nexus_model::ByteText;
 

@@ -8,7 +8,7 @@ mod common;
 use common::{Op, Scene, b, dying, has, leased, rename, write};
 use nexus_layer::commit::roll_back::roll_back_with;
 use nexus_layer::{
-    CommitState, Committed, Faults, Layer, LayerMode, Recovered, Rules, Step, abandon, recover, roll_back,
+    CommitState, Committed, Faults, Layer, LayerMode, Phase, Recovered, Rules, abandon, recover, roll_back,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -91,7 +91,7 @@ fn an_only_copy_stays_one_after_a_commit_that_failed() {
         for (part, over) in [(None, false), (None, true), (Some("a"), false), (Some("a"), true), (Some("b"), true)] {
             let scene = renamed(mode, over);
             let mut layer = open(&scene);
-            layer.set_faults(Faults::failing(Step::SyncWorkspace));
+            layer.set_faults(Faults::failing(Phase::SyncWorkspace));
             layer.commit(&leased(&scene), &only(part)).unwrap_err();
             drop(layer);
             assert_eq!(roll_back(&scene.path("layers"), "run", &leased(&scene)).unwrap(), []);

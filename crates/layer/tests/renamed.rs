@@ -6,7 +6,9 @@
 mod common;
 
 use common::{Op, Scene, b, has, leased, rename, write};
-use nexus_layer::{Abandoned, CommitState, Faults, Finished, Layer, LayerMode, Recovered, Rules, abandon, recover};
+use nexus_layer::{
+    Abandoned, CommitFinished, CommitState, Faults, Layer, LayerMode, Recovered, Rules, abandon, recover,
+};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,7 +121,7 @@ fn killed(scene: &Scene, layer: Layer, nth: u64) -> bool {
     catch_unwind(AssertUnwindSafe(|| layer.commit(&leased(scene), &Rules::default()).unwrap())).is_err()
 }
 
-fn recovered(scene: &Scene) -> Option<Finished> {
+fn recovered(scene: &Scene) -> Option<CommitFinished> {
     match recover(&scene.path("layers"), "run", &leased(scene)).unwrap() {
         Recovered::RolledForward(done) => Some(*done),
         _ => None,

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Op, Scene, b, rename, run_op, wait_for_tick};
 use nexus_layer::ChangeKind::{Added, Deleted, Mode, Modified, Renamed, Type};
-use nexus_layer::changes::Outside;
+use nexus_layer::entries::changes::Outside;
 use nexus_layer::{CommitState, Committed, Layer, LayerMode, Rules};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;

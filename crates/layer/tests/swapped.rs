@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Op, Scene, at, b, has, leased, rename};
-use nexus_layer::diff::{Choice, DiffOptions};
+use nexus_layer::review::diff::{Choice, DiffOptions};
 use nexus_layer::{Abandoned, Faults, Layer, LayerMode, Rules, abandon, recover};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,7 +8,7 @@ use common::{Op, Scene, b, leased, write};
 use nexus_layer::commit::abandon::set_aside_with;
 use nexus_layer::commit::roll_back::roll_back_with;
 use nexus_layer::{
-    Abandoned, Conflict, Faults, Layer, LayerMode, Outside, RecoverError, Rules, Stage, abandon, clear_staging,
+    Abandoned, Conflict, Faults, Layer, LayerMode, LayerStage, Outside, RecoverError, Rules, abandon, clear_staging,
     recover, roll_back, set_aside, stage,
 };
 use std::collections::BTreeMap;
@@ -203,7 +203,7 @@ fn a_layer_that_is_set_aside_has_everything_and_is_nobodys() {
     let staging = aside.staging.unwrap();
     assert!(staging.starts_with(scene.ws()) && !staging.ends_with(".nexus-tmp-run"), "{}", staging.display());
     assert_eq!(fs::read_to_string(staging.join("1")).unwrap(), "displaced");
-    assert_eq!(stage(&layers, "run").unwrap(), Stage::Gone);
+    assert_eq!(stage(&layers, "run").unwrap(), LayerStage::Gone);
     clear_staging(&layers, "run", &leased(&scene)).unwrap();
     assert!(staging.exists());
     assert_eq!(set_aside(&layers, "run", &kept, None).unwrap(), None);

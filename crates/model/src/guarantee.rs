@@ -1,5 +1,5 @@
 //! The named promises that a driver can give. `Driver::probe` reports them with reasons, a run may require any,
-//! and the launch proves them again.
+//! and the launch proves the confinement behind most of them (limits are not proved).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

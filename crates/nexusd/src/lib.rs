@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  WorkSource ◀─poll── daemon ──claim──▶ worker (a thread for each directive)
-//!      ▲                 │                 │  admit (pure) ─▶ note on the disk ─▶ started
+//!      ▲                 │                 │  note on the disk ─▶ started ─▶ policies ─▶ admit (pure)
 //!      │                 │                 │  facility lock ─▶ prepare ─▶ engine: nexus_runner over the launcher ─▶ settle
 //!      ├──log chunks─────┼── sender ◀──────┤  output, bounded
 //!      ├──heartbeats─────┘   (all directives at once: extend, cancel, abort, lost)

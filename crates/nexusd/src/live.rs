@@ -16,7 +16,7 @@ pub const REPORTING: &str = "reporting";
 
 /// One claim, shared by its worker, its sender and the heartbeats.
 #[derive(Debug)]
-pub struct Live {
+pub struct ActiveClaim {
     /// Directive of the claim.
     pub directive: DirectiveId,
     /// Number of the claim.
@@ -47,7 +47,7 @@ struct State {
     is_committed: bool,
 }
 
-impl Live {
+impl ActiveClaim {
     /// Makes a claim whose lease ends at `until`, by CLOCK_BOOTTIME.
     pub fn new(
         directive: DirectiveId,
@@ -199,17 +199,17 @@ impl State {
 /// All claims of this daemon.
 #[derive(Debug, Default)]
 pub struct Table {
-    claims: Mutex<BTreeMap<DirectiveId, Arc<Live>>>,
+    claims: Mutex<BTreeMap<DirectiveId, Arc<ActiveClaim>>>,
     changed: Condvar,
 }
 
 impl Table {
-    fn claims(&self) -> MutexGuard<'_, BTreeMap<DirectiveId, Arc<Live>>> {
+    fn claims(&self) -> MutexGuard<'_, BTreeMap<DirectiveId, Arc<ActiveClaim>>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a claim. `false` when the daemon works on an earlier claim of the directive, which has to end first.
-    pub fn insert(&self, live: &Arc<Live>) -> bool {
+    pub fn insert(&self, live: &Arc<ActiveClaim>) -> bool {
         let mut claims = self.claims();
         if claims.contains_key(&live.directive) {
             return false;
@@ -225,12 +225,12 @@ impl Table {
     }
 
     /// Returns a claim.
-    pub fn get(&self, directive: DirectiveId) -> Option<Arc<Live>> {
+    pub fn get(&self, directive: DirectiveId) -> Option<Arc<ActiveClaim>> {
         self.claims().get(&directive).cloned()
     }
 
     /// Returns all claims.
-    pub fn all(&self) -> Vec<Arc<Live>> {
+    pub fn all(&self) -> Vec<Arc<ActiveClaim>> {
         self.claims().values().cloned().collect()
     }
 
@@ -269,9 +269,9 @@ mod tests {
     use super::*;
 
     /// A claim whose lease ends so long from now.
-    fn claim(rest: Duration) -> (Live, Duration) {
+    fn claim(rest: Duration) -> (ActiveClaim, Duration) {
         let now = lease::boot_time();
-        (Live::new(DirectiveId::new(), Fence(1), "a".into(), 60, now + rest).unwrap(), now)
+        (ActiveClaim::new(DirectiveId::new(), Fence(1), "a".into(), 60, now + rest).unwrap(), now)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sends reports about one claim, as often as the rules of repetition say.
 
 use crate::lease;
-use crate::live::Live;
+use crate::live::ActiveClaim;
 use crate::run::output::Output;
 use crate::source::{SourceError, WorkSource};
 use crate::stop::Stop;
@@ -62,7 +62,7 @@ pub fn now() -> Timestamp {
 }
 
 /// Sends the output of a claim until it ends. What is not taken is noted as missing.
-pub fn send_output(source: &dyn WorkSource, live: &Live, output: &Output, stop: &Stop) {
+pub fn send_output(source: &dyn WorkSource, live: &ActiveClaim, output: &Output, stop: &Stop) {
     let mut next_seq = [0i64; 2];
     while let Some(piece) = output.next() {
         let index = usize::from(piece.stream == Stream::Stderr);

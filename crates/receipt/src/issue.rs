@@ -5,7 +5,7 @@
 //!       │              the sandbox begins as a copy of this process: the key is looked at and not kept
 //!  the run …
 //!       ▼
-//!  issue(&Issuer, Finished) ─▶ reads the key, signs, stores ─▶ Issued | IssueError
+//!  issue(&Issuer, Statement) ─▶ reads the key, signs, stores ─▶ Issued | IssueError
 //! ```
 
 use crate::form::{
@@ -85,7 +85,7 @@ impl IssueError {
 }
 
 /// Everything that a receipt says about a run.
-pub struct Finished<'a> {
+pub struct Statement<'a> {
     /// The plan that the driver got.
     pub plan: &'a Plan,
     /// Names of variables that hold credentials and were passed on.
@@ -162,7 +162,7 @@ impl Issuer {
 }
 
 /// Signs and stores the receipt of a run.
-pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, IssueError> {
+pub fn issue(issuer: &Issuer, finished: Statement<'_>) -> Result<Issued, IssueError> {
     let seed = issuer.key.seed()?;
     let pair = seed.signer();
     let key_id = pair.public().id();
@@ -179,7 +179,7 @@ pub fn issue(issuer: &Issuer, finished: Finished<'_>) -> Result<Issued, IssueErr
 }
 
 /// Makes the document, still without its place. `None` when a hash could not be made.
-fn document(issuer: &Issuer, finished: Finished<'_>, seed: &Seed, key_id: KeyId) -> Option<Receipt> {
+fn document(issuer: &Issuer, finished: Statement<'_>, seed: &Seed, key_id: KeyId) -> Option<Receipt> {
     let plan = finished.plan;
     let env: Vec<EnvEntry> = plan
         .env

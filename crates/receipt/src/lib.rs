@@ -31,7 +31,7 @@ pub use form::{
     Network, Nexus, Opened, Output, ProfileRef, Receipt, Request, SCHEMA, SCHEMAS, Sealed, StreamDigest, Timing,
     VerifyError, file_of, open, seal,
 };
-pub use issue::{Finished, IssueError, Issued, Issuer, Maker, OpenError, issue};
+pub use issue::{IssueError, Issued, Issuer, Maker, OpenError, Statement, issue};
 pub use keys::{KeyId, KeyTextError, Keyring, PublicKey, Seed};
 pub use store::{Break, Breaks, DirectoryError, KeyDirectory, KeyError, Known, Store, StoreError, Stored};
 pub use verify::{AllValid, Collected, Invalid, ReadError, Source};

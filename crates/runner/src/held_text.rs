@@ -1,6 +1,6 @@
 //! Explains which program reads a protected name, where the reason would otherwise repeat the name (`CLAUDE.md (CLAUDE.md)`). Pure.
 
-use nexus_layer::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
+use nexus_layer::entries::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use std::borrow::Cow;
 
 /// The first name of each part of the standard list, and what acts on the names of the part.

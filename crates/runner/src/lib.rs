@@ -1,10 +1,10 @@
-//! The engine of one run. The command line, the daemon and the gateways call it; it talks to none of their users.
+//! The engine of one run. The command line and the daemon call it; it talks to none of their users.
 //!
 //! ```text
 //!  Host: variables, home, identity (the caller brings it)
 //!    ├─▶ plan: RunRequest ─▶ the paths that it names, looked at ─▶ ResolvedRun with its Plan
 //!    ├─▶ run: ResolvedRun ─▶ Prepared ─▶ Running ─▶ Finished ─▶ RunReport
-//!    │     ├─▶ live: sandbox ◀─▶ pump ◀─▶ attendant: a terminal, or the clients of a session
+//!    │     ├─▶ live: sandbox ◀─▶ pump ◀─▶ attendant: a person, the clients of a session, or a sender
 //!    │     └─▶ settle: changes ─▶ workspace, or waiting, or gone
 //!    └─▶ state: the state directory with its records, notes and locks
 //! ```

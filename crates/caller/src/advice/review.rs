@@ -45,9 +45,10 @@ impl From<ReviewError> for Failure {
                 CommitError::Altered { .. } => {
                     format!("nothing was changed. Look at the changes again: nexus changes show --run {run}")
                 }
-                CommitError::Read(_) | CommitError::Damaged { .. } | CommitError::Prepare { .. } => {
-                    "nothing was changed".to_owned()
-                }
+                CommitError::Read(_)
+                | CommitError::Damaged { .. }
+                | CommitError::Prepare { .. }
+                | CommitError::TakenBack { .. } => "nothing was changed".to_owned(),
             },
             ReviewError::CopyStays { copy, .. } => {
                 one_line(&format!("{} is a copy of a file that is still at its place: remove it", copy.display()))

@@ -111,7 +111,7 @@ impl Sink {
     /// Takes output. `true` means that the reader of this stream is gone.
     pub fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         if let Some(full) = &mut self.full {
-            full.file.write_all(bytes)?;
+            full.write(bytes)?;
         }
         let now = match &mut self.limit {
             Some(limit) => limit.push(stream, bytes),

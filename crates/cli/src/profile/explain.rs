@@ -10,7 +10,7 @@ use crate::net::network;
 use crate::request;
 use crate::run::facility;
 use crate::terminal::out;
-use nexus_layer::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
+use nexus_layer::entries::protected::{DEFAULT_PROTECTED, DEFAULT_PROTECTED_OF_REPOSITORIES};
 use nexus_model::plan::Access;
 use nexus_policy::profile::{ChangesMode, Grants, format_limit};
 use nexus_profiles::FoundBind;

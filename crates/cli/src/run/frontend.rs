@@ -2,10 +2,10 @@
 
 use super::ask;
 use super::slow_end::SlowEnd;
+use crate::driver::Local;
 use crate::notices::print;
 use crate::signals::Signals;
 use nexus_driver::Handle;
-use nexus_driver_namespace::Namespace;
 use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_runner::host::Host;
@@ -25,7 +25,7 @@ pub struct Terminal<'a> {
     /// Signals to this process.
     pub signals: &'a Signals,
     /// The driver of the run.
-    pub driver: &'a Namespace,
+    pub driver: &'a Local,
 }
 
 impl Frontend for Terminal<'_> {

@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::failures::{INTERNAL_ADVICE, print_failure};
 use crate::notices::{print, tell};
 use crate::profile::policy;
-use crate::recovery::OfNamespace;
+use crate::recovery::OfLocal;
 use crate::signals::Signals;
 use crate::terminal::raw::Raw;
 use crate::terminal::sink::{Show, Sink};
@@ -194,7 +194,7 @@ fn reported<C: Attendant>(
         nexus_warm::launcher::driver_of(local, uid_base, &run.site.places)
     };
     let here = run.plan.workspace.source.as_path();
-    let remains = OfNamespace(driver.local());
+    let remains = OfLocal(driver.local());
     clear::before_run(&run.site.places, &remains, here, run.site.id, &print)?;
     let issuer = crate::advice::receipts::open_issuer(&run.site.places)?;
     let asker = args.net.ask.map(|_| requester(args)).transpose()?;
@@ -212,7 +212,7 @@ fn reported<C: Attendant>(
     // Right before the start: a use is not spent on a run that something else refuses.
     obtain(policies, run, *input, args, &files)?;
     let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
-    let made = made_files(files, run.plan.run_id);
+    let made = made_files(files, run.plan.run_id, args.full_output_most);
     let opened = made.and_then(|(full, copy)| Ok((open(&parsed_run, full)?, copy)));
     let (attendant, receipt_copy) = match opened {
         Ok(opened) => opened,
@@ -260,9 +260,14 @@ fn asked_files(args: &RunArgs, run: &ResolvedRun, policies: &Effective) -> Resul
 }
 
 /// Makes these files.
-fn made_files(files: AskedFiles, run: RunId) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
+fn made_files(
+    files: AskedFiles,
+    run: RunId,
+    most: Option<u64>,
+) -> Result<(Option<FullOutput>, Option<FullOutput>), Failure> {
     let make = |place: Option<FilePlace>| place.map(|place| FullOutput::create(place, run)).transpose();
-    Ok((make(files.full_output)?, make(files.receipt)?))
+    let full = make(files.full_output)?.map(|full| full.at_most(most));
+    Ok((full, make(files.receipt)?))
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {

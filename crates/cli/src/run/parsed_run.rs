@@ -107,11 +107,7 @@ impl ParsedRun {
             input: Input::of(input, rustix::stdio::stdin()),
             changes_by_file,
             max_output: run.max_output.or(args.json.then_some(DEFAULT_MAX_OUTPUT)),
-            uid_base: resolution
-                .settings
-                .uid_base
-                .as_ref()
-                .map_or(nexus_driver_namespace::DEFAULT_UID_BASE, |base| base.value),
+            uid_base: resolution.settings.uid_base.as_ref().map_or(crate::driver::DEFAULT_UID_BASE, |base| base.value),
             toolchains: grants.toolchains.iter().map(|asked| asked.value).collect(),
             shows_auto: grants.shows_auto(),
             hold: net_ask::hold(args.net.ask)?,

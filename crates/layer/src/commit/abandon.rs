@@ -8,16 +8,16 @@
 //! check and the removal. A layer with a journal may hold the only copy of files that the commit displaced.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if_there};
-use crate::commit::calls::Spot;
-use crate::commit::decided::{HALF_ASIDE, is_decided, is_half_aside, locked};
-use crate::commit::errors::RecoverError;
-use crate::commit::finish::remove_layer;
-use crate::commit::journal::{SlotPlace, slots_in_workspace, sync_directory, write};
-use crate::commit::leftover::{
+use crate::errors::RecoverError;
+use crate::faults::Faults;
+use crate::journal::file::{SlotPlace, slots_in_workspace, sync_directory, write};
+use crate::moves::calls::Spot;
+use crate::moves::leftover::{
     Leftover, found_aside, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace,
 };
-use crate::commit::stage::{keep_slots, remove_slots};
-use crate::faults::Faults;
+use crate::staging::stage::{keep_slots, remove_slots};
+use crate::store::open_for_recovery::{HALF_ASIDE, is_decided, is_half_aside, locked};
+use crate::store::removal::remove_layer;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
@@ -133,7 +133,7 @@ fn set_staging_aside(
         }
         return Ok(found_in_workspace(base, run).doing("list", b"")?.pop().map(|one| one.at.as_path().to_owned()));
     }
-    faults.action();
+    faults.between_calls();
     write(root, HALF_ASIDE, &true, faults)?;
     sync_directory(root, faults)?;
     // What cannot be renamed stays under its own name.

@@ -9,12 +9,30 @@
 //!  Put at a free name, Take:  compare ──▶ rename that replaces nothing ──▶ look at what came out
 //! ```
 //! A path that changed since the plan is kept back: the workspace has the other process's version, the layer ours. All
-//! steps below it are kept back with it. An error that is about one path keeps this path back as well; any other error
-//! stops the commit, which then goes on or back as a whole.
+//! steps below it are kept back with it.
 //!
-//! The steps: `take`, `put` and `attrs`. Their parts: `inspect` compares, `side` exchanges, `give_back` undoes,
-//! `earlier` tells what an interrupted pass did, `files` reads what a step brings, `sources` keeps back what holds a last copy, `objects` what needs an object of git that was kept back, `needs` what needs one that is gone or waits, with the lists of `waiting`, `packed` what hides a packed ref, `together` what goes with it, `stop` has the reasons, `renamed` what becomes of renamed directories, `trace` follows the times of directories.
+//! An errno in `stop::blocked` keeps its path back as well. EXDEV takes the whole commit back. Any other error ends this
+//! pass: `committing` starts a second one, a later command a third one (`recover`), and if that fails too, `roll_back`.
+//!
+//! | File | Its part |
+//! |---|---|
+//! | `take`, `put`, `attrs` | the three kinds of steps |
+//! | `inspect` | compares an entry with the one that the plan saw |
+//! | `as_put` | finds out whether an entry is still the one that this commit put there |
+//! | `side` | exchanges two entries where the file system has no call for it |
+//! | `give_back` | undoes a step |
+//! | `earlier` | tells what an interrupted pass did |
+//! | `files` | reads what a step brings |
+//! | `sources` | keeps back what holds a last copy |
+//! | `objects` | keeps back what needs an object of git that was kept back |
+//! | `needs`, `waiting` | keeps back what needs an object that is gone or waits; lists of the latter |
+//! | `packed` | keeps back what hides a packed ref |
+//! | `together` | keeps back what goes with a path that was kept back |
+//! | `renamed` | follows renamed directories |
+//! | `stop` | the reasons to keep a path back |
+//! | `trace` | follows the times of directories |
 
+pub(crate) mod as_put;
 mod attrs;
 mod earlier;
 mod files;
@@ -34,17 +52,17 @@ mod trace;
 mod waiting;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, split};
-use crate::changes::{Conflict, Outside};
-use crate::commit::beside::Beside;
-use crate::commit::journal::{JOURNAL, Journal, KeptBack, Outcome};
-use crate::commit::ops::{Op, Origin, Put, Slot};
-use crate::commit::rooms::Rooms;
-use crate::commit::seen::Seen;
-use crate::commit::units::{Allows, Units};
+use crate::entries::changes::{Conflict, Outside};
+use crate::entries::tree::CommittedEntry;
+use crate::entries::verdict::shown;
 use crate::faults::Faults;
+use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
+use crate::journal::ops::{Op, Origin, Put, Slot};
+use crate::journal::seen::Seen;
+use crate::journal::units::{Allows, Units};
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
-use crate::tree::CommittedEntry;
-use crate::verdict::shown;
+use crate::moves::beside::Beside;
+use crate::places::rooms::Rooms;
 use nexus_model::ByteText;
 use renamed::{Brought, Renamed, Returned, renamed, whiteout_of};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -184,7 +202,7 @@ impl<'a> Apply<'a> {
         for (at, op) in journal.steps.each().enumerate() {
             self.at = at;
             let op = &op.doing("read", JOURNAL.as_bytes())?;
-            self.faults.action();
+            self.faults.between_calls();
             let unit = self.unit_of_step(op)?;
             self.renamed.extend(renamed(op));
             let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));

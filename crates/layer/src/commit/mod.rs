@@ -5,52 +5,30 @@
 //!            │         │         ├─ a path changed meanwhile: kept back, both versions stay
 //!            │         │         └─ an error that stays: roll_back, or left for recover
 //!            └─────────┴─ any error: nothing of the workspace changed
+//!
+//!  Layer::commit (committing) ─▶ Layer::decide (decide/decision) ─▶ forward::roll_forward ─┬─ EXDEV: Layer::take_back
+//!                                                                                         └─ error: forward::go_on
 //! ```
-//! * Pure: [`ops`] (the steps), [`seen`] (identity of entries), [`directory_content`] (the entries of a directory), `actions` (decision → steps), `dir_times`.
-//! * I/O: `stage` (copies before the decision), [`journal`], `apply` (the steps), `displaced` (what came out), `finish`,
-//!   `immovable` (what the file system will not move),
-//!   [`roll_back`], [`recover`], [`abandon`].
+//! * `committing`: [`Layer::commit`](crate::Layer::commit), the way through all stages
+//! * `decide`: from a plan to a journal; the rename of the journal is the commit point
+//! * `forward`: everything after the commit point, in a first pass and in a recovery
+//! * `apply`: the steps of the journal, one by one
+//! * `finish`: removes what the commit displaced and what it brought
+//! * `taken_back`: takes a commit back that cannot go on, while its command still runs
+//! * [`roll_back`]: the steps in reverse order
+//! * [`recover`]: ends commits that a crash interrupted
+//! * [`abandon`]: ends a layer without a commit
+//!
+//! The journal and the notes beside it have directories of their own: [`journal`](crate::journal), `notes`, `staging`,
+//! `places` and [`moves`](crate::moves).
 
 pub mod abandon;
 
-pub(crate) mod actions;
 pub(crate) mod apply;
-mod as_put;
-pub mod beside;
-pub(crate) mod calls;
-pub(crate) mod copied_up;
+mod committing;
 pub(crate) mod decide;
-pub(crate) mod decided;
-pub(crate) mod dir_attrs;
-pub(crate) mod dir_times;
-pub(crate) mod directories;
-pub mod directory_content;
-pub(crate) mod displaced;
-pub(crate) mod empty_directories;
-pub(crate) mod errors;
 pub(crate) mod finish;
-pub(crate) mod immovable;
-pub mod journal;
-pub(crate) mod journals;
-pub(crate) mod kept_objects;
-pub mod leftover;
-pub(crate) mod marks_back;
-pub(crate) mod movable;
-pub(crate) mod only_copies;
-pub mod ops;
-pub(crate) mod prune;
+pub(crate) mod forward;
 pub mod recover;
-pub(crate) mod removing;
-pub(crate) mod returned;
 pub mod roll_back;
-pub(crate) mod rooms;
-pub mod seen;
-pub(crate) mod side;
-pub(crate) mod stage;
-pub(crate) mod steps;
-pub(crate) mod survey;
-pub(crate) mod sweep;
-pub(crate) mod uncopied;
-pub(crate) mod units;
-pub(crate) mod withdrawn;
-pub(crate) mod writers;
+mod taken_back;

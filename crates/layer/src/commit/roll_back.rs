@@ -8,25 +8,25 @@ mod steps;
 mod together;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
-use crate::changes::{Conflict, Outside};
-use crate::commit::beside::{Beside, unnamed};
-use crate::commit::decided::{is_decided, is_going_back, known, locked};
-use crate::commit::errors::RecoverError;
-use crate::commit::journal::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
-use crate::commit::leftover::{Leftover, found_in_workspace};
-use crate::commit::marks_back;
-use crate::commit::only_copies;
-use crate::commit::ops::Op;
-use crate::commit::returned;
-use crate::commit::rooms::Rooms;
-use crate::commit::stage::{keep_slots, open_slots, remove_slots};
-use crate::commit::sweep::sweep;
-use crate::commit::units::Units;
-use crate::commit::withdrawn::{Doubt, doubt, mark_withdrawn};
+use crate::disk::opened::close_again;
+use crate::disk::upper::open_for_steps;
+use crate::entries::changes::{Conflict, Outside};
+use crate::entries::tree::CommittedEntry;
+use crate::errors::RecoverError;
 use crate::faults::{Comparison, Faults};
-use crate::opened::close_again;
-use crate::tree::CommittedEntry;
-use crate::upper::open_for_steps;
+use crate::journal::file::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
+use crate::journal::ops::Op;
+use crate::journal::units::Units;
+use crate::moves::beside::{Beside, unnamed};
+use crate::moves::leftover::{Leftover, found_in_workspace};
+use crate::notes::marks_back;
+use crate::notes::only_copies;
+use crate::notes::returned;
+use crate::notes::withdrawn::{Doubt, doubt, mark_withdrawn};
+use crate::places::rooms::Rooms;
+use crate::staging::stage::{keep_slots, open_slots, remove_slots};
+use crate::staging::sweep::sweep;
+use crate::store::open_for_recovery::{is_decided, is_going_back, known, locked};
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -67,7 +67,7 @@ pub(crate) fn reverse(
     // changes.
     let is_put_back = is_put_back(root)?;
     if !is_going_back(root)? {
-        faults.action();
+        faults.between_calls();
         write(root, BACK, &true, faults)?;
         sync_directory(root, faults)?;
     }
@@ -125,7 +125,7 @@ pub(crate) fn reverse(
     conflicts.extend(keep_reachable(&rooms, journal, faults)?);
     close_again(root)?;
     if !is_put_back {
-        faults.action();
+        faults.between_calls();
         write(root, BACK, &PUT_BACK, faults)?;
         sync_directory(root, faults)?;
     }
@@ -135,7 +135,7 @@ pub(crate) fn reverse(
         conflicts.extend(kept_before(base, &journal.header.run, &conflicts)?);
     }
     // Last: a process that is killed before leaves it to the next command to name what is beside its path.
-    faults.action();
+    faults.between_calls();
     crate::beneath::unlink_if_there(root.fd(), JOURNAL.as_bytes()).doing("remove", JOURNAL.as_bytes())?;
     sync_directory(root, faults)?;
     returned::clear(root)?;

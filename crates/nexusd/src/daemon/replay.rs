@@ -7,7 +7,7 @@ use crate::claims::{Claims, Ended, Note};
 use crate::decide::outcome::{End, Verdict, verdict};
 use crate::decide::reconcile::{Action, reconcile};
 use crate::lease;
-use crate::live::{Live, REPORTING};
+use crate::live::{ActiveClaim, REPORTING};
 use crate::report::now;
 use crate::run::engine::read_receipt;
 use nexus_api::conduits::FinishedRequest;
@@ -99,7 +99,7 @@ pub fn run(shared: &Arc<Shared>) {
 /// Puts a claim that has ended among the claims of this daemon.
 fn hold(shared: &Shared, note: &Note) {
     let until = lease::end(lease::boot_time(), REPLAY_TTL);
-    match Live::new(note.directive, note.fence, note.token.clone(), REPLAY_TTL, until) {
+    match ActiveClaim::new(note.directive, note.fence, note.token.clone(), REPLAY_TTL, until) {
         Ok(live) => {
             live.enter(REPORTING);
             live.has_started();

@@ -7,7 +7,7 @@ use crate::decide::admit::admit;
 use crate::decide::allowed::is_allowed;
 use crate::decide::outcome::{End, verdict};
 use crate::lease;
-use crate::live::{Live, REPORTING};
+use crate::live::{ActiveClaim, REPORTING};
 use crate::report::{GivenUp, now, repeated, send_output};
 use crate::run::attendant::{SIGKILL, SIGTERM};
 use crate::run::control::Wanted;
@@ -41,7 +41,7 @@ const EVENTS_WITHIN: Duration = Duration::from_secs(60);
 pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, ttl: u32) {
     let fence = claimed.fence.unwrap_or(Fence(0));
     let id = claimed.directive_id;
-    let live = Live::new(id, fence, claimed.directive_token.clone(), ttl, lease::end(sent, ttl)).map(Arc::new);
+    let live = ActiveClaim::new(id, fence, claimed.directive_token.clone(), ttl, lease::end(sent, ttl)).map(Arc::new);
     let live = match live {
         Ok(live) => live,
         Err(error) => return shared.tell(&format!("directive {id}: it cannot be started: {error}")),
@@ -68,7 +68,7 @@ pub fn spawn(shared: &Arc<Shared>, claimed: ClaimedDirective, sent: Duration, tt
     }
 }
 
-fn work(shared: &Shared, live: &Arc<Live>, claimed: &ClaimedDirective) {
+fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
     let clock = Instant::now();
     let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
     let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
@@ -130,7 +130,7 @@ fn is_loss(result: &FinishedRequest) -> bool {
 }
 
 /// Adds the signal that was sent and the end.
-fn finish_tape(live: &Live, mut tape: Tape, result: Option<&FinishedRequest>, clock: Instant) -> Tape {
+fn finish_tape(live: &ActiveClaim, mut tape: Tape, result: Option<&FinishedRequest>, clock: Instant) -> Tape {
     let signal = |number, cause: &str| EventBody::Signal { number, cause: cause.to_owned() };
     match live.control.wanted() {
         Wanted::Nothing => {}
@@ -150,7 +150,7 @@ fn finish_tape(live: &Live, mut tape: Tape, result: Option<&FinishedRequest>, cl
 }
 
 /// Reports the start. `false` when the claim is over.
-fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
+fn started(shared: &Shared, live: &ActiveClaim, claimed: &ClaimedDirective) -> bool {
     let request = StartedRequest {
         effective_capabilities_summary: serde_json::to_value(&claimed.spec.capabilities).ok(),
         sandbox_version: Some(format!("{}/{}", shared.engine.driver.name(), shared.settings().version)),
@@ -180,7 +180,7 @@ fn started(shared: &Shared, live: &Live, claimed: &ClaimedDirective) -> bool {
 /// Runs the directive, or says why this territory does not.
 fn done(
     shared: &Shared,
-    live: &Arc<Live>,
+    live: &Arc<ActiveClaim>,
     claimed: &ClaimedDirective,
     output: &Output,
     runs: Runs,
@@ -209,7 +209,7 @@ fn done(
     }
 }
 
-fn finished(live: &Live, done: &Done, missing: [bool; 2]) -> FinishedRequest {
+fn finished(live: &ActiveClaim, done: &Done, missing: [bool; 2]) -> FinishedRequest {
     let is_stopped = live.control.wanted() == Wanted::ShutDown;
     let verdict = verdict(&done.end, live.is_canceled.load(Ordering::SeqCst), is_stopped);
     FinishedRequest {

@@ -12,7 +12,7 @@ pub enum End {
         exit: u8,
         /// Reason for the end.
         reason: ExitReason,
-        /// Reports that the changes are not where the directive wanted them.
+        /// True if the changes are not where the directive wanted them.
         unsettled: bool,
     },
     /// The engine failed.

@@ -8,7 +8,7 @@
 //! Several connections wait at a time, those to one destination for one answer. What goes wrong is a no, and a control plane that does
 //! not answer is asked again while the connection waits. An answer counts only where it is about exactly this connection.
 
-use crate::live::Live;
+use crate::live::ActiveClaim;
 use crate::run::control::Wanted;
 use crate::source::{SourceError, WorkSource};
 use nexus_api::conduits::{ConnectionAnswer, ConnectionRequest};
@@ -42,7 +42,7 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// The claim that asks.
 pub struct Asking {
     /// The claim: its end ends every wait.
-    pub live: Arc<Live>,
+    pub live: Arc<ActiveClaim>,
     /// The control plane.
     pub source: Arc<dyn WorkSource>,
     /// Hash of the specification as it was claimed.

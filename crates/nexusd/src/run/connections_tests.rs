@@ -68,13 +68,13 @@ impl WorkSource for Plane {
     fn stop_polls(&self) {}
 }
 
-fn claim() -> Arc<Live> {
+fn claim() -> Arc<ActiveClaim> {
     let until = lease::boot_time() + Duration::from_secs(60);
-    Arc::new(Live::new(DirectiveId::new(), Fence(7), "t".to_owned(), 60, until).unwrap())
+    Arc::new(ActiveClaim::new(DirectiveId::new(), Fence(7), "t".to_owned(), 60, until).unwrap())
 }
 
 fn asking(
-    live: &Arc<Live>,
+    live: &Arc<ActiveClaim>,
     waits: Duration,
     answer: impl Fn(&ConnectionRequest) -> Result<ConnectionAnswer, SourceError> + Send + Sync + 'static,
 ) -> (Asking, Arc<Plane>) {
@@ -84,7 +84,7 @@ fn asking(
 }
 
 /// A yes about exactly this connection.
-fn yes(live: &Live, request: &ConnectionRequest) -> ConnectionAnswer {
+fn yes(live: &ActiveClaim, request: &ConnectionRequest) -> ConnectionAnswer {
     let connection = ConnectionSubject {
         directive_id: live.directive,
         fence: live.fence,
@@ -109,7 +109,7 @@ fn attempt(target: &str) -> Attempt {
     Attempt { target: Target::parse(target).unwrap(), way: Ingress::Connect, program: None }
 }
 
-fn no(state: ApprovalState, live: &Live, request: &ConnectionRequest) -> ConnectionAnswer {
+fn no(state: ApprovalState, live: &ActiveClaim, request: &ConnectionRequest) -> ConnectionAnswer {
     ConnectionAnswer { state, allowed: false, ..yes(live, request) }
 }
 
@@ -235,7 +235,7 @@ fn a_control_plane_that_does_not_answer_a_call_holds_up_no_connection_and_no_end
 
 #[test]
 fn the_end_of_a_claim_ends_every_wait() {
-    for end in [Live::lose as fn(&Live), |live: &Live| live.control.cancel()] {
+    for end in [ActiveClaim::lose as fn(&ActiveClaim), |live: &ActiveClaim| live.control.cancel()] {
         let live = claim();
         let ours = Arc::clone(&live);
         let (asking, _) =

@@ -4,7 +4,7 @@ use crate::claims::{Claims, Ended, Note, Runs};
 use crate::decide::admit::Admitted;
 use crate::decide::outcome::End;
 use crate::lease::LeaseDriver;
-use crate::live::Live;
+use crate::live::ActiveClaim;
 use crate::run::attendant::{self, Reporter};
 use crate::run::connections::{Asking, Connections};
 use crate::run::frontend::{DirectiveFrontend, NoSignals};
@@ -110,7 +110,7 @@ pub struct Job<'a> {
     /// The checked parts of it.
     pub admitted: &'a Admitted,
     /// The claim of the directive.
-    pub live: &'a Arc<Live>,
+    pub live: &'a Arc<ActiveClaim>,
     /// Hash of the specification as it was claimed, before the limits of this territory.
     pub claimed: Option<Digest>,
     /// The control plane.
@@ -131,7 +131,7 @@ struct Ran {
 }
 
 impl Engine {
-    /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the log.
+    /// Runs the directive to its end. Never an error: what goes wrong is an end, with a line in the directive's output.
     pub fn run(&self, job: &Job<'_>, clock: Instant) -> Done {
         let mut limit = HeadTail::new(request::max_output(job.spec));
         let mut done = self.guarded(job, &mut limit, clock).unwrap_or_else(|(end, why)| {
@@ -181,7 +181,7 @@ impl Engine {
         if let Err(error) = lock.release(is_final) {
             self.upkeep.tell(&format!("facility {}: its lock could not be released in order: {error}", facility.name));
         }
-        Ok(Done { heads, kept, ..concluded(ran, spec, job.output) })
+        Ok(Done { heads, kept, ..as_done(ran, spec, job.output) })
     }
 
     /// Reads the commit of a repository. What cannot be read is not guessed.
@@ -288,7 +288,7 @@ impl Engine {
 }
 
 /// Takes the lock of the facility. An earlier holder that the control plane takes for over may still be ending.
-fn locked(facility: &Facility, live: &Live) -> Result<Lock, LockError> {
+fn locked(facility: &Facility, live: &ActiveClaim) -> Result<Lock, LockError> {
     let deadline = Instant::now() + FACILITY_WITHIN;
     loop {
         match facility.lock(Claim { directive: live.directive, fence: live.fence.0 }) {
@@ -308,7 +308,7 @@ fn locked(facility: &Facility, live: &Live) -> Result<Lock, LockError> {
 const MAX_DIFF: usize = 2 << 20;
 
 /// Puts the result together.
-fn concluded(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
+fn as_done(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
     let Ran { report, diff, .. } = ran;
     if let Some(problem) = &report.settled.problem {
         let run = report.run_id;

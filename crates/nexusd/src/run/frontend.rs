@@ -2,7 +2,7 @@
 
 use crate::claims::Ended;
 use crate::lease::COMMIT_WITHIN;
-use crate::live::Live;
+use crate::live::ActiveClaim;
 use crate::source::{SourceError, WorkSource};
 use crate::stop::Stop;
 use crate::upkeep::Upkeep;
@@ -31,7 +31,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// The sides of one run.
 pub struct DirectiveFrontend<'a> {
     /// The claim of the directive.
-    pub live: &'a Live,
+    pub live: &'a ActiveClaim,
     /// The control plane, which hears of a commit before it happens.
     pub source: &'a dyn WorkSource,
     /// Tells the operator.
@@ -40,7 +40,7 @@ pub struct DirectiveFrontend<'a> {
     pub host: &'a Host,
     /// Makes the next heartbeat leave now.
     pub beats: &'a Stop,
-    /// Reports that a directive whose lease is lost is queued again: then its commit needs an acknowledged word.
+    /// True if a directive whose lease is lost is queued again: then its commit needs an acknowledged word.
     pub requeues: bool,
     /// Largest diff, in bytes.
     pub max_diff: usize,
@@ -97,7 +97,7 @@ impl DirectiveFrontend<'_> {
         loop {
             let sent = crate::lease::boot_time();
             let request = HeartbeatRequest {
-                progress: Some(Live::settling()),
+                progress: Some(ActiveClaim::settling()),
                 last_output_seq: None,
                 now: Some(crate::report::now()),
             };

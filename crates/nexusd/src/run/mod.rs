@@ -1,9 +1,9 @@
-//! Takes one directive through the engine: the path of `nexus run`.
+//! Takes one directive through the engine ([`engine::Engine`], in its method `one`): the path of `nexus run`.
 //!
 //! ```text
-//!  DirectiveSpec ─ admit ─▶ RunRequest ─ resolve ─▶ Prepared ─ deadline to the launcher ─▶ Running ─▶ Finished ─▶ RunReport
-//!                                                                                             │  attendant: output ─▶ sender
-//!                                                                                             │  frontend: diff, settling
+//!  DirectiveSpec ─ admit ─▶ Admitted ─ request ─▶ RunRequest ─ resolve ─▶ Prepared ─ deadline to the launcher ─▶ Running ─▶ Finished ─▶ RunReport
+//!                                                                                                                  │  attendant: output ─▶ sender
+//!                                                                                                                  │  frontend: diff, settling
 //! ```
 
 pub mod attendant;

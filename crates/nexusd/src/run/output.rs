@@ -16,7 +16,7 @@ pub struct Piece {
     pub stream: Stream,
     /// The bytes of the piece.
     pub bytes: Vec<u8>,
-    /// Reports that output is missing before it.
+    /// True if output is missing before it.
     pub truncated: bool,
 }
 

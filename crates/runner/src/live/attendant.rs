@@ -1,4 +1,5 @@
-//! The attendant of a run: the peer of the pump, which is a user at a terminal or the clients of a detached sandbox.
+//! The attendant of a run: the peer of the pump. It is a person in the foreground, the clients of a supervisor, or the
+//! sender of a daemon.
 
 use crate::live::control::SandboxControl;
 use crate::live::input::InputSource;

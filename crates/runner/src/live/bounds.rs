@@ -38,7 +38,7 @@ pub struct Bounds {
     pub timeout: Option<Duration>,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Reports that the kernel may kill for memory.
+    /// True if the kernel may kill for memory.
     pub watch_memory: bool,
     /// Measures the layer; an answer of `true` is too much.
     pub over_disk: Option<Box<dyn FnMut(Look) -> io::Result<bool>>>,
@@ -72,7 +72,7 @@ pub struct Ends {
     pub input: Option<OwnedFd>,
     /// Passes the caller's standard input on.
     pub feed: Option<Feed>,
-    /// Reports that the command has a terminal.
+    /// True if the command has a terminal.
     pub terminal: bool,
 }
 
@@ -95,7 +95,7 @@ pub struct Outcome {
     pub first_output: Option<Instant>,
     /// All bytes of stdout and stderr, also those that were not passed on.
     pub output: Tally,
-    /// Reports that the command was killed without its grace, because the end was asked for twice.
+    /// True if the command was killed without its grace, because the end was asked for twice.
     pub hurried: bool,
     /// The sandbox was killed, and the kernel had not taken it apart a second later.
     pub lingers: bool,

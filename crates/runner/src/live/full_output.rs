@@ -9,7 +9,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -130,6 +130,8 @@ fn is_of_system(link: &Metadata, above: &Metadata, is_root: bool, place: &OsStr)
 pub struct FullOutput {
     /// The file without a name that receives the bytes.
     pub file: File,
+    /// Bytes that it may still take; `None` if it takes all.
+    left: Option<u64>,
     directory: OwnedFd,
     name: OsString,
     temporary: String,
@@ -145,7 +147,23 @@ impl FullOutput {
             FullOutputError { asked: place.asked.clone(), path: place.path(), why }
         })?;
         let temporary = format!(".nexus{}-{run}", place.asked);
-        Ok(Self { file: file.into(), directory: place.directory, name: place.name, temporary })
+        Ok(Self { file: file.into(), left: None, directory: place.directory, name: place.name, temporary })
+    }
+
+    /// Lets the file take so many bytes; what comes after them is left out.
+    #[must_use]
+    pub fn at_most(mut self, bytes: Option<u64>) -> Self {
+        self.left = bytes;
+        self
+    }
+
+    /// Writes what the command printed, as far as the file may take it.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(left) = &mut self.left else { return self.file.write_all(bytes) };
+        let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+        self.file.write_all(&bytes[..taken])?;
+        *left -= taken as u64;
+        Ok(())
     }
 
     /// Gives the file its name, in place of an older one.
@@ -200,6 +218,20 @@ mod tests {
         symlink("victim", base.join("logs")).unwrap();
         FullOutput::create(place, RunId::new()).unwrap().finish().unwrap();
         assert!(base.join("moved/out").exists() && !base.join("victim/out").exists());
+    }
+
+    #[test]
+    fn a_file_with_a_bound_takes_so_many_bytes_and_no_error_comes_of_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(dir.path()).unwrap();
+        for (most, expected) in [(None, "0123456789"), (Some(7), "0123456"), (Some(0), ""), (Some(99), "0123456789")] {
+            let place = FilePlace::find("--full-output", &base.join("out"), Path::new("/no")).unwrap();
+            let mut full = FullOutput::create(place, RunId::new()).unwrap().at_most(most);
+            full.write(b"01234").unwrap();
+            full.write(b"56789").unwrap();
+            full.finish().unwrap();
+            assert_eq!(std::fs::read_to_string(base.join("out")).unwrap(), expected, "{most:?}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ struct Piece {
     /// The place of the first byte, counted from the first byte of all.
     at: u64,
     bytes: Vec<u8>,
-    /// Reports that no sequence and no character is cut at its start, on either stream.
+    /// True if no sequence and no character is cut at its start, on either stream.
     clean: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::plan::configuration;
 use crate::plan::protect::{self, ProtectError};
 use crate::plan::scan::{Found, OF_GIT};
 use crate::plan::watch::Watched;
-use nexus_layer::protected::Class;
+use nexus_layer::entries::protected::Class;
 use nexus_layer::{HeldIndex, LinksInPlace, Reach, Reads, Rules, Workspace, hold_bad_index};
 use nexus_model::ByteText;
 use std::collections::BTreeSet;
@@ -127,7 +127,7 @@ impl Direct {
     }
 
     /// Examines the changes of a direct run after its end, and moves index files aside that git must not read.
-    pub fn left(&self, workspace: &Path) -> Result<Left, DirectError> {
+    pub fn examine_and_set_aside(&self, workspace: &Path) -> Result<Left, DirectError> {
         let failed = |source| DirectError::Unreadable { workspace: workspace.to_owned(), source };
         let mut found = Found::new(&self.rules, self.opens_git);
         found.scan(workspace).map_err(failed)?;
@@ -250,9 +250,9 @@ mod tests {
         for name in [".git/hooks", ".git/commondir", ".git/config.worktree"] {
             assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
         }
-        assert_eq!(found.left(&at).unwrap().appeared, []);
+        assert_eq!(found.examine_and_set_aside(&at).unwrap().appeared, []);
         std::fs::write(at.join(".git/commondir"), "../evil").unwrap();
         std::fs::write(at.join("deep/.envrc"), "x").unwrap();
-        assert_eq!(text(&found.left(&at).unwrap().appeared), [".git/commondir", "deep/.envrc"]);
+        assert_eq!(text(&found.examine_and_set_aside(&at).unwrap().appeared), [".git/commondir", "deep/.envrc"]);
     }
 }

@@ -37,9 +37,9 @@ pub struct Variable {
     pub name: ByteText,
     /// The value of the variable.
     pub value: ByteText,
-    /// Reports that the value is the caller's own, which may be a secret and is not printed.
+    /// True if the value is the caller's own, which may be a secret and is not printed.
     pub passed: bool,
-    /// Reports that it holds a credential, as far as can be recognized.
+    /// True if it holds a credential, as far as can be recognized.
     pub secret: bool,
     /// The flag or file that asked for it.
     pub from: Origin,

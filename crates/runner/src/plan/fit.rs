@@ -1,7 +1,7 @@
 //! Refuses a workspace of which a layer would be wrong, before anything is made.
 
 use crate::causes::chain;
-use nexus_layer::top::{self, Unfit};
+use nexus_layer::disk::top::{self, Unfit};
 use nexus_layer::{IoFailure, Workspace};
 use std::path::{Path, PathBuf};
 

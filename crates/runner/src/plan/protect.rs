@@ -4,7 +4,7 @@ use crate::causes::chain;
 use crate::host::Host;
 use crate::plan::git_host;
 use crate::state::homes;
-use nexus_layer::protected::PatternError;
+use nexus_layer::entries::protected::PatternError;
 use nexus_layer::{IoFailure, Layer, Reach, Rules, Workspace};
 use std::path::Path;
 

@@ -7,7 +7,7 @@
 
 use crate::plan::watch::{Watched, is_index};
 use nexus_layer::Rules;
-use nexus_layer::protected::{Class, EntryRules, PACKAGES};
+use nexus_layer::entries::protected::{Class, EntryRules, PACKAGES};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;

@@ -13,6 +13,6 @@ pub struct Shown {
     pub why: Option<&'static str>,
     /// The flag or file that asked for it.
     pub from: Origin,
-    /// Reports that it is shown only because the operator opened it.
+    /// True if it is shown only because the operator opened it.
     pub by_operator: bool,
 }

@@ -27,7 +27,7 @@ use crate::state::identity::DirectoryId;
 use crate::state::note;
 use crate::state::record::{self, Content, Orphan, RecordState};
 use nexus_driver::{DestroyError, Handle};
-use nexus_layer::{FsTime, Layer, LayerMode, LayerOrigin, Stage};
+use nexus_layer::{FsTime, Layer, LayerMode, LayerOrigin, LayerStage};
 use nexus_model::RunId;
 use std::path::{Path, PathBuf};
 
@@ -230,12 +230,12 @@ fn one(
         return Ok(Cleared::All);
     }
     let stage = patiently(|| nexus_layer::stage(&places.layers, &run), is_busy).map_err(|error| chain(&error))?;
-    if !matches!(stage, Stage::Decided(_)) {
+    if !matches!(stage, LayerStage::Decided(_)) {
         // The record goes after that: a command that was killed may have kept these files without naming them.
         tell_kept(places, &run, recorded.as_ref(), tell)?;
     }
     match stage {
-        Stage::Parked => {
+        LayerStage::Parked => {
             if let Some((path, directory)) = &recorded {
                 clear_staging(places, &run, path, *directory, tell);
             }
@@ -243,23 +243,23 @@ fn one(
             Ok(Cleared::All)
         }
         // Perhaps some of its directory is left.
-        Stage::Gone => {
+        LayerStage::Gone => {
             abandon(places, &run, tell)?;
             tell_over(&run, deciding, recorded.as_ref(), false, tell);
             Ok(Cleared::All)
         }
-        Stage::Undecided if deciding.is_some() => {
+        LayerStage::Undecided if deciding.is_some() => {
             // A removal takes the upper directory first.
             if !path.join("upper").exists() {
                 tell_over(&run, deciding, recorded.as_ref(), false, tell);
             }
             Ok(Cleared::All)
         }
-        Stage::Undecided => park(places, &run, tell).map(|parked| match parked {
+        LayerStage::Undecided => park(places, &run, tell).map(|parked| match parked {
             Parked::Done => Cleared::All,
             Parked::NoRoom { why } => Cleared::NoRoom { why },
         }),
-        Stage::Decided(_) => {
+        LayerStage::Decided(_) => {
             let noted =
                 || note::read(&path).ok().flatten().map(|note| (note.workspace.as_path().to_owned(), note.directory));
             Ok(Cleared::But(Interrupted::new(places, run, recorded.or_else(noted))))

@@ -13,7 +13,7 @@ use crate::state::identity::OpenSameError;
 use crate::state::left::Presence;
 use crate::state::note;
 use crate::state::record::{self, Orphan};
-use nexus_layer::{Recovered, Stage, Workspace};
+use nexus_layer::{LayerStage, Recovered, Workspace};
 use nexus_model::RunId;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ fn roll_forward(
         report(&lines)?;
         let stage = patiently(|| nexus_layer::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
         // Otherwise the record stays: by it the next command finds the changes and parks them.
-        return if stage == Stage::Parked { forget(places, run) } else { Ok(()) };
+        return if stage == LayerStage::Parked { forget(places, run) } else { Ok(()) };
     }
     report(&report_lines(run, path, &recovered))?;
     forget(places, run)

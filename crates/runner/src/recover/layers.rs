@@ -9,7 +9,7 @@ use crate::recover::unsaid::KEPT;
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
 use crate::state::note::{self, CutShort};
-use nexus_layer::going::Going;
+use nexus_layer::disk::going::Going;
 use nexus_layer::{
     Abandoned, FsTime, Layer, LayerMode, LayerOrigin, OpenLayerError, RecoverError, Rules, is_whole_copy,
 };

@@ -4,7 +4,7 @@ use crate::causes::chain;
 use crate::notices::{Notice, Notify, tell_leftovers};
 use crate::state::note;
 use nexus_layer::Layer;
-use nexus_layer::going::Going;
+use nexus_layer::disk::going::Going;
 use std::path::Path;
 
 /// Removes a layer so that no part of it is ever taken for the whole.

@@ -14,7 +14,7 @@ pub struct SignedEnd {
     pub exit: u8,
     /// The reason for the end of the run.
     pub reason: ExitReason,
-    /// Reports that changes that should have been committed were not.
+    /// True if changes that should have been committed were not.
     pub unsettled: bool,
     /// Milliseconds from the beginning of the run until its end.
     pub duration_ms: u64,

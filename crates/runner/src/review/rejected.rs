@@ -2,7 +2,7 @@
 //! the layer goes, but are neither shown nor committed until an accept names them.
 
 use crate::review::error::ReviewError;
-use nexus_layer::{Change, state_file};
+use nexus_layer::{Change, disk::state_file};
 use nexus_model::ByteText;
 use std::io;
 use std::path::Path;

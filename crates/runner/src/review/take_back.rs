@@ -17,7 +17,7 @@ use crate::recover::words::report_lines;
 use crate::state::commit_lock;
 use crate::state::directory::StateDir;
 use crate::state::identity::{DirectoryId, OpenSameError};
-use nexus_layer::{Conflict, RecoverError, Stage, Workspace};
+use nexus_layer::{Conflict, LayerStage, RecoverError, Workspace};
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ pub fn take_back(
 ) -> Result<TakenBack, TakeBackError> {
     let (run, layers) = (&of.run, &places.layers);
     let stage = || patiently(|| nexus_layer::stage(layers, run), is_busy).map_err(|error| failed(run, &chain(&error)));
-    let Stage::Decided(home) = stage()? else { return Ok(TakenBack::Over) };
+    let LayerStage::Decided(home) = stage()? else { return Ok(TakenBack::Over) };
     let is_known = home.is_some();
     let home = home.map(|home| (home.path.as_path().to_owned(), DirectoryId::from(home.id)));
     let Some((path, id)) = home.or_else(|| of.directory.clone()) else {
@@ -130,7 +130,7 @@ pub fn take_back(
     let _alone = commit_lock::lock(places, id).map_err(|error| failed(run, &error.to_string()))?;
     let _held = hold().map_err(|source| TakeBackError::Signals { source })?;
     // The command that had the lock before may have ended the commit.
-    if !matches!(stage()?, Stage::Decided(_)) {
+    if !matches!(stage()?, LayerStage::Decided(_)) {
         return Ok(TakenBack::Over);
     }
     let error = match patiently(|| nexus_layer::roll_back(layers, run, &directory), is_busy) {

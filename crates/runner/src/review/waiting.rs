@@ -8,7 +8,7 @@ use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
 use crate::state::note::{self, CutShort, RunNote};
 use crate::state::record;
-use nexus_layer::going::GOING;
+use nexus_layer::disk::going::GOING;
 use nexus_layer::is_whole_copy;
 use nexus_model::ByteText;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Waiting {
     pub note: RunNote,
     /// The state of the layer.
     pub state: State,
-    /// Reports that the layer was in memory and that not all of it is on the disk.
+    /// True if the layer was in memory and not all of it is on the disk.
     pub is_part: bool,
 }
 

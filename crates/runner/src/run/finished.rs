@@ -1,4 +1,5 @@
-//! The third stage of a run: nothing inside lives any more, and its changes are still to be settled.
+//! The third stage of a run: its command has ended, and its changes are still to be settled. Where the sandbox lingers the
+//! kernel still holds it, and nothing of its layer is read.
 
 use crate::causes::chain;
 use crate::live::attendant::{Attendant, NetworkServer};
@@ -8,11 +9,11 @@ use crate::live::lingers::keeps_work;
 use crate::net::service::Service;
 use crate::notices::Notice;
 use crate::run::error::RunError;
-use crate::run::held::Held;
+use crate::run::held::{EndOutcome, Held};
 use crate::run::receipt;
 use crate::run::report::{Facts, Remark, RunReport};
 use crate::run::running::Running;
-use crate::run::streams::{Stage, has_spoken, pumped};
+use crate::run::streams::{RunParts, has_spoken, pumped};
 use crate::settle::end::{Over, settle};
 use crate::settle::lingers;
 use crate::settle::settled::Settled;
@@ -23,7 +24,8 @@ use nexus_receipt::Issued;
 use std::io;
 use std::time::Duration;
 
-/// A run in whose sandbox nothing lives any more, or that is left to a later command.
+/// A run whose command has ended. Where the sandbox lingers the kernel still holds it: nothing of the layer is read, and a
+/// later command goes on.
 pub struct Finished<'a> {
     held: Held<'a>,
     ended: Ended,
@@ -54,7 +56,7 @@ impl<'a> Finished<'a> {
     pub fn attend<A: Attendant>(running: Running<'a>, attendant: &mut A) -> Result<Self, RunError> {
         let Running { mut held, mounting, service, preparation, covers, sandbox } = running;
         let survey = held.layer.as_ref().and_then(|layer| layer.survey_bases(&held.run.site.directory));
-        let stage = Stage { network: None, survey, mounting, covers };
+        let stage = RunParts { network: None, survey, mounting, covers };
         match attended(&mut held, (stage, service, preparation), sandbox, attendant) {
             Ok(ended) => Ok(Self { held, ended }),
             Err(error) => Err(held.fail(error)),
@@ -74,7 +76,7 @@ impl<'a> Finished<'a> {
     pub fn settle(self) -> Result<RunReport, Box<Failed>> {
         let Self { mut held, ended } = self;
         let untidied = ended.untidied.clone();
-        let mut report = match concluded(&mut held, ended) {
+        let mut report = match settle_and_report(&mut held, ended) {
             Ok(report) => report,
             Err(failed) => {
                 let Failed { error, receipt } = *failed;
@@ -93,7 +95,7 @@ impl<'a> Finished<'a> {
 
 fn attended<A: Attendant>(
     held: &mut Held<'_>,
-    (stage, mut service, preparation): (Stage<'_>, Option<Service>, Duration),
+    (stage, mut service, preparation): (RunParts<'_>, Option<Service>, Duration),
     sandbox: Sandbox,
     attendant: &mut A,
 ) -> Result<Ended, RunError> {
@@ -101,7 +103,7 @@ fn attended<A: Attendant>(
     let mut tidied = Ok(());
     let layer = held.layer.as_ref();
     let meanwhile = || tidied = layer.map_or(Ok(()), |layer| layer.tidy_pool(&mut || has_spoken(&sandbox)));
-    let stage = Stage { network: service.as_mut().map(|service| service as &mut dyn NetworkServer), ..stage };
+    let stage = RunParts { network: service.as_mut().map(|service| service as &mut dyn NetworkServer), ..stage };
     let pumped = pumped(run, &sandbox, attendant, &held.around, stage, meanwhile);
     let has_failed = pumped.is_err();
     let (outcome, broken) = match pumped {
@@ -123,7 +125,14 @@ fn attended<A: Attendant>(
             held.around.frontend.tell(&Notice::WaitsForSandbox { why: error.to_string() });
         }
     }
-    let not_ended = if held.lingers { None } else { held.end(&sandbox, has_failed)? };
+    let not_ended = if held.lingers {
+        None
+    } else {
+        match held.end(&sandbox, has_failed)? {
+            EndOutcome::Gone => None,
+            EndOutcome::GoneAfter(error) => Some(error),
+        }
+    };
     if !held.lingers && not_ended.is_none() {
         // Where the note stays, a later command asks for the process again.
         held.record.forget_first().ok();
@@ -169,7 +178,7 @@ fn lingers_on(
         .map_err(|error| RunError::internal("ending the sandbox", &error))
 }
 
-fn concluded(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>> {
+fn settle_and_report(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box<Failed>> {
     let Ended { sandbox, mut outcome, facts, broken, .. } = ended;
     let run = held.run;
     match outcome.not_started.take() {

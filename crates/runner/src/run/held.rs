@@ -13,6 +13,14 @@ use nexus_layer::Layer;
 use nexus_receipt::Issuer;
 use std::time::Instant;
 
+/// The end of a sandbox with which nothing of it is left.
+pub enum EndOutcome {
+    /// It ended as it should.
+    Gone,
+    /// Its driver could not end it or clear it away at first; everything was killed by its mark then.
+    GoneAfter(RunError),
+}
+
 /// The part of a run that every stage holds.
 pub struct Held<'a> {
     /// The run as it was resolved.
@@ -27,11 +35,11 @@ pub struct Held<'a> {
     pub record: Record,
     /// The layer, until it is settled.
     pub layer: Option<Layer>,
-    /// Reports that the command ran, so that the layer may hold its work.
+    /// True if the command ran, so that the layer may hold its work.
     pub has_started: bool,
-    /// Reports that the sandbox was killed and is not gone: a later command goes on by the record.
+    /// True if the sandbox was killed and the kernel still holds it: a later command goes on by the record.
     pub lingers: bool,
-    /// Reports that the record names the first process of the sandbox.
+    /// True if the record names the first process of the sandbox.
     pub is_noted: bool,
     /// The issuer of the receipt; `None` after it was issued.
     pub issuer: Option<Issuer>,
@@ -93,18 +101,18 @@ impl Held<'_> {
         }
     }
 
-    /// Ends the sandbox and removes what it has on the host. Where its driver cannot do that, everything is killed by
-    /// its mark, and what went wrong is returned; an error means that something may still write to the layer.
-    pub fn end(&self, sandbox: &Sandbox, kill: bool) -> Result<Option<RunError>, RunError> {
+    /// Ends the sandbox and removes what it has on the host. Where its driver cannot do that, everything is killed by its
+    /// mark. After an error the sandbox may still write to the layer.
+    pub fn end(&self, sandbox: &Sandbox, kill: bool) -> Result<EndOutcome, RunError> {
         let process = &sandbox.process;
         let killed = if kill { process.kill() } else { Ok(()) };
         let over = killed
             .map_err(|error| RunError::internal("ending the sandbox", &error))
             .and_then(|()| process.wait().map_err(|error| RunError::internal("waiting for the sandbox", &error)))
             .and_then(|()| process.release().map_err(|error| RunError::internal("removing the control group", &error)));
-        let Err(error) = over else { return Ok(None) };
+        let Err(error) = over else { return Ok(EndOutcome::Gone) };
         match self.driver.destroy(&self.handle) {
-            Ok(()) => Ok(Some(error)),
+            Ok(()) => Ok(EndOutcome::GoneAfter(error)),
             Err(second) => {
                 let RunError::Internal { what, why } = error else { return Err(error) };
                 Err(RunError::Internal { what, why: format!("{why}; and then: {}", chain(&second)) })

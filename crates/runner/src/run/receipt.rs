@@ -9,7 +9,7 @@ use crate::state::directory::StateDir;
 use nexus_model::canonical::Member;
 use nexus_model::{ByteText, Digest, ExitStatus};
 use nexus_policy::profile::ProfileName;
-use nexus_receipt::{Exit, Finished, Issued, Issuer, Maker, Network as NetworkInForce, OpenError, Output, ProfileRef};
+use nexus_receipt::{Exit, Issued, Issuer, Maker, Network as NetworkInForce, OpenError, Output, ProfileRef, Statement};
 use serde::Serialize;
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Out
         _ => None,
     };
     let egress = report.network.as_ref().map(|ended| ended.receipt().ok_or(ReceiptError::NetworkHash)).transpose()?;
-    let finished = Finished {
+    let finished = Statement {
         plan: &run.plan,
         env_secrets: &run.env_secrets,
         opened_binds: &run.opened_binds,

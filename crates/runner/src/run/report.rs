@@ -107,7 +107,8 @@ pub struct Facts {
 }
 
 impl RunReport {
-    /// Puts the report together, without a receipt. Returns the lengths and hashes of the output for one.
+    /// Puts the report together, without a receipt. After a direct run it also examines the workspace, and moves index files of git
+    /// aside that git must not read. Returns the lengths and hashes of the output for one.
     pub(crate) fn new(
         run: &ResolvedRun,
         handle: &Handle,
@@ -125,7 +126,7 @@ impl RunReport {
         // A command that succeeded and whose changes are not there has not succeeded.
         let command_exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
         let workspace = run.plan.workspace.source.as_path();
-        let left = run.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.left(workspace));
+        let left = run.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.examine_and_set_aside(workspace));
         let (left, remarks) = match left {
             Ok(left) => (left, Vec::new()),
             Err(error) => (Left::default(), vec![Remark::Unseen(error)]),

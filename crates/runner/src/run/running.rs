@@ -4,7 +4,7 @@ use crate::live::covers::Covers;
 use crate::net::service::Service;
 use crate::notices::Notice;
 use crate::run::error::RunError;
-use crate::run::held::Held;
+use crate::run::held::{EndOutcome, Held};
 use crate::run::prepared::Prepared;
 use crate::settle::lingers;
 use crate::state::commit_lock::Mounting;
@@ -48,7 +48,8 @@ fn started(held: &mut Held<'_>) -> Result<(Option<Covers>, Sandbox), RunError> {
         held.lingers = lingers::outlives_a_kill(&*sandbox.process, &tell)
             .map_err(|error| RunError::internal("ending the sandbox", &error))?;
         if !held.lingers {
-            held.end(&sandbox, false)?;
+            // The error of the note is the one to report.
+            let (EndOutcome::Gone | EndOutcome::GoneAfter(_)) = held.end(&sandbox, false)?;
         }
         return Err(RunError::internal("recording the sandbox", &error));
     }

@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 
 /// The workspace and the network of a sandbox that was started.
-pub struct Stage<'a> {
+pub struct RunParts<'a> {
     /// Serves the network.
     pub network: Option<&'a mut dyn NetworkServer>,
     /// Looks at the files that git had when the run began.
@@ -35,7 +35,7 @@ pub fn pumped<A: Attendant>(
     sandbox: &Sandbox,
     attendant: &mut A,
     around: &Surroundings<'_>,
-    stage: Stage<'_>,
+    stage: RunParts<'_>,
     meanwhile: impl FnOnce(),
 ) -> Result<Outcome, Broken> {
     let bounds = Bounds {

@@ -29,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// it is as long as a terminal gets.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// Time between SIGTERM and SIGKILL for a command whose owner has ended.
+const OWNERLESS: Duration = Duration::from_millis(500);
+
 /// A descriptor on which the supervisor waits.
 #[derive(Debug, Clone, Copy)]
 pub enum Token {
@@ -42,6 +45,8 @@ pub enum Token {
     Input(u32),
     /// A published port or a connection to one.
     Port(PortToken),
+    /// The process that the sandbox ends with.
+    Owner,
 }
 
 impl Hub {
@@ -116,7 +121,7 @@ impl Attendant for Hub {
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         if let Some(full) = &mut self.full {
-            full.file.write_all(bytes)?;
+            full.write(bytes)?;
         }
         self.ring.push(stream, bytes);
         Ok(false)
@@ -139,6 +144,7 @@ impl Attendant for Hub {
             });
         }
         self.ports.watch(|token, fd, flags| watched.push((Token::Port(token), fd, flags)));
+        watched.extend(self.owner.iter().map(|owner| (Token::Owner, owner.as_fd(), PollFlags::IN)));
     }
 
     fn ready(&mut self, token: Token, found: PollFlags, inside: &mut SandboxControl) -> io::Result<()> {
@@ -171,6 +177,11 @@ impl Attendant for Hub {
                 }
             }
             Token::Port(token) => self.ports.ready(token, found, inside),
+            // It never writes: this is its end.
+            Token::Owner => {
+                self.owner = None;
+                inside.end(SIGTERM, Some(OWNERLESS));
+            }
         }
         Ok(())
     }
@@ -192,7 +203,9 @@ impl Attendant for Hub {
                     &mut bytes,
                     &Launched::Started { id: self.own.about.id.to_string(), published: self.ports.published() },
                 );
-                let sent = self.launcher.take().map(|mut launcher| launcher.write_all(&bytes));
+                let mut launcher = self.launcher.take();
+                let sent = launcher.as_mut().map(|launcher| launcher.write_all(&bytes));
+                self.owner = launcher.filter(|_| self.ends_with_launcher);
                 // The command that started the sandbox is gone, and no other process knows its id.
                 if framed.is_err() || sent.is_none_or(|sent| sent.is_err()) {
                     inside.end(SIGTERM, None);

@@ -39,6 +39,9 @@ pub struct Hub {
     pub(super) next_exec: u32,
     pub(super) ports: Ports,
     pub(super) launcher: Option<UnixStream>,
+    pub(super) ends_with_launcher: bool,
+    /// The same socket after the start, where the end of the other side ends the sandbox.
+    pub(super) owner: Option<UnixStream>,
     pub(super) full: Option<FullOutput>,
     pub(super) env: Vec<(ByteText, ByteText)>,
     pub(super) cwd: ByteText,
@@ -71,6 +74,8 @@ impl Hub {
             next_exec: MAIN_COMMAND + 1,
             ports,
             launcher: Some(launcher),
+            ends_with_launcher: false,
+            owner: None,
             full,
             env: plan.env.clone(),
             cwd: plan.cwd.clone(),
@@ -81,6 +86,13 @@ impl Hub {
             buffer: vec![0; 64 * 1024],
             tell,
         }
+    }
+
+    /// Ends the sandbox when the process that started it closes its side of the socket, or ends.
+    #[must_use]
+    pub fn ending_with_launcher(mut self, ends: bool) -> Self {
+        self.ends_with_launcher = ends;
+        self
     }
 
     /// Takes the socket to the command that started the sandbox; `None` once that command got its answer.

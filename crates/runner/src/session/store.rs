@@ -10,7 +10,7 @@
 use crate::recover::retry::patiently;
 use crate::session::name::Name;
 use crate::state::directory::StateDir;
-use nexus_layer::state_file;
+use nexus_layer::disk::state_file;
 use nexus_model::plan::FileId;
 use nexus_model::{ByteText, ExitReason, RunId};
 use rustix::fs::{FlockOperation, fcntl_lock};

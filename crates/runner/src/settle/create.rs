@@ -17,7 +17,7 @@ use std::io;
 pub fn faults(host: &Host) -> Faults {
     #[cfg(feature = "inject")]
     if let Some(name) = host.variable("NEXUS_INJECT").and_then(|name| name.to_str()) {
-        if let Some(step) = nexus_layer::Step::by_name(name) {
+        if let Some(step) = nexus_layer::Phase::by_name(name) {
             return Faults::failing(step);
         }
         if let Some(nth) = name.strip_prefix("abort:").and_then(|nth| nth.parse().ok()) {

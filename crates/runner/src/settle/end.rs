@@ -16,7 +16,7 @@ use crate::settle::{cut_short, interrupted, lingers, open_files};
 use crate::state::record::Record;
 use crate::state::{commit_lock, note};
 use nexus_driver::SandboxProcess;
-use nexus_layer::layer::CommitError;
+use nexus_layer::store::layer::CommitError;
 use nexus_layer::{CommitState, Committed, Conflict, Layer, Outside, Rules};
 use nexus_model::{ByteText, ExitReason};
 use rustix::fd::OwnedFd;
@@ -32,7 +32,7 @@ pub struct Over<'a> {
     pub reason: ExitReason,
     /// True if the command could not do all that it wanted: then the user has to decide about the changes.
     pub cut_short: bool,
-    /// Reports that its sandbox was killed and is not gone.
+    /// True if the sandbox was killed and the kernel still holds it.
     pub lingers: bool,
     /// Talks to the user.
     pub frontend: &'a dyn Frontend,
@@ -137,7 +137,7 @@ fn commit_now(parking: Parking<'_>, over: &Over<'_>) -> Result<Settled, SettlePr
     let (directory, rules) = (&run.site.directory, parking.rules);
     let readers = if run.names_readers { open_files::readers(&parking.layer, directory, rules) } else { Vec::new() };
     match parking.layer.commit(directory, rules) {
-        Ok(committed) => concluded(committed, &parking.layer, readers, &|notice| frontend.tell(notice)),
+        Ok(committed) => as_settled(committed, &parking.layer, readers, &|notice| frontend.tell(notice)),
         Err(CommitError::Interrupted { source, .. }) => {
             let why = chain(&source);
             let Parking { layer, .. } = parking;
@@ -175,7 +175,7 @@ fn happened(conflict: &Conflict, partly: bool) -> String {
     }
 }
 
-fn concluded(
+fn as_settled(
     committed: Committed,
     layer: &Layer,
     mut readers: Vec<ByteText>,

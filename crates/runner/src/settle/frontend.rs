@@ -42,7 +42,7 @@ pub trait Frontend {
     fn inspect(&self, _question: &Question<'_>) -> Result<(), String> {
         Ok(())
     }
-    /// Watches the end of a run, which has no bound but its layer, until the result is dropped. The caller may end the process
-    /// meanwhile: the next command parks the changes of a layer on a disk, or removes them when `discards` is set.
+    /// Called before the changes are settled, which may take as long as the layer is large. The caller may show progress until
+    /// the result is dropped, and may end the process meanwhile: the next command parks the changes of a layer on a disk, or removes them when `discards` is set.
     fn watch_end(&self, run: RunId, layer: &Path, discards: bool) -> Option<Box<dyn Any>>;
 }

@@ -53,7 +53,7 @@ pub fn finish(
     Ok(Settled { state: ChangesState::Committed, parked: parked.changes, unwatched, problem, ..Settled::default() })
 }
 
-/// Takes a commit back that can neither go on. `None` when that is not possible either.
+/// Takes back a commit that cannot go on. `None` where that fails too.
 fn take_back(
     run: &ResolvedRun,
     rules: &Rules,

@@ -9,7 +9,7 @@
 
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
-use nexus_layer::state_file::{self, StateFileError};
+use nexus_layer::disk::state_file::{self, StateFileError};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! A boot id identifies neither: a container may have one of its own, so that another one is not a sign of a reboot.
 
-use nexus_layer::state_file;
+use nexus_layer::disk::state_file;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -22,7 +22,7 @@ pub struct StateDir {
     pub locks: PathBuf,
     /// Holds directories of layers made ahead, and of runs that changed nothing.
     pub pool: PathBuf,
-    /// Reports that all of it was there when it was looked for, so that these paths have been the real ones from the start.
+    /// True if all of it was there when it was looked for, so that these paths have been the real ones from the start.
     pub was_there: bool,
 }
 

@@ -3,8 +3,8 @@
 
 use crate::state::note;
 use nexus_layer::Layer;
-use nexus_layer::going::GOING;
-use nexus_layer::protected::RunHome;
+use nexus_layer::disk::going::GOING;
+use nexus_layer::entries::protected::RunHome;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -12,7 +12,7 @@
 
 use crate::state::container::ContainerId;
 use crate::state::note::boot_id;
-use nexus_layer::state_file;
+use nexus_layer::disk::state_file;
 use nexus_model::RunId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};

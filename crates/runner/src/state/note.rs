@@ -8,7 +8,7 @@
 
 use crate::state::container::ContainerId;
 use crate::state::identity::DirectoryId;
-use nexus_layer::{FsTime, LayerMode, LayerOrigin, state_file};
+use nexus_layer::{FsTime, LayerMode, LayerOrigin, disk::state_file};
 use nexus_model::ByteText;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -38,10 +38,10 @@ pub struct RunNote {
     /// The container in which the run started; older versions did not write it.
     #[serde(default)]
     pub container: Option<ContainerId>,
-    /// Reports that the layer was in memory, so that a killed run leaves nothing of it.
+    /// True if the layer was in memory, so that a killed run leaves nothing of it.
     #[serde(default)]
     pub in_memory: bool,
-    /// Reports that the changes were to be thrown away at the end of the run.
+    /// True if the changes were to be thrown away at the end of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards: bool,
     /// Says, if so, that the changes may be less than the command wanted to make.

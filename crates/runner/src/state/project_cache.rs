@@ -16,8 +16,8 @@
 use crate::plan::homes::Homes;
 use crate::state::directory::StateDir;
 use crate::state::identity::DirectoryId;
+use nexus_layer::disk::state_file;
 use nexus_layer::remove_directory;
-use nexus_layer::state_file;
 use nexus_model::ByteText;
 use nexus_model::plan::{Access, Bind, HOME};
 use rustix::fs::FlockOperation;

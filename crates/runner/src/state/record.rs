@@ -10,7 +10,7 @@
 use crate::state::identity::DirectoryId;
 use crate::state::left::{self, Left};
 use nexus_driver::Handle;
-use nexus_layer::state_file::{self, Bounded, StateFileError};
+use nexus_layer::disk::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock};
 use rustix::io::Errno;
@@ -32,12 +32,12 @@ pub struct Content {
     /// Identifies the directory that had this path.
     #[serde(rename = "folder")]
     pub directory: DirectoryId,
-    /// Reports that the workspace has a layer.
+    /// True if the workspace has a layer.
     pub layered: bool,
-    /// Reports that `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
+    /// True if `nexus changes` works on a layer that waits, and no sandbox: a kill then changes nothing about it.
     #[serde(default)]
     pub reviewing: bool,
-    /// Reports that it rejects the layer.
+    /// True if it rejects the layer.
     #[serde(default)]
     pub rejecting: bool,
 }

@@ -3,11 +3,11 @@
 use super::Apply;
 use super::stop::{Done, Stop};
 use crate::beneath::{chmod, is_gone, is_other_mount, split, widen};
-use crate::changes::Outside;
-use crate::commit::dir_attrs::{AttrState, apply_dir_state, found, set_mtime};
-use crate::commit::movable::strip_marks;
-use crate::commit::ops::SetDir;
+use crate::entries::changes::Outside;
+use crate::journal::dir_attrs::{AttrState, apply_dir_state, found, set_mtime};
+use crate::journal::ops::SetDir;
 use crate::meta::stat;
+use crate::moves::movable::strip_marks;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -40,7 +40,7 @@ impl Apply<'_> {
         let is_ours = Some(now.mtime) == set.mtime || self.traces.is_ours(now.id, now.mtime, planned);
         // What was kept back waits in this layer, for which a time that is set back would be one of a moved directory.
         let mtime = set.mtime.filter(|_| is_ours && self.kept.is_empty());
-        self.faults.action();
+        self.faults.between_calls();
         match found(dir.as_fd(), set, &now, self.again)? {
             AttrState::Foreign if set.was.is_some() => return Err(Stop::keep(Outside::Changed)),
             AttrState::Foreign => {}

@@ -3,8 +3,8 @@
 use super::Apply;
 use super::renamed::Brought;
 use crate::beneath::is_no_way;
-use crate::commit::ops::{Op, Origin, Slot};
-use crate::commit::seen::Seen;
+use crate::journal::ops::{Op, Origin, Slot};
+use crate::journal::seen::Seen;
 use crate::meta::Meta;
 use std::collections::HashSet;
 use std::io;

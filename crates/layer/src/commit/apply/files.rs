@@ -2,10 +2,10 @@
 
 use super::Apply;
 use crate::beneath::{Workspace, is_beneath, join, names, split};
-use crate::commit::ops::{Origin, Put};
-use crate::git_rules::Version;
+use crate::entries::protected::Class;
+use crate::git::git_rules::Version;
+use crate::journal::ops::{Origin, Put};
 use crate::meta::{EntryType, stat_if_there};
-use crate::protected::Class;
 use nexus_git::git_dir::PACKED;
 use nexus_git::reads::Reads;
 use std::io;

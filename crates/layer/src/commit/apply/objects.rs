@@ -2,7 +2,7 @@
 
 use super::Apply;
 use crate::beneath::split;
-use crate::commit::ops::{Op, Origin};
+use crate::journal::ops::{Op, Origin};
 use crate::meta::stat_if_there;
 use nexus_git::paths::{git_dir_of_names, git_dir_of_object};
 use std::os::fd::AsFd as _;

@@ -4,15 +4,15 @@ use super::side::Taken;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
 use super::{Apply, own_fd};
 use crate::beneath::{chmod, is_gone, pin, split};
-use crate::changes::Outside;
-use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
-use crate::commit::displaced::Quiet;
-use crate::commit::movable::{make_movable, strip_marks};
-use crate::commit::ops::{Origin, Put};
-use crate::commit::seen::Seen;
-use crate::commit::writers::Writers;
+use crate::entries::changes::Outside;
 use crate::faults::Comparison;
+use crate::journal::ops::{Origin, Put};
+use crate::journal::seen::Seen;
 use crate::meta::{EntryType, Meta, stat_if_there};
+use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
+use crate::moves::movable::{make_movable, strip_marks};
+use crate::places::quiet::Quiet;
+use crate::places::writers::Writers;
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -123,7 +123,7 @@ impl Apply<'_> {
             self.parents.last = None;
             self.layer_parents.last = None;
         }
-        self.faults.action();
+        self.faults.between_calls();
         if new.links > 1
             && let Some(meta) = stat_if_there(target.dir, target.name)?.filter(|meta| new.is_same_version(meta))
         {
@@ -247,7 +247,7 @@ impl Apply<'_> {
         if first.kind == EntryType::File && first.id == old.id {
             lease = self.lease(parent, name)?;
         }
-        self.faults.action();
+        self.faults.between_calls();
         let dir = self.parents.get(parent)?;
         let now = stat_if_there(dir, name)?.ok_or_else(|| Stop::keep(Outside::Vanished))?;
         if self.faults.compares(Comparison::BeforePut) && !self.is_untouched(old, &now) {

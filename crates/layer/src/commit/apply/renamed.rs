@@ -1,8 +1,8 @@
 //! Tracks the directories that a commit renames: they exist in the workspace or a slot, never in the layer.
 
-use crate::commit::journal::KeptBack;
-use crate::commit::ops::{Op, Slot};
-use crate::commit::seen::Seen;
+use crate::journal::file::KeptBack;
+use crate::journal::ops::{Op, Slot};
+use crate::journal::seen::Seen;
 use crate::meta::FileId;
 use nexus_model::ByteText;
 use std::collections::HashMap;

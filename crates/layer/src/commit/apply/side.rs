@@ -2,13 +2,13 @@
 
 use super::Apply;
 use super::stop::{Done, Keeping, Stop};
-use crate::changes::Outside;
-use crate::commit::as_put::is_as_put;
-use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::ops::{Origin, Put};
-use crate::commit::seen::Seen;
-use crate::commit::side::Side;
+use crate::commit::apply::as_put::is_as_put;
+use crate::entries::changes::Outside;
+use crate::journal::ops::{Origin, Put};
+use crate::journal::seen::Seen;
 use crate::meta::{stat, stat_if_there};
+use crate::moves::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::places::side::Side;
 use std::io;
 
 /// The result of [`Apply::take_back`].
@@ -45,7 +45,7 @@ impl<'a> Apply<'a> {
                 Moved::Occupied => return Err(io::Error::other("a side name is taken").into()),
             }
         }
-        self.faults.action();
+        self.faults.between_calls();
         match move_to_free(source, target, self.faults)? {
             Moved::Yes => {}
             Moved::Occupied => {
@@ -69,7 +69,7 @@ impl<'a> Apply<'a> {
         match exchange(source, target, self.faults)? {
             Exchanged::Gone => return Ok(Taken::Again),
             Exchanged::Yes => {
-                self.faults.action();
+                self.faults.between_calls();
                 if stat(source.dir, source.name)?.id == new.id {
                     return self.as_taken(put, source, new);
                 }
@@ -84,7 +84,7 @@ impl<'a> Apply<'a> {
         if move_out(target, side, self.faults)? == Moved::Occupied {
             return Err(io::Error::other("a side name is taken"));
         }
-        self.faults.action();
+        self.faults.between_calls();
         if stat(side.dir, side.name)?.id != new.id {
             if move_to_free(side, target, self.faults)? == Moved::Occupied {
                 self.put_beside(put, side)?;

@@ -3,15 +3,15 @@
 
 use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, split};
-use crate::changes::{Conflict, Outside};
-use crate::commit::calls::{Moved, Spot, move_to_free};
-use crate::commit::journal::{JOURNAL, KeptBack};
-use crate::commit::movable::make_movable;
-use crate::commit::ops::{EVERYTHING, Op, Origin, Put, Slot};
-use crate::commit::returned;
-use crate::commit::seen::Seen;
+use crate::entries::changes::{Conflict, Outside};
+use crate::entries::tree::CommittedEntry;
+use crate::journal::file::{JOURNAL, KeptBack};
+use crate::journal::ops::{EVERYTHING, Op, Origin, Put, Slot};
+use crate::journal::seen::Seen;
 use crate::meta::{Meta, stat, stat_if_there};
-use crate::tree::CommittedEntry;
+use crate::moves::calls::{Moved, Spot, move_to_free};
+use crate::moves::movable::make_movable;
+use crate::notes::returned;
 use nexus_model::ByteText;
 use std::io;
 use std::os::fd::AsFd as _;

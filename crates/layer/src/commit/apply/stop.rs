@@ -1,8 +1,8 @@
 //! The reasons for which a step of a commit is not carried out.
 
 use crate::beneath::is_other_mount;
-use crate::changes::Outside;
-use crate::commit::units::Cause;
+use crate::entries::changes::Outside;
+use crate::journal::units::Cause;
 use nexus_model::ByteText;
 use std::io;
 

@@ -3,14 +3,14 @@
 use super::Apply;
 use super::stop::{Done, Keeping, NO_SLOTS, Stop};
 use crate::beneath::split;
-use crate::changes::Outside;
-use crate::commit::calls::{Moved, Spot, move_out, move_to_free};
-use crate::commit::displaced::Quiet;
-use crate::commit::movable::make_movable;
-use crate::commit::ops::Slot;
-use crate::commit::seen::Seen;
+use crate::entries::changes::Outside;
 use crate::faults::Comparison;
+use crate::journal::ops::Slot;
+use crate::journal::seen::Seen;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
+use crate::moves::movable::make_movable;
+use crate::places::quiet::Quiet;
 use rustix::fs::AtFlags;
 use std::io;
 
@@ -40,9 +40,9 @@ impl Apply<'_> {
         if !untouched {
             return Err(Stop::keep(Outside::Changed));
         }
-        self.faults.action();
+        self.faults.between_calls();
         rustix::fs::linkat(dir, file, slots.fd(), &*name, AtFlags::empty()).map_err(|e| Stop::moving(e.into()))?;
-        self.faults.action();
+        self.faults.between_calls();
         let linked = stat(slots.fd(), &name)?;
         if linked.id != old.id {
             // Another file took the name since the look: only this further name of it goes again.
@@ -99,7 +99,7 @@ impl Apply<'_> {
             if old.kind == EntryType::File {
                 lease = self.lease(parent, name)?;
             }
-            self.faults.action();
+            self.faults.between_calls();
             let dir = self.parents.get(parent)?;
             let now = stat_if_there(dir, name)?.unwrap_or(now);
             if self.faults.compares(Comparison::BeforeTake) && !self.is_untouched(old, &now) {
@@ -115,7 +115,7 @@ impl Apply<'_> {
                 self.parents.last = None;
             }
         }
-        self.faults.action();
+        self.faults.between_calls();
         let out = stat(there.dir, there.name)?;
         let quiet = if renamed {
             if out.id == old.id { Quiet::Yes } else { Quiet::No }

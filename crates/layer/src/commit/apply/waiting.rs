@@ -3,8 +3,8 @@
 
 use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_no_way, join, names, split};
-use crate::commit::journal::JOURNAL;
-use crate::commit::ops::Op;
+use crate::journal::file::JOURNAL;
+use crate::journal::ops::Op;
 use crate::meta::{EntryType, stat_if_there};
 use nexus_git::objects::has_shape;
 use std::collections::{BTreeSet, HashMap, HashSet};

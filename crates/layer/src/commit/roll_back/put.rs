@@ -2,16 +2,16 @@
 
 use super::steps::{Back, LOST};
 use crate::beneath::split;
-use crate::changes::{Conflict, Outside};
-use crate::commit::as_put::is_as_put;
-use crate::commit::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
-use crate::commit::movable::make_movable;
-use crate::commit::ops::{Origin, Put};
-use crate::commit::returned;
-use crate::commit::seen::Seen;
-use crate::commit::units::is_repository;
+use crate::commit::apply::as_put::is_as_put;
+use crate::entries::changes::{Conflict, Outside};
 use crate::faults::Comparison;
+use crate::journal::ops::{Origin, Put};
+use crate::journal::seen::Seen;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::moves::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::moves::movable::make_movable;
+use crate::notes::returned;
+use crate::read::git_dirs::may_be_repository;
 use nexus_git::paths::git_dir_of_object;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -139,7 +139,7 @@ impl Back<'_> {
         let target = Spot { dir: dir.as_fd(), name };
         let Some(now) = stat_if_there(target.dir, target.name)?.filter(|meta| meta.id == new.id) else { return Ok(()) };
         // Git may have removed its own copy of an object meanwhile, or made something from it. One too many does no harm.
-        if git_dir_of_object(&put.path.0).is_some_and(|git_dir| is_repository(self.base, git_dir)) {
+        if git_dir_of_object(&put.path.0).is_some_and(|git_dir| may_be_repository(self.base, git_dir)) {
             return Ok(());
         }
         if self.stays.contains(&put.path.0) || !self.is_as_put(put, new, &now, target)? {
@@ -163,7 +163,7 @@ impl Back<'_> {
         match exchange(source, target, self.faults)? {
             Exchanged::Yes => {
                 self.note_returned(put, target)?;
-                self.faults.action();
+                self.faults.between_calls();
                 let out = stat(source.dir, source.name)?;
                 if out.id == new.id && self.is_as_put(put, new, &out, source)? {
                     return Ok(());
@@ -212,7 +212,7 @@ impl Back<'_> {
 
     /// Looks at what was taken out of a place that is free now.
     fn check_withdrawn(&mut self, put: &Put, new: &Seen, source: Spot<'_>) -> io::Result<()> {
-        self.faults.action();
+        self.faults.between_calls();
         let out = stat(source.dir, source.name)?;
         if out.id == new.id && self.is_as_put(put, new, &out, source)? {
             return Ok(());

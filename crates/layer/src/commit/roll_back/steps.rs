@@ -1,20 +1,20 @@
 //! Undoes the steps of a commit one by one, and restores the modes of directories that it had to make accessible.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, is_gone, split, widen};
-use crate::changes::{Conflict, Outside};
-use crate::commit::beside::Beside;
-use crate::commit::calls::{Moved, Spot, move_to_free};
-use crate::commit::dir_attrs::{AttrState, apply_dir_state, found};
-use crate::commit::journal::JOURNAL;
-use crate::commit::ops::{Op, Origin, Put, SetDir, Slot};
-use crate::commit::returned;
-use crate::commit::seen::Seen;
-use crate::commit::side::Side;
-use crate::commit::steps::Steps;
-use crate::commit::units::Units;
+use crate::entries::changes::{Conflict, Outside};
+use crate::entries::tree::CommittedEntry;
 use crate::faults::Faults;
+use crate::journal::dir_attrs::{AttrState, apply_dir_state, found};
+use crate::journal::file::JOURNAL;
+use crate::journal::ops::{Op, Origin, Put, SetDir, Slot};
+use crate::journal::seen::Seen;
+use crate::journal::steps::Steps;
+use crate::journal::units::Units;
 use crate::meta::{EntryType, FileId, stat, stat_if_there};
-use crate::tree::CommittedEntry;
+use crate::moves::beside::Beside;
+use crate::moves::calls::{Moved, Spot, move_to_free};
+use crate::notes::returned;
+use crate::places::side::Side;
 use nexus_model::ByteText;
 use std::collections::HashSet;
 use std::io;
@@ -61,7 +61,7 @@ impl<'a> Back<'a> {
         for step in self.steps.each_back().doing("read", JOURNAL.as_bytes())? {
             let (at, op) = step.doing("read", JOURNAL.as_bytes())?;
             self.at = at;
-            self.faults.action();
+            self.faults.between_calls();
             let path = op.path().map_or(&b""[..], |path| &path.0);
             self.look_again().doing("look at", path)?;
             self.one_or_again(&op).doing("put back", path)?;
@@ -95,7 +95,7 @@ impl<'a> Back<'a> {
                 continue;
             }
             if now.mode != mode && now.mode == mode | 0o700 {
-                self.faults.action();
+                self.faults.between_calls();
                 crate::beneath::chmod(dir.as_fd(), mode).doing("set the mode of", &path.0)?;
             }
             let now = stat(dir.as_fd(), b"").doing("look at", &path.0)?;

@@ -2,12 +2,12 @@
 
 use super::steps::Back;
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
-use crate::commit::calls::Spot;
-use crate::commit::journal::{JOURNAL, Journal};
-use crate::commit::ops::{Op, Origin, Put};
-use crate::commit::units::{Unit, Units, brings_index, others_of_one};
 use crate::faults::Comparison;
+use crate::journal::file::{JOURNAL, Journal};
+use crate::journal::ops::{Op, Origin, Put};
+use crate::journal::units::{Unit, Units, brings_index, others_of_one};
 use crate::meta::{EntryType, FsTime, stat_if_there};
+use crate::moves::calls::Spot;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;

@@ -1,0 +1,327 @@
+//! Removes the entries that a commit displaced, after the commit is done.
+//!
+//! A displaced file that a process still has open for writing, or whose content changed after the run started, is never
+//! removed: it is moved back to the workspace, under a name beside its old one.
+
+use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, join, names, split};
+use crate::entries::changes::{Conflict, Outside};
+use crate::faults::{Comparison, Faults};
+use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
+use crate::journal::ops::{Op, Origin};
+use crate::journal::seen::Seen;
+use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
+use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
+use crate::moves::leftover::{Leftover, set_aside};
+use crate::notes::removing::Removing;
+use crate::places::quiet::{Look, Quiet, inspect, quiet_inside};
+use crate::places::rooms::Rooms;
+use crate::places::writers::{Writers, writers};
+use nexus_model::ByteText;
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
+
+/// The name, but for a number, that an entry of a displaced directory has for the moment before it is removed.
+const LEAVING: &str = ".nexus-leaving-";
+
+/// The longest name that Linux takes (path_resolution(7)).
+const NAME_MAX: usize = 255;
+
+/// The number of names that are tried.
+const TRIES: u32 = 99;
+
+/// Returns the name by which an entry leaves; it holds the own name, so that a kill does not lose that, where both fit.
+fn leaving_name(number: u32, name: &[u8]) -> Vec<u8> {
+    let short = format!("{LEAVING}{number}").into_bytes();
+    let long = [&short, &b"-"[..], name].concat();
+    if long.len() <= NAME_MAX { long } else { short }
+}
+
+/// Returns the own name of an entry that was leaving.
+fn own_name(leaving: &[u8]) -> Option<&[u8]> {
+    let rest = leaving.strip_prefix(LEAVING.as_bytes())?;
+    let dash = rest.iter().position(|byte| *byte == b'-')?;
+    Some(&rest[dash + 1..]).filter(|name| !name.is_empty())
+}
+
+/// Gives entries that were leaving when an earlier pass was killed their names back, where those are free.
+fn restore_names(tree: &Workspace, top: &[u8], faults: &Faults) -> io::Result<()> {
+    let mut stack = vec![top.to_vec()];
+    while let Some(path) = stack.pop() {
+        let dir = crate::disk::remove::readable_by_force(tree, &path)?;
+        for name in names(dir.as_fd())? {
+            let dir = dir.as_fd();
+            match own_name(&name) {
+                Some(own) => {
+                    move_to_free(Spot { dir, name: &name }, Spot { dir, name: own }, faults)?;
+                }
+                None if stat_if_there(dir, &name)?.is_some_and(|meta| meta.kind == EntryType::Directory) => {
+                    stack.push(join(&path, &name));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The result of [`remove_displaced`].
+#[derive(Debug, Default)]
+pub(crate) struct Removal {
+    /// Versions that had to be kept beside their old names.
+    pub(crate) rescued: Vec<KeptBack>,
+    /// Entries that could not be removed and were set aside.
+    pub(crate) left: Vec<Leftover>,
+    /// Entries that could neither be removed nor set aside: path, error, and the place (layer or slot).
+    pub(crate) stuck: Vec<(ByteText, String, Origin)>,
+    /// Files with several names of which one was removed, as they were before.
+    pub(crate) lost_a_name: HashMap<FileId, Seen>,
+}
+
+/// Removes everything that a finished commit displaced, and keeps what changed or cannot be removed.
+pub(crate) fn remove_displaced(
+    layers: &Workspace,
+    rooms: &Rooms<'_>,
+    journal: &Journal,
+    outcome: &Outcome,
+    faults: &Faults,
+) -> Result<Removal, IoFailure> {
+    let kept: HashSet<&[u8]> = outcome.kept.iter().map(|one| one.path.0.as_slice()).collect();
+    let shared: HashMap<FileId, Seen> = journal.steps.several().iter().map(|one| (one.old.id, one.old)).collect();
+    let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
+    let mut removal = Removal::default();
+    let removing = Removing::open(rooms.root)?;
+    for op in journal.steps.each() {
+        let op = op.doing("read", JOURNAL.as_bytes())?;
+        let Some(old) = op.displaces() else { continue };
+        let Some(path) = op.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
+        let from = match &op {
+            Op::Take { slot, .. } => Origin::Slot(*slot),
+            Op::Put(put) => put.from.clone(),
+            _ => continue,
+        };
+        let (tree, at) = match &from {
+            Origin::Slot(slot) => {
+                let Some(slots) = rooms.slots else { continue };
+                (slots, slot.to_string().into_bytes())
+            }
+            Origin::Layer => (rooms.upper, path.0.clone()),
+        };
+        let new = match &op {
+            Op::Put(put) => put.new.map(|new| new.id),
+            _ => None,
+        };
+        // A process with the directory open may still add to it, so that everything younger than the move is its own.
+        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
+        // A further name of a file, and the move of another one, set the time of its change and nothing else.
+        let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
+        let is_late = |name: &[u8], meta: &Meta| {
+            // An entry that was on its way out when an earlier pass was killed got its ctime by that rename.
+            let left = name.starts_with(LEAVING.as_bytes()) && removing.was_leaving(meta);
+            let at = if left { meta.mtime } else { meta.ctime };
+            at >= since && (meta.mtime >= since || !is_moved(meta)) && !removing.is_own(meta)
+        };
+        let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late, removing: &removing };
+        let run = &journal.header.run;
+        // Most errors do not come twice.
+        match one.end(rooms, run, faults).or_else(|_| one.end(rooms, run, faults)) {
+            Ok(rescued) => removal.rescued.extend(rescued),
+            Err(failure) => {
+                let why = format!("{failure}: {}", failure.source);
+                match one.set_aside(layers, run, faults) {
+                    Ok(place) => removal.left.push(Leftover::new(&place, Some(path), why)),
+                    Err(_) => removal.stuck.push((path.clone(), why, from)),
+                }
+            }
+        }
+    }
+    removal.lost_a_name = removing.into_known();
+    Ok(removal)
+}
+
+/// An entry that a commit displaced.
+struct Displaced<'a> {
+    /// The tree that it lies in now.
+    tree: &'a Workspace,
+    /// Its path there.
+    at: &'a [u8],
+    /// Its path in the workspace.
+    path: &'a ByteText,
+    /// The entry as the plan saw it.
+    old: &'a Seen,
+    /// The entry that took its place.
+    new: Option<FileId>,
+    /// Tells whether an entry of a displaced directory, by its name and attributes, is younger than the move.
+    is_late: &'a dyn Fn(&[u8], &Meta) -> bool,
+    removing: &'a Removing<'a>,
+}
+
+impl Displaced<'_> {
+    /// Removes the entry, or puts it beside its old name. Returns the latter.
+    fn end(&self, rooms: &Rooms<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
+        let Self { tree, at, path, .. } = self;
+        faults.between_calls();
+        let quiet = self.remove(rooms.base.leases(), faults)?;
+        let beside = match quiet {
+            Quiet::Gone => rooms.beside(run, faults).found(&path.0)?,
+            Quiet::Yes => None,
+            Quiet::No | Quiet::Written => {
+                let (parent, name) = split(at);
+                let dir = tree.dir_by_force(parent).doing("open", parent)?;
+                let spot = Spot { dir: dir.as_fd(), name };
+                // Whatever is kept has the names that a person knows.
+                if self.old.kind == EntryType::Directory
+                    && stat_if_there(spot.dir, name).doing("look at", at)?.is_some_and(|now| now.id == self.old.id)
+                {
+                    restore_names(tree, at, faults).doing("give names back in", &path.0)?;
+                }
+                Some(rooms.beside(run, faults).put(spot, &path.0).doing("put beside", &path.0)?)
+            }
+        };
+        let Some(beside) = beside else { return Ok(None) };
+        let outside = if quiet == Quiet::Written { Outside::Open } else { Outside::Changed };
+        let conflict = Some(Conflict { beside: Some(beside), ..Conflict::new((*path).clone(), outside) });
+        Ok(Some(KeptBack { path: (*path).clone(), conflict, in_layer: false, subtree: false, arrived: true }))
+    }
+
+    fn set_aside(&self, layers: &Workspace, run: &str, faults: &Faults) -> io::Result<PathBuf> {
+        let (parent, name) = split(self.at);
+        let dir = self.tree.dir_by_force(parent)?;
+        let last = String::from_utf8_lossy(split(&self.path.0).1).into_owned();
+        set_aside(layers, run, Spot { dir: dir.as_fd(), name }, &last, faults)
+    }
+
+    fn remove(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
+        let Self { tree, at, path, old, new, is_late, .. } = self;
+        let (parent, name) = split(at);
+        let Some(dir) = tree.dir_by_force_if_there(parent).doing("open", parent)? else { return Ok(Quiet::Gone) };
+        let found = stat_if_there(dir.as_fd(), name).doing("look at", at)?;
+        let Some(now) = found else { return Ok(Quiet::Gone) };
+        let counts = faults.compares(Comparison::BeforeRemoval);
+        if now.id != old.id && counts {
+            // Our own entry goes with the layer. Anything else came out of the workspace in a crash, and is not ours.
+            return Ok(if *new == Some(now.id) { Quiet::Yes } else { Quiet::No });
+        }
+        if old.kind == EntryType::Directory {
+            let quiet = quiet_inside(tree, at, leases, is_late).doing("look through", &path.0)?;
+            let inside = faults.compares(Comparison::InsideRemoval);
+            return if quiet == Quiet::Yes || !inside { self.remove_seen(leases, faults) } else { Ok(quiet) };
+        }
+        let is_file = old.kind == EntryType::File;
+        let asked = is_file.then(|| writers(leases, dir.as_fd(), name)).transpose();
+        let lease = asked.doing("ask for writers of", &path.0)?;
+        if matches!(lease, Some(Writers::Some)) && counts {
+            return Ok(Quiet::Written);
+        }
+        if counts && !old.is_same_version(&stat(dir.as_fd(), name).doing("look at", &path.0)?) {
+            return Ok(Quiet::No);
+        }
+        rustix::fs::unlinkat(dir.as_fd(), name, AtFlags::empty()).doing("remove", &path.0)?;
+        drop(lease);
+        Ok(Quiet::Yes)
+    }
+
+    /// Removes a displaced directory entry by entry, and stops at the first one that came late.
+    fn remove_seen(&self, leases: Option<LeaseCall>, faults: &Faults) -> Result<Quiet, IoFailure> {
+        let tree = self.tree;
+        // The path that a person knows.
+        let shown = |path: &[u8]| [&self.path.0, &path[self.at.len()..]].concat();
+        let mut stack = vec![(self.at.to_vec(), false)];
+        while let Some((path, emptied)) = stack.pop() {
+            let (parent, name) = split(&path);
+            if emptied {
+                let parent = tree.dir_by_force(parent).doing("open", parent)?;
+                match rustix::fs::unlinkat(parent.as_fd(), name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT) => continue,
+                    // Something came while it was emptied.
+                    Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(Quiet::No),
+                    Err(error) => return Err(error).doing("remove", &shown(&path)),
+                }
+            }
+            let dir = crate::disk::remove::readable_by_force(tree, &path).doing("open", &shown(&path))?;
+            self.removing.empties(&stat(dir.as_fd(), b"").doing("look at", &shown(&path))?);
+            stack.push((path.clone(), true));
+            for name in names(dir.as_fd()).doing("list", &shown(&path))? {
+                let entry = join(&path, &name);
+                match self.remove_file(dir.as_fd(), &name, leases, faults).doing("remove", &shown(&entry))? {
+                    Left::Directory => stack.push((entry, false)),
+                    Left::Nothing => {}
+                    Left::Entry(quiet) => return Ok(quiet),
+                }
+            }
+        }
+        Ok(Quiet::Yes)
+    }
+
+    /// Removes an entry of a displaced directory that is not a directory itself.
+    ///
+    /// It leaves its name first, and is looked at again: another process with the directory open may save a new version
+    /// under the name at any moment, and without a lease write to the file.
+    fn remove_file(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        leases: Option<LeaseCall>,
+        faults: &Faults,
+    ) -> io::Result<Left> {
+        let (meta, _lease) = match inspect(leases, dir, name, &|| faults.between_calls())? {
+            Look::At(meta, _) if meta.kind == EntryType::Directory => return Ok(Left::Directory),
+            Look::At(meta, _) if (self.is_late)(name, &meta) && faults.compares(Comparison::InsideRemoval) => {
+                return Ok(Left::Entry(Quiet::No));
+            }
+            Look::At(meta, lease) => (meta, lease),
+            Look::Written => return Ok(Left::Entry(Quiet::Written)),
+            Look::Gone => return Ok(Left::Nothing),
+        };
+        self.removing.leaves(&meta);
+        let from = Spot { dir, name };
+        let mut number = 0;
+        let leaving = loop {
+            let leaving = leaving_name(number, name);
+            match move_out(from, Spot { dir, name: &leaving }, faults) {
+                Ok(Moved::Yes) => break leaving,
+                Ok(Moved::Occupied) if number < TRIES => number += 1,
+                Ok(Moved::Occupied) => return Err(io::Error::other("no name is free")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
+                Err(error) => return Err(error),
+            }
+        };
+        let leaving = Spot { dir, name: &leaving };
+        faults.between_calls();
+        let out = stat(dir, leaving.name)?;
+        if (out.id, out.size, out.mtime, out.kind) == (meta.id, meta.size, meta.mtime, meta.kind) {
+            rustix::fs::unlinkat(dir, leaving.name, AtFlags::empty())?;
+            return Ok(Left::Nothing);
+        }
+        // A newer version goes back to its name. Where an even newer one has that, both stay in the directory.
+        move_to_free(leaving, from, faults)?;
+        Ok(Left::Entry(Quiet::No))
+    }
+}
+
+/// The result of [`Displaced::remove_file`].
+enum Left {
+    /// The entry is a directory, and stays for now.
+    Directory,
+    /// The entry stays, and with it its directory.
+    Entry(Quiet),
+    /// The entry is gone.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaving_entry_keeps_its_own_name_where_both_fit() {
+        assert_eq!(own_name(&leaving_name(3, b"a-b")), Some(&b"a-b"[..]));
+        let long = [b'n'; NAME_MAX];
+        assert_eq!(own_name(&leaving_name(0, &long)), None);
+        assert!(leaving_name(0, &long).len() <= NAME_MAX);
+        assert_eq!(own_name(b"other"), None);
+    }
+}

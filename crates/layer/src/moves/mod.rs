@@ -1,0 +1,12 @@
+//! The calls that move entries, and the names for entries that cannot stay in their places. Nothing here reads a
+//! journal.
+//!
+//! * `beside`: names beside a path for a version that cannot stay in its place
+//! * `calls`: the calls by which a commit moves entries
+//! * `leftover`: sets aside what a commit or a reject cannot remove
+//! * `movable`: prepares an entry for a rename
+
+pub mod beside;
+pub(crate) mod calls;
+pub mod leftover;
+pub(crate) mod movable;

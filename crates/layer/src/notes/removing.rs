@@ -1,0 +1,129 @@
+//! Records the time stamp changes that the removal of displaced directories itself causes, so that a second pass after a kill can
+//! distinguish them from changes by another process.
+//!
+//! ```text
+//!  leaving   the one entry that is on its way out, as it was looked at before
+//!  removing  files with several names, of which one was removed; directories that are being emptied
+//! ```
+//! Unlinking a name updates the ctime of the file's other names and the times of its directory. If a power failure loses a
+//! record, the entry counts as changed by another process and stays.
+
+use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
+use crate::journal::seen::Seen;
+use crate::meta::{EntryType, FileId, Meta};
+use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+/// The file of the layer's directory with the entry that is leaving.
+pub(crate) const LEAVING_NOTE: &str = "leaving";
+
+/// The file of the layer's directory with the other notes, one a line.
+pub(crate) const REMOVING: &str = "removing";
+
+/// The length of the note about the entry that is leaving; a shorter text is filled up with blanks.
+const LENGTH: usize = 512;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Removing<'a> {
+    root: &'a Workspace,
+    /// The entry that was leaving when an earlier pass was killed.
+    left: Option<Seen>,
+    known: RefCell<HashMap<FileId, Seen>>,
+    one: RefCell<Option<File>>,
+    all: RefCell<Option<File>>,
+}
+
+impl<'a> Removing<'a> {
+    /// Reads what an earlier pass noted.
+    pub(crate) fn open(root: &'a Workspace) -> Result<Self, IoFailure> {
+        let mut known = HashMap::new();
+        if let Some(file) = existing(root, REMOVING)? {
+            for line in io::BufReader::new(file).split(b'\n') {
+                // The last line may be cut off.
+                if let Ok(seen) = serde_json::from_slice::<Seen>(&line.doing("read", REMOVING.as_bytes())?) {
+                    known.insert(seen.id, seen);
+                }
+            }
+        }
+        let left = match existing(root, LEAVING_NOTE)? {
+            Some(file) => {
+                let mut text = [0; LENGTH];
+                file.read_exact_at(&mut text, 0).ok().and_then(|()| serde_json::from_slice(&text).ok())
+            }
+            None => None,
+        };
+        let (one, all) = (RefCell::new(None), RefCell::new(None));
+        Ok(Self { root, left, known: RefCell::new(known), one, all })
+    }
+
+    /// Notes an entry before it leaves its name. Where the disk is full, it leaves all the same.
+    pub(crate) fn leaves(&self, meta: &Meta) {
+        if meta.links > 1 {
+            self.known.borrow_mut().insert(meta.id, Seen::from(meta));
+            self.add(meta);
+        }
+        let write = || -> io::Result<()> {
+            let mut text = serde_json::to_vec(&Seen::from(meta))?;
+            text.resize(LENGTH, b' ');
+            let mut file = self.one.borrow_mut();
+            let file = made(self.root, LEAVING_NOTE, OFlags::WRONLY, &mut file)?;
+            file.write_all_at(&text, 0)
+        };
+        write().ok();
+    }
+
+    /// Notes a directory before something in it is removed.
+    pub(crate) fn empties(&self, meta: &Meta) {
+        self.add(meta);
+    }
+
+    fn add(&self, meta: &Meta) {
+        let write = || -> io::Result<()> {
+            let mut text = serde_json::to_vec(&Seen::from(meta))?;
+            text.push(b'\n');
+            let mut file = self.all.borrow_mut();
+            made(self.root, REMOVING, OFlags::WRONLY | OFlags::APPEND, &mut file)?.write_all(&text)
+        };
+        write().ok();
+    }
+
+    /// Reports whether the late times of an entry come from the removal alone.
+    pub(crate) fn is_own(&self, meta: &Meta) -> bool {
+        let known = self.known.borrow();
+        let Some(seen) = known.get(&meta.id).filter(|seen| seen.is_same_version(meta)) else { return false };
+        // Both times of a directory change when a name in it does. Its entries tell what another process did there.
+        meta.kind != EntryType::Directory || (meta.mode == seen.mode && meta.mtime == meta.ctime)
+    }
+
+    /// Returns the files of which a name was removed.
+    pub(crate) fn into_known(self) -> HashMap<FileId, Seen> {
+        let known = self.known.into_inner().into_iter();
+        known.filter(|(_, seen)| seen.kind != EntryType::Directory).collect()
+    }
+
+    /// Reports whether an entry at the name of one that leaves is the one that was inspected.
+    pub(crate) fn was_leaving(&self, meta: &Meta) -> bool {
+        self.left.is_some_and(|left| left.is_same_version(meta)) || self.is_own(meta)
+    }
+}
+
+fn existing(root: &Workspace, name: &str) -> Result<Option<File>, IoFailure> {
+    match open_file(root.fd(), name.as_bytes(), OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => Ok(Some(File::from(other.doing("open", name.as_bytes())?))),
+    }
+}
+
+/// Opens the file of this name once.
+fn made<'f>(root: &Workspace, name: &str, flags: OFlags, file: &'f mut Option<File>) -> io::Result<&'f mut File> {
+    if file.is_none() {
+        let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        *file = Some(File::from(rustix::fs::openat(root.fd(), name, flags, Mode::from_raw_mode(0o600))?));
+    }
+    file.as_mut().ok_or_else(|| io::Error::other("no file"))
+}

@@ -1,0 +1,112 @@
+//! Finds out whether an entry that a commit moves out of the workspace changed, or is open for writing in another process.
+
+use crate::beneath::{LeaseCall, Workspace, chmod, join, names};
+use crate::meta::{EntryType, Meta, stat, stat_if_there};
+use crate::places::writers::{Writers, writers};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+/// Answer whether a displaced entry may be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quiet {
+    /// Nothing happened to it.
+    Yes,
+    /// The entry changed.
+    No,
+    /// A process has a file of it open for writing.
+    Written,
+    /// It is not there.
+    Gone,
+}
+
+/// The result of [`inspect`].
+pub(crate) enum Look {
+    /// The attributes, and the lease by which no process changes a file after they were read.
+    At(Meta, Option<Writers>),
+    /// A process has the file open for writing.
+    Written,
+    /// The name has no entry (any more), or another one than a moment before.
+    Gone,
+}
+
+/// Reads the attributes of an entry. Those of a file are read after the lease, so that none of its writes is missed.
+/// `between` runs before the lease.
+pub(crate) fn inspect(
+    leases: Option<LeaseCall>,
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    between: &dyn Fn(),
+) -> io::Result<Look> {
+    let Some(first) = stat_if_there(dir, name)? else { return Ok(Look::Gone) };
+    between();
+    if first.kind != EntryType::File {
+        return Ok(Look::At(first, None));
+    }
+    let lease = writers(leases, dir, name)?;
+    match &lease {
+        Writers::Some => Ok(Look::Written),
+        Writers::Unknown => Ok(stat_if_there(dir, name)?.map_or(Look::Gone, |meta| Look::At(meta, None))),
+        Writers::None(held) => {
+            let meta = held.meta()?;
+            Ok(if meta.id == first.id { Look::At(meta, Some(lease)) } else { Look::Gone })
+        }
+    }
+}
+
+/// Looks through a displaced directory for an entry that `changed` names, or that a process writes to.
+pub(crate) fn quiet_inside(
+    tree: &Workspace,
+    top: &[u8],
+    leases: Option<LeaseCall>,
+    changed: &dyn Fn(&[u8], &Meta) -> bool,
+) -> io::Result<Quiet> {
+    let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
+    let result = inspect_all(tree, top, leases, changed, &mut opened);
+    for (path, mode) in opened.iter().rev() {
+        let dir = tree.dir(path)?;
+        chmod(dir.as_fd(), *mode)?;
+    }
+    result
+}
+
+fn inspect_all(
+    tree: &Workspace,
+    top: &[u8],
+    leases: Option<LeaseCall>,
+    changed: &dyn Fn(&[u8], &Meta) -> bool,
+    opened: &mut Vec<(Vec<u8>, u32)>,
+) -> io::Result<Quiet> {
+    let mut stack = vec![top.to_vec()];
+    while let Some(path) = stack.pop() {
+        let dir = match tree.readable_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if let Some(meta) = tree.stat(&path)? {
+                    opened.push((path.clone(), meta.mode));
+                }
+                tree.dir_by_force(&path)?;
+                tree.readable_dir(&path)?
+            }
+            // A mount point: nothing below it may be removed.
+            Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => return Ok(Quiet::No),
+            other => other?,
+        };
+        let mount = stat(dir.as_fd(), b"")?.mount;
+        for name in names(dir.as_fd())? {
+            let (meta, lease) = match inspect(leases, dir.as_fd(), &name, &|| ())? {
+                Look::At(meta, lease) => (meta, lease),
+                Look::Written => return Ok(Quiet::Written),
+                Look::Gone => return Ok(Quiet::No),
+            };
+            // A mount, also one of a single file, is of another process.
+            if meta.mount != mount || changed(&name, &meta) {
+                return Ok(Quiet::No);
+            }
+            drop(lease);
+            if meta.kind == EntryType::Directory {
+                stack.push(join(&path, &name));
+            }
+        }
+    }
+    Ok(Quiet::Yes)
+}
