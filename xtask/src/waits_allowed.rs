@@ -106,8 +106,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/drivers/namespace/src/launcher/client.rs",
-        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
-        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed.",
+        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 2)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed or it was killed.",
     ),
     ("crates/drivers/namespace/src/launcher/leased.rs", &[("File::open(", 1)], "A namespace in proc."),
     (

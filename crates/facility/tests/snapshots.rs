@@ -71,7 +71,7 @@ fn quiet() -> impl FnMut(u64, u64) {
 }
 
 struct Scene {
-    _base: tempfile::TempDir,
+    base: tempfile::TempDir,
     facilities: Facilities,
 }
 
@@ -79,7 +79,7 @@ impl Scene {
     fn new() -> Self {
         let base = tempfile::tempdir_in("/var/tmp").unwrap();
         let facilities = Facilities::open(&base.path().join("facilities")).unwrap();
-        Self { _base: base, facilities }
+        Self { base, facilities }
     }
 
     fn make(&self, text: &str) -> Facility {
@@ -96,7 +96,7 @@ impl Scene {
     }
 
     fn objects(&self) -> PathBuf {
-        self._base.path().join("facilities/.snapshots")
+        self.base.path().join("facilities/.snapshots")
     }
 
     fn packs(&self) -> Vec<PathBuf> {

@@ -4,6 +4,7 @@
 //! set ctime. A file that changed in the moment of the scan could change again without another time stamp; it is not
 //! remembered ([`RACE`]).
 
+use crate::attributes::Extended;
 use crate::object::{Content, ObjectId, bytes_of};
 use nexus_beneath::meta::{FsTime, Meta};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ pub(crate) struct Known {
     /// Holds the content of the file.
     pub content: Content,
     /// Holds the extended attributes of the file.
-    pub extended: Vec<(Vec<u8>, Vec<u8>)>,
+    pub extended: Extended,
 }
 
 /// The files of a tree by their paths.
@@ -72,13 +73,7 @@ impl Cache {
     }
 
     /// Remembers a file, unless it changed at about the time `now` at which the scan began.
-    pub(crate) fn note(
-        &mut self,
-        path: &[u8],
-        meta: &Meta,
-        (content, extended): (Content, Vec<(Vec<u8>, Vec<u8>)>),
-        now: FsTime,
-    ) {
+    pub(crate) fn note(&mut self, path: &[u8], meta: &Meta, (content, extended): (Content, Extended), now: FsTime) {
         if is_settled(meta.mtime, now) && is_settled(meta.ctime, now) {
             let (mtime, ctime) = (pair(meta.mtime), pair(meta.ctime));
             let known = Known { ino: meta.id.ino, size: meta.size, mtime, ctime, content, extended };

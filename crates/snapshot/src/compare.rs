@@ -1,11 +1,10 @@
 //! Compares two kept trees. Directories with the same content are not looked into.
 
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Content, Directory, Entry, Node, ObjectId, read_top};
+use crate::object::{Attributes, Content, Directory, Entry, KeptObjects, Node, ObjectId, read_top};
 use crate::store::Store;
 use nexus_beneath::join;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 /// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub struct Change {
 struct Comparison<'a> {
     store: &'a mut Store,
     /// Directories that are not in the store.
-    kept: &'a HashMap<ObjectId, Vec<u8>>,
+    kept: &'a KeptObjects,
     changes: Vec<Change>,
 }
 
@@ -49,7 +48,7 @@ pub fn compare(
     store: &mut Store,
     old: &ObjectId,
     new: &ObjectId,
-    kept: &HashMap<ObjectId, Vec<u8>>,
+    kept: &KeptObjects,
 ) -> Result<Vec<Change>, SnapshotError> {
     let mut comparison = Comparison { store, kept, changes: Vec::new() };
     if old == new {

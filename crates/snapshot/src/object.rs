@@ -6,6 +6,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// Largest object, in bytes. A pack that claims more is damaged.
@@ -14,6 +15,11 @@ pub const MAX_OBJECT: u32 = 16 << 20;
 /// Name of an object: the BLAKE3 hash of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(pub [u8; 32]);
+
+/// Names of several objects.
+pub type ObjectIds = HashSet<ObjectId>;
+/// Objects that are not in a store, with their bytes.
+pub type KeptObjects = HashMap<ObjectId, Vec<u8>>;
 
 impl ObjectId {
     /// Returns the name of an object with these bytes.

@@ -1,13 +1,12 @@
 //! All objects of a tree.
 
 use crate::error::SnapshotError;
-use crate::object::{Content, Node, ObjectId};
+use crate::object::{Content, Node, ObjectId, ObjectIds};
 use crate::store::Store;
-use std::collections::HashSet;
 
 /// Adds the names of all objects of the tree with this top. Directories and lists are read and checked; pieces of files are looked for.
 /// One that the store does not have is an error.
-pub fn reach(store: &mut Store, top: &ObjectId, found: &mut HashSet<ObjectId>) -> Result<(), SnapshotError> {
+pub fn reach(store: &mut Store, top: &ObjectId, found: &mut ObjectIds) -> Result<(), SnapshotError> {
     let entry = store.top(top)?;
     found.insert(*top);
     let Node::Directory(content) = entry.node else { return Err(SnapshotError::Form { id: *top }) };
@@ -30,7 +29,7 @@ pub fn reach(store: &mut Store, top: &ObjectId, found: &mut HashSet<ObjectId>) -
 }
 
 /// Adds the objects of a content; reports whether some are new.
-fn add(store: &mut Store, content: &Content, found: &mut HashSet<ObjectId>) -> Result<bool, SnapshotError> {
+fn add(store: &mut Store, content: &Content, found: &mut ObjectIds) -> Result<bool, SnapshotError> {
     let mut is_new = false;
     if let Content::Many { list, .. } = content {
         is_new |= found.insert(*list);
@@ -50,7 +49,7 @@ fn add(store: &mut Store, content: &Content, found: &mut HashSet<ObjectId>) -> R
 
 /// Reads every object of a tree and checks its hash. Returns the number of objects.
 pub fn verify(store: &mut Store, top: &ObjectId) -> Result<u64, SnapshotError> {
-    let mut found = HashSet::new();
+    let mut found = ObjectIds::new();
     reach(store, top, &mut found)?;
     // In the order of the packs: a block is unpacked once.
     let ids = store.in_order(&found);

@@ -1,12 +1,12 @@
 //! All packs of a directory: their indexes in memory, reading of objects, and the lock.
 
 use crate::error::SnapshotError;
-use crate::object::{Content, Directory, Entry, ObjectId, read_top};
+use crate::object::{Content, Directory, Entry, ObjectId, ObjectIds, read_top};
 use crate::pack::{self, Index};
 use nexus_beneath::{names, open_file};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -143,7 +143,7 @@ impl Store {
 
     /// Puts names of objects into the order in which the packs have them.
     #[must_use]
-    pub fn in_order(&self, ids: &HashSet<ObjectId>) -> Vec<ObjectId> {
+    pub fn in_order(&self, ids: &ObjectIds) -> Vec<ObjectId> {
         let mut ids: Vec<ObjectId> = ids.iter().copied().collect();
         ids.sort_by_key(|id| self.places.get(id).copied());
         ids

@@ -8,7 +8,7 @@
 //! A process that is killed leaves an object in two packs at worst; the next sweep takes one of them.
 
 use crate::error::SnapshotError;
-use crate::object::ObjectId;
+use crate::object::{ObjectId, ObjectIds};
 use crate::store::{Hold, NEW, Store};
 use crate::writer::{Kind, Writer};
 use nexus_beneath::unlink_if_there;
@@ -29,11 +29,7 @@ pub struct Swept {
 
 /// Removes all objects that are not in `reached`. The store must be held for cleaning, and no pack may be damaged: what one that cannot be
 /// read has is not known.
-pub fn sweep(
-    store: &mut Store,
-    reached: &HashSet<ObjectId>,
-    tell: &mut dyn FnMut(u64, u64),
-) -> Result<Swept, SnapshotError> {
+pub fn sweep(store: &mut Store, reached: &ObjectIds, tell: &mut dyn FnMut(u64, u64)) -> Result<Swept, SnapshotError> {
     if store.hold() != Hold::Clean {
         return Err(SnapshotError::Busy { is_gc: false });
     }
@@ -47,7 +43,7 @@ pub fn sweep(
         }
     }
     let mut all = HashSet::new();
-    let mut kept: HashSet<ObjectId> = HashSet::new();
+    let mut kept: ObjectIds = HashSet::new();
     let count = store.packs().len();
     for number in 0..count {
         tell(number as u64, count as u64);

@@ -7,13 +7,12 @@
 //! Directories have blocks of their own, so that marking and comparing unpack nothing else.
 
 use crate::error::SnapshotError;
-use crate::object::{Content, MAX_OBJECT, ObjectId, bytes_of};
+use crate::object::{Content, KeptObjects, MAX_OBJECT, ObjectId, ObjectIds, bytes_of};
 use crate::pack::{Block, END, Index, MAGIC, Place};
 use crate::pieces;
 use crate::store::{NEW, Store};
 use rustix::fs::{AtFlags, Mode, OFlags, openat};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Write};
 
@@ -42,8 +41,8 @@ pub struct Writer<'a> {
     open: [Open; 2],
     pack: Option<NewPack>,
     names: Vec<String>,
-    added: HashSet<ObjectId>,
-    kept: HashMap<ObjectId, Vec<u8>>,
+    added: ObjectIds,
+    kept: KeptObjects,
     bytes: u64,
 }
 
@@ -79,8 +78,8 @@ impl<'a> Writer<'a> {
             open: [Open::default(), Open::default()],
             pack: None,
             names: Vec::new(),
-            added: HashSet::new(),
-            kept: HashMap::new(),
+            added: ObjectIds::new(),
+            kept: KeptObjects::new(),
             bytes: 0,
         }
     }
@@ -240,7 +239,7 @@ impl<'a> Writer<'a> {
 
     /// Takes the directories that a dry writer named and the store does not have.
     #[must_use]
-    pub fn into_kept(mut self) -> HashMap<ObjectId, Vec<u8>> {
+    pub fn into_kept(mut self) -> KeptObjects {
         std::mem::take(&mut self.kept)
     }
 }

@@ -201,12 +201,11 @@ impl<'a> Snapshots<'a> {
             return Err(StoreError::Exists { name: new.clone() }.into());
         }
         let mut store = self.store(Hold::Use)?;
-        let wanted = match which {
-            Some(which) => self.history(facility)?.find(which)?,
-            None => {
-                let label = format!("fork to {new}");
-                self.take_in(&mut store, facility, Some(&label), tell)?.snapshot
-            }
+        let wanted = if let Some(which) = which {
+            self.history(facility)?.find(which)?
+        } else {
+            let label = format!("fork to {new}");
+            self.take_in(&mut store, facility, Some(&label), tell)?.snapshot
         };
         let top = top_of(&wanted, facility)?;
         let kind = facility.metadata.kind.clone();

@@ -56,7 +56,7 @@ impl Local {
             ),
             other => of_store(&StoreError::Lock(other)),
         })?;
-        let id = self.directory(&facility)?;
+        let id = Self::directory(&facility)?;
         if let Some(one) = self.interrupted.iter().find(|one| one.touches(facility.tree(), id)) {
             return Err(Failure::refused("commit_interrupted", one.text(), ""));
         }
@@ -66,7 +66,7 @@ impl Local {
 
     /// Refuses where changes of earlier runs wait for a decision: they are for the directory that a restore replaces.
     pub fn refuse_waiting_changes(&self, facility: &Facility) -> Result<(), Failure> {
-        let id = self.directory(facility)?;
+        let id = Self::directory(facility)?;
         let waiting = waiting::all(&self.places, &self.interrupted, &crate::notices::print)?;
         match waiting.iter().find(|one| one.directory == id || one.workspace == facility.tree()) {
             None => Ok(()),
@@ -78,7 +78,7 @@ impl Local {
         }
     }
 
-    fn directory(&self, facility: &Facility) -> Result<DirectoryId, Failure> {
+    fn directory(facility: &Facility) -> Result<DirectoryId, Failure> {
         let opened = Workspace::open(facility.tree()).map_err(|error| cannot(facility, &error))?;
         DirectoryId::of_open(&opened).map_err(|error| cannot(facility, &error))
     }
