@@ -254,7 +254,9 @@ fn a_socket_or_pipe_that_is_mounted_over_a_file_is_not_reached() {
         for file in ["s", "p", "deep/s", "deep/p", "closed/s", "under"] {
             fs::write(data.join(file), "").unwrap();
         }
-        [&data, &data.join("deep"), &data.join("closed")].into_iter().for_each(|directory| bench.give(directory));
+        for directory in [&data, &data.join("deep"), &data.join("closed")] {
+            bench.give(directory);
+        }
         bench.write("reaches.py", REACHES);
         let (own, identity) = (
             data.display().to_string(),
