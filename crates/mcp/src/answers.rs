@@ -1,7 +1,7 @@
 //! Puts the answers about commands together, for models and for programs.
 
 use crate::call::Outcome;
-use crate::commands::{Ending, NotStarted, Run};
+use crate::commands::{CommandEnd, NotStarted, Run};
 use crate::denial;
 use crate::names;
 use nexus_caller::failure::Failure;
@@ -33,7 +33,7 @@ pub fn page(
 }
 
 /// Makes the failure of a command that was refused.
-pub fn refusal(ending: &Ending) -> Failure {
+pub fn refusal(ending: &CommandEnd) -> Failure {
     let error = &ending.report["error"];
     let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
     let message = if text("message").is_empty() { ending.message.trim().to_owned() } else { text("message") };
@@ -55,7 +55,7 @@ pub fn not_started(error: NotStarted) -> Result<Outcome, Failure> {
 /// Describes a command that runs.
 pub fn state(run: &Run) -> Value {
     let ending = run.ending();
-    run.look(|state| {
+    run.inspect(|state| {
         json!({
             "run_id": run.id,
             "command": run.title,
@@ -83,7 +83,7 @@ struct Shown {
 /// Takes the output of a command that has ended. Where it came faster than this process followed, the file alone has it, in which both
 /// streams are one.
 fn shown(run: &Run) -> Shown {
-    let (missed, bytes) = run.look(|state| {
+    let (missed, bytes) = run.inspect(|state| {
         let capture = &state.capture;
         (capture.missed, capture.out.total + capture.err.total + capture.missed)
     });
@@ -93,7 +93,7 @@ fn shown(run: &Run) -> Shown {
         let cut = bytes.saturating_sub(2 * ROOM as u64);
         return Shown { out, err: String::new(), cut, bytes, is_joined: true };
     }
-    run.look(|state| {
+    run.inspect(|state| {
         let capture = &state.capture;
         let cut = capture.out.cut() + capture.err.cut() + capture.missed;
         Shown { out: capture.out.text(), err: capture.err.text(), cut, bytes, is_joined: false }
@@ -107,7 +107,7 @@ fn joined(run: &Run, bytes: u64) -> Option<String> {
     if stored.end >= bytes {
         return stored.ends(2 * ROOM as u64).ok().map(|(text, _)| text);
     }
-    let mut live = run.look(|state| state.capture.source());
+    let mut live = run.inspect(|state| state.capture.source());
     let first = stored.range(0, ROOM as u64).ok()?;
     let last = live.range(live.end.saturating_sub(ROOM as u64), ROOM as u64).ok()?;
     Some(format!(
@@ -120,7 +120,7 @@ fn joined(run: &Run, bytes: u64) -> Option<String> {
 }
 
 /// Describes a command that has ended.
-pub fn ended(run: &Run, ending: &Ending) -> Outcome {
+pub fn ended(run: &Run, ending: &CommandEnd) -> Outcome {
     let report = &ending.report;
     let denials = denial::of(report);
     let Shown { out, err, cut, bytes, is_joined } = shown(run);

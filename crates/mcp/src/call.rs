@@ -1,6 +1,6 @@
 //! One call of a tool: what it needs of its connection, and its outcome.
 
-use crate::commands::{Ending, Run};
+use crate::commands::{CommandEnd, Run};
 use crate::output::Capture;
 use nexus_caller::failure::Failure;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const MAX_NEWS: usize = 4096;
 /// Shortest time between two progress messages of a call.
 const NEWS_EVERY: Duration = Duration::from_millis(100);
 
-/// What a call needs of its connection.
+/// The parts of a connection that a call needs.
 pub struct Call<'a> {
     /// Says whether the client has cancelled it.
     pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
@@ -22,7 +22,7 @@ pub struct Call<'a> {
 /// The outcome of a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The result.
+    /// The result of the call.
     Done {
         /// The text for a model.
         text: String,
@@ -64,7 +64,7 @@ impl Outcome {
 }
 
 /// Waits for the end of a command, and tells the client what it prints. Ends it when the client has cancelled the call; `None` then.
-pub fn follow(run: &Run, call: &Call<'_>) -> Result<Option<Ending>, Failure> {
+pub fn follow(run: &Run, call: &Call<'_>) -> Result<Option<CommandEnd>, Failure> {
     let mut last = None;
     let news = |capture: &mut Capture| {
         let is_soon = last.is_some_and(|last: Instant| last.elapsed() < NEWS_EVERY);

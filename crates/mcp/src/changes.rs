@@ -41,7 +41,7 @@ pub fn diff(workspace: &Path, run: &str) -> Result<String, Failure> {
     call(workspace, &["diff", "--run", run])
 }
 
-/// Accepts changes of a run, but none that is protected: whoever asks is the one that made them.
+/// Accepts changes of a run, but none that is protected: the agent that asks has made them.
 pub fn accept(workspace: &Path, run: &str, paths: Option<&[String]>) -> Result<String, Failure> {
     let listed = show(workspace, run)?;
     let chosen = chosen(&listed, paths)?;

@@ -42,13 +42,13 @@ const INPUT_FRAME: usize = 64 * 1024;
 const LOOK: Duration = Duration::from_millis(25);
 /// Time that a command has after SIGTERM.
 const GRACE_MS: u64 = 500;
-/// Longest wait for the end of what was told to end.
+/// Longest wait for the end of a command that was asked to end.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// Time limit of a command of Nexus's own, where the server has no shorter one.
 const OWN_TIME_MS: u64 = 30_000;
 
-/// What the program does for the server.
+/// The part that the program plays for the server.
 pub trait Engine: Send + Sync {
     /// Starts a supervisor with the server's own flags of `nexus run` and these after them.
     fn launch(&self, flags: Vec<OsString>) -> io::Result<Started>;
@@ -60,20 +60,20 @@ pub trait Engine: Send + Sync {
 pub struct Started {
     /// Its first word.
     pub launched: Launched,
-    /// Its process.
+    /// The process of the supervisor.
     pub process: Child,
     /// The sandbox ends when this is closed: with this process, however that ends.
     pub owner: UnixStream,
 }
 
-/// What one call starts.
+/// A command that one call starts.
 #[derive(Debug, Default)]
-pub struct Ask {
+pub struct Request {
     /// The command and its arguments.
     pub argv: Vec<String>,
     /// The text of the command, for lists.
     pub title: String,
-    /// Further flags.
+    /// Further flags of `nexus run`.
     pub flags: Vec<OsString>,
     /// Working directory, relative to the workspace.
     pub cwd: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub struct Ask {
     pub room: usize,
     /// True for a command that goes on after the call.
     pub is_background: bool,
-    /// True for a command of Nexus's own, whose output nobody reads again.
+    /// True for a command of Nexus's own, whose output no later call reads.
     pub is_own: bool,
 }
 
@@ -104,32 +104,32 @@ pub struct Run {
     changed: Condvar,
 }
 
-/// What is known of a sandbox.
+/// The output and the end of a sandbox, as far as they are known.
 pub struct State {
-    /// Its output.
+    /// Output of the command so far.
     pub capture: Capture,
     /// When output came last.
     pub last_output: Instant,
-    /// Its end.
-    pub ending: Option<Ending>,
+    /// End of the command; `None` while it runs.
+    pub ending: Option<CommandEnd>,
 }
 
 /// The end of a sandbox.
 #[derive(Debug, Clone)]
-pub struct Ending {
+pub struct CommandEnd {
     /// The exit code of `nexus run`.
     pub exit: u8,
-    /// Its document.
+    /// Document of the run, as `--json` prints it.
     pub report: Value,
     /// Its text for a person.
     pub message: String,
 }
 
-/// Why a command did not start.
+/// Reason for which a command did not start.
 #[derive(Debug)]
 pub enum NotStarted {
     /// `nexus run` refused it, or its program cannot be run.
-    Refused(Ending),
+    Refused(CommandEnd),
     /// The server refused it.
     Failure(Failure),
 }
@@ -142,23 +142,23 @@ impl From<Failure> for NotStarted {
 
 impl Run {
     /// Looks at what is known.
-    pub fn look<T>(&self, at: impl FnOnce(&mut State) -> T) -> T {
+    pub fn inspect<T>(&self, at: impl FnOnce(&mut State) -> T) -> T {
         at(&mut lock(&self.state))
     }
 
     /// Returns the end, if it has ended.
-    pub fn ending(&self) -> Option<Ending> {
-        self.look(|state| state.ending.clone())
+    pub fn ending(&self) -> Option<CommandEnd> {
+        self.inspect(|state| state.ending.clone())
     }
 
     /// Returns the changes that waited when it ended.
     fn parked(&self) -> Vec<Value> {
-        let of = |ending: &Ending| names::plain(&ending.report["changes"]["parked"]);
-        self.look(|state| state.ending.as_ref().map(of)).unwrap_or_default()
+        let of = |ending: &CommandEnd| names::plain(&ending.report["changes"]["parked"]);
+        self.inspect(|state| state.ending.as_ref().map(of)).unwrap_or_default()
     }
 
     /// Waits for the end; `None` when `is_cancelled` says so first. `news` is called where something may have happened.
-    pub fn wait(&self, is_cancelled: impl Fn() -> bool, mut news: impl FnMut(&mut Capture)) -> Option<Ending> {
+    pub fn wait(&self, is_cancelled: impl Fn() -> bool, mut news: impl FnMut(&mut Capture)) -> Option<CommandEnd> {
         let mut state = lock(&self.state);
         loop {
             news(&mut state.capture);
@@ -203,7 +203,7 @@ impl Run {
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Failure::refused("output", format!("The output cannot be read: {error}"), ""))
             }
-            _ => Ok(self.look(|state| state.capture.source())),
+            _ => Ok(self.inspect(|state| state.capture.source())),
         }
     }
 
@@ -255,8 +255,8 @@ impl Run {
     }
 
     /// Waits until it is written down how the sandbox ended.
-    fn last_words(&self) -> Ending {
-        let lost = |message: String| Ending {
+    fn last_words(&self) -> CommandEnd {
+        let lost = |message: String| CommandEnd {
             exit: nexus_model::exit::REFUSED,
             report: json!({ "run_id": self.id, "reason": "guest_lost", "error": { "code": "lost", "message": message, "hint": "Run it again." } }),
             message,
@@ -266,7 +266,7 @@ impl Run {
             match self.entry.again() {
                 Ok(Some(entry)) => match entry.condition {
                     Condition::Ended(ending) => {
-                        return Ending { exit: ending.exit, report: ending.report, message: ending.message };
+                        return CommandEnd { exit: ending.exit, report: ending.report, message: ending.message };
                     }
                     Condition::Lost => return lost("The supervisor of the sandbox was killed".to_owned()),
                     Condition::Starting | Condition::Running if Instant::now() >= until => {
@@ -345,7 +345,7 @@ impl Commands {
     }
 
     /// Starts a command and follows it.
-    pub fn start(&self, mut ask: Ask) -> Result<Arc<Run>, NotStarted> {
+    pub fn start(&self, mut ask: Request) -> Result<Arc<Run>, NotStarted> {
         if self.is_closing.load(Ordering::SeqCst) {
             return Err(Failure::refused("closing", "The server ends", "Start another one.").into());
         }
@@ -365,7 +365,7 @@ impl Commands {
             Launched::Refused { exit, text, json } => {
                 supervisor.wait().ok();
                 let report = json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-                return Err(NotStarted::Refused(Ending { exit, report, message: text }));
+                return Err(NotStarted::Refused(CommandEnd { exit, report, message: text }));
             }
         };
         let store = Store::open(&self.places, not_listed).map_err(Failure::from)?;
@@ -389,7 +389,7 @@ impl Commands {
                 notices::tell(&format!("the output of the run {} is not complete here: {error}", followed.id));
             }
             let ending = followed.last_words();
-            // It ends by itself now; without this it would stay in the table of processes.
+            // It ends on its own now; without this it would stay in the table of processes.
             supervisor.wait().ok();
             drop(owner);
             if let Err(error) = store.remove(&followed.entry) {
@@ -403,13 +403,13 @@ impl Commands {
     }
 
     /// Starts a command of Nexus's own: no network, little time.
-    pub fn start_own(&self, mut ask: Ask) -> Result<Arc<Run>, NotStarted> {
+    pub fn start_own(&self, mut ask: Request) -> Result<Arc<Run>, NotStarted> {
         let time_ms = self.at_start.timeout_ms.unwrap_or(u64::MAX).min(OWN_TIME_MS);
         ask.flags = vec![format!("--timeout={time_ms}ms").into(), "--no-network".into()];
         self.start(ask)
     }
 
-    fn flags(&self, ask: &Ask, has_input: bool, file: Option<&Path>) -> Vec<OsString> {
+    fn flags(&self, ask: &Request, has_input: bool, file: Option<&Path>) -> Vec<OsString> {
         let mut flags: Vec<OsString> = vec!["--json".into()];
         let valued = |flag: &str, value: &Path| {
             let mut word = OsString::from(flag);

@@ -1,4 +1,4 @@
-//! Tells the two generations of the protocol apart. Pure.
+//! Distinguishes the two generations of the protocol. Pure.
 //!
 //! ```text
 //!  2024-11-05 … 2025-11-25   initialize, then requests as they are
@@ -15,7 +15,7 @@ pub const MODERN: &str = "2026-07-28";
 pub const LEGACY: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// The first method of the generation without a handshake.
 pub const DISCOVER: &str = "server/discover";
-/// The handshake.
+/// Method of the handshake.
 pub const INITIALIZE: &str = "initialize";
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -29,7 +29,7 @@ const KEPT_MS: u64 = 3_600_000;
 pub enum Era {
     /// With a handshake.
     Legacy,
-    /// Without one.
+    /// The generation without a handshake.
     Modern,
 }
 
@@ -72,7 +72,7 @@ pub fn server() -> Value {
 }
 
 /// Adds to a result what its generation wants; `is_cacheable` where it is the same for every request.
-pub fn dress(era: Era, mut result: Value, is_cacheable: bool) -> Value {
+pub fn in_form_of(era: Era, mut result: Value, is_cacheable: bool) -> Value {
     if era == Era::Modern {
         result["resultType"] = json!("complete");
         result["_meta"] = json!({ SERVER_KEY: server() });
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn only_the_new_generation_gets_its_fields() {
-        assert_eq!(dress(Era::Legacy, json!({ "a": 1 }), true), json!({ "a": 1 }));
-        let modern = dress(Era::Modern, json!({ "a": 1 }), true);
+        assert_eq!(in_form_of(Era::Legacy, json!({ "a": 1 }), true), json!({ "a": 1 }));
+        let modern = in_form_of(Era::Modern, json!({ "a": 1 }), true);
         assert_eq!(modern["resultType"], "complete");
         assert_eq!(modern["cacheScope"], "private");
-        assert_eq!(dress(Era::Modern, json!({}), false).get("ttlMs"), None);
+        assert_eq!(in_form_of(Era::Modern, json!({}), false).get("ttlMs"), None);
     }
 }

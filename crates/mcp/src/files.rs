@@ -4,7 +4,7 @@
 //! is held back where a command's would be, and a link leads where it leads inside. Beyond that it follows no link that leads out of the
 //! workspace, and writes through none.
 
-use crate::commands::Ask;
+use crate::commands::Request;
 use nexus_caller::failure::Failure;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -74,15 +74,15 @@ grep -rnHIZ \"$3\" --exclude-dir=.git --include=\"$4\" -e \"$2\" -- \"$place\" |
 ";
 
 /// Returns the words of one of these commands. The caller adds its limits.
-fn command(title: &str, script: &str, words: &[&str]) -> Ask {
+fn command(title: &str, script: &str, words: &[&str]) -> Request {
     let argv = ["/bin/sh", "-c", script, "nexus"].into_iter().chain(words.iter().copied());
-    Ask {
+    Request {
         argv: argv.map(str::to_owned).collect(),
         title: title.to_owned(),
         cwd: Some(".".into()),
         room: 2 * MAX_READ as usize,
         is_own: true,
-        ..Ask::default()
+        ..Request::default()
     }
 }
 
@@ -91,34 +91,34 @@ fn text(path: &Path) -> Result<&str, Failure> {
 }
 
 /// Returns the command that reads a part of a file.
-pub fn read(path: &Path, offset: u64, limit: u64) -> Result<Ask, Failure> {
+pub fn read(path: &Path, offset: u64, limit: u64) -> Result<Request, Failure> {
     let limit = limit.min(MAX_READ).to_string();
     let script = format!("{FIND}{READ}");
     Ok(command("read_file", &script, &[text(path)?, &offset.saturating_add(1).to_string(), &limit]))
 }
 
 /// Returns the command that writes a file.
-pub fn write(path: &Path, content: String, makes_directories: bool) -> Result<Ask, Failure> {
+pub fn write(path: &Path, content: String, makes_directories: bool) -> Result<Request, Failure> {
     if content.len() > MAX_WRITTEN {
         let message =
             format!("The content has {} bytes, and a file that is written may have {MAX_WRITTEN}", content.len());
         return Err(Failure::refused("too_large", message, "Write it in parts with run_command."));
     }
     if path == Path::new(".") {
-        return Err(Failure::refused("path", "The workspace itself is no file", "Name a file in it."));
+        return Err(Failure::refused("path", "The workspace itself is not a file", "Name a file in it."));
     }
     let makes = if makes_directories { "yes" } else { "no" };
     let ask = command("write_file", WRITE, &[text(path)?, &content.len().to_string(), makes]);
-    Ok(Ask { input: Some(content.into_bytes()), ..ask })
+    Ok(Request { input: Some(content.into_bytes()), ..ask })
 }
 
 /// Returns the command that lists a directory.
-pub fn list(path: &Path) -> Result<Ask, Failure> {
+pub fn list(path: &Path) -> Result<Request, Failure> {
     Ok(command("list_directory", &format!("{FIND}{LIST}"), &[text(path)?]))
 }
 
 /// Returns the command that searches a file or all files below a directory.
-pub fn search(path: &Path, pattern: &str, is_regex: bool, glob: Option<&str>) -> Result<Ask, Failure> {
+pub fn search(path: &Path, pattern: &str, is_regex: bool, glob: Option<&str>) -> Result<Request, Failure> {
     if pattern.is_empty() || pattern.contains(['\0', '\n']) {
         let message = "The pattern is empty, or holds a NUL byte or a newline";
         return Err(Failure::usage("arguments", message, "Search for one line."));

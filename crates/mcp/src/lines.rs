@@ -15,7 +15,7 @@ pub enum Line {
 /// Puts lines together from bytes as they come.
 #[derive(Debug, Default)]
 pub struct Lines {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     skips: bool,
 }
 
@@ -26,7 +26,7 @@ impl Lines {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.keep(&bytes[..end]);
             bytes = &bytes[end + 1..];
-            let line = std::mem::take(&mut self.begun);
+            let line = std::mem::take(&mut self.partial);
             found.push(if std::mem::take(&mut self.skips) { Line::TooLong } else { Line::Whole(line) });
         }
         self.keep(bytes);
@@ -34,11 +34,11 @@ impl Lines {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        if self.skips || self.begun.len() + bytes.len() > MAX_LINE {
+        if self.skips || self.partial.len() + bytes.len() > MAX_LINE {
             self.skips = true;
-            self.begun = Vec::new();
+            self.partial = Vec::new();
         } else {
-            self.begun.extend_from_slice(bytes);
+            self.partial.extend_from_slice(bytes);
         }
     }
 }
@@ -63,7 +63,7 @@ mod tests {
         let mut lines = Lines::default();
         for _ in 0..20 {
             assert!(lines.push(&vec![b'x'; 1 << 20]).is_empty());
-            assert!(lines.begun.len() <= MAX_LINE);
+            assert!(lines.partial.len() <= MAX_LINE);
         }
         assert_eq!(lines.push(b"\nnext\n"), [Line::TooLong, Line::Whole(b"next".to_vec())]);
     }

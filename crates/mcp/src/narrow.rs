@@ -8,27 +8,27 @@ use std::ffi::OsString;
 /// Time limit of a command in the foreground, where neither the server nor the call has one.
 const USUAL_TIMEOUT_MS: u64 = 600_000;
 
-/// What every command of the server may do, from its flags, the profiles and the policies.
+/// Bounds of every command of the server, from its flags, the profiles and the policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
     /// Milliseconds until the time limit.
     pub timeout_ms: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// Processes.
+    /// Largest number of processes.
     pub pids: Option<u64>,
     /// The treatment of changes.
     pub changes: ChangeMode,
 }
 
-/// What one call asks for.
+/// Bounds that one call asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Knobs {
     /// Milliseconds until the time limit.
     pub timeout_ms: Option<u64>,
     /// Bytes of memory.
     pub memory: Option<u64>,
-    /// Processes.
+    /// Largest number of processes.
     pub pids: Option<u64>,
     /// True for no network at all.
     pub no_network: bool,
@@ -125,7 +125,7 @@ fn widens(message: String) -> Failure {
     Failure::refused("widens", message, hint)
 }
 
-/// The less of the changes comes into the workspace by itself, the higher.
+/// The less of the changes comes into the workspace on its own, the higher.
 fn rank(changes: &str) -> Option<u8> {
     ["commit", "review", "discard"].iter().position(|known| *known == changes).map(|rank| rank as u8)
 }

@@ -14,7 +14,7 @@ const TAIL_WINDOW: u64 = 1 << 20;
 
 /// The first and the last part of a stream.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptBytes {
     room: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
@@ -22,7 +22,7 @@ pub struct Kept {
     pub total: u64,
 }
 
-impl Kept {
+impl KeptBytes {
     /// Keeps so many bytes, half of them from the start.
     pub fn new(room: usize) -> Self {
         Self { room, head: Vec::new(), tail: VecDeque::new(), total: 0 }
@@ -65,10 +65,10 @@ impl Kept {
 /// The output of one command while it runs.
 #[derive(Debug)]
 pub struct Capture {
-    /// Standard output.
-    pub out: Kept,
-    /// Standard error.
-    pub err: Kept,
+    /// Bytes of standard output.
+    pub out: KeptBytes,
+    /// Bytes of standard error.
+    pub err: KeptBytes,
     /// Bytes that came too fast for this process; the file has them.
     pub missed: u64,
     live: VecDeque<u8>,
@@ -79,10 +79,17 @@ pub struct Capture {
 impl Capture {
     /// Keeps so many bytes of each stream.
     pub fn new(room: usize) -> Self {
-        Self { out: Kept::new(room), err: Kept::new(room), missed: 0, live: VecDeque::new(), taken: 0, fresh: 0 }
+        Self {
+            out: KeptBytes::new(room),
+            err: KeptBytes::new(room),
+            missed: 0,
+            live: VecDeque::new(),
+            taken: 0,
+            fresh: 0,
+        }
     }
 
-    /// Takes output.
+    /// Takes bytes of one stream.
     pub fn push(&mut self, is_err: bool, bytes: &[u8]) {
         let stream = if is_err { &mut self.err } else { &mut self.out };
         stream.push(bytes);
@@ -155,7 +162,7 @@ impl Source {
 
     /// Returns the first and the last part, of so many bytes together, with a mark where something is missing; and the bytes that are.
     pub fn ends(&mut self, room: u64) -> io::Result<(String, u64)> {
-        let mut kept = Kept::new(usize::try_from(room).unwrap_or(usize::MAX));
+        let mut kept = KeptBytes::new(usize::try_from(room).unwrap_or(usize::MAX));
         let first = self.range(0, room / 2)?;
         kept.push(&first);
         let rest = self.end - self.first - first.len() as u64;
@@ -179,7 +186,7 @@ impl Source {
                     }
                     continue;
                 }
-                if !found.look(&line, number, text, most) {
+                if !found.inspect(&line, number, text, most) {
                     return Ok(found);
                 }
                 line.clear();
@@ -187,7 +194,7 @@ impl Source {
             }
             if count == 0 {
                 if !line.is_empty() {
-                    found.look(&line, number, text, most);
+                    found.inspect(&line, number, text, most);
                 }
                 return Ok(found);
             }
@@ -197,7 +204,7 @@ impl Source {
 
 impl Found {
     /// Takes a line that holds the text; `false` when there are enough.
-    fn look(&mut self, line: &[u8], number: u64, text: &str, most: usize) -> bool {
+    fn inspect(&mut self, line: &[u8], number: u64, text: &str, most: usize) -> bool {
         let line = String::from_utf8_lossy(line);
         if !line.contains(text) {
             return true;
@@ -223,19 +230,19 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_part_are_kept_and_what_is_missing_is_counted() {
-        let mut kept = Kept::new(10);
+        let mut kept = KeptBytes::new(10);
         for byte in b"0123456789abcdef" {
             kept.push(&[*byte]);
         }
         assert_eq!((kept.bytes(), kept.cut(), kept.total), (b"01234bcdef".to_vec(), 6, 16));
         assert!(kept.text().contains("6 bytes left out"));
-        let mut short = Kept::new(10);
+        let mut short = KeptBytes::new(10);
         short.push(b"0123456789");
         assert_eq!((short.text().as_str(), short.cut()), ("0123456789", 0));
     }
 
     #[test]
-    fn what_is_new_is_told_once() {
+    fn what_is_new_is_given_once() {
         let mut capture = Capture::new(10);
         assert_eq!(capture.news(100), None);
         capture.push(false, b"one ");

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 /// Longest path, as for the kernel.
 const MAX_PATH: usize = 4096;
 
-/// Returns the path beneath the workspace that a text names, relative to it; the workspace itself is `.`.
+/// Returns the path below the workspace that a text names, relative to it; the workspace itself is `.`.
 pub fn beneath(text: &str, workspace: &Path) -> Result<PathBuf, Failure> {
     let refuse = |why: &str| {
         let hint = "Name a path relative to the workspace, without `..`.";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The input is no JSON, or too long or too deep.
+/// The input is not JSON, or too long or too deep.
 pub const PARSE_ERROR: i64 = -32700;
 /// The input is JSON and no request.
 pub const INVALID_REQUEST: i64 = -32600;
@@ -23,7 +23,7 @@ const MAX_ID: usize = 256;
 pub struct RpcError {
     /// The number that JSON-RPC or the protocol gives it.
     pub code: i64,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
     /// More for programs; null if there is nothing.
     pub data: Value,
@@ -43,16 +43,16 @@ pub enum Incoming {
     Request {
         /// A string or a number.
         id: Value,
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// An object.
+        /// Object with the parameters.
         params: Value,
     },
     /// It wants none.
     Notification {
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// An object.
+        /// Object with the parameters.
         params: Value,
     },
     /// An answer of the client. This server asks nothing, so that none is expected.
@@ -61,7 +61,7 @@ pub enum Incoming {
     Bad {
         /// The id of the answer.
         id: Value,
-        /// What is wrong.
+        /// Description of the error.
         error: RpcError,
     },
 }
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_answers_are_told_apart() {
+    fn requests_notifications_and_answers_are_distinguished() {
         let request = read(br#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#);
         let expected = Incoming::Request { id: json!("a"), method: "tools/list".into(), params: json!({}) };
         assert_eq!(request, Some(expected));
-        let told = read(br#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
-        assert_eq!(told, Some(Incoming::Notification { method: "n".into(), params: json!({"a": 1}) }));
+        let reported = read(br#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
+        assert_eq!(reported, Some(Incoming::Notification { method: "n".into(), params: json!({"a": 1}) }));
         assert_eq!(read(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Some(Incoming::Response));
         assert_eq!(read(b" \r"), None);
     }

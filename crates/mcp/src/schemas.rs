@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a model reads about the server.
+/// Instructions about the server, for a model.
 pub const INSTRUCTIONS: &str = "\
 Commands run in a sandbox on the workspace: a read-only system, no network unless the person who started this server allowed some, and \
 changes that are committed, or wait for a person, when the command has ended. Every answer about a command has `denials`: what was denied, by \
 which rule, and the remedy. Do not try the same again another way; ask the person for what the remedy names. A call may only ask for less than \
 the server has (timeout_ms, memory_bytes, max_processes, network \"none\", changes, hide).";
 
-/// One tool.
+/// A tool with its schemas.
 struct Tool {
     name: &'static str,
     about: &'static str,
@@ -29,7 +29,7 @@ const COMMAND: &[(&str, &str, &str, bool)] = &[
     ("command", "string", "A line for /bin/sh; or use argv", false),
     ("argv", "strings", "A program and its arguments; or use command", false),
     ("cwd", "string", "Working directory in the workspace", false),
-    ("timeout_ms", "integer", "Time limit in milliseconds; 600000 when nobody says another", false),
+    ("timeout_ms", "integer", "Time limit in milliseconds; 600000 by default", false),
     ("memory_bytes", "integer", "Memory limit", false),
     ("max_processes", "integer", "Most processes and threads", false),
     ("network", "string", "\"none\" takes the network away", false),

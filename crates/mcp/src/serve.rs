@@ -121,10 +121,10 @@ impl Server {
                     "capabilities": { "tools": {} },
                     "instructions": schemas::INSTRUCTIONS,
                 });
-                Ok(era::dress(era, found, true))
+                Ok(era::in_form_of(era, found, true))
             }
             ("ping", Era::Legacy) => Ok(json!({})),
-            ("tools/list", _) => Ok(era::dress(era, json!({ "tools": schemas::list() }), true)),
+            ("tools/list", _) => Ok(era::in_form_of(era, json!({ "tools": schemas::list() }), true)),
             ("tools/call", _) => match self.call(id, era, params) {
                 Ok(()) => return,
                 Err(error) => Err(error),
@@ -175,7 +175,7 @@ impl Server {
             lock(&server.calls).remove(&id.to_string());
             let result = outcome.and_then(Outcome::result);
             match result.filter(|_| !is_cancelled()) {
-                Some(result) => server.wire.send(&rpc::answer(&id, Ok(era::dress(era, result, false)))),
+                Some(result) => server.wire.send(&rpc::answer(&id, Ok(era::in_form_of(era, result, false)))),
                 // The client has said that it wants no answer.
                 None => notices::tell(&format!("the call {id} of {name} was cancelled")),
             }

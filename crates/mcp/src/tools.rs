@@ -1,9 +1,9 @@
-//! What each tool does.
+//! The tools, one function for each.
 
 use crate::answers::{MAX_ENTRIES, ROOM, ended, lines, lines_of_changes, not_started, page, refusal, state};
 use crate::call::{Call, Outcome, follow};
 use crate::changes;
-use crate::commands::{Ask, Commands, Ending, NotStarted};
+use crate::commands::{CommandEnd, Commands, NotStarted, Request};
 use crate::denial;
 use crate::files;
 use crate::narrow::Knobs;
@@ -19,7 +19,7 @@ const MAX_SHOWN: u64 = 256 << 10;
 
 /// The server's side of all calls.
 pub struct Tools {
-    /// The sandboxes.
+    /// The sandboxes of this server.
     pub commands: Commands,
     /// True if the agent may accept changes of its own runs.
     pub may_accept: bool,
@@ -52,7 +52,7 @@ impl Tools {
     }
 
     /// Reads what a call starts.
-    fn ask(&self, mut params: Params, is_background: bool) -> Result<Ask, Failure> {
+    fn ask(&self, mut params: Params, is_background: bool) -> Result<Request, Failure> {
         let (line, argv) = (params.text("command")?, params.texts("argv")?);
         let cwd = params.text("cwd")?.map(|cwd| beneath(&cwd, &self.commands.workspace)).transpose()?;
         let knobs = Knobs::read(&mut params)?;
@@ -74,7 +74,7 @@ impl Tools {
         }
         let bounds = self.commands.bounds(knobs.need_bounds())?;
         let flags = knobs.flags(&bounds, !is_background)?;
-        Ok(Ask { argv, title, flags, cwd, room: ROOM, is_background, ..Ask::default() })
+        Ok(Request { argv, title, flags, cwd, room: ROOM, is_background, ..Request::default() })
     }
 
     fn run(&self, params: Params, call: &Call<'_>) -> Result<Outcome, Failure> {
@@ -241,14 +241,14 @@ impl Tools {
     }
 
     /// Runs a command of Nexus's own; the failure of one that did not succeed.
-    fn own(&self, ask: Ask, path: &str, call: &Call<'_>) -> Result<Option<(Vec<u8>, String, Ending)>, Failure> {
+    fn own(&self, ask: Request, path: &str, call: &Call<'_>) -> Result<Option<(Vec<u8>, String, CommandEnd)>, Failure> {
         let run = self.commands.start_own(ask).map_err(|error| match error {
             NotStarted::Failure(failure) => failure,
             NotStarted::Refused(ending) => refusal(&ending),
         })?;
         let silent = Call { is_cancelled: call.is_cancelled, progress: &|_, _| {} };
         let Some(ending) = follow(&run, &silent)? else { return Ok(None) };
-        let (out, err) = run.look(|state| (state.capture.out.bytes(), state.capture.err.text()));
+        let (out, err) = run.inspect(|state| (state.capture.out.bytes(), state.capture.err.text()));
         if ending.exit == REFUSED {
             return Err(refusal(&ending));
         }
@@ -286,14 +286,14 @@ impl Tools {
         let report = &ending.report;
         let denials = denial::of(report);
         let state = report["changes"]["state"].as_str().unwrap_or_default();
-        let told = match (denials.is_empty(), state) {
+        let reported = match (denials.is_empty(), state) {
             (true, "discarded") => "The server discards changes: the file in the workspace is as before.".to_owned(),
             (true, _) => format!("Wrote {size} bytes to {}.", path.display()),
             (false, _) => lines(&denials),
         };
         let structured =
             json!({ "path": path, "size": size, "changes": state, "run_id": report["run_id"], "denials": denials });
-        Ok(Outcome::done(told, structured))
+        Ok(Outcome::done(reported, structured))
     }
 
     fn list_directory(&self, mut params: Params, call: &Call<'_>) -> Result<Outcome, Failure> {
@@ -313,11 +313,12 @@ impl Tools {
         params.end()?;
         let path = beneath(&text, &self.commands.workspace)?;
         let ask = files::search(&path, &pattern, is_regex, glob.as_deref())?;
-        let Some((bytes, told, _)) = self.own(ask, &text, call)? else { return Ok(Outcome::Cancelled) };
-        let (all, is_cut) = files::hits(&bytes, files::searched(&path, &told));
+        let Some((bytes, reported, _)) = self.own(ask, &text, call)? else { return Ok(Outcome::Cancelled) };
+        let (all, is_cut) = files::hits(&bytes, files::searched(&path, &reported));
         if all.is_empty()
-            && let Some(wrong) =
-                told.lines().find(|line| line.starts_with("grep: ") && !line.contains(": /") && !line.contains("./"))
+            && let Some(wrong) = reported
+                .lines()
+                .find(|line| line.starts_with("grep: ") && !line.contains(": /") && !line.contains("./"))
         {
             return Err(Failure::usage(
                 "pattern",
