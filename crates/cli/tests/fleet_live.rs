@@ -617,5 +617,7 @@ fn the_end_of_a_territory_that_was_away_for_longer_than_a_lease_is_what_its_daem
     let end = scene.until(&id, |one| one["reason"] != "commit_unknown");
     assert_eq!((&end["reason"], &end["exit_code"]), (&"exit".into(), &3.into()), "{end}: {}", scene.said("daemon0"));
     assert_eq!((&end["has_diff"], &end["has_receipt"]), (&true.into(), &true.into()), "{end}");
-    assert_eq!(end["stdout_truncated"], true, "output that came too late is missing, and named so: {end}");
+    assert_eq!(end["stdout_truncated"], false, "{end}: {}", scene.said("daemon0"));
+    assert_eq!(scene.ok(&["directive", "logs", &id]), "last line\n");
+    assert!(scene.ok(&["directive", "diff", &id]).contains("+kept"));
 }

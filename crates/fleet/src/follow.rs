@@ -111,7 +111,7 @@ fn ended(directive: &Directive, follow: bool, as_json: bool) -> Result<u8, Failu
     } else if follow && directive.state != State::Succeeded {
         let reason = directive.reason.as_deref().unwrap_or("without a reason");
         crate::notices::tell(&format!("The directive {}: {reason}.", directive.state));
-        if reason == "commit_unknown" {
+        if matches!(reason, "commit_unknown" | "unconfirmed") {
             let show = format!("nexus directive show {}", directive.directive_id);
             crate::notices::tell(&format!(
                 "It is not known yet whether it ended well and its changes are committed: its territory is away. `{show}` says it when the \

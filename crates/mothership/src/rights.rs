@@ -18,6 +18,11 @@ const LIFE: Duration = Duration::from_secs(1);
 /// Largest number of answers. More are not needed: a daemon and a user ask again and again.
 const MAX_KNOWN: usize = 4_096;
 
+/// Time for which a key that has read the counters reads them while the store does not answer.
+const READER_LIFE: Duration = Duration::from_secs(600);
+/// Largest number of such keys.
+const MAX_READERS: usize = 64;
+
 /// Proof of an identity that a request brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
@@ -56,6 +61,8 @@ pub struct Rights(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     identities: HashMap<Proof, (Identity, Instant)>,
+    /// Keys that have read the counters, which say nothing of an account.
+    readers: HashMap<SecretHash, Instant>,
     /// Number of revocations. An answer to a question that was asked before the latest one is not kept.
     revocations: u64,
 }
@@ -90,6 +97,21 @@ impl Rights {
         let mut state = self.state();
         state.revocations += 1;
         state.identities.clear();
+        state.readers.clear();
+    }
+
+    /// Notes that the store has confirmed a key that reads the counters.
+    pub fn note_reader(&self, key: SecretHash) {
+        let readers = &mut self.state().readers;
+        if readers.len() >= MAX_READERS {
+            readers.clear();
+        }
+        readers.insert(key, Instant::now());
+    }
+
+    /// Returns whether a key reads the counters also while the store does not answer. Without the store no user can revoke it.
+    pub fn is_reader(&self, key: &SecretHash) -> bool {
+        self.state().readers.get(key).is_some_and(|at| at.elapsed() < READER_LIFE)
     }
 }
 
@@ -114,6 +136,22 @@ mod tests {
         let long_ago = Instant::now().checked_sub(LIFE).unwrap();
         rights.note(proof, identity, (again, long_ago));
         assert_eq!(rights.find(&proof), Known::Nothing(again), "the time counts from the question");
+    }
+
+    #[test]
+    fn a_key_that_has_read_the_counters_is_known_until_something_is_revoked() {
+        let rights = Rights::default();
+        assert!(!rights.is_reader(&[1; 32]));
+        rights.note_reader([1; 32]);
+        assert!(rights.is_reader(&[1; 32]) && !rights.is_reader(&[2; 32]));
+        rights.forget();
+        assert!(!rights.is_reader(&[1; 32]));
+        rights.state().readers.insert([3; 32], Instant::now().checked_sub(READER_LIFE).unwrap());
+        assert!(!rights.is_reader(&[3; 32]), "the time is over");
+        for number in 0..=MAX_READERS as u8 {
+            rights.note_reader([number; 32]);
+        }
+        assert!(rights.state().readers.len() <= MAX_READERS);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Some(database) => {
                 let asked = database.round(app.config.clock.clone()).await;
                 let Some(leads) = app.metrics.of(Task::Leases, asked) else {
+                    // Nothing is sealed either.
+                    app.metrics.of(Task::Audit, Err::<(), _>(()));
                     quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
                     continue;
                 };

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use support::cluster::{self, Cluster, PASSWORD};
 use support::{Server, end, plain, provider};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 fn users(running: &Running, key: &str) -> MothershipClient {
@@ -389,6 +390,46 @@ async fn servers_go_on_after_their_database_was_killed() {
     });
     let cluster = cluster.await.unwrap();
     owner.create_directive(facility, &plain("z"), None).await.unwrap();
+    stop(running).await;
+    drop(cluster);
+}
+
+/// A database whose processes do not run, with connections that stay open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_database_stands_still_says_so_and_shows_its_counters() {
+    let (cluster, directory) = (Cluster::start(), TempDir::new().unwrap());
+    let running = try_serve(&directory, &cluster.url(&cluster.database())).await.unwrap();
+    let key = running.first_key.clone().unwrap();
+    let get = async |path: &str, bearer: &str| {
+        let mut tcp = tokio::net::TcpStream::connect(running.api_url.trim_start_matches("http://")).await.unwrap();
+        let text = format!(
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {bearer}\r\nConnection: close\r\n\r\n"
+        );
+        tcp.write_all(text.as_bytes()).await.unwrap();
+        let (clock, mut answer) = (Instant::now(), String::new());
+        let read = tokio::time::timeout(Duration::from_secs(15), tcp.read_to_string(&mut answer)).await;
+        (answer.get(9..12).map(ToOwned::to_owned).filter(|_| read.is_ok()), clock.elapsed(), answer)
+    };
+    assert_eq!(get("/readyz", "").await.0.as_deref(), Some("200"));
+    assert_eq!(get("/metrics", &key).await.0.as_deref(), Some("200"));
+    cluster.stand_still(true);
+    // What the store has confirmed counts for a second.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let (ready, counters, unknown) =
+        tokio::join!(get("/readyz", ""), get("/metrics", &key), get("/metrics", "nxk_nobody"));
+    cluster.stand_still(false);
+    assert_eq!(ready.0.as_deref(), Some("503"), "{ready:?}");
+    assert!(ready.1 < Duration::from_secs(5), "{ready:?}");
+    assert!(
+        counters.0.as_deref() == Some("200") && counters.2.contains("nexus_background_failures_total"),
+        "{counters:?}"
+    );
+    assert_eq!(unknown.0.as_deref(), Some("503"), "{unknown:?}");
+    let end = Instant::now() + Duration::from_secs(20);
+    while get("/readyz", "").await.0.as_deref() != Some("200") {
+        assert!(Instant::now() < end, "it is not ready when the database goes on");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     stop(running).await;
     drop(cluster);
 }

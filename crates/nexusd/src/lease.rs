@@ -31,11 +31,18 @@ pub fn end(sent: Duration, ttl_seconds: u32) -> Duration {
 pub trait LeaseDriver: Driver {
     /// Kills the sandbox of the run at this time of CLOCK_BOOTTIME, and starts none for it after it. A later call moves the time.
     fn keep_until(&self, run: RunId, until: Duration) -> Result<(), String>;
+
+    /// Makes sure that there is a launcher. Returns whether one that had died was replaced.
+    fn revive(&self) -> Result<bool, String>;
 }
 
 impl LeaseDriver for Launcher {
     fn keep_until(&self, run: RunId, until: Duration) -> Result<(), String> {
         Launcher::keep_until(self, run, until).map_err(|error| error.to_string())
+    }
+
+    fn revive(&self) -> Result<bool, String> {
+        Launcher::revive(self).map_err(|error| format!("the launcher process cannot be started again: {error}"))
     }
 }
 

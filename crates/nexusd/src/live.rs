@@ -45,6 +45,8 @@ struct State {
     has_lapsed: bool,
     /// The lease allowed the commit of the changes: from here on its end takes nothing back.
     is_committed: bool,
+    /// The directive never runs again: the end of this claim is its end, also when it is reported late.
+    is_last: bool,
 }
 
 impl ActiveClaim {
@@ -72,6 +74,7 @@ impl ActiveClaim {
                 has_started: false,
                 has_lapsed: false,
                 is_committed: false,
+                is_last: false,
             }),
         })
     }
@@ -127,6 +130,17 @@ impl ActiveClaim {
     /// Notes that the lease allowed the commit.
     pub fn allow_commit(&self) {
         self.state().is_committed = true;
+    }
+
+    /// Notes that the directive has no later claim once this one has started.
+    pub fn is_the_last(&self) {
+        self.state().is_last = true;
+    }
+
+    /// Reports whether the control plane takes the end and the output of this claim also after its lease.
+    pub fn may_tell_later(&self) -> bool {
+        let state = self.state();
+        state.is_last || state.is_committed || state.phase == REPORTING
     }
 
     /// Reports whether the lease allowed the commit.

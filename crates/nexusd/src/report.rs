@@ -79,8 +79,9 @@ pub fn send_output(source: &dyn WorkSource, live: &ActiveClaim, output: &Output,
             output.tried(sent.is_ok(), matches!(sent, Err(SourceError::NoAnswer { .. })));
             sent
         };
-        // After the end of its command no lease is needed: the control plane takes the output of the claim that ended the directive.
-        let is_over = || if live.is_reporting() { output.is_late() } else { live.is_lost() || live.left().is_zero() };
+        // Without a later claim no lease is needed: the control plane takes the output of the claim that ended the directive, and of one whose
+        // end is not known there.
+        let is_over = || if live.may_tell_later() { output.is_late() } else { live.is_lost() || live.left().is_zero() };
         match repeated(stop, is_over, send) {
             Ok(()) => {
                 live.last_seq.fetch_max(next_seq[index], Ordering::SeqCst);

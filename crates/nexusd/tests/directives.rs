@@ -23,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 25] = [
+const TESTS: [(&str, Test); 27] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -52,6 +52,8 @@ const TESTS: [(&str, Test); 25] = [
     ("an_end_with_a_receipt_and_without_a_note_is_no_loss", an_end_with_a_receipt_and_without_a_note_is_no_loss),
     ("an_end_outlives_an_outage_that_is_longer_than_a_lease", an_end_outlives_an_outage_that_is_longer_than_a_lease),
     ("a_lease_that_was_over_is_no_end_of_a_directive", a_lease_that_was_over_is_no_end_of_a_directive),
+    ("a_directive_that_never_runs_again_is_reported_lost", a_directive_that_never_runs_again_is_reported_lost),
+    ("a_launcher_that_dies_takes_no_later_directive_with_it", a_launcher_that_dies_takes_no_later_directive_with_it),
     ("a_directive_that_may_run_again_is_not_reported_lost", a_directive_that_may_run_again_is_not_reported_lost),
     ("a_commit_asks_for_the_lease_that_it_needs", a_commit_asks_for_the_lease_that_it_needs),
     ("a_claim_that_comes_too_late_is_not_started", a_claim_that_comes_too_late_is_not_started),
@@ -83,7 +85,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 25] = TESTS;
+    let tests: [(&str, Test); 27] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -275,12 +277,10 @@ fn a_lease_without_renewal_ends_the_sandbox(launcher: &Arc<Launcher>, data: &Pat
     let id = memory.create(facility, "echo x > file; echo ready; sleep 30", json!({}));
     memory.until(id, "no output", |seen| !seen.chunks.is_empty());
     memory.set_away(true);
-    let clock = Instant::now();
-    while running.running() > 0 {
-        assert!(clock.elapsed() < Duration::from_secs(20), "the claim goes on");
-        std::thread::yield_now();
-    }
+    std::thread::sleep(Duration::from_secs(4));
     assert!(!tree(data, facility).join("file").exists(), "what a daemon without a lease did is not committed");
+    memory.set_away(false);
+    assert_eq!(memory.ended(id).end().reason.as_deref(), Some("lease_lost"));
     running.stop();
 }
 
@@ -345,6 +345,50 @@ fn a_lease_that_was_over_is_no_end_of_a_directive(launcher: &Arc<Launcher>, data
     assert!(memory.seen(id).finished.is_empty(), "the control plane decides whether it runs again");
     assert_eq!(memory.seen(id).settling, 0, "a directive whose commit was announced never runs again");
     assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
+}
+
+fn a_directive_that_never_runs_again_is_reported_lost(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.set_ttl(7);
+    // No heartbeat comes in time. This daemon alone knows that nothing was committed.
+    let running = daemon_with(&memory, launcher, data, Duration::from_secs(600));
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 30", json!({}));
+    let seen = memory.ended(id);
+    let end = seen.end();
+    assert_eq!((end.status, end.reason.as_deref()), (FinishStatus::Failed, Some("lease_lost")));
+    assert_eq!((end.stdout_truncated, seen.text(Stream::Stdout)), (false, "ready\n".to_owned()));
+    assert_eq!(seen.settling, 0);
+    running.stop();
+    assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
+}
+
+fn a_launcher_that_dies_takes_no_later_directive_with_it(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let first = launcher.pid();
+    for _ in 0..2 {
+        let id = memory.create(FacilityId::new(), "echo there", json!({}));
+        let seen = memory.ended(id);
+        let end = seen.end();
+        assert_eq!(
+            (end.status, end.reason.as_deref()),
+            (FinishStatus::Succeeded, Some("exit")),
+            "{}",
+            seen.text(Stream::Stderr)
+        );
+        let pid = rustix::process::Pid::from_raw(launcher.pid().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // Until then no process can see that it is dead.
+        let stat = format!("/proc/{}/stat", launcher.pid());
+        while std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
+    let last = memory.create(FacilityId::new(), "true", json!({}));
+    assert_eq!(memory.ended(last).end().status, FinishStatus::Succeeded);
+    assert_ne!(launcher.pid(), first);
+    running.stop();
 }
 
 fn a_directive_that_may_run_again_is_not_reported_lost(launcher: &Arc<Launcher>, data: &Path) {

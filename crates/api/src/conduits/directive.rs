@@ -177,6 +177,12 @@ pub struct FinishedRequest {
     pub stdout_truncated: bool,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub stderr_truncated: bool,
+    /// Number of chunks of the whole stream, where a truncated one only waits to be sent.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
+    pub stdout_chunks: Option<i64>,
+    /// The same of stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient::field")]
+    pub stderr_chunks: Option<i64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub diff_truncated: bool,
     /// Diff of the workspace in standard base64.

@@ -64,10 +64,10 @@ fn fences_grow(history: &[Entry], broken: &mut Vec<String>) {
     }
 }
 
-/// I3. After a terminal answer all answers are the same, and so are all terminal events. The end `commit_unknown`, of a claim
-/// whose lease ended during its commit, gives way once to what the holder of the claim reports (S-1532).
+/// I3. After a terminal answer all answers are the same, and so are all terminal events. An end that the server assumed, of a claim that
+/// was lost, gives way once to what the holder of the claim reports (S-1532, S-1498).
 fn ends_stay(history: &[Entry], broken: &mut Vec<String>) {
-    const UNKNOWN: &str = "commit_unknown";
+    let is_assumed = |reason: Option<&str>| matches!(reason, Some("commit_unknown" | "unconfirmed"));
     /// State, reason, exit code and attempt.
     type End<'a> = (&'a str, Option<&'a str>, Option<i64>, u64);
     let mut ends: BTreeMap<&str, End<'_>> = BTreeMap::new();
@@ -76,7 +76,7 @@ fn ends_stay(history: &[Entry], broken: &mut Vec<String>) {
     let unknown: BTreeSet<&str> = history
         .iter()
         .filter_map(|entry| match &entry.seen {
-            Seen::Read { id, reason, .. } if reason.as_deref() == Some(UNKNOWN) => Some(id.as_str()),
+            Seen::Read { id, reason, .. } if is_assumed(reason.as_deref()) => Some(id.as_str()),
             _ => None,
         })
         .collect();
@@ -85,7 +85,8 @@ fn ends_stay(history: &[Entry], broken: &mut Vec<String>) {
             Seen::Read { id, state, reason, exit, attempt } => {
                 let now = (state.as_str(), reason.as_deref(), *exit, *attempt);
                 match ends.get(id.as_str()) {
-                    Some((_, Some(UNKNOWN), ..)) | None if is_over(state) => drop(ends.insert(id, now)),
+                    None if is_over(state) => drop(ends.insert(id, now)),
+                    Some((_, reason, ..)) if is_assumed(*reason) && is_over(state) => drop(ends.insert(id, now)),
                     Some(end) if *end != now => broken.push(format!("I3: {id} was {end:?} and is {now:?}")),
                     _ => {}
                 }

@@ -8,14 +8,18 @@
 //!                                               ├─ returned ─┘                 │
 //!                                               │  (never started)             │
 //!                                               └─ lease lost, on_lease_loss = requeue, not settling, starts left ─┤
-//!                                                  failed(lease_lost) ◀─ lease lost otherwise ─────────────────────┤
-//!                                                  timed_out ◀─ overrun (the server's own deadline) ───────────────┤
-//!                                                  canceled ◀─ cancel that the daemon never confirmed ─────────────┘
+//!                                                  failed(lease_lost) ◀─ lease lost before a commit was allowed ───┤
+//!                                    ┌─────────── failed(commit_unknown) ◀─ lease lost otherwise ──────────────────┤
+//!                                    ├─────────── canceled(unconfirmed) ◀─ cancel that the daemon never confirmed ─┤
+//!                                    │            timed_out ◀─ overrun (the server's own deadline) ────────────────┘
+//!                                    └─finished, by the same claim, once─▶ succeeded | failed | canceled | timed_out
 //!  cancel: awaiting_approval, queued, and leased at a daemon that confirms ─▶ canceled; otherwise a mark that the next
 //!  heartbeat reads.
 //! ```
-//! A terminal state never changes. Each claim takes a fence above every earlier one, and an event that names another fence
-//! than the present one is refused. `finished` on a leased directive passes through `running`.
+//! A terminal state never changes, but for the two that the server writes without knowing the end: `commit_unknown` and
+//! `unconfirmed`. No later claim exists, so the claim that had the directive says once how it ended. Each claim takes a fence
+//! above every earlier one, and an event that names another fence than the present one is refused. `finished` on a leased
+//! directive passes through `running`.
 
 mod fence;
 mod state;

@@ -129,7 +129,7 @@ impl FinishStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLeaseLoss {
-    /// The directive fails with the reason `lease_lost`.
+    /// The directive fails: with the reason `commit_unknown`, as its changes may be committed.
     #[default]
     Fail,
     /// Another territory runs the directive again.
@@ -143,10 +143,12 @@ pub enum EndReason {
     Reported,
     /// A user canceled the directive before it ran.
     CanceledBeforeStart,
-    /// A user canceled the directive, and its daemon was silent.
+    /// A user canceled the directive, and its daemon was silent: it may have ended otherwise.
     Unconfirmed,
-    /// The territory was lost.
+    /// The territory was lost before it was allowed to commit changes.
     LeaseLost,
+    /// The territory was lost, and may have committed changes.
+    CommitUnknown,
     /// The daemon kept the directive longer than all of its limits together.
     Overrun,
     /// The directive waited longer than its `queue_timeout_seconds`.
@@ -170,6 +172,7 @@ impl EndReason {
             Self::CanceledBeforeStart => Some("canceled"),
             Self::Unconfirmed => Some("unconfirmed"),
             Self::LeaseLost => Some("lease_lost"),
+            Self::CommitUnknown => Some("commit_unknown"),
             Self::Overrun => Some("timeout"),
             Self::QueueTimeout => Some("queue_timeout"),
             Self::PolicyDenied => Some("policy_denied"),
@@ -177,6 +180,12 @@ impl EndReason {
             Self::ApprovalExpired => Some("approval_expired"),
             Self::ApprovalVoid => Some("approval_void"),
         }
+    }
+
+    /// Returns whether the server ended the directive without knowing how it ended on its territory.
+    #[must_use]
+    pub fn is_assumed(self) -> bool {
+        matches!(self, Self::CommitUnknown | Self::Unconfirmed)
     }
 }
 
@@ -213,6 +222,12 @@ pub struct Directive {
 }
 
 impl Directive {
+    /// Returns whether the directive has an end that its territory may correct.
+    #[must_use]
+    pub fn is_assumed(&self) -> bool {
+        self.reason.is_some_and(EndReason::is_assumed)
+    }
+
     /// Returns a new directive.
     #[must_use]
     pub fn new(initial: Initial, on_lease_loss: OnLeaseLoss) -> Self {

@@ -50,6 +50,8 @@ pub enum Event {
     LeaseLost {
         /// Number of the claim.
         fence: Fence,
+        /// Nothing but the directive itself decides whether it runs again. An approval without a use that is left forbids it.
+        may_restart: bool,
     },
     /// The daemon keeps the directive longer than all of its limits together.
     Overrun {
@@ -69,8 +71,6 @@ pub enum Event {
     CancelUnconfirmed {
         /// Number of the claim.
         fence: Fence,
-        /// Number that makes every later report of the claim stale.
-        next: Fence,
     },
 }
 
@@ -123,14 +123,14 @@ impl Refusal {
 /// Returns the directive after `event`.
 pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
     let state = directive.state;
-    if state.is_terminal() {
+    if state.is_terminal() && !(directive.is_assumed() && matches!(event, Event::Finished { .. })) {
         return Err(Refusal::Over { state });
     }
     if let Some(given) = event.claim().filter(|given| *given != directive.fence) {
         return Err(Refusal::StaleFence { given, present: directive.fence });
     }
     let wrong = Err(Refusal::WrongState { state });
-    if event.claim().is_some() && !state.is_held() {
+    if event.claim().is_some() && !state.is_held() && !state.is_terminal() {
         return wrong;
     }
     if let Some(given) = event.new_fence().filter(|given| *given <= directive.fence) {
@@ -164,14 +164,12 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
             ended(&running, status.state(), EndReason::Reported)
         }
         Event::LeaseLost { .. } if state == State::Leased => requeued(directive),
-        Event::LeaseLost { .. } => lost(directive),
+        Event::LeaseLost { may_restart, .. } => lost(directive, may_restart),
         Event::Overrun { next, .. } => {
             Directive { fence: next, ..ended(directive, State::TimedOut, EndReason::Overrun) }
         }
         Event::CancelUnconfirmed { .. } if !directive.cancel_requested => return wrong,
-        Event::CancelUnconfirmed { next, .. } => {
-            Directive { fence: next, ..ended(directive, State::Canceled, EndReason::Unconfirmed) }
-        }
+        Event::CancelUnconfirmed { .. } => ended(directive, State::Canceled, EndReason::Unconfirmed),
         Event::Cancel { confirms, next } => match state {
             State::Running => asked_to_end(directive),
             State::Leased if !confirms => asked_to_end(directive),
@@ -189,9 +187,9 @@ impl Event {
             | Self::Started { fence }
             | Self::Settling { fence }
             | Self::Finished { fence, .. }
-            | Self::LeaseLost { fence }
+            | Self::LeaseLost { fence, .. }
             | Self::Overrun { fence, .. }
-            | Self::CancelUnconfirmed { fence, .. } => Some(fence),
+            | Self::CancelUnconfirmed { fence } => Some(fence),
             Self::Approve
             | Self::Reject
             | Self::ApprovalExpired
@@ -207,10 +205,7 @@ impl Event {
     /// Returns the fence that the event brings.
     fn new_fence(&self) -> Option<Fence> {
         match *self {
-            Self::Claim { fence: next }
-            | Self::Overrun { next, .. }
-            | Self::Cancel { next, .. }
-            | Self::CancelUnconfirmed { next, .. } => Some(next),
+            Self::Claim { fence: next } | Self::Overrun { next, .. } | Self::Cancel { next, .. } => Some(next),
             _ => None,
         }
     }
@@ -232,12 +227,20 @@ fn requeued(directive: &Directive) -> Directive {
     Directive { state: State::Queued, settling: false, ..*directive }
 }
 
-fn lost(directive: &Directive) -> Directive {
+fn lost(directive: &Directive, may_restart: bool) -> Directive {
     if directive.cancel_requested {
         return ended(directive, State::Canceled, EndReason::Unconfirmed);
     }
-    let again = directive.on_lease_loss == OnLeaseLoss::Requeue && !directive.settling && directive.starts < MAX_STARTS;
-    if again { requeued(directive) } else { ended(directive, State::Failed, EndReason::LeaseLost) }
+    // A claim that runs again asks for its commit and waits for the answer; any other commits while its own lease lasts, and tells at once
+    // or later. So the server knows that nothing was committed only of the former.
+    let asks = directive.on_lease_loss == OnLeaseLoss::Requeue;
+    if !asks || directive.settling {
+        return ended(directive, State::Failed, EndReason::CommitUnknown);
+    }
+    if may_restart && directive.starts < MAX_STARTS {
+        return requeued(directive);
+    }
+    ended(directive, State::Failed, EndReason::LeaseLost)
 }
 
 fn asked_to_end(directive: &Directive) -> Directive {

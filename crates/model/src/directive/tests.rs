@@ -15,7 +15,7 @@ enum Kind {
     Started,
     Settling,
     Finished(FinishStatus),
-    LeaseLost,
+    LeaseLost(bool),
     Overrun,
     Cancel(bool),
     CancelUnconfirmed,
@@ -34,7 +34,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         4 => Just(Kind::Started),
         1 => Just(Kind::Settling),
         1 => prop::sample::select(statuses.to_vec()).prop_map(Kind::Finished),
-        3 => Just(Kind::LeaseLost),
+        3 => any::<bool>().prop_map(Kind::LeaseLost),
         1 => Just(Kind::Overrun),
         1 => any::<bool>().prop_map(Kind::Cancel),
         1 => Just(Kind::CancelUnconfirmed),
@@ -53,10 +53,10 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Started => Event::Started { fence },
         Kind::Settling => Event::Settling { fence },
         Kind::Finished(status) => Event::Finished { fence, status },
-        Kind::LeaseLost => Event::LeaseLost { fence },
+        Kind::LeaseLost(may_restart) => Event::LeaseLost { fence, may_restart },
         Kind::Overrun => Event::Overrun { fence, next },
         Kind::Cancel(confirms) => Event::Cancel { confirms, next },
-        Kind::CancelUnconfirmed => Event::CancelUnconfirmed { fence, next },
+        Kind::CancelUnconfirmed => Event::CancelUnconfirmed { fence },
     }
 }
 
@@ -95,14 +95,26 @@ proptest! {
             let event = event(kind, named, next);
             let result = step(&now, &event);
             if now.state.is_terminal() {
-                prop_assert!(matches!(result, Err(Refusal::Over { .. })), "a terminal state changed: {now:?} {event:?}");
+                let tells = matches!(kind, Kind::Finished(_)) && !stale;
+                let is_assumed = matches!(now.reason, Some(EndReason::CommitUnknown | EndReason::Unconfirmed));
+                if tells && is_assumed {
+                    prop_assert!(matches!(result, Ok(Step::Changed(after)) if after.reason == Some(EndReason::Reported)));
+                } else {
+                    prop_assert!(result.is_err(), "a terminal state changed: {now:?} {event:?}");
+                }
             }
-            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost | Kind::Returned) {
+            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost(_) | Kind::Returned) {
                 prop_assert!(result.is_err(), "an old fence was accepted: {now:?} {event:?}");
             }
             let Ok(Step::Changed(after)) = result else { continue };
             prop_assert!(after != now);
-            prop_assert!(after.state == now.state || is_drawn(now.state, after.state), "{now:?} {event:?} {after:?}");
+            let is_told = now.state.is_terminal() && after.state.is_terminal();
+            prop_assert!(
+                after.state == now.state || is_told || is_drawn(now.state, after.state),
+                "{now:?} {event:?} {after:?}"
+            );
+            // What is over has no later claim: the report that corrects an end is of the only claim that can have one.
+            prop_assert!(!now.state.is_terminal() || (after.fence, after.attempt) == (now.fence, now.attempt));
             prop_assert!(after.fence >= now.fence, "a fence went back");
             prop_assert!(after.attempt >= now.attempt && after.starts >= now.starts);
             prop_assert!(after.starts <= MAX_STARTS + 1 && after.starts <= after.attempt);
@@ -156,11 +168,39 @@ fn a_finished_lease_passes_through_running() {
 
 #[test]
 fn a_lost_lease_fails_or_queues_as_the_directive_says() {
-    let lost = Event::LeaseLost { fence: Fence(1) };
-    assert_eq!(walk(running(OnLeaseLoss::Fail), &[lost]).reason, Some(EndReason::LeaseLost));
+    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true };
+    assert_eq!(walk(running(OnLeaseLoss::Fail), &[lost]).reason, Some(EndReason::CommitUnknown));
     assert_eq!(walk(running(OnLeaseLoss::Requeue), &[lost]).state, State::Queued);
     let settling = walk(running(OnLeaseLoss::Requeue), &[Event::Settling { fence: Fence(1) }]);
-    assert_eq!(walk(settling, &[lost]).state, State::Failed, "its changes may be committed already");
+    assert_eq!(walk(settling, &[lost]).reason, Some(EndReason::CommitUnknown), "its changes may be committed already");
+    let last = Event::LeaseLost { fence: Fence(1), may_restart: false };
+    let over = walk(running(OnLeaseLoss::Requeue), &[last]);
+    assert_eq!((over.state, over.reason), (State::Failed, Some(EndReason::LeaseLost)), "it asks before it commits");
+}
+
+#[test]
+fn an_end_that_the_server_assumed_gives_way_once_to_the_report_of_its_claim() {
+    let canceled = [Event::Cancel { confirms: true, next: Fence(2) }, Event::CancelUnconfirmed { fence: Fence(1) }];
+    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true };
+    let told = |fence| Event::Finished { fence, status: FinishStatus::Succeeded };
+    for assumed in [walk(running(OnLeaseLoss::Fail), &[lost]), walk(running(OnLeaseLoss::Fail), &canceled)] {
+        assert!(assumed.state.is_terminal() && assumed.is_assumed(), "{assumed:?}");
+        let stale = Refusal::StaleFence { given: Fence(2), present: Fence(1) };
+        assert_eq!(step(&assumed, &told(Fence(2))), Err(stale));
+        for event in [lost, Event::Started { fence: Fence(1) }, Event::Settling { fence: Fence(1) }, canceled[0]] {
+            assert_eq!(step(&assumed, &event), Err(Refusal::Over { state: assumed.state }));
+        }
+        let end = walk(assumed, &[told(Fence(1))]);
+        assert_eq!((end.state, end.reason), (State::Succeeded, Some(EndReason::Reported)));
+        let again = Event::Finished { fence: Fence(1), status: FinishStatus::Failed };
+        assert_eq!(step(&end, &again), Err(Refusal::Over { state: State::Succeeded }));
+    }
+    // The server knows these.
+    let overrun = walk(running(OnLeaseLoss::Fail), &[Event::Overrun { fence: Fence(1), next: Fence(2) }]);
+    let never = Event::LeaseLost { fence: Fence(1), may_restart: false };
+    for known in [overrun, walk(running(OnLeaseLoss::Requeue), &[never])] {
+        assert_eq!(step(&known, &told(known.fence)), Err(Refusal::Over { state: known.state }));
+    }
 }
 
 #[test]
@@ -169,7 +209,10 @@ fn a_directive_that_kills_each_daemon_ends() {
     for number in 1..=3 {
         let fence = Fence(number);
         assert_eq!(now.state, State::Queued);
-        now = walk(now, &[Event::Claim { fence }, Event::Started { fence }, Event::LeaseLost { fence }]);
+        now = walk(
+            now,
+            &[Event::Claim { fence }, Event::Started { fence }, Event::LeaseLost { fence, may_restart: true }],
+        );
     }
     assert_eq!((now.state, now.reason), (State::Failed, Some(EndReason::LeaseLost)));
 }
@@ -186,7 +229,7 @@ fn a_cancel_ends_a_waiting_directive_and_marks_a_running_one() {
     assert!(foreign.state == State::Leased && foreign.cancel_requested);
     let marked = walk(running(OnLeaseLoss::Fail), &[cancel(2)]);
     assert!(marked.state == State::Running && marked.cancel_requested && marked.fence == Fence(1));
-    let silent = walk(marked, &[Event::CancelUnconfirmed { fence: Fence(1), next: Fence(2) }]);
+    let silent = walk(marked, &[Event::CancelUnconfirmed { fence: Fence(1) }]);
     assert_eq!((silent.state, silent.reason), (State::Canceled, Some(EndReason::Unconfirmed)));
 }
 

@@ -16,4 +16,4 @@ pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use past::past_run;
 pub use rate::Windows;
 pub use removal::RemovalGuard;
-pub use request::build;
+pub use request::{build, log_limit};

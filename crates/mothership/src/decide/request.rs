@@ -135,7 +135,7 @@ pub fn build(
     if asks.is_some() {
         approval_reasons.push(EXEC_REASON.to_owned());
     }
-    let log_limit = spec.limits.max_output_bytes.unwrap_or(DEFAULT_LOG_BYTES).min(MAX_LOG_BYTES);
+    let log_limit = log_limit(&spec);
     let class = ClassRequirements {
         profile: profile.name().to_owned(),
         guarantees: guarantees.iter().map(|guarantee| guarantee.name().to_owned()).collect(),
@@ -150,9 +150,14 @@ pub fn build(
         priority,
         queue_ms: request.queue_timeout_seconds.map(|seconds| (seconds.min(MAX_TIMEOUT_SECONDS) * 1000) as i64),
         timeout_ms: (timeout * 1000) as i64,
-        log_limit: log_limit as i64,
+        log_limit,
         idempotency: None,
     })
+}
+
+/// Returns the bytes of output of a directive that are stored.
+pub fn log_limit(spec: &DirectiveSpec) -> i64 {
+    spec.limits.max_output_bytes.unwrap_or(DEFAULT_LOG_BYTES).min(MAX_LOG_BYTES) as i64
 }
 
 /// Checks the patterns of files to keep as far as every daemon needs it; a territory reads them.

@@ -109,6 +109,13 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// Returns whether the server failed, and not the request.
+    pub fn is_of_the_server(&self) -> bool {
+        self.status.is_server_error()
+    }
+}
+
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {

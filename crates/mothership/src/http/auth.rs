@@ -11,7 +11,7 @@ use axum::http::HeaderMap;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use nexus_api::conduits::{FINGERPRINT_HEADER, PROXY_SECRET_HEADER, TERRITORY_HEADER, TERRITORY_SECRET_HEADER};
 use nexus_api::routes::{Access, Route};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Returns the caller when it has the rights of the route.
 pub async fn check(
@@ -27,11 +27,12 @@ pub async fn check(
         Access::Territory => Ok(Principal::Daemon(territory(app, headers, peer).await?)),
         Access::Directive => {
             let territory = territory(app, headers, peer).await?;
-            // An end may be reported late, and kept files follow it: the daemon was down, and its token ran out meanwhile.
-            let late = matches!(route.id, "finished" | "artifact" | "artifactChunk");
+            // An end may be reported late, with its output, events and kept files: the daemon was away, and its token ran out meanwhile.
+            let late = matches!(route.id, "finished" | "logChunk" | "events" | "artifact" | "artifactChunk");
             let claims = directive_token(app, headers, territory, directive, late)?;
             Ok(Principal::Holder(territory, claims))
         }
+        Access::Roles(_) if route.id == "metrics" => counters(app, headers, route).await,
         Access::Roles(roles) => {
             let account = check_key(app, headers).await?;
             if roles.contains(&account.role) {
@@ -41,6 +42,28 @@ pub async fn check(
             }
         }
     }
+}
+
+/// Time that the store has to confirm a key that reads the counters.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
+
+/// An operator needs the counters most while the store does not answer: a key that has read them lately reads them then, too.
+async fn counters(app: &App, headers: &HeaderMap, route: &Route) -> Result<Principal, Problem> {
+    let known = bearer(headers)?.map(|key| sha256(key.as_bytes())).filter(|key| app.rights.is_reader(key));
+    let asked = tokio::time::timeout(CONFIRMED_WITHIN, check_key(app, headers));
+    let account = match (asked.await, known) {
+        (Ok(Err(problem)), Some(_)) if problem.is_of_the_server() => return Ok(Principal::Anyone),
+        (Err(_), Some(_)) => return Ok(Principal::Anyone),
+        (Err(_), None) => return Err(Problem::busy("store_failed", "The store of the server does not answer.")),
+        (Ok(answer), _) => answer?,
+    };
+    if !matches!(route.access, Access::Roles(roles) if roles.contains(&account.role)) {
+        return Err(Problem::forbidden("The role of the API key does not allow this call."));
+    }
+    if let Some(key) = bearer(headers)? {
+        app.rights.note_reader(sha256(key.as_bytes()));
+    }
+    Ok(Principal::User(account))
 }
 
 /// Returns the account of the request's API key.

@@ -108,7 +108,7 @@ impl Subject {
             status: FinishStatus::Succeeded,
             reason: None,
             exit_code: Some(0),
-            truncated: [false; 2],
+            output: Default::default(),
             payload_hash: "p".into(),
             diff: Some(b"d".to_vec()),
             receipt: None,

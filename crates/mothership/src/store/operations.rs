@@ -393,8 +393,9 @@ impl Store {
         holding: Holding,
         seq: i64,
         events: String,
+        now: i64,
     ) -> Result<Reported<bool>, StoreError> {
-        self.write(move |tx| rows::put_events(tx, territory, holding, seq, &events)).await
+        self.write(move |tx| rows::put_events(tx, territory, holding, seq, &events, now)).await
     }
 
     /// Stores the end of a directive.

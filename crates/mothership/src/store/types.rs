@@ -376,8 +376,8 @@ pub struct NewEnd {
     /// Reason as reported.
     pub reason: Option<String>,
     pub exit_code: Option<i64>,
-    /// Output of these streams was cut.
-    pub truncated: [bool; 2],
+    /// State of stdout and of stderr.
+    pub output: [OutputEnd; 2],
     /// Hash of the report.
     pub payload_hash: String,
     pub diff: Option<Vec<u8>>,
@@ -386,9 +386,21 @@ pub struct NewEnd {
     pub result: EndResult,
 }
 
+/// State of one stream, by the report of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputEnd {
+    /// Output is missing.
+    pub truncated: bool,
+    /// Nothing is missing when the stream has so many chunks: those that are not there are on their way.
+    pub chunks: Option<i64>,
+}
+
 /// Part of a report that reads show as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EndResult {
+    /// Time of a report that came after the server had ended the directive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_at: Option<i64>,
     /// The diff was cut.
     pub diff_truncated: bool,
     /// Snapshot before the run.
@@ -422,19 +434,28 @@ pub struct Counters {
     pub next: i64,
     /// Output was left out.
     pub truncated: bool,
+    /// Number of chunks of the whole stream, as the report of the end says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<i64>,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { count: 0, top: -1, bytes: 0, next: 0, truncated: false }
+        Self { count: 0, top: -1, bytes: 0, next: 0, truncated: false, whole: None }
     }
 }
 
 impl Counters {
-    /// Returns whether a chunk is missing.
+    /// Returns whether a chunk is missing of a stream that has ended.
     #[must_use]
     pub fn has_gap(&self) -> bool {
-        self.count != self.top + 1
+        self.count != self.top + 1 || self.whole.is_some_and(|whole| self.count < whole)
+    }
+
+    /// Notes what the report of the end says.
+    pub fn end(&mut self, reported: OutputEnd) {
+        self.whole = reported.chunks;
+        self.truncated |= reported.truncated && reported.chunks.is_none();
     }
 }
 

@@ -314,6 +314,141 @@ async fn a_lost_end_is_taken_for_a_day_and_not_of_a_claim_that_asks_for_its_comm
     server.stop().await;
 }
 
+/// Output, events and files of a claim whose territory was away for longer than its lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_a_territory_has_to_tell_is_taken_when_it_comes_back_within_a_day() {
+    // The token of a claim ends long before the day.
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let mut claims = Vec::new();
+    for _ in 0..3 {
+        let id = users.create_directive(server.facility().await, &plain("x"), None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        claims.push((id, claim.directive_token));
+    }
+    let chunk = |seq, text: &str| LogChunkRequest {
+        stream: Stream::Stdout,
+        seq,
+        bytes: base64::encode(text.as_bytes()),
+        truncated: false,
+    };
+    daemon.log_chunk(claims[0].0, &claims[0].1, &chunk(0, "before ")).await.unwrap();
+    // The user asks for the end of the last one, which no daemon confirms.
+    users.cancel(claims[2].0, &CancelRequest::default()).await.unwrap();
+    server.advance(72_000).await;
+    for ((id, _), (state, reason)) in claims.iter().zip([
+        (State::Failed, "commit_unknown"),
+        (State::Failed, "commit_unknown"),
+        (State::Canceled, "unconfirmed"),
+    ]) {
+        let seen = server.until_over(*id).await;
+        assert_eq!((seen.state, seen.reason.as_deref()), (state, Some(reason)));
+    }
+    server.jump(23 * 3_600_000).await;
+    let (id, token) = &claims[0];
+    let other = server.territory("two").await;
+    assert_eq!(other.log_chunk(*id, token, &chunk(1, "x")).await.unwrap_err().status(), Some(403));
+    // The piece that is behind the report is named by it.
+    daemon.log_chunk(*id, token, &chunk(1, "during ")).await.unwrap();
+    let report = FinishedRequest {
+        stdout_truncated: true,
+        stdout_chunks: Some(3),
+        diff_base64: Some(base64::encode(b"+x\n")),
+        receipt: Some(serde_json::json!({"r": 1})),
+        exit_code: Some(3),
+        reason: Some("exit".to_owned()),
+        ..end(FinishStatus::Failed)
+    };
+    assert!(!daemon.finished(*id, token, &report).await.unwrap().duplicate);
+    assert!(users.directive(*id).await.unwrap().stdout_truncated, "one chunk is on its way");
+    // The day of output and files begins with the report.
+    server.jump(2 * 3_600_000).await;
+    assert!(!daemon.log_chunk(*id, token, &chunk(2, "after")).await.unwrap().duplicate);
+    let events = serde_json::json!({"seq": 0, "events": [{"type": "x"}]});
+    daemon.events(*id, token, &serde_json::from_value(events).unwrap()).await.unwrap();
+    let bytes = b"kept";
+    let kept =
+        serde_json::json!({"name": "out", "size": bytes.len(), "blake3": blake3::hash(bytes).to_hex().to_string()});
+    let announced = daemon.artifact(*id, token, &serde_json::from_value(kept).unwrap()).await.unwrap();
+    let piece = serde_json::json!({"offset": 0, "bytes": base64::encode(bytes)});
+    let piece = serde_json::from_value(piece).unwrap();
+    assert!(daemon.artifact_chunk(*id, token, &announced.artifact_id, &piece).await.unwrap().complete);
+    let seen = users.directive(*id).await.unwrap();
+    assert_eq!((seen.state, seen.exit_code, seen.reason.as_deref()), (State::Failed, Some(3), Some("exit")));
+    assert!(!seen.stdout_truncated && seen.has_diff && seen.has_receipt, "{seen:?}");
+    let query = LogQuery { stream: Stream::Stdout, after_seq: -1, limit: None, attempt: None };
+    let log = users.log_chunks(*id, &query).await.unwrap();
+    let text: Vec<u8> = log.chunks.iter().flat_map(|chunk| base64::decode(&chunk.bytes_base64).unwrap()).collect();
+    assert_eq!((text.as_slice(), log.stdout_truncated), (&b"before during after"[..], false));
+    // It is too late for the second one.
+    let (late, token) = &claims[1];
+    let refused = daemon.log_chunk(*late, token, &chunk(0, "x")).await.unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (Some(409), "directive_over"));
+    server.stop().await;
+}
+
+/// A user asks for the end while the territory is away: what it has committed meanwhile is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_directive_that_was_canceled_while_its_territory_was_away_is_what_that_reports() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let id = users.create_directive(server.facility().await, &plain("x"), None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    let token = &claim.directive_token;
+    daemon.started(id, token, &StartedRequest::default()).await.unwrap();
+    users.cancel(id, &CancelRequest::default()).await.unwrap();
+    server.advance(72_000).await;
+    let seen = server.until_over(id).await;
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Canceled, Some("unconfirmed")));
+    let mut stream = users.events(id, None).await.unwrap();
+    assert!(stream.next().await.unwrap().unwrap().data.contains("unconfirmed"));
+    assert!(!daemon.finished(id, token, &end(FinishStatus::Succeeded)).await.unwrap().duplicate);
+    assert!(stream.next().await.unwrap().unwrap().data.contains("succeeded"), "who listens hears of it");
+    assert!(stream.next().await.unwrap().is_none());
+    assert_eq!(users.directive(id).await.unwrap().state, State::Succeeded);
+    assert!(daemon.finished(id, token, &end(FinishStatus::Succeeded)).await.unwrap().duplicate);
+    let differs = daemon.finished(id, token, &end(FinishStatus::Canceled)).await.unwrap_err();
+    assert_eq!((differs.status(), differs.code()), (Some(409), "report_differs"));
+    server.stop().await;
+}
+
+/// Chunks that arrive at one time after the end are all counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_chunks_that_arrive_at_one_time_are_all_counted() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let small = serde_json::json!({"command": "x", "limits": {"max_output_bytes": 100}});
+    let small: CreateDirective = serde_json::from_value(small).unwrap();
+    let id = users.create_directive(server.facility().await, &small, None).await.unwrap().directive_id;
+    let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+    let token = claim.directive_token;
+    daemon.started(id, &token, &StartedRequest::default()).await.unwrap();
+    let report = FinishedRequest { stdout_truncated: true, stdout_chunks: Some(40), ..end(FinishStatus::Succeeded) };
+    daemon.finished(id, &token, &report).await.unwrap();
+    let mut sent = Vec::new();
+    for seq in 0..40 {
+        let (daemon, token) = (daemon.clone(), token.clone());
+        sent.push(tokio::spawn(async move {
+            let chunk = LogChunkRequest { stream: Stream::Stdout, seq, bytes: base64::encode(b"x"), truncated: false };
+            daemon.log_chunk(id, &token, &chunk).await.unwrap()
+        }));
+    }
+    for one in sent {
+        assert!(one.await.unwrap().stored);
+    }
+    assert!(!users.directive(id).await.unwrap().stdout_truncated, "all of them are there");
+    // The bound of output holds after the end, too.
+    let mut stored = Vec::new();
+    for (seq, count) in [(0, 50), (1, 11), (2, 10)] {
+        let bytes = base64::encode(&vec![b'x'; count]);
+        let chunk = LogChunkRequest { stream: Stream::Stderr, seq, bytes, truncated: false };
+        stored.push(daemon.log_chunk(id, &token, &chunk).await.unwrap().stored);
+    }
+    assert_eq!(stored, [true, false, true], "of 100 bytes");
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_hears_of_the_end_that_comes_late() {
     let server = Server::start().await;

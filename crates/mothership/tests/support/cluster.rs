@@ -101,6 +101,17 @@ impl Cluster {
         self.wait();
     }
 
+    /// Lets all processes of the server stand still, or go on.
+    pub fn stand_still(&self, is_still: bool) {
+        let pid = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        let signal = if is_still { "-STOP" } else { "-CONT" };
+        // First the one that would start others.
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        Command::new("kill").arg(signal).args(children.split_whitespace()).status().unwrap();
+    }
+
     fn wait(&self) {
         let end = Instant::now() + Duration::from_secs(30);
         while !self.psql("postgres", "SELECT 1").status.success() {

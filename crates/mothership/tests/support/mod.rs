@@ -306,6 +306,8 @@ pub fn end(status: FinishStatus) -> FinishedRequest {
         exit_code: Some(i64::from(status != FinishStatus::Succeeded)),
         stdout_truncated: false,
         stderr_truncated: false,
+        stdout_chunks: None,
+        stderr_chunks: None,
         diff_truncated: false,
         diff_base64: None,
         snapshot_before: None,

@@ -1,5 +1,6 @@
 //! The parts that all threads of a daemon share.
 
+use super::waiting::Waiting;
 use crate::live::Table;
 use crate::run::engine::Engine;
 use crate::source::WorkSource;
@@ -29,6 +30,8 @@ pub struct Shared {
     pub health: Health,
     /// The claims that the daemon works on.
     pub table: Table,
+    /// The kept files that the control plane does not have yet.
+    pub uploads: Waiting,
     /// Ends waits between two calls.
     pub stop: Stop,
     /// No work is claimed any more.
@@ -49,6 +52,7 @@ impl Shared {
             settings: RwLock::new(Arc::new(settings)),
             health,
             table: Table::default(),
+            uploads: Waiting::default(),
             stop: Stop::default(),
             is_draining: AtomicBool::new(false),
             workers: Mutex::default(),

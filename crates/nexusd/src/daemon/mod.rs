@@ -11,6 +11,7 @@ mod context;
 mod poll;
 mod replay;
 mod upload;
+mod waiting;
 mod worker;
 
 use crate::claims::Claims;

@@ -92,5 +92,11 @@ fn pause(shared: &Shared, error: &SourceError, tries: u32) -> Duration {
 /// Checks what has to be true before work is claimed.
 fn may_claim(shared: &Shared) -> Result<(), String> {
     shared.engine.claims.reserve().map_err(|error| format!("there is no room for results on the disk: {error}"))?;
+    shared.uploads.check()?;
+    match shared.engine.driver.revive() {
+        Ok(true) => shared.tell("the launcher process had died and was started again"),
+        Ok(false) => {}
+        Err(why) => return Err(why),
+    }
     shared.health.check(&*shared.engine.driver).map_err(|why| format!("the trial sandbox failed: {why}"))
 }

@@ -197,6 +197,8 @@ fn of_verdict(verdict: &Verdict) -> FinishedRequest {
         exit_code: verdict.exit_code,
         stdout_truncated: true,
         stderr_truncated: true,
+        stdout_chunks: None,
+        stderr_chunks: None,
         diff_truncated: false,
         diff_base64: None,
         snapshot_before: None,

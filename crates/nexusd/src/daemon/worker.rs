@@ -12,7 +12,7 @@ use crate::report::{GivenUp, now, repeated, send_output};
 use crate::run::attendant::{SIGKILL, SIGTERM};
 use crate::run::control::Wanted;
 use crate::run::engine::{Done, Job, explain};
-use crate::run::output::Output;
+use crate::run::output::{Output, Rest};
 use crate::tape::Tape;
 use data_encoding::BASE64;
 use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, StartedRequest};
@@ -72,37 +72,45 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
     let clock = Instant::now();
     let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
     let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
+    if !requeues {
+        live.is_the_last();
+    }
     let mut note = Note { requeues, ..Note::new(live.directive, live.fence, &live.token(), runs) };
     // Before the control plane hears of a start: a daemon that dies now finds the note and reports the loss.
     if let Err(error) = shared.engine.claims.write(&note) {
         return shared.tell(&format!("directive {}: it cannot be noted: {error}", live.directive));
     }
-    if !started(shared, live, claimed) {
+    // A launcher that has died takes no directive with it that has not started: this claim comes back if there is none.
+    if !has_launcher(shared) || !started(shared, live, claimed) {
         return forget(shared, &note);
     }
     let output = Output::default();
     std::thread::scope(|scope| {
         scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
-        let done = done(shared, live, claimed, &output, runs, clock);
+        let mut done = done(shared, live, claimed, &output, runs, clock);
         output.close();
-        if live.has_lapsed() && is_cut_off(&done.end) {
+        let has_lapsed = live.has_lapsed();
+        if has_lapsed && requeues && is_cut_off(&done.end) {
             // The launcher killed the sandbox: this is not an end of the directive, about which the control plane decides. A command that
             // had ended on its own before is reported, and the control plane takes the report or refuses it.
             live.lose();
+        } else if has_lapsed && !requeues && !live.commits_changes() {
+            // No other process can report that nothing of it is committed.
+            done.end = lapsed(done.end);
         }
         live.enter(REPORTING);
         if matches!(done.end, End::Ran { .. }) {
             shared.health.proved();
         }
         // What the lease allowed to be committed is committed: the control plane takes the true end, or refuses it.
-        if live.is_lost() && !live.commits_changes() {
+        if live.is_lost() && !live.commits_changes() && (requeues || !has_lapsed) {
             shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
             output.discard();
             return forget(shared, &note);
         }
         output.settle(shared.settings().output_within, MAX_OUTPUT_WAIT);
-        // What waits still is missing by the report, and is sent behind it: no output holds up the end of a directive.
-        let result = finished(live, &done, output.missing());
+        // The rest is sent behind the report, which names its length: the end of a directive waits for no output.
+        let result = finished(live, &done, output.rest());
         if requeues && is_loss(&result) && !live.commits_changes() {
             shared.tell(&format!("directive {}: it may run again when its lease is over", live.directive));
             output.discard();
@@ -122,6 +130,33 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
 /// Reports whether the command did not come to an end of its own.
 fn is_cut_off(end: &End) -> bool {
     matches!(end, End::Broke | End::PrepareFailed | End::Ran { reason: ExitReason::GuestLost, .. })
+}
+
+/// Returns the end of a directive that never runs again and whose lease ended before its changes were committed.
+fn lapsed(end: End) -> End {
+    match end {
+        end if is_cut_off(&end) => End::LeaseLost,
+        End::Ran { exit, reason: ExitReason::Exit, unsettled: true } => {
+            End::Ran { exit, reason: ExitReason::LeaseLost, unsettled: true }
+        }
+        end => end,
+    }
+}
+
+/// Reports whether there is a launcher process, after one that has died was replaced.
+fn has_launcher(shared: &Shared) -> bool {
+    match shared.engine.driver.revive() {
+        Ok(was_started) => {
+            if was_started {
+                shared.tell("the launcher process had died and was started again");
+            }
+            true
+        }
+        Err(why) => {
+            shared.tell(&format!("a claim goes back to the control plane: {why}"));
+            false
+        }
+    }
 }
 
 /// Reports whether a result says that this territory lost the directive. A report would end one that its user wants to run again.
@@ -209,14 +244,16 @@ fn done(
     }
 }
 
-fn finished(live: &ActiveClaim, done: &Done, missing: [bool; 2]) -> FinishedRequest {
+fn finished(live: &ActiveClaim, done: &Done, rest: [Rest; 2]) -> FinishedRequest {
     let is_stopped = live.control.wanted() == Wanted::ShutDown;
     let verdict = verdict(&done.end, live.is_canceled.load(Ordering::SeqCst), is_stopped);
     FinishedRequest {
         status: verdict.status,
         exit_code: verdict.exit_code,
-        stdout_truncated: done.truncated[0] || missing[0],
-        stderr_truncated: done.truncated[1] || missing[1],
+        stdout_truncated: done.truncated[0] || rest[0].is_missing,
+        stderr_truncated: done.truncated[1] || rest[1].is_missing,
+        stdout_chunks: rest[0].chunks.filter(|_| !done.truncated[0]),
+        stderr_chunks: rest[1].chunks.filter(|_| !done.truncated[1]),
         diff_truncated: done.diff.truncated,
         diff_base64: (!done.diff.bytes.is_empty()).then(|| BASE64.encode(&done.diff.bytes)),
         snapshot_before: snapshot(done.heads[0].as_ref()),
@@ -256,9 +293,11 @@ pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>) {
                     shared.tell(&format!("directive {}: its events were refused: {error}", note.directive));
                 }
             }
+            let waits = shared.uploads.begin(note);
             if upload::run(shared, note) == Uploaded::Done {
                 forget(shared, note);
             }
+            drop(waits);
         }
         Err(GivenUp::Stopped) => {}
         Err(GivenUp::Refused { error, .. }) => {

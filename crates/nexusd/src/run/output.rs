@@ -37,12 +37,23 @@ struct State {
     sending: Option<Stream>,
     /// Streams of which bytes were refused or thrown away.
     lost: [bool; 2],
+    /// Pieces of each stream that the sender has taken.
+    taken: [i64; 2],
     /// Pieces that were acknowledged.
     acknowledged: u64,
     /// The last try to send had no answer: a report would have none either.
     is_away: bool,
     /// Time after which nothing more is sent.
     until: Option<Instant>,
+}
+
+/// Output of one stream that the control plane does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rest {
+    /// Bytes are missing there.
+    pub is_missing: bool,
+    /// They only wait: the stream is whole there when it has so many chunks.
+    pub chunks: Option<i64>,
 }
 
 /// Returns the place of a stream.
@@ -89,6 +100,7 @@ impl Output {
             if let Some(piece) = state.pieces.pop_front() {
                 state.bytes -= piece.bytes.len();
                 state.sending = Some(piece.stream);
+                state.taken[place(piece.stream)] += 1;
                 return Some(piece);
             }
             self.changed.notify_all();
@@ -130,8 +142,21 @@ impl Output {
     }
 
     /// Returns the streams of which the control plane does not have all bytes, now.
+    #[cfg(test)]
     pub fn missing(&self) -> [bool; 2] {
         self.state().missing()
+    }
+
+    /// Returns what the control plane does not have of both streams, now. Nothing may be added afterwards.
+    pub fn rest(&self) -> [Rest; 2] {
+        let state = self.state();
+        let missing = state.missing();
+        [Stream::Stdout, Stream::Stderr].map(|stream| {
+            let (here, is_missing) = (place(stream), missing[place(stream)]);
+            let waiting = state.pieces.iter().filter(|piece| piece.stream == stream).count();
+            let whole = state.taken[here].saturating_add(i64::try_from(waiting).unwrap_or(i64::MAX));
+            Rest { is_missing, chunks: (is_missing && !state.lost[here]).then_some(whole) }
+        })
     }
 
     /// Lets the sender go on with what waits, at most until this time.
@@ -237,7 +262,11 @@ mod tests {
         assert_eq!(output.missing(), [true, true], "a piece that is on its way is not there yet");
         output.next();
         assert_eq!(output.missing(), [false, true]);
+        output.push(Stream::Stderr, b"c", true);
+        let rest = |is_missing, chunks| Rest { is_missing, chunks };
+        assert_eq!(output.rest(), [rest(false, None), rest(true, Some(2))], "one on its way, and one that waits");
         output.discard();
+        assert_eq!(output.rest()[1], rest(true, None), "what is thrown away never comes");
         output.close();
         assert!(output.next().is_none());
         assert_eq!(output.missing(), [false, true], "what was on its way when all was thrown away");

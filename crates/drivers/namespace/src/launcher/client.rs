@@ -16,27 +16,47 @@ use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A launcher process. Threads may share it: a request and its answer are one exchange.
 #[derive(Debug)]
 pub struct Launcher {
     link: Mutex<Link>,
-    process: std::process::Child,
     /// Answers what changes nothing, and removes: this needs no process of one thread.
     local: Namespace,
 }
 
-/// The connection to the launcher.
+/// The launcher's process and the connection to it.
 #[derive(Debug)]
 struct Link {
+    program: Command,
+    process: std::process::Child,
     channel: Channel,
     /// An exchange did not come to its end: what comes next may be the answer to another request.
     is_lost: bool,
 }
 
 impl Link {
+    fn start(mut program: Command) -> io::Result<Self> {
+        let (process, channel) = spawn(&mut program)?;
+        Ok(Self { program, process, channel, is_lost: false })
+    }
+
+    /// Replaces a process that has died, or of which no answer can be believed any more. Its sandboxes have died with it, or do now.
+    fn revive(&mut self) -> io::Result<bool> {
+        if !self.is_lost && self.process.try_wait()?.is_none() {
+            return Ok(false);
+        }
+        self.process.kill().ok();
+        self.process.wait()?;
+        // Another one only when this one is there: until then every request is refused.
+        self.is_lost = true;
+        (self.process, self.channel) = spawn(&mut self.program)?;
+        self.is_lost = false;
+        Ok(true)
+    }
+
     fn exchange(&mut self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), String> {
         if std::mem::replace(&mut self.is_lost, true) {
             return Err("an earlier request to the launcher was cut off".to_owned());
@@ -52,25 +72,39 @@ impl Link {
     }
 }
 
+fn spawn(program: &mut Command) -> io::Result<(std::process::Child, Channel)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let process = program.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+    // The command keeps its end otherwise, and the launcher's death would not close the connection.
+    program.stdin(Stdio::null());
+    tracing::debug!(pid = process.id(), "a launcher was started");
+    Ok((process, Channel::new(ours.into())))
+}
+
 impl Launcher {
     /// Starts a program that calls [`crate::launcher::serve`] on its standard input. `local` is the driver of this
     /// process's user.
-    pub fn start(mut program: Command, local: Namespace) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let process = program.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
-        tracing::debug!(pid = process.id(), "a launcher was started");
-        let link = Link { channel: Channel::new(ours.into()), is_lost: false };
-        Ok(Self { link: Mutex::new(link), process, local })
+    pub fn start(program: Command, local: Namespace) -> io::Result<Self> {
+        Ok(Self { link: Mutex::new(Link::start(program)?), local })
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn exchange(&self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), String> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).exchange(request)
+        self.link().exchange(request)
     }
 
     /// The launcher's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        self.link().process.id()
+    }
+
+    /// Starts the launcher again when it has died. Returns whether it had.
+    pub fn revive(&self) -> io::Result<bool> {
+        self.link().revive()
     }
 
     /// Makes the launcher kill the sandbox of a run at this time of CLOCK_BOOTTIME, whatever became of its user by then, and
@@ -86,8 +120,8 @@ impl Launcher {
 
     /// Ends the launcher and waits for it.
     pub fn stop(self) -> io::Result<()> {
-        let Self { link, mut process, .. } = self;
-        drop(link);
+        let Link { mut process, channel, .. } = self.link.into_inner().unwrap_or_else(PoisonError::into_inner);
+        drop(channel);
         process.wait().map(drop)
     }
 }
@@ -192,6 +226,31 @@ mod tests {
     }
 
     #[test]
+    fn a_launcher_that_has_died_is_started_again() {
+        let mut command = Command::new("sleep");
+        command.arg("60").stdout(Stdio::null());
+        let launcher = Launcher::start(command, Namespace::with_defaults()).unwrap();
+        let first = launcher.pid();
+        assert!(!launcher.revive().unwrap() && launcher.pid() == first, "it lives");
+        let kill = || {
+            let pid = Pid::from_raw(launcher.pid().cast_signed()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        };
+        kill();
+        while !launcher.revive().unwrap() {
+            std::thread::yield_now();
+        }
+        assert_ne!(launcher.pid(), first);
+        assert!(!launcher.revive().unwrap(), "the second one lives");
+        // An exchange that was cut off makes every later answer worthless, also where the process is not seen as dead yet.
+        kill();
+        assert_eq!(launcher.prepare(&plan()).map_err(|error| error.code()).unwrap_err(), "launcher");
+        assert!(launcher.revive().unwrap() && !launcher.revive().unwrap());
+        kill();
+        launcher.stop().unwrap();
+    }
+
+    #[test]
     fn after_an_exchange_that_was_cut_off_no_answer_is_believed() {
         let (ours, theirs) = rustix::net::socketpair(
             rustix::net::AddressFamily::UNIX,
@@ -200,7 +259,7 @@ mod tests {
             None,
         )
         .unwrap();
-        let mut link = Link { channel: Channel::new(ours), is_lost: false };
+        let mut link = Link { channel: Channel::new(ours), ..Link::start(Command::new("true")).unwrap() };
         let launcher = Channel::new(theirs);
         // Not an answer, and then one that is late.
         rustix::io::write(&launcher, &[1, 0, 0, 0, 0xff]).unwrap();

@@ -5,7 +5,7 @@ use crate::decide::{Chunk, ChunkFault, chunk};
 use crate::http::answer::{Answer, Problem, ok};
 use crate::http::request::{Context, read_json};
 use crate::metrics::add;
-use crate::store::types::{EndResult, NewChunk, NewEnd, Reported};
+use crate::store::types::{EndResult, NewChunk, NewEnd, OutputEnd, Reported};
 use nexus_api::conduits::{
     EventsAnswer, EventsRequest, FinishedAnswer, FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer,
     LogChunkRequest, MAX_CHUNK_BYTES, StartedAnswer, StartedRequest,
@@ -109,7 +109,7 @@ pub async fn events(context: &Context) -> Result<Answer, Problem> {
         return Err(Problem::invalid("invalid_events", error));
     }
     let events = serde_json::Value::from(request.events).to_string();
-    let reported = app.store.put_events(territory, holding, request.seq, events).await?;
+    let reported = app.store.put_events(territory, holding, request.seq, events, app.now()).await?;
     let duplicate = accepted(reported, "The batch with this number was stored with other events.")?;
     Ok(ok(&EventsAnswer { ok: true, directive_id: holding.directive, seq: request.seq, duplicate }))
 }
@@ -131,7 +131,10 @@ pub async fn finished(context: &Context) -> Result<Answer, Problem> {
         status: request.status,
         reason: request.reason,
         exit_code: request.exit_code,
-        truncated: [request.stdout_truncated, request.stderr_truncated],
+        output: [
+            OutputEnd { truncated: request.stdout_truncated, chunks: request.stdout_chunks },
+            OutputEnd { truncated: request.stderr_truncated, chunks: request.stderr_chunks },
+        ],
         payload_hash,
         diff: diff.transpose()?,
         receipt: request.receipt,
@@ -141,6 +144,7 @@ pub async fn finished(context: &Context) -> Result<Answer, Problem> {
             snapshot_after: request.snapshot_after,
             artifacts_manifest: request.artifacts_manifest,
             timing: request.timing,
+            reported_at: None,
         },
     };
     let reported = app.store.finished(territory, holding, end, app.now()).await?;

@@ -5,6 +5,10 @@ use crate::http::request::Context;
 use axum::http::StatusCode;
 use nexus_api::documents;
 use serde_json::json;
+use std::time::Duration;
+
+/// Time that the store of a ready server has for an answer.
+const READY_WITHIN: Duration = Duration::from_secs(3);
 
 /// Answers while the process runs.
 pub fn healthz() -> Answer {
@@ -20,7 +24,10 @@ pub async fn readyz(context: &Context) -> Result<Answer, Problem> {
         let error = "The store of the server is full.";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_full", error));
     }
-    context.app.store.key_by_hash([0; 32]).await?;
+    let asked = context.app.store.key_by_hash([0; 32]);
+    tokio::time::timeout(READY_WITHIN, asked)
+        .await
+        .map_err(|_| Problem::busy("store_failed", "The store of the server does not answer."))??;
     Ok(ok(&json!({"ok": true})))
 }
 

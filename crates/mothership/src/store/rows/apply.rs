@@ -8,11 +8,14 @@ use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{ClassRequirements, EndResult, Lane};
 use nexus_model::digest::Digest;
-use nexus_model::directive::{Directive, EndReason, Event, Refusal, State, Step, step};
+use nexus_model::directive::{
+    Directive, EndReason, Event, Fence, OnLeaseLoss, Refusal, State, Step, UnknownState, step,
+};
 use nexus_model::ids::{AccountId, DirectiveId, TerritoryId};
+use nexus_model::spec::DirectiveSpec;
 
-/// Reason of a directive whose territory was lost when its changes may have been committed.
-pub const COMMIT_UNKNOWN: &str = "commit_unknown";
+/// Time in which the holder of a claim that was taken back can tell how it ended.
+pub const LATE_MS: i64 = 24 * 3_600_000;
 
 /// Facts of a reported end, beside the state.
 #[derive(Debug, Clone, Default)]
@@ -26,8 +29,6 @@ pub struct EndFacts {
     pub result: Option<EndResult>,
     /// Hash of the receipt.
     pub receipt: Option<Digest>,
-    /// The claim that was lost may have committed its changes.
-    pub may_be_committed: bool,
 }
 
 /// Effect of an event.
@@ -112,8 +113,6 @@ fn end(
 ) -> Result<(), StoreError> {
     let reason = match next.reason {
         Some(EndReason::Reported) | None => facts.reason,
-        // Who reads lease_lost takes the changes for not committed.
-        Some(EndReason::LeaseLost) if facts.may_be_committed => Some(COMMIT_UNKNOWN.to_owned()),
         Some(reason) => reason.name().map(str::to_owned),
     };
     if work.asks {
@@ -208,17 +207,93 @@ pub struct Over {
     pub attempt: u32,
     /// Account that owns the object.
     pub account: AccountId,
+    /// Territory of its latest claim.
+    pub holder: Option<Id>,
+    /// Time of the end; `None` while it is not over.
+    pub ended_at: Option<i64>,
+    /// Reason of an end that the server wrote itself.
+    pub reason: Option<EndReason>,
 }
 
-/// Returns the end of a directive.
+impl Over {
+    /// Returns the facts that decide whether a report changes the end.
+    pub fn machine(&self) -> Directive {
+        Directive {
+            state: self.state,
+            reason: self.reason,
+            fence: Fence(self.fence),
+            attempt: self.attempt,
+            starts: self.attempt,
+            settling: false,
+            cancel_requested: false,
+            on_lease_loss: OnLeaseLoss::Fail,
+        }
+    }
+
+    /// Returns whether the server assumed the end, and the territory of the claim may still tell the true one.
+    pub fn may_be_reported_by(&self, territory: TerritoryId, now: i64) -> bool {
+        self.machine().is_assumed()
+            && self.holder == Some(*territory.as_bytes())
+            && self.ended_at.is_some_and(|ended| now < ended.saturating_add(LATE_MS))
+    }
+}
+
+/// Returns the reason of an end that no daemon reported, as far as it decides anything. `runs_again` is read where it is needed.
+pub fn assumed(
+    reason: Option<&str>,
+    has_started: bool,
+    runs_again: impl FnOnce() -> Result<bool, StoreError>,
+) -> Result<Option<EndReason>, StoreError> {
+    let found = [EndReason::CommitUnknown, EndReason::Unconfirmed, EndReason::LeaseLost]
+        .into_iter()
+        .find(|one| reason.is_some() && one.name() == reason);
+    // An earlier version of the server wrote lease_lost for every claim that was taken back outside of a long commit.
+    Ok(match found {
+        Some(EndReason::LeaseLost) if has_started && !runs_again()? => Some(EndReason::CommitUnknown),
+        other => other,
+    })
+}
+
+/// Returns the end of a directive, to read it.
 pub fn over(connection: &Connection<'_>, id: &DirectiveId) -> Result<Option<Over>, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT state, payload_hash, fence, attempt, account_id FROM directive WHERE id = ?1")?;
+    read_over(connection, id, "")
+}
+
+/// Returns the end of a directive for a change of what is stored about it. Others who change it wait.
+pub fn alter_over(connection: &Connection<'_>, id: &DirectiveId) -> Result<Option<Over>, StoreError> {
+    read_over(connection, id, connection.locked())
+}
+
+fn read_over(connection: &Connection<'_>, id: &DirectiveId, locked: &str) -> Result<Option<Over>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT state, payload_hash, fence, attempt, account_id, territory_id, ended_at, reason, started_at
+           FROM directive WHERE id = ?1{locked}"
+    ))?;
     let row = statement.query_row(params![id.as_bytes()], |row| {
-        Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, i64>(2)?, row.get(3)?, row.get::<_, Id>(4)?))
+        let over = Over {
+            state: row
+                .get::<_, String>(0)?
+                .parse()
+                .map_err(|error: UnknownState| StoreError::corrupt(error.to_string()))?,
+            payload_hash: row.get(1)?,
+            fence: row.get::<_, i64>(2)? as u64,
+            attempt: row.get(3)?,
+            account: AccountId::from_bytes(row.get(4)?),
+            holder: row.get(5)?,
+            ended_at: row.get(6)?,
+            reason: None,
+        };
+        Ok((over, row.get::<_, Option<String>>(7)?, row.get::<_, Option<i64>>(8)?))
     });
-    let Some((state, payload_hash, fence, attempt, account)) = optional(row)? else { return Ok(None) };
-    let state =
-        state.parse().map_err(|error: nexus_model::directive::UnknownState| StoreError::corrupt(error.to_string()))?;
-    Ok(Some(Over { state, payload_hash, fence: fence as u64, attempt, account: AccountId::from_bytes(account) }))
+    let Some((mut over, reason, started_at)) = optional(row)? else { return Ok(None) };
+    if over.payload_hash.is_none() {
+        let runs_again = || {
+            let spec: String = connection
+                .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
+                .query_row(params![id.as_bytes()], |row| row.get(0))?;
+            Ok(json::<DirectiveSpec>(&spec)?.on_lease_loss == Some(OnLeaseLoss::Requeue))
+        };
+        over.reason = assumed(reason.as_deref(), started_at.is_some(), runs_again)?;
+    }
+    Ok(Some(over))
 }

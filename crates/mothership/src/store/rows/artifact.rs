@@ -1,8 +1,7 @@
 //! Kept files of directives: announced with size and hash, then filled from their beginning.
 
-use super::chunk::target;
+use super::chunk::{Use, target};
 use super::values::{Id, optional};
-use super::work::{self, Load};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
 use crate::store::types::{
@@ -11,9 +10,6 @@ use crate::store::types::{
 use nexus_api::mothership::Artifact as View;
 use nexus_model::ids::DirectiveId;
 use uuid::Uuid;
-
-/// Time after the end of a directive in which its files are taken, in milliseconds.
-const LATE_MS: i64 = 24 * 3_600_000;
 
 const COLUMNS: &str = "id, account_id, name, size, hash, media_type, received, complete";
 
@@ -39,7 +35,7 @@ pub fn announce(
     bounds: ArtifactBounds,
     now: i64,
 ) -> Result<Reported<AnnouncedArtifact>, StoreError> {
-    let attempt = match attempt(connection, territory, holding, work::alter, now)? {
+    let attempt = match attempt(connection, territory, holding, Use::Changes, now)? {
         Ok(attempt) => attempt,
         Err(refused) => return Ok(refused),
     };
@@ -102,7 +98,7 @@ pub fn upload(
     id: Id,
     now: i64,
 ) -> Result<Reported<Artifact>, StoreError> {
-    let attempt = match attempt(connection, territory, holding, work::load, now)? {
+    let attempt = match attempt(connection, territory, holding, Use::Reads, now)? {
         Ok(attempt) => attempt,
         Err(refused) => return Ok(refused),
     };
@@ -119,19 +115,11 @@ fn attempt<T>(
     connection: &Connection<'_>,
     territory: Territory,
     holding: Holding,
-    load: Load,
+    purpose: Use,
     now: i64,
 ) -> Result<Result<u32, Reported<T>>, StoreError> {
-    let target = match target(connection, territory, holding, load)? {
-        Ok(target) => target,
-        Err(refusal) => return Ok(Err(Reported::Refused(refusal))),
-    };
-    if let Some((state, ended_at)) = target.over
-        && now >= ended_at + LATE_MS
-    {
-        return Ok(Err(Reported::Refused(nexus_model::directive::Refusal::Over { state })));
-    }
-    Ok(Ok(target.attempt))
+    let found = target(connection, territory, holding, purpose, now)?;
+    Ok(found.map(|target| target.attempt).map_err(Reported::Refused))
 }
 
 /// Notes bytes that are on the disk; `false` when another call was faster.

@@ -1,17 +1,20 @@
 //! Output of directives.
 
-use super::apply::over;
+use super::apply::{LATE_MS, alter_over, over};
 use super::compact::blob_of;
 use super::values::{json, optional, text};
-use super::work::{self, Load, place};
+use super::work::{self, place};
+use crate::decide::log_limit;
 use crate::identity::sha256;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{
-    Account, ChunkBytes, ChunkQuery, ChunkState, Counters, Holding, LogBlob, NewChunk, Reported, StoredChunk, Territory,
+    Account, ChunkBytes, ChunkQuery, ChunkState, Counters, EndResult, Holding, LogBlob, NewChunk, Reported,
+    StoredChunk, Territory,
 };
 use nexus_model::directive::{Fence, Refusal, State};
 use nexus_model::ids::DirectiveId;
+use nexus_model::spec::DirectiveSpec;
 
 /// Attempt, counters and bound of the directive that a chunk belongs to.
 pub(super) struct Target {
@@ -19,18 +22,31 @@ pub(super) struct Target {
     pub(super) attempt: u32,
     counters: [Counters; 2],
     log_limit: i64,
-    /// State and time of the end of a directive that is over.
-    pub(super) over: Option<(State, i64)>,
+    is_over: bool,
 }
 
-/// Chunks are taken while the directive runs, and afterwards for the attempt that ended it. `load` locks what the caller changes.
+/// Use of the rows that [`target`] finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Reads,
+    /// Others who change it wait.
+    Changes,
+}
+
+/// Chunks are taken while the directive runs, and afterwards for the attempt that ended it: also for one whose end the server assumed, as
+/// long as that may tell the true one.
 pub(super) fn target(
     connection: &Connection<'_>,
     territory: Territory,
     holding: Holding,
-    load: Load,
+    purpose: Use,
+    now: i64,
 ) -> Result<Result<Target, Refusal>, StoreError> {
-    if let Some(work) = load(connection, &holding.directive)? {
+    let live = match purpose {
+        Use::Reads => work::load(connection, &holding.directive)?,
+        Use::Changes => work::alter(connection, &holding.directive)?,
+    };
+    if let Some(work) = live {
         if work.account != territory.account {
             return Err(StoreError::NotFound);
         }
@@ -41,25 +57,34 @@ pub(super) fn target(
             return Ok(Err(Refusal::WrongState { state: work.state() }));
         }
         let (counters, log_limit) = (work.counters, work.log_limit);
-        return Ok(Ok(Target { attempt: work.attempt, counters, log_limit, over: None }));
+        return Ok(Ok(Target { attempt: work.attempt, counters, log_limit, is_over: false }));
     }
-    let over = over(connection, &holding.directive)?
-        .filter(|over| over.account == territory.account)
-        .ok_or(StoreError::NotFound)?;
+    let over = match purpose {
+        Use::Reads => over(connection, &holding.directive)?,
+        Use::Changes => alter_over(connection, &holding.directive)?,
+    };
+    let over = over.filter(|over| over.account == territory.account).ok_or(StoreError::NotFound)?;
     if over.fence != holding.fence.0 {
         return Ok(Err(Refusal::StaleFence { given: holding.fence, present: Fence(over.fence) }));
     }
-    if over.payload_hash.is_none() {
-        // No daemon reported this end: late output would belong to a run that the server gave up.
+    if over.payload_hash.is_none() && !over.may_be_reported_by(territory.id, now) {
+        // The server ended it, and knows that nothing came of the run.
         return Ok(Err(Refusal::Over { state: over.state }));
     }
-    let (out, err, ended_at): (Option<String>, Option<String>, Option<i64>) = connection
-        .prepare_cached("SELECT out, err, ended_at FROM directive WHERE id = ?1")?
-        .query_row(params![holding.directive.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let (out, err, spec, result): (Option<String>, Option<String>, String, Option<String>) = connection
+        .prepare_cached("SELECT out, err, spec, result FROM directive WHERE id = ?1")?
+        .query_row(params![holding.directive.as_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?;
+    let result: EndResult = result.map_or_else(|| Ok(EndResult::default()), |text| json(&text))?;
+    if over.payload_hash.is_some()
+        && now >= result.reported_at.or(over.ended_at).unwrap_or_default().saturating_add(LATE_MS)
+    {
+        return Ok(Err(Refusal::Over { state: over.state }));
+    }
     let read = |text: Option<String>| text.map_or_else(|| Ok(Counters::default()), |text| json(&text));
-    let ended = (over.state, ended_at.unwrap_or_default());
-    let counters = [read(out)?, read(err)?];
-    Ok(Ok(Target { attempt: over.attempt, counters, log_limit: i64::MAX, over: Some(ended) }))
+    let (counters, spec) = ([read(out)?, read(err)?], json::<DirectiveSpec>(&spec)?);
+    Ok(Ok(Target { attempt: over.attempt, counters, log_limit: log_limit(&spec), is_over: true }))
 }
 
 /// Stores a chunk once. The same number with other bytes is refused.
@@ -70,7 +95,7 @@ pub fn put_chunk(
     chunk: &NewChunk,
     now: i64,
 ) -> Result<Reported<ChunkState>, StoreError> {
-    let target = match target(connection, territory, holding, work::alter)? {
+    let target = match target(connection, territory, holding, Use::Changes, now)? {
         Ok(target) => target,
         Err(refusal) => return Ok(Reported::Refused(refusal)),
     };
@@ -89,7 +114,7 @@ pub fn put_chunk(
         return Ok(if same { Reported::Done(ChunkState { stored: true, duplicate: true }) } else { Reported::Differs });
     }
     // The output may lie in a file already: its index says what is known.
-    if target.over.is_some()
+    if target.is_over
         && let Some(blob) = blob_of(connection, id, target.attempt, chunk.stream)?
         && let Some(entry) = blob.index.iter().find(|entry| entry.seq == chunk.seq)
     {
@@ -100,7 +125,7 @@ pub fn put_chunk(
     if stored + chunk.bytes.len() as i64 > target.log_limit {
         let mut counters = target.counters;
         counters[place(chunk.stream)].truncated = true;
-        write_counters(connection, holding.directive, &counters, target.over.is_none())?;
+        write_counters(connection, holding.directive, &counters, !target.is_over)?;
         return Ok(Reported::Done(ChunkState { stored: false, duplicate: false }));
     }
     connection.prepare_cached("INSERT INTO log_chunk (directive_id, attempt, stream, seq, hash, truncated, created_at, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
@@ -122,7 +147,7 @@ pub fn put_chunk(
     if chunk.seq == here.next {
         here.next = contiguous(connection, holding.directive, target.attempt, stream, chunk.seq)?;
     }
-    write_counters(connection, holding.directive, &counters, target.over.is_none())?;
+    write_counters(connection, holding.directive, &counters, !target.is_over)?;
     Ok(Reported::Done(ChunkState { stored: true, duplicate: false }))
 }
 
@@ -168,8 +193,9 @@ pub fn put_events(
     holding: Holding,
     seq: i64,
     events: &str,
+    now: i64,
 ) -> Result<Reported<bool>, StoreError> {
-    let target = match target(connection, territory, holding, work::alter)? {
+    let target = match target(connection, territory, holding, Use::Changes, now)? {
         Ok(target) => target,
         Err(refusal) => return Ok(Reported::Refused(refusal)),
     };

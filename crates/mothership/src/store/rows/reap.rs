@@ -3,7 +3,7 @@
 use super::apply::{Effect, EndFacts, apply};
 use super::approval;
 use super::report::OVERRUN_MS;
-use super::work::{self, AWAITS, COLUMNS, LEASED, SETTLING, Work};
+use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use nexus_model::directive::Event;
@@ -18,7 +18,7 @@ const MAX_ROUND: usize = 200;
 
 /// Ends or queues again a directive that no daemon reports any more. What changed since it was listed decides.
 pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64) -> Result<Option<Effect>, StoreError> {
-    let Some(mut work) = work::hold(connection, id)? else { return Ok(None) };
+    let Some(work) = work::hold(connection, id)? else { return Ok(None) };
     let times = connection
         .prepare_cached("SELECT lease_until, visible_at, queue_until FROM work WHERE directive_id = ?1")?
         .query_row(params![work.id], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?)))?;
@@ -31,15 +31,15 @@ pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64)
     } else {
         verdict(&work, lease_until, visible_at, epoch, now)
     };
-    let Some(event) = event else { return Ok(None) };
-    // A claim that runs again asks for its commit and waits for the answer; any other commits while its own lease lasts, and tells at once
-    // or later. So the server knows that nothing was committed only of the former.
-    let facts = EndFacts { may_be_committed: work.phase == SETTLING || !work.requeue, ..EndFacts::default() };
-    if matches!(event, Event::LeaseLost { .. }) && work.asks && work.requeue {
+    let Some(mut event) = event else { return Ok(None) };
+    if let Event::LeaseLost { may_restart, .. } = &mut event
+        && work.asks
+        && work.requeue
+    {
         // Another start needs another use of the approval.
-        work.requeue = approval::may_start_again(connection, &work, now)?;
+        *may_restart = approval::may_start_again(connection, &work, now)?;
     }
-    Ok(apply(connection, &work, &event, now, facts)?.ok())
+    Ok(apply(connection, &work, &event, now, EndFacts::default())?.ok())
 }
 
 /// Moves all leases and approvals by a jump of the clock, so that none ends because of it.
@@ -87,8 +87,8 @@ fn verdict(work: &Work, lease_until: Option<i64>, visible_at: Option<i64>, epoch
     let ended = lease_until.is_none_or(|until| now >= until + GRACE_MS);
     let unconfirmed = work.cancel_at.is_some_and(|at| now >= at + CONFIRM_MS);
     match (ended, unconfirmed && work.phase != LEASED) {
-        (true, true) => Some(Event::CancelUnconfirmed { fence, next }),
-        (true, false) => Some(Event::LeaseLost { fence }),
+        (true, true) => Some(Event::CancelUnconfirmed { fence }),
+        (true, false) => Some(Event::LeaseLost { fence, may_restart: true }),
         (false, _) => None,
     }
 }

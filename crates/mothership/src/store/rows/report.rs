@@ -1,26 +1,24 @@
 //! Reports of daemons about a directive, and the request of a user to end one.
 
-use super::apply::{COMMIT_UNKNOWN, EndFacts, apply, over};
+use super::apply::{EndFacts, alter_over, apply, over};
 use super::audit;
-use super::values::{ANY, json, optional};
+use super::values::{ANY, json};
 use super::withdrawal::withdraw_connections;
 use super::work::{self, Load, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{
-    Account, Beat, Counters, EndState, Holding, Lane, LeaseTimes, NewEnd, Reported, StartedState, Territory,
+    Account, Beat, Counters, EndResult, EndState, Holding, Lane, LeaseTimes, NewEnd, OutputEnd, Reported, StartedState,
+    Territory,
 };
 use nexus_api::conduits::{Progress, Verdict};
 use nexus_model::digest::Digest;
-use nexus_model::directive::{Event, Fence, OnLeaseLoss, Refusal, State};
+use nexus_model::directive::{Event, Fence, Refusal, State, Step, step};
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
 
 /// Time after the end of all limits until a directive that still beats is ended.
 pub const OVERRUN_MS: i64 = 60_000;
-
-/// Time in which the holder of a claim that was taken back can tell how it ended.
-pub const LATE_MS: i64 = 24 * 3_600_000;
 
 /// Largest diff of a directive that names no bound.
 const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;
@@ -157,8 +155,8 @@ pub fn finished(
             return Ok(Reported::DiffTooLarge { max });
         }
     }
-    for (counters, cut) in work.counters.iter_mut().zip(end.truncated) {
-        counters.truncated |= cut;
+    for (counters, reported) in work.counters.iter_mut().zip(end.output) {
+        counters.end(reported);
     }
     work.started_at = work.started_at.or(Some(now));
     put_report(connection, &work.id, work.attempt, end.diff.as_ref(), end.receipt.as_ref())?;
@@ -168,7 +166,6 @@ pub fn finished(
         payload_hash: Some(end.payload_hash.clone()),
         result: Some(end.result.clone()),
         receipt: end.receipt.as_ref().and_then(Digest::of_json),
-        may_be_committed: false,
     };
     let event = Event::Finished { fence: holding.fence, status: end.status };
     Ok(match apply(connection, &work, &event, now, facts)? {
@@ -196,57 +193,49 @@ fn repeated(
     state: State,
     now: i64,
 ) -> Result<Reported<EndState>, StoreError> {
-    let known = over(connection, &holding.directive)?.and_then(|over| over.payload_hash);
-    Ok(match known {
-        Some(known) if known == end.payload_hash => Reported::Done(EndState { state, duplicate: true, promoted: None }),
-        Some(_) => Reported::Differs,
-        None if late(connection, territory, holding, end, now)? => {
-            Reported::Done(EndState { state: end.status.state(), duplicate: false, promoted: None })
+    // Of two calls with this report one waits for the other.
+    let over = alter_over(connection, &holding.directive)?.ok_or(StoreError::NotFound)?;
+    match &over.payload_hash {
+        Some(known) if *known == end.payload_hash => {
+            return Ok(Reported::Done(EndState { state, duplicate: true, promoted: None }));
         }
-        None => Reported::Refused(Refusal::Over { state }),
-    })
+        Some(_) => return Ok(Reported::Differs),
+        None if !over.may_be_reported_by(territory.id, now) => return Ok(Reported::Refused(Refusal::Over { state })),
+        None => {}
+    }
+    match step(&over.machine(), &Event::Finished { fence: holding.fence, status: end.status }) {
+        Ok(Step::Changed(next)) => {
+            late(connection, territory, holding, end, next.attempt, now)?;
+            Ok(Reported::Done(EndState { state: next.state, duplicate: false, promoted: None }))
+        }
+        Ok(Step::Duplicate) => Ok(Reported::Refused(Refusal::Over { state })),
+        Err(refusal) => Ok(Reported::Refused(refusal)),
+    }
 }
 
-/// Attempt, counters of both streams, specification and reason of an ended directive.
-type Ended = (u32, Option<String>, Option<String>, String, String);
-
-/// Puts the report of the holder in the place of an end that says that nothing is known of the commit, within [`LATE_MS`] of it. `false`
-/// when there is no such end.
+/// Puts the report of the holder in the place of an end that the server assumed.
 fn late(
     connection: &Connection<'_>,
     territory: Territory,
     holding: Holding,
     end: &NewEnd,
+    attempt: u32,
     now: i64,
-) -> Result<bool, StoreError> {
+) -> Result<(), StoreError> {
     let id = holding.directive.as_bytes();
-    let locked = connection.locked();
-    let found: Option<Ended> = optional(
-        connection
-            .prepare_cached(&format!(
-                "SELECT attempt, out, err, spec, reason FROM directive WHERE id = ?1 AND state = 'failed'
-                   AND (reason = ?2 OR (reason = 'lease_lost' AND started_at IS NOT NULL))
-                   AND payload_hash IS NULL AND fence = ?3 AND territory_id = ?4 AND ended_at > ?5{locked}"
-            ))?
-            .query_row(
-                params![id, COMMIT_UNKNOWN, holding.fence.0 as i64, territory.id.as_bytes(), now - LATE_MS],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
-            ),
-    )?;
-    let Some((attempt, out, err, spec, reason)) = found else { return Ok(false) };
+    let (out, err, spec): (Option<String>, Option<String>, String) = connection
+        .prepare_cached("SELECT out, err, spec FROM directive WHERE id = ?1")?
+        .query_row(params![id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let spec: DirectiveSpec = json(&spec)?;
-    // An earlier version of the server wrote lease_lost for every claim that was taken back outside of a long commit.
-    if reason != COMMIT_UNKNOWN && spec.on_lease_loss == Some(OnLeaseLoss::Requeue) {
-        return Ok(false);
-    }
     let max = spec.limits.max_diff_bytes.unwrap_or(DEFAULT_DIFF_BYTES);
     // A diff that is too large is left out: the end matters more.
     let diff = end.diff.as_ref().filter(|diff| diff.len() as u64 <= max);
-    let mut result = end.result.clone();
+    let mut result = EndResult { reported_at: Some(now), ..end.result.clone() };
     result.diff_truncated |= diff.is_none() && end.diff.is_some();
-    let counters = |text: Option<String>, cut: bool| -> Result<String, StoreError> {
-        let counters: Counters = text.map_or_else(|| Ok(Counters::default()), |text| json(&text))?;
-        super::values::text(&Counters { truncated: counters.truncated | cut, ..counters })
+    let counters = |text: Option<String>, reported: OutputEnd| -> Result<String, StoreError> {
+        let mut counters: Counters = text.map_or_else(|| Ok(Counters::default()), |text| json(&text))?;
+        counters.end(reported);
+        super::values::text(&counters)
     };
     connection
         .prepare_cached(
@@ -260,8 +249,8 @@ fn late(
             end.exit_code,
             end.payload_hash,
             super::values::text(&result)?,
-            counters(out, end.truncated[0])?,
-            counters(err, end.truncated[1])?,
+            counters(out, end.output[0])?,
+            counters(err, end.output[1])?,
         ])?;
     put_report(connection, id, attempt, diff, end.receipt.as_ref())?;
     let detail = serde_json::json!({
@@ -269,8 +258,7 @@ fn late(
         "receipt": end.receipt.as_ref().and_then(Digest::of_json), "late": true,
     });
     let object = format!("directive/{}", holding.directive);
-    audit::note_of_territory(connection, territory.account, territory.id, "directive.end", &object, &detail, now)?;
-    Ok(true)
+    audit::note_of_territory(connection, territory.account, territory.id, "directive.end", &object, &detail, now)
 }
 
 /// Stores the diff and the receipt of an end.

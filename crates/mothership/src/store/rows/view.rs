@@ -1,7 +1,6 @@
 //! Directives as users see them.
 
-use super::apply::{COMMIT_UNKNOWN, requirements};
-use super::report::LATE_MS;
+use super::apply::{LATE_MS, assumed, requirements};
 use super::territory::all_facts;
 use super::values::{Id, json, optional};
 use super::work::{self, WAITS, Work};
@@ -11,14 +10,14 @@ use crate::store::sql::{Connection, Row, params};
 use crate::store::types::{Account, Counters, DirectiveLine, EndResult, LeaseTimes, LiveDirectives, Page, Snapshot};
 use nexus_api::Timestamp;
 use nexus_api::mothership::{Directive, DirectiveEvent};
-use nexus_model::directive::State;
+use nexus_model::directive::{EndReason, State};
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_model::spec::DirectiveSpec;
 use serde::Deserialize;
 
 const SELECT: &str =
     "SELECT d.id, d.facility_id, d.state, d.reason, d.exit_code, d.attempt, d.version, d.created_at, d.started_at,
-      d.ended_at, d.territory_id, d.spec, d.approval_reasons, d.result, d.out, d.err,
+      d.ended_at, d.territory_id, d.payload_hash IS NOT NULL AS is_reported, d.spec, d.approval_reasons, d.result, d.out, d.err,
       EXISTS (SELECT 1 FROM report r WHERE r.directive_id = d.id AND r.diff IS NOT NULL) AS has_diff,
       EXISTS (SELECT 1 FROM report r WHERE r.directive_id = d.id AND r.receipt IS NOT NULL) AS has_receipt
     FROM directive d";
@@ -35,6 +34,7 @@ struct Stored {
     started_at: Option<i64>,
     ended_at: Option<i64>,
     territory: Option<Id>,
+    is_reported: bool,
     spec: String,
     approval_reasons: String,
     result: Option<String>,
@@ -57,6 +57,7 @@ fn stored(row: &Row<'_>) -> Result<Stored, StoreError> {
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
         territory: row.get("territory_id")?,
+        is_reported: row.get("is_reported")?,
         spec: row.get("spec")?,
         approval_reasons: row.get("approval_reasons")?,
         result: row.get("result")?,
@@ -313,11 +314,12 @@ pub fn snapshot(
     let stored = load(connection, account, id)?;
     let work = if stored.ended_at.is_none() { work::load(connection, &id)? } else { None };
     let present = present(&stored, work.as_ref())?;
-    let is_unknown = stored.reason.as_deref() == Some(COMMIT_UNKNOWN);
+    // An end that an earlier version of the server called lease_lost keeps no stream open.
+    let assumed = if stored.is_reported { None } else { assumed(stored.reason.as_deref(), false, || Ok(true))? };
     Ok(Snapshot {
         version: present.version as u64,
         may_change: present.state.is_terminal()
-            && is_unknown
+            && assumed.is_some_and(EndReason::is_assumed)
             && stored.ended_at.is_some_and(|ended| now < ended.saturating_add(LATE_MS)),
         event: DirectiveEvent {
             directive_id: id,
