@@ -18,7 +18,8 @@ pub const MAY_USE: &[(&str, &[&str])] = &[
     ("beneath", &["model"]),
     ("git", &["beneath", "model"]),
     ("layer", &["beneath", "git", "model"]),
-    ("facility", &["layer", "model"]),
+    ("snapshot", &["beneath", "model"]),
+    ("facility", &["snapshot", "layer", "model"]),
     ("egress", &["policy", "model"]),
     ("profiles", &["policy", "model"]),
     ("receipt", &["model"]),
@@ -106,7 +107,7 @@ const TESTS_OF_ONE: &[(&str, &str)] =
     &[("layer", "jail"), ("profiles", "git"), ("nexusd", "layer"), ("escape", "driver-namespace")];
 
 /// Crates whose directories must not use each other in a circle.
-pub const DIRECTORIES_IN_ORDER: &[&str] = &["layer"];
+pub const DIRECTORIES_IN_ORDER: &[&str] = &["layer", "fleet"];
 
 /// Crates in which `unsafe` may stand: the launcher, PID 1, and the hostile test code.
 const UNSAFE_ALLOWED: &[&str] = &["jail", "guest", "escape"];

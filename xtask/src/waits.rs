@@ -41,6 +41,7 @@ const HOST_SIDE: &[&str] = &[
     "crates/receipt/src",
     "crates/runner/src",
     "crates/sessions/src",
+    "crates/snapshot/src",
     "crates/terminal/src",
     "crates/warm/src",
     "crates/caller/src",

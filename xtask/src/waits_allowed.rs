@@ -7,34 +7,34 @@ pub type Entry = (&'static str, &'static [(&'static str, usize)], &'static str);
 pub const ALLOWED: &[Entry] = &[
     ("crates/doctor/src/trial.rs", &[(".output()", 1)], "The trial of nexus doctor: a command of nexus's own."),
     (
-        "crates/fleet/src/audit.rs",
+        "crates/fleet/src/client/audit.rs",
         &[(".read_to_string(", 1), ("File::open(", 2)],
         "Files that the user names: an export, heads, a key and receipts.",
     ),
-    ("crates/fleet/src/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
+    ("crates/fleet/src/client/call.rs", &[("fs::read_to_string(", 1)], "A file that a flag names."),
     (
-        "crates/fleet/src/credentials.rs",
+        "crates/fleet/src/territory/credentials.rs",
         &[("File::open(", 1), ("fs::read(", 1)],
         "The certificate in the data directory of the territory, and that directory.",
     ),
-    ("crates/fleet/src/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
+    ("crates/fleet/src/client/follow.rs", &[(".status()", 1)], "The status of an HTTP answer, and not of a process."),
     (
-        "crates/fleet/src/login.rs",
+        "crates/fleet/src/client/login.rs",
         &[(".read_to_string(", 2)],
         "A regular file of the user's configuration; a secret that the caller passes on standard input.",
     ),
     (
-        "crates/fleet/src/tls_files.rs",
+        "crates/fleet/src/server/tls_files.rs",
         &[(".read_to_string(", 1)],
         "A regular file that a flag names, with a secret, a key or a certificate: at most 1 MiB.",
     ),
     (
-        "crates/fleet/src/watch.rs",
+        "crates/fleet/src/client/watch.rs",
         &[(".recv()", 1), (".status()", 1)],
         "A wake of another task of this process, at most a second; the status of an HTTP answer.",
     ),
     (
-        "crates/fleet/src/services.rs",
+        "crates/fleet/src/territory/services.rs",
         &[("poll(…, None)", 1)],
         "A signal that ends the daemon: a process that serves has nothing else to wait for.",
     ),
@@ -106,8 +106,8 @@ pub const ALLOWED: &[Entry] = &[
     ("crates/drivers/namespace/src/inventory.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/drivers/namespace/src/launcher/client.rs",
-        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 1)],
-        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed.",
+        &[("receive::<", 1), ("channel.send(", 1), (".wait()", 2)],
+        "The socket between a program and its launcher process, of which no sandbox has an end; the launcher itself, after its socket was closed or it was killed.",
     ),
     ("crates/drivers/namespace/src/launcher/leased.rs", &[("File::open(", 1)], "A namespace in proc."),
     (
@@ -173,6 +173,16 @@ pub const ALLOWED: &[Entry] = &[
         "crates/facility/src/beneath.rs",
         &[(".read_to_end(", 1)],
         "A regular file, opened without waiting, up to a bound.",
+    ),
+    (
+        "crates/snapshot/src/store.rs",
+        &[(".read_to_end(", 1)],
+        "A file of the store, opened without waiting and checked to be a regular file.",
+    ),
+    (
+        "crates/snapshot/src/writer.rs",
+        &[(".read_to_end(", 1)],
+        "A regular file of the tree, opened without waiting, at most four mebibytes at a time; or memory.",
     ),
     (
         "crates/facility/src/artifacts.rs",

@@ -9,6 +9,7 @@ use fleet_support::{Relay, Scene, address_of, named};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::net::Server;
+use support::screen::Screen;
 
 struct Fleet {
     scene: Scene,
@@ -72,7 +73,7 @@ impl Fleet {
         self.in_state(directive, "pending", 1).remove(0)
     }
 
-    fn approve(&self, key: &str, one: &Value, more: Value) -> (u16, Value) {
+    fn approve(&self, key: &str, one: &Value, more: &Value) -> (u16, Value) {
         let mut body = json!({"approval_id": one["approval_id"], "subject": one["subject"]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let path = format!("/directives/{}/approve", one["directive_id"].as_str().unwrap());
@@ -80,9 +81,23 @@ impl Fleet {
     }
 
     /// Approves it with a key that did not ask.
-    fn granted(&self, one: &Value, more: Value) {
+    fn granted(&self, one: &Value, more: &Value) {
         let (status, answer) = self.approve(&self.operator, one, more);
         assert_eq!(status, 200, "{answer}");
+    }
+
+    /// Approves it on a terminal, with a key that did not ask.
+    fn approved_on_a_terminal(&self, words: &[&str]) -> String {
+        let user = self.scene.user(&[&["approvals", "approve", "--fleet"], words].concat());
+        let mut command = std::process::Command::new("setsid");
+        command.args(["--ctty", "--"]).arg(user.get_program()).args(user.get_args()).env_clear();
+        command.envs(user.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
+        command.env("NEXUS_API_KEY", &self.operator);
+        let mut screen = Screen::start(command);
+        screen.wait_for("[y/N]");
+        screen.send("y\n");
+        assert!(screen.end().success(), "{}", screen.shown());
+        screen.shown()
     }
 
     fn logs(&self, directive: &str) -> String {
@@ -103,7 +118,7 @@ fn a_connection_of_a_directive_waits_for_another_key_and_its_receipt_names_the_a
     let first = fleet.pending(&directive);
     assert_eq!((&first["kind"], &first["asks"]["connection"]["destination"]), (&json!("egress"), &json!(target)));
     assert_eq!(fleet.server.accepted(), 0, "it waits");
-    let (status, refused) = fleet.approve(&fleet.agent, &first, json!({}));
+    let (status, refused) = fleet.approve(&fleet.agent, &first, &json!({}));
     assert_eq!(status, 403, "{refused}");
     let listed = scene.ok(&["approvals", "ls", "--fleet"]);
     assert!(listed.contains(&format!("connect {target}: ")), "{listed}");
@@ -113,7 +128,7 @@ fn a_connection_of_a_directive_waits_for_another_key_and_its_receipt_names_the_a
     {
         assert!(shown.contains(&part), "{part}: {shown}");
     }
-    fleet.granted(&first, json!({}));
+    fleet.granted(&first, &json!({}));
     // The next connection needs an answer of its own, and a no holds to the end of the directive.
     let second = fleet.pending(&directive);
     assert_ne!(id(&first), id(&second));
@@ -123,9 +138,7 @@ fn a_connection_of_a_directive_waits_for_another_key_and_its_receipt_names_the_a
     assert_eq!(fleet.logs(&directive), "hello\nrefused\nagain\n");
     assert_eq!(fleet.server.accepted(), 1);
     // The receipt of the territory names the approval and the key.
-    let receipt = scene.json(&["directive", "receipt", &directive]).to_string();
-    let signed: Value = serde_json::from_str(&receipt).unwrap();
-    let text = format!("{signed}{}", decoded(&signed));
+    let text = decoded(&scene.json(&["directive", "receipt", &directive]));
     let key =
         fleet.all().iter().find(|one| id(one) == id(&first)).unwrap()["approved_by"][0].as_str().unwrap().to_owned();
     for part in [id(&first), &format!("key {key}")] {
@@ -137,24 +150,17 @@ fn a_connection_of_a_directive_waits_for_another_key_and_its_receipt_names_the_a
     assert_eq!((asked.len(), &asked[0]["question"]), (1, &json!(format!("connect to {target}"))), "{events}");
 }
 
-/// Returns the statement of a receipt, which stands in it as base64.
+/// Returns the parts of a receipt that stand in it as base64.
 fn decoded(receipt: &Value) -> String {
-    let mut found = String::new();
-    let mut look = |value: &Value| {
-        if let Some(bytes) = value.as_str().and_then(|text| data_encoding::BASE64.decode(text.as_bytes()).ok()) {
-            found.push_str(&String::from_utf8_lossy(&bytes));
+    match receipt {
+        Value::String(text) => {
+            let bytes = data_encoding::BASE64.decode(text.as_bytes()).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
         }
-    };
-    fn walk(value: &Value, look: &mut impl FnMut(&Value)) {
-        look(value);
-        match value {
-            Value::Object(members) => members.values().for_each(|member| walk(member, look)),
-            Value::Array(list) => list.iter().for_each(|one| walk(one, look)),
-            _ => {}
-        }
+        Value::Object(members) => members.values().map(decoded).collect(),
+        Value::Array(list) => list.iter().map(decoded).collect(),
+        _ => String::new(),
     }
-    walk(receipt, &mut look);
-    found
 }
 
 #[test]
@@ -163,7 +169,7 @@ fn as_many_connections_of_a_directive_are_made_as_were_approved_while_many_wait(
     let target = fleet.target();
     let many = format!("for i in 1 2 3 4 5 6; do (curl -sf {target} || echo no) & done; wait");
     let directive = fleet.create("60s", &many);
-    fleet.granted(&fleet.pending(&directive), json!({"max_uses": 4}));
+    fleet.granted(&fleet.pending(&directive), &json!({"max_uses": 4}));
     // Those for which no use is left ask again, once for all of them.
     let again = fleet.pending(&directive);
     assert_eq!(fleet.server.accepted(), 4);
@@ -176,7 +182,12 @@ fn as_many_connections_of_a_directive_are_made_as_were_approved_while_many_wait(
     assert_eq!(fleet.server.accepted(), 4);
     // For the whole directive each connection is made, and the next directive has nothing of it.
     let whole = fleet.create("60s", &format!("for i in 1 2 3 4 5 6; do curl -sf {target} || echo no; done"));
-    fleet.granted(&fleet.pending(&whole), json!({"scope": "directive"}));
+    let local = fleet.scene.nexus(&["approvals", "approve", "--scope", "directive", "1"]);
+    assert_eq!(local.status.code(), Some(2), "{local:?}");
+    let shown = fleet.approved_on_a_terminal(&[id(&fleet.pending(&whole)), "--scope", "directive"]);
+    for part in [format!("connect to {target}"), "is granted".to_owned()] {
+        assert!(shown.contains(&part), "{part}: {shown}");
+    }
     assert_eq!(fleet.scene.ended(&whole)["state"], "succeeded");
     assert_eq!((fleet.logs(&whole), fleet.server.accepted()), ("hello\n".repeat(6), 10));
     let next = fleet.create("60s", &format!("curl -sf {target} || echo no"));
@@ -194,7 +205,7 @@ fn a_connection_waits_no_longer_than_it_may_and_not_after_a_cancel() {
     let asked = fleet.pending(&directive);
     assert_eq!(fleet.scene.ended(&directive)["state"], "succeeded");
     assert_eq!(fleet.logs(&directive), "refused\nagain\n");
-    let (status, late) = fleet.approve(&fleet.operator, &asked, json!({}));
+    let (status, late) = fleet.approve(&fleet.operator, &asked, &json!({}));
     assert_eq!((status, &late["code"]), (409, &json!("approval_over")), "{late}");
     // A command that waits for an answer ends with a cancel, and its request with it.
     let directive = fleet.create("10m", &format!("curl -sf {target}"));
@@ -203,7 +214,7 @@ fn a_connection_waits_no_longer_than_it_may_and_not_after_a_cancel() {
     fleet.scene.ok(&["directive", "cancel", &directive]);
     assert_eq!(fleet.scene.ended(&directive)["state"], "canceled");
     assert!(clock.elapsed() < Duration::from_secs(20), "{:?}", clock.elapsed());
-    let (status, late) = fleet.approve(&fleet.operator, &asked, json!({}));
+    let (status, late) = fleet.approve(&fleet.operator, &asked, &json!({}));
     assert_eq!((status, &late["code"]), (409, &json!("approval_over")), "{late}");
     assert_eq!(fleet.in_state(&directive, "withdrawn", 1).len(), 1);
     assert_eq!(fleet.server.accepted(), 0);
@@ -222,7 +233,7 @@ fn a_connection_waits_on_while_its_control_plane_is_killed_and_started_again() {
     fleet.relay.set_down(false);
     let asked = fleet.pending(&directive);
     assert_eq!(id(&asked), id(&before), "one request");
-    fleet.granted(&asked, json!({}));
+    fleet.granted(&asked, &json!({}));
     assert_eq!(fleet.scene.ended(&directive)["state"], "succeeded", "{}", fleet.scene.said("daemon0"));
     assert_eq!((fleet.logs(&directive), fleet.server.accepted()), ("hello\n".to_owned(), 1));
     assert_eq!(fleet.in_state(&directive, "used", 1).len(), 1);

@@ -153,6 +153,7 @@ const ORDINARY: &[&str] = &[
     "c.md",
     "caches.md",
     "databases.md",
+    "facilities.md",
     "fleet.md",
     "console.md",
     "warm.md",

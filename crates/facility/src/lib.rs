@@ -7,7 +7,11 @@
 //!      lock            {directive, fence} of the last holder; flock(2) while it lives
 //!      ended           ids of the last directives that ended here
 //!      tree/           the workspace: hostile content, which only layers change
+//!      snapshots/HASH  one record for each snapshot; base: the last one; cache: what files looked like then
+//!      .tree-…         a tree that is being built, or was replaced
 //!    .gone-NAME-…      is being removed
+//!    .fork-NAME-…      is being forked
+//!    .snapshots/       the objects of all snapshots of all facilities
 //! ```
 //! Everything is opened under the descriptor of that directory, and no link is followed. A name is checked before it becomes
 //! a path ([`FacilityName`]).
@@ -19,6 +23,7 @@
 //! * [`diff`]: shows what a directive changed, within a bound.
 //! * [`glob`]: patterns of files to keep. Pure.
 //! * [`artifacts`]: copies the files that a directive keeps, with their hashes.
+//! * [`snapshots`]: states of a facility, kept by content.
 //! * [`head`]: reads which commit a repository is at.
 
 #![forbid(unsafe_code)]
@@ -34,6 +39,7 @@ pub mod lock;
 pub mod metadata;
 pub mod name;
 mod removal;
+pub mod snapshots;
 pub mod store;
 
 pub use head::Head;
@@ -41,4 +47,5 @@ pub use kind::{Kind, KindError, RepoUrl};
 pub use lock::{Claim, Lock, LockError};
 pub use metadata::Metadata;
 pub use name::{FacilityName, NameError};
-pub use store::{Facilities, Facility, StoreError};
+pub use snapshots::{Record, Snapshots, StateError};
+pub use store::{Facilities, Facility, StoreError, beside};

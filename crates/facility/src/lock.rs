@@ -82,7 +82,7 @@ impl LockError {
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// The directives that ended here; `None` for a removal.
+    /// The directives that ended here; `None` for the upkeep.
     ended: Option<File>,
     /// The claim that was noted before, and whether its holder let go of the facility in order.
     pub before: Option<Noted>,
@@ -128,8 +128,8 @@ impl Lock {
         Ok(Self { file, ended: Some(ended), before })
     }
 
-    /// Takes the lock of a facility that is to be removed: no claim is noted.
-    pub(crate) fn for_removal(facility: impl AsFd) -> Result<Self, LockError> {
+    /// Takes the lock of a facility for work that no claim does, such as its removal or a snapshot: none is noted.
+    pub(crate) fn for_upkeep(facility: impl AsFd) -> Result<Self, LockError> {
         let file = beneath::file(facility, FILE, true)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { before: noted(&file).ok().flatten(), ended: None, file }),

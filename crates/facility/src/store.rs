@@ -16,11 +16,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const RECORD: &str = "facility.json";
-const TREE: &str = "tree";
+/// The directory of the workspace in that of a facility.
+pub(crate) const TREE: &str = "tree";
+/// Begins the name of a facility that is being forked.
+const FORKED: &str = ".fork-";
 /// Begins the name of a facility that is being removed.
 const GONE: &str = ".gone-";
 /// Begins the name of a facility that is being made.
 const MADE: &str = ".made-";
+
+/// Returns the directory of a user's facilities without a fleet: beside the state directory, which no workspace may lie in.
+#[must_use]
+pub fn beside(state: &Path) -> PathBuf {
+    let mut name = state.file_name().unwrap_or_default().to_owned();
+    name.push("-facilities");
+    state.with_file_name(name)
+}
 
 /// The directory with all facilities of a territory.
 #[derive(Debug)]
@@ -115,31 +126,58 @@ impl Facilities {
 
     /// Creates a facility. It has its name once it is whole.
     pub fn create(&self, name: &FacilityName, kind: Kind, now_ms: u64) -> Result<Facility, StoreError> {
-        let metadata = Metadata { version: VERSION, kind, created_ms: now_ms };
         // A name of its own: two threads may make the same facility.
         let hidden = format!("{MADE}{name}-{}", RunId::new());
-        let made = || -> io::Result<()> {
-            mkdirat(&self.directory, hidden.as_str(), Mode::RWXU)?;
-            let directory = beneath::directory(&self.directory, &hidden)?;
+        self.create_as(name, kind, now_ms, &hidden, |_| Ok(()))
+    }
+
+    /// Creates a facility whose directory `fill` fills, with the workspace empty in it, before it has its name.
+    pub(crate) fn create_filled<E: From<StoreError>>(
+        &self,
+        name: &FacilityName,
+        kind: Kind,
+        now_ms: u64,
+        fill: impl FnOnce(&OwnedFd) -> Result<(), E>,
+    ) -> Result<Facility, E> {
+        if beneath::directory(&self.directory, name.as_str()).is_ok() {
+            return Err(StoreError::Exists { name: name.clone() }.into());
+        }
+        self.create_as(name, kind, now_ms, &format!("{FORKED}{name}-{}", RunId::new()), fill)
+    }
+
+    fn create_as<E: From<StoreError>>(
+        &self,
+        name: &FacilityName,
+        kind: Kind,
+        now_ms: u64,
+        hidden: &str,
+        fill: impl FnOnce(&OwnedFd) -> Result<(), E>,
+    ) -> Result<Facility, E> {
+        let metadata = Metadata { version: VERSION, kind, created_ms: now_ms };
+        let made = || -> io::Result<OwnedFd> {
+            mkdirat(&self.directory, hidden, Mode::RWXU)?;
+            let directory = beneath::directory(&self.directory, hidden)?;
             mkdirat(&directory, TREE, Mode::RWXU)?;
             let text = serde_json::to_vec(&metadata)?;
-            beneath::write_whole(&directory, RECORD, &text)
+            beneath::write_whole(&directory, RECORD, &text)?;
+            Ok(directory)
         };
-        let named = made().and_then(|()| {
+        let filled = made().map_err(|error| E::from(self.failed(error))).and_then(|directory| fill(&directory));
+        let named = filled.and_then(|()| {
             let flags = rustix::fs::RenameFlags::NOREPLACE;
-            Ok(rustix::fs::renameat_with(&self.directory, hidden.as_str(), &self.directory, name.as_str(), flags)?)
+            match rustix::fs::renameat_with(&self.directory, hidden, &self.directory, name.as_str(), flags) {
+                Ok(()) => Ok(()),
+                Err(Errno::EXIST) => Err(StoreError::Exists { name: name.clone() }.into()),
+                Err(error) => Err(self.failed(error.into()).into()),
+            }
         });
         if let Err(error) = named {
             // Nothing of it is a facility yet; what cannot be removed now goes at a later sweep.
-            self.remove_hidden(&hidden).ok();
-            return Err(if error.kind() == io::ErrorKind::AlreadyExists {
-                StoreError::Exists { name: name.clone() }
-            } else {
-                self.failed(error)
-            });
+            self.remove_hidden(hidden).ok();
+            return Err(error);
         }
         rustix::fs::fsync(&self.directory).map_err(|error| self.failed(error.into()))?;
-        self.get(name)
+        Ok(self.get(name)?)
     }
 
     /// Opens a facility.
@@ -210,7 +248,7 @@ impl Facilities {
             }
             Err(error) => return Err(self.failed(error)),
         };
-        let _held = Lock::for_removal(&directory)?;
+        let _held = Lock::for_upkeep(&directory)?;
         let hidden = format!("{GONE}{name}-{}", RunId::new());
         let renamed = rustix::fs::renameat(&self.directory, name.as_str(), &self.directory, hidden.as_str());
         renamed.map_err(|error| self.failed(error.into()))?;
@@ -224,7 +262,22 @@ impl Facilities {
                 self.remove_hidden(&name).map_err(|error| self.failed(error))?;
             }
         }
+        self.sweep_forks()
+    }
+
+    /// Removes what is left of forks that were cut off. Call it while no fork is being made.
+    pub(crate) fn sweep_forks(&self) -> Result<(), StoreError> {
+        for name in beneath::names(&self.directory).map_err(|error| self.failed(error))? {
+            if name.starts_with(FORKED) {
+                self.remove_hidden(&name).map_err(|error| self.failed(error))?;
+            }
+        }
         Ok(())
+    }
+
+    /// Returns the path of the directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn remove_hidden(&self, hidden: &str) -> io::Result<()> {
@@ -233,7 +286,7 @@ impl Facilities {
         Ok(rustix::fs::unlinkat(&self.directory, hidden, AtFlags::REMOVEDIR)?)
     }
 
-    fn failed(&self, source: io::Error) -> StoreError {
+    pub(crate) fn failed(&self, source: io::Error) -> StoreError {
         StoreError::Io { path: self.path.clone(), source }
     }
 }
@@ -248,6 +301,16 @@ impl Facility {
     /// Gives the facility to a claim.
     pub fn lock(&self, claim: Claim) -> Result<Lock, LockError> {
         Lock::acquire(&self.directory, claim)
+    }
+
+    /// Keeps every claim out until the lock is dropped, for work on the facility as a whole. No claim is noted.
+    pub fn hold(&self) -> Result<Lock, LockError> {
+        Lock::for_upkeep(&self.directory)
+    }
+
+    /// Returns the directory of the facility, which has the workspace in it.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
     }
 
     /// Reads which commit its repository is at; `None` where the workspace holds none in the plain form.

@@ -22,7 +22,7 @@ pub enum FleetCommand {
     Login(LoginArgs),
     /// Join this machine to a fleet, or look at its territories
     Territory(TerritoryArgs),
-    /// Create and look at facilities, the workspaces of directives
+    /// Create and look at facilities, the workspaces of directives; keep, restore and fork states of those of nexus run --facility
     Facility(FacilityArgs),
     /// Create directives, follow and end them, and read what they left
     Directive(DirectiveArgs),
@@ -369,6 +369,15 @@ pub enum AuditFormat {
 
 /// The arguments of `nexus facility`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+create, ls and show speak with a control plane. snapshot, snapshots, restore, diff, fork, forget and gc work on the facilities of
+nexus run --facility on this machine. A snapshot is named by its label, its number, the beginning of its id, or latest.
+
+Examples:
+  nexus facility snapshot project --label clean
+  nexus facility diff project clean
+  nexus facility restore project clean
+  nexus facility fork project attempt-1 --from clean")]
 pub struct FacilityArgs {
     /// The action of the command.
     #[command(subcommand)]
@@ -407,6 +416,60 @@ pub enum FacilityAction {
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
     },
+    /// Keep the present state of a facility of this machine
+    Snapshot {
+        /// Name of the facility
+        name: String,
+        /// Label for people, by which it can be named, too
+        #[arg(long, value_name = "LABEL")]
+        label: Option<String>,
+    },
+    /// List the snapshots of a facility
+    Snapshots {
+        /// Name of the facility
+        name: String,
+        /// Also read every object of each of them, and check its hash
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Bring a facility back to a snapshot; its present state is kept as a snapshot first
+    Restore {
+        /// Name of the facility
+        name: String,
+        /// Snapshot to restore
+        snapshot: String,
+        /// Do not keep the present state: it is lost
+        #[arg(long)]
+        no_snapshot: bool,
+    },
+    /// List the paths that differ between two snapshots, or between one and the present state
+    Diff {
+        /// Name of the facility
+        name: String,
+        /// The earlier snapshot
+        from: String,
+        /// The later snapshot [default: the present state]
+        to: Option<String>,
+    },
+    /// Make a new facility with the state of another one
+    Fork {
+        /// Name of the facility
+        name: String,
+        /// Name of the new facility
+        new: String,
+        /// Snapshot to begin with [default: the present state, which is kept as a snapshot]
+        #[arg(long, value_name = "SNAPSHOT")]
+        from: Option<String>,
+    },
+    /// Forget a snapshot; nexus facility gc then removes what no other one needs
+    Forget {
+        /// Name of the facility
+        name: String,
+        /// Snapshot to forget
+        snapshot: String,
+    },
+    /// Remove what no snapshot of any facility of this machine needs
+    Gc,
 }
 
 /// The arguments of `nexus directive`.

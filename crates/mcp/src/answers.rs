@@ -144,19 +144,20 @@ pub fn ended(run: &Run, ending: &Ending) -> Outcome {
         },
         "denials": denials,
     });
-    let mut text = out;
+    let mut parts = vec![out];
     if !err.is_empty() {
-        text.push_str(&format!("\n[stderr]\n{err}"));
+        parts.push(format!("\n[stderr]\n{err}"));
     }
     if ending.exit != 0 {
-        text.push_str(&format!("\n[exit code {}]", ending.exit));
+        parts.push(format!("\n[exit code {}]", ending.exit));
     }
     if !denials.is_empty() {
-        text.push_str(&format!("\n[Nexus]\n{}", lines(&denials)));
+        parts.push(format!("\n[Nexus]\n{}", lines(&denials)));
     }
     if cut > 0 {
-        text.push_str(&format!("\n[{cut} bytes are not shown; read_output with run_id {} shows them]", run.id));
+        parts.push(format!("\n[{cut} bytes are not shown; read_output with run_id {} shows them]", run.id));
     }
+    let text = parts.concat();
     Outcome::Done { text, structured, is_error: ending.exit == REFUSED }
 }
 
@@ -176,14 +177,9 @@ pub fn lines(denials: &[Value]) -> String {
 
 /// Renders what waits for a model, a line each.
 pub fn lines_of_changes(shown: &Value) -> String {
-    let mut text = String::new();
-    for change in shown["changes"].as_array().into_iter().flatten() {
+    let line = |change: &Value| {
         let why = change["protected"].as_str().map(|why| format!(" (held back: {why})")).unwrap_or_default();
-        text.push_str(&format!(
-            "{} {}{why}\n",
-            change["kind"].as_str().unwrap_or("changed"),
-            names::text(&change["path"])
-        ));
-    }
-    text
+        format!("{} {}{why}\n", change["kind"].as_str().unwrap_or("changed"), names::text(&change["path"]))
+    };
+    shown["changes"].as_array().into_iter().flatten().map(line).collect()
 }

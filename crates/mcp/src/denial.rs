@@ -16,14 +16,14 @@ pub fn of(report: &Value) -> Vec<Value> {
         };
         found.push(one(
             text(&denied["code"]),
-            format!("The connection to {place} was denied."),
+            &format!("The connection to {place} was denied."),
             text(&denied["explanation"]),
-            remedy,
+            &remedy,
         ));
     }
     for hint in report["hints"].as_array().into_iter().flatten() {
         let (code, message) = (text(&hint["code"]), text(&hint["message"]));
-        found.push(one(code, message.to_owned(), rule_of(code), format!("{message} Flags go to nexus mcp.")));
+        found.push(one(code, message, rule_of(code), &format!("{message} Flags go to nexus mcp.")));
     }
     if let Some(parked) = report["changes"]["parked"].as_array().filter(|parked| !parked.is_empty()) {
         let paths: Vec<String> = parked.iter().take(20).map(|change| names::text(&change["path"])).collect();
@@ -31,15 +31,15 @@ pub fn of(report: &Value) -> Vec<Value> {
         let run = text(&report["run_id"]);
         found.push(one(
             "changes_wait",
-            format!("{} changes wait and are not in the workspace: {}", parked.len(), paths.join(", ")),
+            &format!("{} changes wait and are not in the workspace: {}", parked.len(), paths.join(", ")),
             why.unwrap_or("changes: review"),
-            format!("A person looks at them and decides: nexus changes show --run {run}; nexus changes accept --run {run} PATH"),
+            &format!("A person looks at them and decides: nexus changes show --run {run}; nexus changes accept --run {run} PATH"),
         ));
     }
     found
 }
 
-fn one(code: &str, cause: String, rule: &str, remedy: String) -> Value {
+fn one(code: &str, cause: &str, rule: &str, remedy: &str) -> Value {
     json!({ "code": code, "cause": cause, "rule": rule, "remedy": remedy })
 }
 
@@ -54,7 +54,7 @@ fn of_error(error: &Value) -> Option<Value> {
         ("", _) => "The same call will be refused again; ask the person who started the server.",
         (hint, _) => hint,
     };
-    (!message.is_empty()).then(|| one(code, message.to_owned(), code, remedy.to_owned()))
+    (!message.is_empty()).then(|| one(code, message, code, remedy))
 }
 
 /// Returns the denial of a limit.
@@ -81,7 +81,7 @@ fn of_reason(reason: &str) -> Option<Value> {
         }
         _ => return None,
     };
-    Some(one(reason, cause.to_owned(), rule, remedy.to_owned()))
+    Some(one(reason, cause, rule, remedy))
 }
 
 /// Returns the rule behind a piece of advice of a run.

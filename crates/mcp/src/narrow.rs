@@ -66,13 +66,13 @@ impl Knobs {
         let mut flags = Vec::new();
         let timeout = within("timeout_ms", self.timeout_ms, bounds.timeout_ms)?;
         if let Some(ms) = timeout.or((has_limit && bounds.timeout_ms.is_none()).then_some(USUAL_TIMEOUT_MS)) {
-            add(&mut flags, "--timeout", format!("{ms}ms"));
+            add(&mut flags, "--timeout", &format!("{ms}ms"));
         }
         if let Some(bytes) = within("memory_bytes", self.memory, bounds.memory)? {
-            add(&mut flags, "--memory", bytes.to_string());
+            add(&mut flags, "--memory", &bytes.to_string());
         }
         if let Some(pids) = within("max_processes", self.pids, bounds.pids)? {
-            add(&mut flags, "--pids", pids.to_string());
+            add(&mut flags, "--pids", &pids.to_string());
         }
         if self.no_network {
             flags.push("--no-network".into());
@@ -92,16 +92,16 @@ impl Knobs {
                     format!("The server's changes are to be {}, and a call asks for {asked}", word(bounds.changes));
                 return Err(widens(message));
             }
-            add(&mut flags, "--changes", asked.clone());
+            add(&mut flags, "--changes", asked);
         }
         for pattern in &self.hide {
-            add(&mut flags, "--hide", pattern.clone());
+            add(&mut flags, "--hide", pattern);
         }
         Ok(flags)
     }
 }
 
-fn add(flags: &mut Vec<OsString>, flag: &str, value: String) {
+fn add(flags: &mut Vec<OsString>, flag: &str, value: &str) {
     // In one word, so that no value can be taken for a flag.
     flags.push(format!("{flag}={value}").into());
 }

@@ -86,7 +86,7 @@ impl Server {
             }
         };
         match incoming {
-            Some(Incoming::Request { id, method, params }) => self.request(id, &method, params),
+            Some(Incoming::Request { id, method, params }) => self.request(&id, &method, params),
             Some(Incoming::Notification { method, params }) if method == "notifications/cancelled" => {
                 if let Some(cancelled) =
                     params.get("requestId").and_then(|id| lock(&self.calls).get(&id.to_string()).cloned())
@@ -100,10 +100,10 @@ impl Server {
         }
     }
 
-    fn request(self: &Arc<Self>, id: Value, method: &str, params: Value) {
+    fn request(self: &Arc<Self>, id: &Value, method: &str, params: Value) {
         let era = match era::of(method, &params, self.is_initialized.load(Ordering::SeqCst)) {
             Ok(era) => era,
-            Err(error) => return self.wire.send(&rpc::answer(&id, Err(error))),
+            Err(error) => return self.wire.send(&rpc::answer(id, Err(error))),
         };
         let done = match (method, era) {
             (era::INITIALIZE, Era::Legacy) => {
@@ -125,7 +125,7 @@ impl Server {
             }
             ("ping", Era::Legacy) => Ok(json!({})),
             ("tools/list", _) => Ok(era::dress(era, json!({ "tools": schemas::list() }), true)),
-            ("tools/call", _) => match self.call(&id, era, params) {
+            ("tools/call", _) => match self.call(id, era, params) {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
@@ -134,7 +134,7 @@ impl Server {
                 format!("there is no method {method:?} in this generation of the protocol"),
             )),
         };
-        self.wire.send(&rpc::answer(&id, done));
+        self.wire.send(&rpc::answer(id, done));
     }
 
     /// Begins a call; its thread answers it.

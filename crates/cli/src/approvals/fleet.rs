@@ -7,7 +7,7 @@ use crate::failure::{Failure, one_line};
 use nexus_api::client::ListQuery;
 use nexus_api::mothership::{Approval, ApprovalList, ApproveRequest, ConnectionAsks, RejectRequest};
 use nexus_caller::print::{print, print_json};
-use nexus_fleet::access::Access;
+use nexus_fleet::client::access::Access;
 use nexus_model::approval::{ApprovalKind, ApprovalState};
 use nexus_model::directive::State;
 use nexus_model::ids::ApprovalId;

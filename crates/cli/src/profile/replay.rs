@@ -8,7 +8,7 @@
 use crate::failure::{Failure, one_line};
 use nexus_caller::utc::utc;
 use nexus_fleet::args::ServerArgs;
-use nexus_fleet::past_runs::past_runs;
+use nexus_fleet::client::past_runs::past_runs;
 use nexus_history::{command_line, local};
 use nexus_model::RunId;
 use nexus_model::plan::Access;

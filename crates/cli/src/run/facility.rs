@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use nexus_facility::{Claim, Facilities, FacilityName, Kind, Lock, LockError, StoreError};
 use nexus_model::RunId;
 use nexus_model::ids::DirectiveId;
-use nexus_runner::state::directory::StateDir;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,13 +17,6 @@ pub struct OpenFacility {
     pub tree: PathBuf,
     /// Held until the run is over. A run that is killed lets go of it.
     _lock: Lock,
-}
-
-/// Returns the directory of the facilities of this user: beside the state directory, which no workspace may lie in.
-pub fn directory(places: &StateDir) -> PathBuf {
-    let mut name = places.state.file_name().unwrap_or_default().to_owned();
-    name.push("-facilities");
-    places.state.with_file_name(name)
 }
 
 /// Opens a facility, makes it where it is missing, and takes its lock.

@@ -58,7 +58,7 @@ impl ParsedRun {
         refuse_input_that_cannot_be_read(args)?;
         let host = crate::host::here();
         let facility = match &args.facility {
-            Some(name) => Some(facility::open(name, &facility::directory(&StateDir::find(&host)?))?),
+            Some(name) => Some(facility::open(name, &nexus_facility::beside(&StateDir::find(&host)?.state))?),
             None => None,
         };
         let named = facility.as_ref().map(|facility| facility.tree.as_path()).or(args.workspace.as_deref());

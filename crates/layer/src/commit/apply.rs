@@ -62,7 +62,7 @@ use crate::journal::seen::Seen;
 use crate::journal::units::{Allows, Units};
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::moves::beside::Beside;
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use nexus_model::ByteText;
 use renamed::{Brought, Renamed, Returned, renamed, whiteout_of};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -143,8 +143,8 @@ impl Parents<'_> {
 }
 
 impl<'a> Apply<'a> {
-    pub(crate) fn new(rooms: Rooms<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
-        let Rooms { root, base, upper, slots, started } = rooms;
+    pub(crate) fn new(places: CommitPlaces<'a>, journal: &'a Journal, faults: &'a Faults, again: bool) -> Self {
+        let CommitPlaces { root, base, upper, slots, started } = places;
         let several = journal.steps.several().iter().map(|one| one.old);
         let shared = several.filter(|old| old.kind != EntryType::Directory).map(|old| (old.id, old));
         let header = &journal.header;
@@ -160,7 +160,7 @@ impl<'a> Apply<'a> {
             upper,
             slots,
             started,
-            beside: rooms.beside(&journal.header.run, faults),
+            beside: places.beside(&journal.header.run, faults),
             at: 0,
             journal,
             faults,

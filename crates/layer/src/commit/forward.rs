@@ -15,8 +15,8 @@ use crate::git::stash::Stash;
 use crate::journal::file::{DONE, JOURNAL, Journal, OUTCOME, Outcome, read, sync_directory, write};
 use crate::moves::beside::unnamed;
 use crate::moves::leftover::{Leftover, found_aside};
+use crate::places::commit_places::CommitPlaces;
 use crate::places::directories::Directories;
-use crate::places::rooms::Rooms;
 use crate::staging::stage::open_slots;
 use crate::store::removal::remove_layer;
 
@@ -63,21 +63,22 @@ pub(crate) fn roll_forward(
     let upper = open_for_steps(directories.root).doing("open", b"upper")?;
     let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
+    let places =
+        CommitPlaces { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     faults.check(Phase::Apply).doing("apply", b"")?;
-    let mut apply = Apply::new(rooms, journal, faults, again);
+    let mut apply = Apply::new(places, journal, faults, again);
     apply.run()?;
     faults.check(Phase::SyncWorkspace).doing("sync", b"")?;
     apply.sync()?;
     let mut outcome = apply.outcome();
-    outcome.beside = rooms.beside(directories.run, faults).noted()?;
+    outcome.beside = places.beside(directories.run, faults).noted()?;
     faults.check(Phase::MarkDone).doing("mark done", b"")?;
     write(directories.root, OUTCOME, &outcome, faults)?;
     faults.between_calls();
     rustix::fs::renameat(directories.root.fd(), JOURNAL, directories.root.fd(), DONE)
         .doing("rename", JOURNAL.as_bytes())?;
     sync_directory(directories.root, faults)?;
-    finish(directories, &rooms, journal, &mut outcome, faults)?;
+    finish(directories, &places, journal, &mut outcome, faults)?;
     Ok(outcome)
 }
 
@@ -121,7 +122,8 @@ pub(crate) fn finish_done(
     };
     let slots = open_slots(directories.root, directories.base, directories.run, journal.header.slots)?;
     let started = journal.start()?;
-    let rooms = Rooms { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
+    let places =
+        CommitPlaces { root: directories.root, base: directories.base, upper: &upper, slots: slots.as_ref(), started };
     // What the interrupted try had set aside and not yet written down.
     for place in found_aside(directories.layers, directories.run).doing("list", b".kept")? {
         let known = |one: &Leftover| one.at.as_path().starts_with(&place);
@@ -129,5 +131,5 @@ pub(crate) fn finish_done(
             outcome.left.push(Leftover::new(&place, None, "it could not be removed".to_owned()));
         }
     }
-    finish(directories, &rooms, journal, outcome, faults)
+    finish(directories, &places, journal, outcome, faults)
 }

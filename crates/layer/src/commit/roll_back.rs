@@ -23,7 +23,7 @@ use crate::notes::marks_back;
 use crate::notes::only_copies;
 use crate::notes::returned;
 use crate::notes::withdrawn::{Doubt, doubt, mark_withdrawn};
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use crate::staging::stage::{keep_slots, open_slots, remove_slots};
 use crate::staging::sweep::sweep;
 use crate::store::open_for_recovery::{is_decided, is_going_back, known, locked};
@@ -73,8 +73,8 @@ pub(crate) fn reverse(
     }
     let upper = open_for_steps(root).doing("open", b"upper")?;
     let slots = open_slots(root, base, &journal.header.run, journal.header.slots)?;
-    let rooms = Rooms { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
-    let beside = rooms.beside(&journal.header.run, faults);
+    let places = CommitPlaces { root, base, upper: &upper, slots: slots.as_ref(), started: journal.start()? };
+    let beside = places.beside(&journal.header.run, faults);
     let steps = &journal.steps;
     let (mut taken, mut held) = (HashSet::new(), HashSet::new());
     for op in steps.each() {
@@ -102,7 +102,7 @@ pub(crate) fn reverse(
         indexes: HashSet::new(),
     };
     // Once every step was undone, there is nothing to find.
-    let found = if is_put_back { Ok(()) } else { back.find_what_stays(journal, rooms.started) };
+    let found = if is_put_back { Ok(()) } else { back.find_what_stays(journal, places.started) };
     let done = found.and_then(|()| back.all());
     let mut ours = journal.header.ours.clone();
     let stamped = returned::stamps(root, base, steps, &mut ours);
@@ -113,16 +113,16 @@ pub(crate) fn reverse(
     closed?;
     let mut conflicts = back.conflicts;
     let mut stuck = Vec::new();
-    sweep(&rooms, journal, &mut stuck, faults)?;
+    sweep(&places, journal, &mut stuck, faults)?;
     if let Some((path, why, _)) = stuck.into_iter().next() {
         return Err(io::Error::other(why)).doing("put beside", &path.0);
     }
     conflicts.extend(unnamed(&beside.noted()?, &conflicts));
-    marks_back::of_all(&rooms, steps, conflicts.is_empty(), faults)?;
-    only_copies::note_all(&rooms, steps, faults)?;
+    marks_back::of_all(&places, steps, conflicts.is_empty(), faults)?;
+    only_copies::note_all(&places, steps, faults)?;
     write(root, OURS, &CommittedEntry::sorted(ours), faults)?;
     faults.sync(|| Ok(rustix::fs::syncfs(base.fd())?)).doing("sync", b"")?;
-    conflicts.extend(keep_reachable(&rooms, journal, faults)?);
+    conflicts.extend(keep_reachable(&places, journal, faults)?);
     close_again(root)?;
     if !is_put_back {
         faults.between_calls();
@@ -185,9 +185,13 @@ fn is_put_back(root: &Workspace) -> Result<bool, IoFailure> {
 
 /// Keeps what left the workspace and a process may still write to from ever being removed. Returns what of it stays in
 /// the workspace.
-fn keep_reachable(rooms: &Rooms<'_>, journal: &Journal, faults: &Faults) -> Result<Option<Conflict>, IoFailure> {
-    let Rooms { root, base, .. } = *rooms;
-    let doubt = if faults.compares(Comparison::Doubt) { doubt(rooms, &journal.steps)? } else { Doubt::default() };
+fn keep_reachable(
+    places: &CommitPlaces<'_>,
+    journal: &Journal,
+    faults: &Faults,
+) -> Result<Option<Conflict>, IoFailure> {
+    let CommitPlaces { root, base, .. } = *places;
+    let doubt = if faults.compares(Comparison::Doubt) { doubt(places, &journal.steps)? } else { Doubt::default() };
     if doubt.upper {
         mark_withdrawn(root, faults)?;
     }

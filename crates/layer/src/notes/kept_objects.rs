@@ -20,7 +20,7 @@ use crate::journal::file::{JOURNAL, Journal, Outcome};
 use crate::journal::ops::{Op, Put};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::notes::uncopied::{self, Room};
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use nexus_git::objects::is_shaped;
 use nexus_git::paths::{git_dir_of_names, git_dir_of_object};
 use nexus_model::ByteText;
@@ -38,7 +38,7 @@ const OF_FILE: u64 = 4 << 10;
 /// Lists the objects that have to stay in the layer beside `stays`, and copies those back that the commit moved. `outcome` gets a remark
 /// where a copy cannot be made: an error here holds no commit up.
 pub(crate) fn keep_objects(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     stays: &[&ByteText],
     outcome: &mut Outcome,
@@ -46,7 +46,7 @@ pub(crate) fn keep_objects(
 ) -> Result<Vec<ByteText>, IoFailure> {
     let mut waiting = BTreeSet::new();
     for git_dir in stays.iter().filter_map(|path| git_dir_of_names(&path.0)) {
-        if !waiting.contains(git_dir) && has_objects(rooms.base, git_dir)? {
+        if !waiting.contains(git_dir) && has_objects(places.base, git_dir)? {
             waiting.insert(git_dir.to_vec());
         }
     }
@@ -54,24 +54,24 @@ pub(crate) fn keep_objects(
     if waiting.is_empty() {
         return Ok(found);
     }
-    let all = moved(rooms, journal, &waiting, outcome)?;
-    let copied = copy_all(rooms, journal, &all, faults)
-        .and_then(|copied| if copied { faults.sync(|| Ok(rustix::fs::syncfs(rooms.upper.fd())?)) } else { Ok(()) });
+    let all = moved(places, journal, &waiting, outcome)?;
+    let copied = copy_all(places, journal, &all, faults)
+        .and_then(|copied| if copied { faults.sync(|| Ok(rustix::fs::syncfs(places.upper.fd())?)) } else { Ok(()) });
     match copied {
-        Ok(()) => uncopied::note(rooms.root, Vec::new(), faults)?,
+        Ok(()) => uncopied::note(places.root, Vec::new(), faults)?,
         Err(error) => {
             // They would take the room that the notes of this commit need.
-            remove_copies(rooms, &all)?;
+            remove_copies(places, &all)?;
             for git_dir in all.iter().filter_map(|path| git_dir_of_object(path)).collect::<BTreeSet<_>>() {
-                let objects = rooms.base.path().join(OsStr::from_bytes(&join(git_dir, b"objects")));
+                let objects = places.base.path().join(OsStr::from_bytes(&join(git_dir, b"objects")));
                 outcome.left.push(uncopied::remark(&objects, &error));
             }
-            uncopied::note(rooms.root, all.into_iter().map(ByteText).collect(), faults)?;
+            uncopied::note(places.root, all.into_iter().map(ByteText).collect(), faults)?;
         }
     }
     let stays: HashSet<&ByteText> = stays.iter().copied().collect();
     for git_dir in &waiting {
-        found.extend(copies_of(rooms.upper, git_dir)?.into_iter().map(ByteText).filter(|path| !stays.contains(path)));
+        found.extend(copies_of(places.upper, git_dir)?.into_iter().map(ByteText).filter(|path| !stays.contains(path)));
     }
     Ok(found)
 }
@@ -97,7 +97,7 @@ pub(crate) fn copies_of(upper: &Workspace, git_dir: &[u8]) -> Result<Vec<Vec<u8>
 /// Lists the objects that the commit, or an earlier one without room for copies, moved to one of these git directories, as far as the
 /// workspace still has them.
 fn moved(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     waiting: &BTreeSet<Vec<u8>>,
     outcome: &Outcome,
@@ -109,11 +109,11 @@ fn moved(
     for op in journal.steps.each() {
         let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
         if is_of(&put.path.0) && !is_kept_back(&stays, &put.path.0) {
-            found.extend(files_of(rooms.base, &put));
+            found.extend(files_of(places.base, &put));
         }
     }
-    for path in uncopied::noted(rooms.root)?.into_iter().map(|path| path.0).filter(|path| is_of(path)) {
-        if matches!(rooms.base.stat(&path), Ok(Some(meta)) if meta.kind == EntryType::File) && is_shaped(&path) {
+    for path in uncopied::noted(places.root)?.into_iter().map(|path| path.0).filter(|path| is_of(path)) {
+        if matches!(places.base.stat(&path), Ok(Some(meta)) if meta.kind == EntryType::File) && is_shaped(&path) {
             found.push(path);
         }
     }
@@ -123,34 +123,34 @@ fn moved(
 }
 
 /// Copies objects of the workspace to the layer, unless it has them. Returns whether it copied one.
-fn copy_all(rooms: &Rooms<'_>, journal: &Journal, all: &[Vec<u8>], faults: &Faults) -> io::Result<bool> {
+fn copy_all(places: &CommitPlaces<'_>, journal: &Journal, all: &[Vec<u8>], faults: &Faults) -> io::Result<bool> {
     let mut missing = Vec::new();
     let mut bytes = 0_u64;
     for path in all {
-        if rooms.upper.stat(path)?.is_none()
-            && let Some(meta) = rooms.base.stat(path)?
+        if places.upper.stat(path)?.is_none()
+            && let Some(meta) = places.base.stat(path)?
         {
             // Each has a block that is not full, and perhaps a directory of its own.
             bytes = bytes.saturating_add(meta.size).saturating_add(OF_FILE);
             missing.push(path);
         }
     }
-    let _room = if all.is_empty() { None } else { Some(Room::hold(rooms.root, journal, bytes)?) };
+    let _room = if all.is_empty() { None } else { Some(Room::hold(places.root, journal, bytes)?) };
     let mut copied = false;
     for path in missing {
-        copied |= copy(rooms, journal.header.mode, path, faults)?;
+        copied |= copy(places, journal.header.mode, path, faults)?;
     }
     Ok(copied)
 }
 
 /// Removes the copies of these objects from the layer again, as far as the workspace has them.
-fn remove_copies(rooms: &Rooms<'_>, all: &[Vec<u8>]) -> Result<(), IoFailure> {
+fn remove_copies(places: &CommitPlaces<'_>, all: &[Vec<u8>]) -> Result<(), IoFailure> {
     for path in all {
         let (parent, name) = split(path);
-        let Some(dir) = rooms.upper.dir_by_force_if_there(parent).doing("open", parent)? else { continue };
+        let Some(dir) = places.upper.dir_by_force_if_there(parent).doing("open", parent)? else { continue };
         let kind = |meta: Meta| meta.kind;
         let is_in = |tree: &Workspace| tree.stat(path).is_ok_and(|meta| meta.map(kind) == Some(EntryType::File));
-        if is_in(rooms.upper) && is_in(rooms.base) {
+        if is_in(places.upper) && is_in(places.base) {
             unlink_if_there(dir.as_fd(), name).doing("remove", path)?;
         }
     }
@@ -184,15 +184,15 @@ fn files_of(base: &Workspace, put: &Put) -> Vec<Vec<u8>> {
 }
 
 /// Copies an object of the workspace to its path in the layer. Returns `false` where the layer has it, or the workspace no more.
-fn copy(rooms: &Rooms<'_>, mode: LayerMode, path: &[u8], faults: &Faults) -> io::Result<bool> {
+fn copy(places: &CommitPlaces<'_>, mode: LayerMode, path: &[u8], faults: &Faults) -> io::Result<bool> {
     let (parent, name) = split(path);
-    let Some(from) = rooms.base.dir_by_force_if_there(parent)? else { return Ok(false) };
-    make_directories(rooms, parent, faults)?;
-    let to = rooms.upper.dir_by_force(parent)?;
+    let Some(from) = places.base.dir_by_force_if_there(parent)? else { return Ok(false) };
+    make_directories(places, parent, faults)?;
+    let to = places.upper.dir_by_force(parent)?;
     if stat_if_there(to.as_fd(), name)?.is_some() {
         return Ok(false);
     }
-    let stage = Stage { dir: rooms.root.fd(), faults };
+    let stage = Stage { dir: places.root.fd(), faults };
     let attrs = Attrs::Content(mode);
     match copy_whole(from.as_fd(), name, to.as_fd(), stage, attrs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -201,17 +201,17 @@ fn copy(rooms: &Rooms<'_>, mode: LayerMode, path: &[u8], faults: &Faults) -> io:
 }
 
 /// Makes the directories of a path that the layer has no more like those of the workspace.
-fn make_directories(rooms: &Rooms<'_>, path: &[u8], faults: &Faults) -> io::Result<()> {
-    if path.is_empty() || rooms.upper.stat(path)?.is_some() {
+fn make_directories(places: &CommitPlaces<'_>, path: &[u8], faults: &Faults) -> io::Result<()> {
+    if path.is_empty() || places.upper.stat(path)?.is_some() {
         return Ok(());
     }
     let (parent, name) = split(path);
-    make_directories(rooms, parent, faults)?;
-    let like = stat(rooms.base.dir_by_force(parent)?.as_fd(), name)?;
+    make_directories(places, parent, faults)?;
+    let like = stat(places.base.dir_by_force(parent)?.as_fd(), name)?;
     faults.between_calls();
-    match rustix::fs::mkdirat(rooms.upper.dir_by_force(parent)?, name, Mode::from_raw_mode(0o700)) {
+    match rustix::fs::mkdirat(places.upper.dir_by_force(parent)?, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    finish(rooms.upper.dir_by_force(path)?.as_fd(), &like)
+    finish(places.upper.dir_by_force(path)?.as_fd(), &like)
 }

@@ -12,7 +12,7 @@ use crate::journal::file::{JOURNAL, Journal, Outcome};
 use crate::journal::ops::{AttrList, Op, Origin, Put};
 use crate::journal::steps::Steps;
 use crate::meta::{FileId, stat_if_there};
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use nexus_model::ByteText;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -48,17 +48,22 @@ fn is_without(error: &io::Error) -> bool {
 
 /// Sets the marks of all entries again, for a commit that is taken back. `is_clean`: everything is out of the
 /// workspace; otherwise a file with several names may have one there, and gets no mark.
-pub(crate) fn of_all(rooms: &Rooms<'_>, steps: &Steps, is_clean: bool, faults: &Faults) -> Result<(), IoFailure> {
+pub(crate) fn of_all(
+    places: &CommitPlaces<'_>,
+    steps: &Steps,
+    is_clean: bool,
+    faults: &Faults,
+) -> Result<(), IoFailure> {
     let mut any = false;
     for op in steps.each() {
-        any |= one(rooms, &op.doing("read", JOURNAL.as_bytes())?, is_clean, faults);
+        any |= one(places, &op.doing("read", JOURNAL.as_bytes())?, is_clean, faults);
     }
-    sync(rooms, any, faults)
+    sync(places, any, faults)
 }
 
 /// Sets the marks of the entries again that were kept back in the layer.
 pub(crate) fn of_kept(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &Outcome,
     faults: &Faults,
@@ -73,8 +78,8 @@ pub(crate) fn of_kept(
         if let Op::Put(put) = &op
             && kept.contains(&put.path)
         {
-            any |= one(rooms, &op, false, faults);
-            if put.whole && is_there(rooms, put) {
+            any |= one(places, &op, false, faults);
+            if put.whole && is_there(places, put) {
                 whole.insert(put.path.clone());
             }
         }
@@ -85,10 +90,10 @@ pub(crate) fn of_kept(
         if let Op::Strip { path, .. } = &op
             && is_below(&path.0, &whole)
         {
-            any |= one(rooms, &op, false, faults);
+            any |= one(places, &op, false, faults);
         }
     }
-    sync(rooms, any, faults)
+    sync(places, any, faults)
 }
 
 fn is_below(path: &[u8], tops: &HashSet<ByteText>) -> bool {
@@ -103,32 +108,32 @@ fn is_below(path: &[u8], tops: &HashSet<ByteText>) -> bool {
 }
 
 /// Reports whether the entry that a step brings from the layer is there.
-fn is_there(rooms: &Rooms<'_>, put: &Put) -> bool {
-    let found = rooms.upper.stat(&put.path.0).ok().flatten();
+fn is_there(places: &CommitPlaces<'_>, put: &Put) -> bool {
+    let found = places.upper.stat(&put.path.0).ok().flatten();
     put.from == Origin::Layer && found.is_some_and(|found| put.new.is_some_and(|new| new.id == found.id))
 }
 
 /// Brings the marks to the disk before the journal, which has them, goes.
-fn sync(rooms: &Rooms<'_>, any: bool, faults: &Faults) -> Result<(), IoFailure> {
+fn sync(places: &CommitPlaces<'_>, any: bool, faults: &Faults) -> Result<(), IoFailure> {
     if !any {
         return Ok(());
     }
-    faults.sync(|| Ok(rustix::fs::syncfs(rooms.upper.fd())?)).doing("sync", b"upper")
+    faults.sync(|| Ok(rustix::fs::syncfs(places.upper.fd())?)).doing("sync", b"upper")
 }
 
 /// Sets the marks of one entry again. Returns whether it was done.
-fn one(rooms: &Rooms<'_>, op: &Op, is_clean: bool, faults: &Faults) -> bool {
+fn one(places: &CommitPlaces<'_>, op: &Op, is_clean: bool, faults: &Faults) -> bool {
     let slot_name;
     let (tree, path, id, marks) = match op {
         Op::Put(Put { from: Origin::Layer, path, new: Some(new), marks, .. }) => {
-            (rooms.upper, path.0.as_slice(), Some(new.id), marks)
+            (places.upper, path.0.as_slice(), Some(new.id), marks)
         }
         Op::Put(Put { from: Origin::Slot(slot), new: Some(new), marks, .. }) => {
-            let Some(slots) = rooms.slots else { return false };
+            let Some(slots) = places.slots else { return false };
             slot_name = slot.to_string().into_bytes();
             (slots, slot_name.as_slice(), Some(new.id), marks)
         }
-        Op::Strip { path, marks, .. } => (rooms.upper, path.0.as_slice(), None, marks),
+        Op::Strip { path, marks, .. } => (places.upper, path.0.as_slice(), None, marks),
         Op::Put(_) | Op::Hold { .. } | Op::Take { .. } | Op::SetDir(_) => return false,
     };
     if marks.is_empty() {

@@ -16,7 +16,7 @@ use crate::journal::steps::Steps;
 use crate::last_copies::autostash;
 use crate::last_copies::waiting_refs;
 use crate::meta::EntryType;
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use nexus_git::refs::inside_git;
 use nexus_model::ByteText;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,7 @@ const ORIGIN: &[u8] = b".overlay.origin";
 /// Notes the entries that stay in the layer without the mark that says which file they were made from, and those that alone
 /// name commits. Returns these commits. Runs before a layer is parked.
 pub(crate) fn note(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &Outcome,
     faults: &Faults,
@@ -47,11 +47,11 @@ pub(crate) fn note(
     let is_any_gone = takes_bytes(journal, outcome, &|_| true)?;
     let is_of_working_tree = |path: &[u8]| inside_git(path).is_none();
     let (refs, stashes) = if is_any_gone && takes_bytes(journal, outcome, &is_of_working_tree)? {
-        waiting_refs::kept::of_kept(&outcome.kept, rooms.upper, rooms.base)
+        waiting_refs::kept::of_kept(&outcome.kept, places.upper, places.base)
     } else {
         (Vec::new(), Vec::new())
     };
-    waiting_refs::remember(rooms.root, &stashes, faults)?;
+    waiting_refs::remember(places.root, &stashes, faults)?;
     let mut found = refs;
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
@@ -72,11 +72,11 @@ pub(crate) fn note(
         let Some(path) = stripped(&op).filter(|path| matches!(op, Op::Strip { .. }) || kept.contains(path)) else {
             continue;
         };
-        if is_unmarked(rooms.upper, &path.0).doing("look at", &path.0)? {
+        if is_unmarked(places.upper, &path.0).doing("look at", &path.0)? {
             found.push(path.clone());
         }
     }
-    add(rooms, found, faults)?;
+    add(places, found, faults)?;
     Ok(stashes)
 }
 
@@ -105,20 +105,20 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome, counts: &dyn Fn(&[u8]) -> b
 
 /// Notes, as [`note`] does, for a commit that is taken back: of all steps, whether they were carried out or not. Runs
 /// before the journal goes.
-pub(crate) fn note_all(rooms: &Rooms<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
+pub(crate) fn note_all(places: &CommitPlaces<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
     let mut found = Vec::new();
     for op in steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
         let Some(path) = stripped(&op) else { continue };
-        if is_unmarked(rooms.upper, &path.0).doing("look at", &path.0)? {
+        if is_unmarked(places.upper, &path.0).doing("look at", &path.0)? {
             found.push(path.clone());
         }
     }
     if found.is_empty() {
         return Ok(());
     }
-    add(rooms, found, faults)?;
-    sync_directory(rooms.root, faults)
+    add(places, found, faults)?;
+    sync_directory(places.root, faults)
 }
 
 /// Returns the entry of the layer that a step takes the mark off.
@@ -132,26 +132,26 @@ fn stripped(op: &Op) -> Option<&ByteText> {
     }
 }
 
-fn add(rooms: &Rooms<'_>, mut found: Vec<ByteText>, faults: &Faults) -> Result<(), IoFailure> {
+fn add(places: &CommitPlaces<'_>, mut found: Vec<ByteText>, faults: &Faults) -> Result<(), IoFailure> {
     if found.is_empty() {
         return Ok(());
     }
-    found.extend(read::<Vec<ByteText>>(rooms.root, ONLY_COPIES)?.into_iter().flatten());
+    found.extend(read::<Vec<ByteText>>(places.root, ONLY_COPIES)?.into_iter().flatten());
     found.sort();
     found.dedup();
-    write(rooms.root, ONLY_COPIES, &found, faults)
+    write(places.root, ONLY_COPIES, &found, faults)
 }
 
 /// Takes the entries that a commit brought to the workspace out of the note. Of a layer on another file system a copy
 /// arrives, and the layer has its entry as before. Runs before a layer of which nothing waits is removed.
 pub(crate) fn forget(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     // A note that cannot be read keeps the layer.
-    let Ok(Some(mut noted)) = read::<Vec<ByteText>>(rooms.root, ONLY_COPIES) else { return Ok(()) };
+    let Ok(Some(mut noted)) = read::<Vec<ByteText>>(places.root, ONLY_COPIES) else { return Ok(()) };
     let missing: HashSet<&[u8]> =
         outcome.kept.iter().filter(|one| !one.arrived).map(|one| one.path.0.as_slice()).collect();
     let mut arrived: HashMap<ByteText, bool> = HashMap::new();
@@ -173,7 +173,7 @@ pub(crate) fn forget(
     if noted.len() == before {
         return Ok(());
     }
-    write(rooms.root, ONLY_COPIES, &noted, faults)
+    write(places.root, ONLY_COPIES, &noted, faults)
 }
 
 /// Reports whether something holds for a path or for a directory above it.

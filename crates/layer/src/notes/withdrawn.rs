@@ -19,7 +19,7 @@ use crate::meta::{EntryType, stat_if_there};
 use crate::moves::calls::Spot;
 use crate::moves::leftover::{is_numbered, move_to_a_free_name};
 use crate::notes::empty_directories::remove_empty;
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use crate::places::side::SIDE;
 use crate::places::writers::{Writers, writers};
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) struct Doubt {
 
 /// Looks for entries that the commit may have brought to the workspace, that are out of it again, and that a process
 /// may still reach. All that the journal names count: which of them had arrived is not known after a kill.
-pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &Steps) -> Result<Doubt, IoFailure> {
+pub(crate) fn doubt(places: &CommitPlaces<'_>, steps: &Steps) -> Result<Doubt, IoFailure> {
     let mut found = Doubt::default();
     for op in steps.each() {
         let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
@@ -55,7 +55,7 @@ pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &Steps) -> Result<Doubt, IoFailure
             Origin::Layer => found.upper,
             Origin::Slot(_) => found.slots,
         };
-        if known || !is_reachable(rooms, &put, new).doing("look at", &put.path.0)? {
+        if known || !is_reachable(places, &put, new).doing("look at", &put.path.0)? {
             continue;
         }
         match put.from {
@@ -66,29 +66,35 @@ pub(crate) fn doubt(rooms: &Rooms<'_>, steps: &Steps) -> Result<Doubt, IoFailure
     Ok(found)
 }
 
-fn is_reachable(rooms: &Rooms<'_>, put: &Put, new: &Seen) -> io::Result<bool> {
+fn is_reachable(places: &CommitPlaces<'_>, put: &Put, new: &Seen) -> io::Result<bool> {
     match &put.from {
         Origin::Layer => {
             let (parent, name) = split(&put.path.0);
-            match rooms.upper.dir_by_force_if_there(parent)? {
-                Some(dir) => is_written(rooms, new, dir.as_fd(), name, true),
+            match places.upper.dir_by_force_if_there(parent)? {
+                Some(dir) => is_written(places, new, dir.as_fd(), name, true),
                 None => Ok(false),
             }
         }
-        Origin::Slot(slot) => match rooms.slots {
+        Origin::Slot(slot) => match places.slots {
             // A directory was made empty there, and is removed only as long as it is empty.
-            Some(slots) => is_written(rooms, new, slots.fd(), slot.to_string().as_bytes(), false),
+            Some(slots) => is_written(places, new, slots.fd(), slot.to_string().as_bytes(), false),
             None => Ok(false),
         },
     }
 }
 
 /// Reports whether the entry is there, and a process may write to it. With `directories`, every directory counts.
-fn is_written(rooms: &Rooms<'_>, new: &Seen, dir: BorrowedFd<'_>, name: &[u8], directories: bool) -> io::Result<bool> {
+fn is_written(
+    places: &CommitPlaces<'_>,
+    new: &Seen,
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    directories: bool,
+) -> io::Result<bool> {
     let Some(now) = stat_if_there(dir, name)?.filter(|now| now.id == new.id) else { return Ok(false) };
     Ok(match now.kind {
         EntryType::Directory => directories,
-        EntryType::File => match writers(rooms.base.leases(), dir, name)? {
+        EntryType::File => match writers(places.base.leases(), dir, name)? {
             // A process may have written to it, and closed it, before the lease.
             Writers::None(lease) => !new.is_same_version(&lease.meta()?),
             Writers::Some | Writers::Unknown => true,

@@ -1,4 +1,5 @@
-//! The directories that the last stage of a commit works in.
+//! The directories of a layer and its workspace, from which a stage opens its
+//! [`CommitPlaces`](crate::places::commit_places::CommitPlaces).
 
 use crate::beneath::Workspace;
 

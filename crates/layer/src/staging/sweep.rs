@@ -11,7 +11,7 @@ use crate::journal::ops::{Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
 use crate::meta::{EntryType, FileId, Meta, stat_if_there};
 use crate::moves::calls::Spot;
-use crate::places::rooms::Rooms;
+use crate::places::commit_places::CommitPlaces;
 use crate::places::side::SIDE;
 use crate::places::writers::{Compared, compare};
 use nexus_model::ByteText;
@@ -39,12 +39,12 @@ struct Left<'a> {
 /// Puts beside its path what is not ours. What cannot be moved joins `stuck`, as what is in it already stays where it
 /// is.
 pub(crate) fn sweep(
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     stuck: &mut Vec<(ByteText, String, Origin)>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let all = left(rooms)?;
+    let all = left(places)?;
     if all.is_empty() {
         return Ok(());
     }
@@ -62,10 +62,10 @@ pub(crate) fn sweep(
             let Some(meta) = stat_if_there(one.tree.fd(), &one.name)? else { return Ok(()) };
             let is_held = known.and_then(|known| known.held) == Some(meta.id) && meta.links > 1;
             let made = known.and_then(|known| known.made);
-            if is_held || is_ours(one.tree, &one.name, &meta, made, rooms)? {
+            if is_held || is_ours(one.tree, &one.name, &meta, made, places)? {
                 return Ok(());
             }
-            let beside = rooms.beside(&journal.header.run, faults);
+            let beside = places.beside(&journal.header.run, faults);
             beside.put(Spot { dir: one.tree.fd(), name: &one.name }, &path.0).map(|_| ())
         };
         if let Err(error) = moved() {
@@ -76,18 +76,18 @@ pub(crate) fn sweep(
 }
 
 /// Lists what is left.
-fn left<'a>(rooms: &Rooms<'a>) -> Result<Vec<Left<'a>>, IoFailure> {
+fn left<'a>(places: &CommitPlaces<'a>) -> Result<Vec<Left<'a>>, IoFailure> {
     let mut all = Vec::new();
-    if let Some(tree) = rooms.slots {
+    if let Some(tree) = places.slots {
         for name in names(tree.fd()).doing("list", SLOTS.as_bytes())? {
             let text = String::from_utf8_lossy(&name);
             let Some(number) = number(text.strip_prefix(SIDE).unwrap_or(&text)) else { continue };
             all.push(Left { tree, name, from: Origin::Slot(number), number });
         }
     }
-    for name in names(rooms.root.fd()).doing("list", b"")? {
+    for name in names(places.root.fd()).doing("list", b"")? {
         let Some(number) = String::from_utf8_lossy(&name).strip_prefix(SIDE).and_then(number) else { continue };
-        all.push(Left { tree: rooms.root, name, from: Origin::Layer, number });
+        all.push(Left { tree: places.root, name, from: Origin::Layer, number });
     }
     Ok(all)
 }
@@ -131,11 +131,17 @@ fn number(name: &str) -> Option<usize> {
 }
 
 /// Reports whether an entry was made for the commit and is as it was made. A directory is made empty.
-fn is_ours(tree: &Workspace, name: &[u8], meta: &Meta, made: Option<Seen>, rooms: &Rooms<'_>) -> io::Result<bool> {
+fn is_ours(
+    tree: &Workspace,
+    name: &[u8],
+    meta: &Meta,
+    made: Option<Seen>,
+    places: &CommitPlaces<'_>,
+) -> io::Result<bool> {
     let Some(made) = made.filter(|made| made.is_same_version(meta)) else { return Ok(false) };
     match made.kind {
         EntryType::Directory => is_empty(crate::disk::remove::readable_by_force(tree, name)?.as_fd()),
-        EntryType::File => Ok(compare(rooms.base.leases(), tree.fd(), name, &made)? == Compared::Same),
+        EntryType::File => Ok(compare(places.base.leases(), tree.fd(), name, &made)? == Compared::Same),
         _ => Ok(true),
     }
 }

@@ -96,7 +96,7 @@ async fn a_connection_is_made_once_after_another_key_has_approved_exactly_it() {
     assert_eq!(run.connect(&to("a.test:443", "c1")).await.unwrap().approval_id, first.approval_id, "a repetition");
     let shown = seen(&server, &first).await;
     assert_eq!((shown.kind, shown.directive_id, all(&server).await.len()), (ApprovalKind::Egress, run.id, 1));
-    assert_eq!(owner.approvals(false, &ListQuery::default()).await.unwrap().approvals, [shown.clone()]);
+    assert_eq!(owner.approvals(false, &ListQuery::default()).await.unwrap().approvals, std::slice::from_ref(&shown));
     let asks = ConnectionAsks::of(&shown).unwrap();
     assert_eq!((asks.connection.destination.as_str(), &asks.spec), ("a.test:443", &run.claim.spec));
     assert_eq!((Some(&asks.connection), Some(shown.subject)), (first.connection.as_ref(), first.subject));

@@ -34,7 +34,7 @@ impl Waiting {
     /// Counts the kept files of a claim; `None` where it has none.
     pub fn begin(&self, note: &Note) -> Option<Upload<'_>> {
         let files = spool::manifest(note)?.artifacts;
-        if !files.iter().any(|file| file.is_file()) {
+        if !files.iter().any(nexus_facility::artifacts::Artifact::is_file) {
             return None;
         }
         let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));

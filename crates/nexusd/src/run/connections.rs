@@ -277,14 +277,11 @@ impl Asker {
             let answer = self.call(&waiting.place, &held, false);
             match answer {
                 Ok(answer) if answer.allowed => {
-                    let approval = self.asking.approval_in(&waiting.place, &answer);
-                    match approval {
-                        Some(approval) => self.allow(&waiting.place, held, approval, &answer.approved_by),
-                        None => {
-                            self.refused.insert(waiting.place);
-                            return false;
-                        }
-                    }
+                    let Some(approval) = self.asking.approval_in(&waiting.place, &answer) else {
+                        self.refused.insert(waiting.place);
+                        return false;
+                    };
+                    self.allow(&waiting.place, held, approval, &answer.approved_by);
                 }
                 Ok(ConnectionAnswer { state: ApprovalState::Pending, .. }) => {
                     waiting.held.push(held);

@@ -15,8 +15,10 @@ use nexus_policy::net::{Ingress, MonotonicMs, Policy, PolicyInput, Target, check
 /// A control plane that gives one answer to each call about a connection.
 struct Plane {
     calls: Mutex<Vec<ConnectionRequest>>,
-    answer: Box<dyn Fn(&ConnectionRequest) -> Result<ConnectionAnswer, SourceError> + Send + Sync>,
+    answer: Box<PlaneAnswer>,
 }
+
+type PlaneAnswer = dyn Fn(&ConnectionRequest) -> Result<ConnectionAnswer, SourceError> + Send + Sync;
 
 fn other<T>() -> Result<T, SourceError> {
     Err(SourceError::NoAnswer { why: "the test asks about connections alone".to_owned() })

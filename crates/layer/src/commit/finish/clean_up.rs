@@ -26,8 +26,8 @@ use crate::notes::kept_objects::keep_objects;
 use crate::notes::marks_back;
 use crate::notes::only_copies;
 use crate::notes::removing::{LEAVING_NOTE, REMOVING};
+use crate::places::commit_places::CommitPlaces;
 use crate::places::directories::Directories;
-use crate::places::rooms::Rooms;
 use crate::staging::stage::{mark_stays, slots_at, unmark_stays};
 use crate::staging::sweep::{is_known_name, sweep};
 use crate::store::removal::{because, remove_layer, set_layer_aside};
@@ -42,15 +42,15 @@ use std::path::{Path, PathBuf};
 /// An entry that cannot be removed never holds the end up: it is set aside and named.
 pub(crate) fn finish(
     directories: &Directories<'_>,
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     faults.check(Phase::Finish).doing("finish", b"")?;
-    let mut removal = remove_displaced(directories.layers, rooms, journal, outcome, faults)?;
-    sweep(rooms, journal, &mut removal.stuck, faults)?;
-    let beside = rooms.beside(directories.run, faults).noted()?;
+    let mut removal = remove_displaced(directories.layers, places, journal, outcome, faults)?;
+    sweep(places, journal, &mut removal.stuck, faults)?;
+    let beside = places.beside(directories.run, faults).noted()?;
     if !removal.rescued.is_empty() || !removal.left.is_empty() || beside.len() > outcome.beside.len() {
         outcome.kept.extend(removal.rescued);
         outcome.left.extend(removal.left);
@@ -87,18 +87,21 @@ pub(crate) fn finish(
     let mut keep = keep(journal, outcome)?;
     if !stays {
         let paths: Vec<&ByteText> = keep.iter().map(|one| &one.path).collect();
-        let objects = keep_objects(rooms, journal, &paths, outcome, faults)?;
+        let objects = keep_objects(places, journal, &paths, outcome, faults)?;
         keep.extend(objects.into_iter().map(Into::into));
     }
     if keep.is_empty() && !stays {
-        only_copies::forget(rooms, journal, outcome, faults)?;
+        only_copies::forget(places, journal, outcome, faults)?;
         outcome.left.extend(remove_layer(directories.layers, directories.root, directories.run, faults)?);
         return Ok(());
     }
-    marks_back::of_kept(rooms, journal, outcome, faults)?;
+    marks_back::of_kept(places, journal, outcome, faults)?;
     let mut left = Vec::new();
-    let pruned =
-        if stays { Ok(()) } else { prune_layer(directories, rooms, (&keep, &header.keep_in_index), &mut left, faults) };
+    let pruned = if stays {
+        Ok(())
+    } else {
+        prune_layer(directories, places, (&keep, &header.keep_in_index), &mut left, faults)
+    };
     outcome.left.extend(left);
     if stays || pruned.is_err() {
         // What stays would pass for a change of the run.
@@ -108,19 +111,19 @@ pub(crate) fn finish(
         outcome.left.extend(name_all(&place.join("upper"), in_upper, why));
         return Ok(());
     }
-    outcome.stashes = only_copies::note(rooms, journal, outcome, faults)?;
+    outcome.stashes = only_copies::note(places, journal, outcome, faults)?;
     for one in &mut outcome.stashes {
         let upper = directories.layers.path().join(directories.run).join("upper");
-        one.objects = left_objects(rooms.upper, one).map(|path| upper.join(OsStr::from_bytes(&path)));
+        one.objects = left_objects(places.upper, one).map(|path| upper.join(OsStr::from_bytes(&path)));
     }
-    close_again(rooms.root)?;
+    close_again(places.root)?;
     let mut ours: Vec<CommittedEntry> = header.ours.clone();
     let mut lost_names = removal.lost_a_name;
     if !outcome.stamps.is_empty() {
         lost_names.extend(that_lose_names(journal)?);
     }
     for stamp in &mut outcome.stamps {
-        if let Some(ctime) = later_time(&stamp.path, stamp.id, rooms.base, &lost_names) {
+        if let Some(ctime) = later_time(&stamp.path, stamp.id, places.base, &lost_names) {
             stamp.ctime = ctime;
         }
         ours.push(stamp.clone());
@@ -129,12 +132,12 @@ pub(crate) fn finish(
     let changes = split_changes(header.parked.clone(), header.committed.clone(), outcome).left;
     let changes = ChangeSet { changes };
     let (mode, started, clock) = (header.mode, header.started, header.clock.clone());
-    let top = top_after(journal, outcome, rooms.upper)?;
+    let top = top_after(journal, outcome, places.upper)?;
     // A commit begins with that.
     let unreached = true;
     let parked = Parked { version: VERSION, mode, started, clock, top, ours, changes, unreached };
     faults.between_calls();
-    write(rooms.root, PARKED, &parked, faults)?;
+    write(places.root, PARKED, &parked, faults)?;
     sync_directory(directories.root, faults)?;
     faults.between_calls();
     // The stamps of an earlier way back are in the note by now.

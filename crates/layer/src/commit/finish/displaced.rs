@@ -13,8 +13,8 @@ use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
 use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
 use crate::moves::leftover::{Leftover, set_aside};
 use crate::notes::removing::Removing;
+use crate::places::commit_places::CommitPlaces;
 use crate::places::quiet::{Look, Quiet, inspect, quiet_inside};
-use crate::places::rooms::Rooms;
 use crate::places::writers::{Writers, writers};
 use nexus_model::ByteText;
 use rustix::fs::AtFlags;
@@ -84,7 +84,7 @@ pub(crate) struct Removal {
 /// Removes everything that a finished commit displaced, and keeps what changed or cannot be removed.
 pub(crate) fn remove_displaced(
     layers: &Workspace,
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &Outcome,
     faults: &Faults,
@@ -93,7 +93,7 @@ pub(crate) fn remove_displaced(
     let shared: HashMap<FileId, Seen> = journal.steps.several().iter().map(|one| (one.old.id, one.old)).collect();
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
-    let removing = Removing::open(rooms.root)?;
+    let removing = Removing::open(places.root)?;
     for op in journal.steps.each() {
         let op = op.doing("read", JOURNAL.as_bytes())?;
         let Some(old) = op.displaces() else { continue };
@@ -105,17 +105,17 @@ pub(crate) fn remove_displaced(
         };
         let (tree, at) = match &from {
             Origin::Slot(slot) => {
-                let Some(slots) = rooms.slots else { continue };
+                let Some(slots) = places.slots else { continue };
                 (slots, slot.to_string().into_bytes())
             }
-            Origin::Layer => (rooms.upper, path.0.clone()),
+            Origin::Layer => (places.upper, path.0.clone()),
         };
         let new = match &op {
             Op::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
         // A process with the directory open may still add to it, so that everything younger than the move is its own.
-        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(rooms.started);
+        let since = left_at.get(path.0.as_slice()).copied().unwrap_or(places.started);
         // A further name of a file, and the move of another one, set the time of its change and nothing else.
         let is_moved = |meta: &Meta| shared.get(&meta.id).is_some_and(|old| old.is_same_version(meta));
         let is_late = |name: &[u8], meta: &Meta| {
@@ -127,7 +127,7 @@ pub(crate) fn remove_displaced(
         let one = Displaced { tree, at: &at, path, old, new, is_late: &is_late, removing: &removing };
         let run = &journal.header.run;
         // Most errors do not come twice.
-        match one.end(rooms, run, faults).or_else(|_| one.end(rooms, run, faults)) {
+        match one.end(places, run, faults).or_else(|_| one.end(places, run, faults)) {
             Ok(rescued) => removal.rescued.extend(rescued),
             Err(failure) => {
                 let why = format!("{failure}: {}", failure.source);
@@ -161,12 +161,12 @@ struct Displaced<'a> {
 
 impl Displaced<'_> {
     /// Removes the entry, or puts it beside its old name. Returns the latter.
-    fn end(&self, rooms: &Rooms<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
+    fn end(&self, places: &CommitPlaces<'_>, run: &str, faults: &Faults) -> Result<Option<KeptBack>, IoFailure> {
         let Self { tree, at, path, .. } = self;
         faults.between_calls();
-        let quiet = self.remove(rooms.base.leases(), faults)?;
+        let quiet = self.remove(places.base.leases(), faults)?;
         let beside = match quiet {
-            Quiet::Gone => rooms.beside(run, faults).found(&path.0)?,
+            Quiet::Gone => places.beside(run, faults).found(&path.0)?,
             Quiet::Yes => None,
             Quiet::No | Quiet::Written => {
                 let (parent, name) = split(at);
@@ -178,7 +178,7 @@ impl Displaced<'_> {
                 {
                     restore_names(tree, at, faults).doing("give names back in", &path.0)?;
                 }
-                Some(rooms.beside(run, faults).put(spot, &path.0).doing("put beside", &path.0)?)
+                Some(places.beside(run, faults).put(spot, &path.0).doing("put beside", &path.0)?)
             }
         };
         let Some(beside) = beside else { return Ok(None) };

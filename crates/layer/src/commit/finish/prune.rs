@@ -13,8 +13,8 @@ use crate::moves::calls::Spot;
 use crate::moves::leftover::{Leftover, set_aside};
 use crate::notes::empty_directories::remove_empty;
 use crate::notes::withdrawn::{WHY, is_marked};
+use crate::places::commit_places::CommitPlaces;
 use crate::places::directories::Directories;
-use crate::places::rooms::Rooms;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use std::collections::{HashMap, HashSet};
@@ -25,18 +25,18 @@ use std::os::fd::AsFd as _;
 /// aside.
 pub(crate) fn prune_layer(
     directories: &Directories<'_>,
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     (keep, keep_in_index): (&[KeptEntry], &[ByteText]),
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let mut once = || {
-        prune(directories, rooms, keep, left, faults)?;
+        prune(directories, places, keep, left, faults)?;
         faults.between_calls();
         if keep_in_index.is_empty() {
             return remove_tree(directories.root, b"work").doing("remove", b"work");
         }
-        prune_index(rooms.root, keep_in_index, faults)
+        prune_index(places.root, keep_in_index, faults)
     };
     // Most errors do not come twice.
     once().or_else(|_| once())
@@ -67,12 +67,12 @@ fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(
 /// Removes everything from the upper directory but `keep` and the directories on the way to it.
 fn prune(
     directories: &Directories<'_>,
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     keep: &[KeptEntry],
     left: &mut Vec<Leftover>,
     faults: &Faults,
 ) -> Result<(), IoFailure> {
-    let upper = rooms.upper;
+    let upper = places.upper;
     let is_marked = is_marked(directories.root)?;
     let kept: HashMap<&[u8], &KeptEntry> = keep.iter().map(|one| (one.path.0.as_slice(), one)).collect();
     let mut on_the_way: HashSet<&[u8]> = HashSet::new();
@@ -95,7 +95,7 @@ fn prune(
             if kept.is_none() && !on_the_way.contains(entry.as_slice()) {
                 faults.between_calls();
                 if is_marked {
-                    left.extend(clear(directories, rooms, &entry, faults).doing("remove", &entry)?);
+                    left.extend(clear(directories, places, &entry, faults).doing("remove", &entry)?);
                 } else {
                     remove_tree(upper, &entry).doing("remove", &entry)?;
                 }
@@ -146,15 +146,15 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&KeptEn
 /// only while they are empty; files and the rest are set aside.
 fn clear(
     directories: &Directories<'_>,
-    rooms: &Rooms<'_>,
+    places: &CommitPlaces<'_>,
     path: &[u8],
     faults: &Faults,
 ) -> io::Result<Option<Leftover>> {
     let (parent, name) = split(path);
-    let dir = rooms.upper.dir_by_force(parent)?;
+    let dir = places.upper.dir_by_force(parent)?;
     let Some(meta) = stat_if_there(dir.as_fd(), name)? else { return Ok(None) };
     let is_gone = match meta.kind {
-        EntryType::Directory => remove_empty(rooms.upper, path, faults)?,
+        EntryType::Directory => remove_empty(places.upper, path, faults)?,
         // It may have been saved since the layer was read.
         EntryType::File => false,
         _ => unlink_if_there(dir.as_fd(), name).map(|()| true)?,

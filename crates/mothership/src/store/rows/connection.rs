@@ -244,9 +244,8 @@ fn request(
     // An answer may hold as long as the directive: its end withdraws it.
     let answer_by = now.saturating_add(waits_ms);
     let expires_at = work.deadline.unwrap_or(answer_by).max(answer_by);
-    let asked = (ApprovalKind::Egress, digest, requester.clone(), time(expires_at), MAX_USES, new.quorum);
-    let (kind, digest, by, until, uses, quorum) = asked;
-    let approval = Approval::request(kind, digest, by, until, uses, quorum)
+    let kind = ApprovalKind::Egress;
+    let approval = Approval::request(kind, digest, requester, time(expires_at), MAX_USES, new.quorum)
         .map_err(|refusal| StoreError::corrupt(refusal.to_string()))?
         .answered_by(time(answer_by));
     let id = ApprovalId::new();
@@ -269,8 +268,8 @@ fn request(
             text(&approval)?,
         ])?;
     let detail = json!({
-        "kind": kind, "directive": work.directive(), "destination": new.target(), "subject": digest, "max_uses": uses,
-        "quorum": quorum, "requested_by": requester.credential, "answer_by": Timestamp(answer_by),
+        "kind": kind, "directive": work.directive(), "destination": new.target(), "subject": digest, "max_uses": MAX_USES,
+        "quorum": new.quorum, "requested_by": approval.requester.credential, "answer_by": Timestamp(answer_by),
     });
     let object = format!("approval/{id}");
     audit::note_of_territory(connection, work.account, territory.id, "approval.request", &object, &detail, now)?;

@@ -1,0 +1,24 @@
+//! States of a facility, kept by content: taken, restored, forked, compared, forgotten.
+//!
+//! ```text
+//!  take ─ scan of tree/ ─▶ objects in .snapshots/, synced ─▶ record NAME/snapshots/HASH, renamed in
+//!  restore ─ take, unless told not to ─▶ .tree-… built beside and synced ─▶ exchanged with tree/ ─▶ the old one removed
+//!  fork ─ .fork-NEW-… with a tree and the record ─▶ synced ─▶ renamed to NEW
+//!  clean ─ alone with the store ─▶ what no record of any facility reaches is removed
+//! ```
+//! A record is the last thing that a snapshot writes, and the only thing that makes one. Its file is named after its hash.
+//!
+//! * [`record`]: the form of a record. Pure.
+//! * [`history`]: the records of one facility.
+//! * [`error`]: the error type.
+//! * [`states`]: takes, restores, forks, compares and cleans.
+
+pub mod error;
+pub mod history;
+pub mod record;
+pub mod states;
+
+pub use error::StateError;
+pub use nexus_snapshot::{Change, ChangeKind};
+pub use record::Record;
+pub use states::{Cleaned, Difference, Snapshots, Taken};

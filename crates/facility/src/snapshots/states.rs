@@ -1,0 +1,321 @@
+//! Takes, restores, forks and compares snapshots, and removes what none of them reaches.
+
+use super::error::StateError;
+use super::history::History;
+use super::record::{LeftOut, Named, Record, VERSION, check_label};
+use crate::beneath;
+use crate::name::FacilityName;
+use crate::removal;
+use crate::store::{Facilities, Facility, StoreError, TREE};
+use nexus_model::{ByteText, RunId};
+use nexus_snapshot::reach::verify;
+use nexus_snapshot::{Cache, Change, FsTime, Hold, ObjectId, Store, Swept, Writer, build, compare, reach, scan, sweep};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::SystemTime;
+
+/// The directory of the objects, in that of the facilities.
+const OBJECTS: &str = ".snapshots";
+/// Begins the name of a tree that is being built, or was replaced.
+const BUILT: &str = ".tree-";
+
+/// Hears how far long work is: entries and bytes so far.
+pub type Listener<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// A snapshot that was taken.
+#[derive(Debug)]
+pub struct Taken {
+    /// The snapshot with its name.
+    pub snapshot: Named,
+    /// Files that were read, because they were new or had changed.
+    pub read: u64,
+    /// Bytes of objects that were new in the store, before compression.
+    pub new_bytes: u64,
+}
+
+/// The difference of two states.
+#[derive(Debug)]
+pub struct Difference {
+    /// The later state; `None` for the present one.
+    pub to: Option<Named>,
+    /// The earlier state.
+    pub from: Named,
+    /// The paths that differ.
+    pub changes: Vec<Change>,
+}
+
+/// The result of a cleaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Snapshots that were looked at.
+    pub snapshots: u64,
+    /// The result for the store.
+    pub swept: Swept,
+}
+
+/// The snapshots of all facilities of a directory.
+#[derive(Debug)]
+pub struct Snapshots<'a> {
+    facilities: &'a Facilities,
+}
+
+impl<'a> Snapshots<'a> {
+    /// Names the snapshots of facilities. Opens nothing.
+    #[must_use]
+    pub fn of(facilities: &'a Facilities) -> Self {
+        Self { facilities }
+    }
+
+    /// Returns the records of a facility.
+    pub fn history(&self, facility: &Facility) -> Result<History, StateError> {
+        History::open(&facility.name, facility.directory())
+    }
+
+    /// Keeps the present state of a facility. The caller holds the facility.
+    pub fn take(&self, facility: &Facility, label: Option<&str>, tell: Listener<'_>) -> Result<Taken, StateError> {
+        if let Some(label) = label {
+            check_label(label).map_err(|why| StateError::Label { why })?;
+        }
+        let mut store = self.store(Hold::Use)?;
+        self.take_in(&mut store, facility, label, tell)
+    }
+
+    fn take_in(
+        &self,
+        store: &mut Store,
+        facility: &Facility,
+        label: Option<&str>,
+        tell: Listener<'_>,
+    ) -> Result<Taken, StateError> {
+        let history = self.history(facility)?;
+        let tree = self.tree(facility)?;
+        let (now, created_ms) = now();
+        let before = Cache::read(&history.cache());
+        let mut writer = Writer::new(store);
+        let scanned = scan(tree.as_fd(), &mut writer, &before, now, tell)?;
+        let new_bytes = writer.new_bytes();
+        writer.finish()?;
+        let (all, _) = history.all()?;
+        let record = Record {
+            version: VERSION,
+            number: all.last().map_or(0, |last| last.record.number) + 1,
+            facility: facility.name.clone(),
+            label: label.map(ToOwned::to_owned),
+            created_ms,
+            parent: history.base(),
+            tree: scanned.top.to_string(),
+            entries: scanned.entries,
+            bytes: scanned.bytes,
+            left_out: scanned
+                .left_out
+                .into_iter()
+                .map(|one| LeftOut { path: ByteText(one.path), why: one.why.to_owned() })
+                .collect(),
+            left_out_count: scanned.left_out_count,
+        };
+        let snapshot = history.add(record)?;
+        history.set_base(&snapshot.id)?;
+        // Without it the next one only reads more.
+        scanned.cache.bytes().and_then(|bytes| history.keep_cache(&bytes)).ok();
+        Ok(Taken { snapshot, read: scanned.read, new_bytes })
+    }
+
+    /// Brings a facility to a snapshot, after one of its present state unless `keeps_present` is false. Its tree is the old one or the
+    /// new one, also after a kill. The caller holds the facility.
+    pub fn restore(
+        &self,
+        facility: &Facility,
+        which: &str,
+        keeps_present: bool,
+        tell: Listener<'_>,
+    ) -> Result<(Named, Option<Taken>), StateError> {
+        let history = self.history(facility)?;
+        let wanted = history.find(which)?;
+        let mut store = self.store(Hold::Use)?;
+        self.remove_built(facility)?;
+        // A damaged snapshot is found before anything else is done.
+        let top = top_of(&wanted, facility)?;
+        reach(&mut store, &top, &mut HashSet::new())?;
+        let taken = if keeps_present {
+            let label = format!("before restore of {}", wanted.record.number);
+            Some(self.take_in(&mut store, facility, Some(&label), tell)?)
+        } else {
+            None
+        };
+        let hidden = format!("{BUILT}{}", RunId::new());
+        if let Err(error) = self.built(facility, &hidden, &mut store, &wanted, tell) {
+            self.remove_built(facility).ok();
+            return Err(error);
+        }
+        let failed = |error: Errno| StateError::Facility(self.facilities.failed(error.into()));
+        let directory = facility.directory();
+        renameat_with(directory, hidden.as_str(), directory, TREE, RenameFlags::EXCHANGE).map_err(failed)?;
+        rustix::fs::fsync(directory).map_err(failed)?;
+        history.set_base(&wanted.id)?;
+        self.remove_built(facility)?;
+        Ok((wanted, taken))
+    }
+
+    fn built(
+        &self,
+        facility: &Facility,
+        hidden: &str,
+        store: &mut Store,
+        wanted: &Named,
+        tell: Listener<'_>,
+    ) -> Result<(), StateError> {
+        let made = || -> io::Result<OwnedFd> {
+            mkdirat(facility.directory(), hidden, Mode::RWXU)?;
+            beneath::directory(facility.directory(), hidden)
+        };
+        let tree = made().map_err(|error| self.facilities.failed(error))?;
+        let top = top_of(wanted, facility)?;
+        Ok(build(tree.as_fd(), store, &top, wanted.record.entries, tell)?)
+    }
+
+    /// Removes trees that a restore left which was cut off, and the one that it replaced.
+    fn remove_built(&self, facility: &Facility) -> Result<(), StateError> {
+        let removed = || -> io::Result<()> {
+            for name in beneath::names(facility.directory())?.iter().filter(|name| name.starts_with(BUILT)) {
+                removal::empty(beneath::directory(facility.directory(), name)?.as_fd())?;
+                rustix::fs::unlinkat(facility.directory(), name.as_str(), AtFlags::REMOVEDIR)?;
+            }
+            Ok(())
+        };
+        removed().map_err(|error| StateError::Facility(self.facilities.failed(error)))
+    }
+
+    /// Makes a new facility with the tree of a snapshot, which is its first one. Without a name of a snapshot the present state is kept
+    /// first; then the caller holds the facility.
+    pub fn fork(
+        &self,
+        facility: &Facility,
+        new: &FacilityName,
+        which: Option<&str>,
+        tell: Listener<'_>,
+    ) -> Result<(Facility, Named), StateError> {
+        if self.facilities.get(new).is_ok() {
+            return Err(StoreError::Exists { name: new.clone() }.into());
+        }
+        let mut store = self.store(Hold::Use)?;
+        let wanted = if let Some(which) = which {
+            self.history(facility)?.find(which)?
+        } else {
+            let label = format!("fork to {new}");
+            self.take_in(&mut store, facility, Some(&label), tell)?.snapshot
+        };
+        let top = top_of(&wanted, facility)?;
+        let kind = facility.metadata.kind.clone();
+        let (_, now_ms) = now();
+        let forked = self.facilities.create_filled(new, kind, now_ms, |directory| -> Result<(), StateError> {
+            let tree = beneath::directory(directory, TREE).map_err(|error| self.facilities.failed(error))?;
+            build(tree.as_fd(), &mut store, &top, wanted.record.entries, tell)?;
+            let history = History::open(new, directory)?;
+            let own = history.add(wanted.record.clone())?;
+            history.set_base(&own.id)?;
+            rustix::fs::fsync(directory).map_err(|error| self.facilities.failed(error.into()).into())
+        })?;
+        Ok((forked, wanted))
+    }
+
+    /// Compares a snapshot with another one, or with the present state. For the present state the caller holds the facility.
+    pub fn difference(
+        &self,
+        facility: &Facility,
+        from: &str,
+        to: Option<&str>,
+        tell: Listener<'_>,
+    ) -> Result<Difference, StateError> {
+        let history = self.history(facility)?;
+        let from = history.find(from)?;
+        let to = to.map(|to| history.find(to)).transpose()?;
+        let mut store = self.store(Hold::Use)?;
+        let old = top_of(&from, facility)?;
+        let (new, kept) = if let Some(to) = &to {
+            (top_of(to, facility)?, HashMap::new())
+        } else {
+            let tree = self.tree(facility)?;
+            let cache = Cache::read(&history.cache());
+            let mut writer = Writer::dry(&mut store);
+            let scanned = scan(tree.as_fd(), &mut writer, &cache, now().0, tell)?;
+            (scanned.top, writer.into_kept())
+        };
+        let changes = compare(&mut store, &old, &new, &kept)?;
+        Ok(Difference { to, from, changes })
+    }
+
+    /// Reads every object of a snapshot and checks its hash. Returns their number.
+    pub fn verify(&self, facility: &Facility, which: &str) -> Result<u64, StateError> {
+        let wanted = self.history(facility)?.find(which)?;
+        let mut store = self.store(Hold::Use)?;
+        Ok(verify(&mut store, &top_of(&wanted, facility)?)?)
+    }
+
+    /// Removes the record of a snapshot. Its objects go with the next cleaning, unless another snapshot reaches them.
+    pub fn forget(&self, facility: &Facility, which: &str) -> Result<Named, StateError> {
+        let history = self.history(facility)?;
+        let wanted = history.find(which)?;
+        history.remove(&wanted.id)?;
+        Ok(wanted)
+    }
+
+    /// Removes every object that no snapshot of any facility reaches, and what killed processes left. Refused while another process uses
+    /// the store, and where a record or an object that must be read is damaged: what it reaches is not known.
+    pub fn clean(&self, tell: Listener<'_>) -> Result<Cleaned, StateError> {
+        let mut store = self.store(Hold::Clean)?;
+        let mut reached = HashSet::new();
+        let mut snapshots = 0;
+        for name in self.facilities.names()? {
+            let facility = match self.facilities.get(&name) {
+                Ok(facility) => facility,
+                // It was removed meanwhile.
+                Err(StoreError::Missing { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let (all, mut damaged) = self.history(&facility)?.all()?;
+            if let Some(error) = damaged.pop() {
+                return Err(error);
+            }
+            for one in all {
+                reach(&mut store, &top_of(&one, &facility)?, &mut reached)?;
+                snapshots += 1;
+            }
+        }
+        let swept = sweep(&mut store, &reached, tell)?;
+        self.facilities.sweep_forks()?;
+        for name in self.facilities.names()? {
+            if let Ok(facility) = self.facilities.get(&name)
+                && let Ok(_held) = facility.hold()
+            {
+                self.remove_built(&facility)?;
+            }
+        }
+        Ok(Cleaned { snapshots, swept })
+    }
+
+    fn store(&self, hold: Hold) -> Result<Store, StateError> {
+        Ok(Store::open(&self.facilities.path().join(OBJECTS), hold)?)
+    }
+
+    fn tree(&self, facility: &Facility) -> Result<OwnedFd, StateError> {
+        let tree = beneath::directory(facility.directory(), TREE);
+        tree.map_err(|error| StateError::Facility(self.facilities.failed(error)))
+    }
+}
+
+fn top_of(one: &Named, facility: &Facility) -> Result<ObjectId, StateError> {
+    one.record.top().ok_or_else(|| StateError::Record {
+        facility: facility.name.clone(),
+        file: one.id.clone(),
+        why: "its tree has no name".to_owned(),
+    })
+}
+
+/// Returns the time as file systems have it, and in milliseconds since 1970. A clock before 1970 says 1970.
+fn now() -> (FsTime, u64) {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (FsTime { sec: since.as_secs() as i64, nsec: since.subsec_nanos() }, since.as_millis() as u64)
+}

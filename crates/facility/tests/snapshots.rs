@@ -1,0 +1,456 @@
+//! Snapshots of facilities against a model, with hostile trees, and with damaged stores.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use nexus_facility::snapshots::record::Named;
+use nexus_facility::{Facilities, Facility, FacilityName, Kind, Snapshots, StateError, StoreError};
+use nexus_snapshot::{Hold, Store, reach};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything of an entry that a snapshot keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    mode: u32,
+    owner: (u32, u32),
+    mtime: (i64, i64),
+    content: Vec<u8>,
+    /// The first path with the same inode.
+    first: PathBuf,
+    attribute: Option<Vec<u8>>,
+}
+
+type Listing = BTreeMap<PathBuf, Seen>;
+
+fn listing(tree: &Path) -> Listing {
+    let (mut all, mut firsts, mut waiting) = (Listing::new(), BTreeMap::new(), vec![PathBuf::new()]);
+    let mut paths = vec![PathBuf::new()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(tree.join(&dir)).unwrap() {
+            let entry = entry.unwrap();
+            let path = dir.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                waiting.push(path.clone());
+            }
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    for path in paths {
+        let at = tree.join(&path);
+        let meta = fs::symlink_metadata(&at).unwrap();
+        let content = if meta.is_symlink() {
+            fs::read_link(&at).unwrap().into_os_string().into_encoded_bytes()
+        } else if meta.is_file() {
+            fs::read(&at).unwrap()
+        } else {
+            Vec::new()
+        };
+        let first =
+            if meta.is_file() { firsts.entry(meta.ino()).or_insert(path.clone()).clone() } else { path.clone() };
+        let mut value = vec![0; 100];
+        let attribute = rustix::fs::lgetxattr(&at, "user.mark", value.as_mut_slice()).ok();
+        let attribute = attribute.map(|length| value[..length].to_vec());
+        let owner = (meta.uid(), meta.gid());
+        let mtime = (meta.mtime(), meta.mtime_nsec());
+        all.insert(path, Seen { mode: meta.mode(), owner, mtime, content, first, attribute });
+    }
+    all
+}
+
+fn name(text: &str) -> FacilityName {
+    text.parse().unwrap()
+}
+
+fn quiet() -> impl FnMut(u64, u64) {
+    |_, _| {}
+}
+
+struct Scene {
+    base: tempfile::TempDir,
+    facilities: Facilities,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let facilities = Facilities::open(&base.path().join("facilities")).unwrap();
+        Self { base, facilities }
+    }
+
+    fn make(&self, text: &str) -> Facility {
+        self.facilities.create(&name(text), Kind::Empty, 1).unwrap()
+    }
+
+    fn take(&self, facility: &Facility) -> Named {
+        Snapshots::of(&self.facilities).take(facility, None, &mut quiet()).unwrap().snapshot
+    }
+
+    fn restore(&self, facility: &Facility, which: &str, keeps: bool) -> Result<Option<Named>, StateError> {
+        let done = Snapshots::of(&self.facilities).restore(facility, which, keeps, &mut quiet())?;
+        Ok(done.1.map(|taken| taken.snapshot))
+    }
+
+    fn objects(&self) -> PathBuf {
+        self.base.path().join("facilities/.snapshots")
+    }
+
+    fn packs(&self) -> Vec<PathBuf> {
+        let mut all: Vec<_> =
+            fs::read_dir(self.objects().join("packs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Changes something in a facility; the numbers choose what.
+    Edit(usize, u8, u8, u16),
+    Snapshot(usize),
+    Restore(usize, usize, bool),
+    Fork(usize, usize),
+    Forget(usize, usize),
+    Clean,
+    /// Lets files become old enough for the cache.
+    Wait,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..3_usize, any::<u8>(), any::<u8>(), any::<u16>()).prop_map(|(f, a, b, c)| Step::Edit(f, a, b, c)),
+        4 => (0..3_usize).prop_map(Step::Snapshot),
+        3 => (0..3_usize, any::<usize>(), any::<bool>()).prop_map(|(f, which, keeps)| Step::Restore(f, which, keeps)),
+        1 => (0..3_usize, any::<usize>()).prop_map(|(f, which)| Step::Fork(f, which)),
+        1 => (0..3_usize, any::<usize>()).prop_map(|(f, which)| Step::Forget(f, which)),
+        2 => Just(Step::Clean),
+        1 => Just(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..30)
+}
+
+/// One change of a tree. Names are few, so that types and links collide.
+fn edit(tree: &Path, what: u8, place: u8, value: u16) {
+    let dir = tree.join(["", "a", "a/b", "c"][usize::from(place % 4)]);
+    fs::create_dir_all(&dir).ok();
+    let path = dir.join(["x", "y", "z"][usize::from(place / 4 % 3)]);
+    let remove = || {
+        if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+            fs::remove_dir_all(&path).ok();
+        } else {
+            fs::remove_file(&path).ok();
+        }
+    };
+    let text = |length: usize| -> Vec<u8> { (0..length).map(|at| (at as u16 ^ value) as u8).collect() };
+    match what % 9 {
+        0 | 1 => fs::write(&path, text(usize::from(value % 4) * 100)).unwrap_or_default(),
+        // Larger than one piece.
+        2 => fs::write(&path, text((1 << 20) + usize::from(value) * 64)).unwrap_or_default(),
+        3 => remove(),
+        4 => {
+            remove();
+            symlink(format!("n{}", value % 8), &path).ok();
+        }
+        5 => {
+            remove();
+            fs::create_dir(&path).ok();
+        }
+        6 => {
+            if fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_symlink()) {
+                fs::set_permissions(&path, Permissions::from_mode(0o700 | u32::from(value % 64))).unwrap();
+            }
+        }
+        7 => {
+            fs::hard_link(&path, dir.join("again")).ok();
+        }
+        _ => {
+            rustix::fs::setxattr(&path, "user.mark", &value.to_le_bytes(), rustix::fs::XattrFlags::empty()).ok();
+        }
+    }
+}
+
+fn play(steps: Vec<Step>) {
+    let scene = Scene::new();
+    let states = Snapshots::of(&scene.facilities);
+    let mut all = vec![scene.make("f0")];
+    // For each facility its snapshots with what the tree was.
+    let mut model: Vec<Vec<(Named, Listing)>> = vec![Vec::new()];
+    for step in steps {
+        match step {
+            Step::Edit(at, what, place, value) => edit(all[at % all.len()].tree(), what, place, value),
+            Step::Snapshot(at) => {
+                let at = at % all.len();
+                let before = listing(all[at].tree());
+                let taken = scene.take(&all[at]);
+                assert_eq!(listing(all[at].tree()), before, "a snapshot changes nothing");
+                model[at].push((taken, before));
+            }
+            Step::Restore(at, which, keeps) => {
+                let at = at % all.len();
+                if model[at].is_empty() {
+                    continue;
+                }
+                let (wanted, expected) = model[at][which % model[at].len()].clone();
+                let before = listing(all[at].tree());
+                let kept = scene.restore(&all[at], &wanted.id, keeps).unwrap();
+                assert_eq!(listing(all[at].tree()), expected);
+                assert_eq!(kept.is_some(), keeps);
+                model[at].extend(kept.map(|kept| (kept, before)));
+            }
+            Step::Fork(at, which) => {
+                let at = at % all.len();
+                if all.len() == 3 || model[at].is_empty() {
+                    continue;
+                }
+                let (wanted, expected) = model[at][which % model[at].len()].clone();
+                let new = name(&format!("f{}", all.len()));
+                let (forked, _) = states.fork(&all[at], &new, Some(&wanted.id), &mut quiet()).unwrap();
+                assert_eq!(listing(forked.tree()), expected);
+                model.push(vec![(wanted, expected)]);
+                all.push(forked);
+            }
+            Step::Forget(at, which) => {
+                let at = at % all.len();
+                if model[at].is_empty() {
+                    continue;
+                }
+                let place = which % model[at].len();
+                let (gone, _) = model[at].remove(place);
+                states.forget(&all[at], &gone.id).unwrap();
+                assert!(matches!(states.verify(&all[at], &gone.id), Err(StateError::Unknown { .. })));
+            }
+            Step::Clean => {
+                states.clean(&mut quiet()).unwrap();
+                let mut store = Store::open(&scene.objects(), Hold::Use).unwrap();
+                let mut reached = HashSet::new();
+                for (one, _) in model.iter().flatten() {
+                    reach(&mut store, &one.record.top().unwrap(), &mut reached).unwrap();
+                }
+                assert_eq!(store.objects(), reached.len(), "what no snapshot reaches is gone");
+                drop(store);
+                let again = states.clean(&mut quiet()).unwrap().swept;
+                assert_eq!((again.objects, again.bytes_before), (0, again.bytes_after), "nothing is there twice");
+            }
+            Step::Wait => std::thread::sleep(Duration::from_millis(120)),
+        }
+        for (facility, snapshots) in all.iter().zip(&model) {
+            let mut listed: Vec<_> =
+                states.history(facility).unwrap().all().unwrap().0.into_iter().map(|one| one.id).collect();
+            let mut known: Vec<_> = snapshots.iter().map(|(one, _)| one.id.clone()).collect();
+            listed.sort();
+            known.sort();
+            assert_eq!(listed, known);
+        }
+    }
+    for (facility, snapshots) in all.iter().zip(&model) {
+        for (one, expected) in snapshots {
+            states.verify(facility, &one.id).unwrap();
+            scene.restore(facility, &one.id, false).unwrap();
+            assert_eq!(listing(facility.tree()), *expected);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn random_histories_give_every_state_back(steps in steps()) {
+        play(steps);
+    }
+}
+
+#[test]
+fn only_what_changed_is_read_again_also_when_its_size_and_time_are_the_same() {
+    let scene = Scene::new();
+    let facility = scene.make("a");
+    for number in 0..20 {
+        fs::write(facility.tree().join(format!("f{number}")), format!("content {number:02}")).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    let states = Snapshots::of(&scene.facilities);
+    let take = || states.take(&facility, None, &mut quiet()).unwrap();
+    assert_eq!(take().read, 20);
+    let second = take();
+    assert_eq!((second.read, second.new_bytes), (0, 0));
+    let path = facility.tree().join("f7");
+    let meta = fs::metadata(&path).unwrap();
+    fs::write(&path, "CONTENT 07").unwrap();
+    fs::File::open(&path).unwrap().set_modified(meta.modified().unwrap()).unwrap();
+    let third = take();
+    assert_eq!(third.read, 1);
+    scene.restore(&facility, &third.snapshot.id, false).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "CONTENT 07");
+    // A cache that was damaged, or is that of another tree, costs time alone.
+    let cache = scene.objects().parent().unwrap().join("a/snapshots/cache");
+    let mut bytes = fs::read(&cache).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&cache, bytes).unwrap();
+    let fourth = take();
+    assert_eq!((fourth.read, fourth.snapshot.record.tree), (20, third.snapshot.record.tree));
+}
+
+#[test]
+fn a_hostile_tree_leads_a_snapshot_and_a_restore_nowhere() {
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::create_dir(outside.path().join("d")).unwrap();
+    fs::write(outside.path().join("d/secret"), "outside-secret").unwrap();
+    let scene = Scene::new();
+    let facility = scene.make("a");
+    let tree = facility.tree();
+    symlink(outside.path(), tree.join("link")).unwrap();
+    symlink("nowhere", tree.join("dangling")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, tree.join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    fs::create_dir(tree.join("d")).unwrap();
+    fs::write(tree.join("d/secret"), "inside").unwrap();
+    // Another process swaps a directory with a link to one outside all the time.
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    symlink(outside.path().join("d"), tree.join("e")).unwrap();
+    let swapper = {
+        let (stop, tree) = (stop.clone(), tree.to_owned());
+        std::thread::spawn(move || {
+            let tree = fs::File::open(tree).unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                rustix::fs::renameat_with(&tree, "d", &tree, "e", rustix::fs::RenameFlags::EXCHANGE).unwrap();
+            }
+        })
+    };
+    let states = Snapshots::of(&scene.facilities);
+    let mut taken = Vec::new();
+    for _ in 0..200 {
+        match states.take(&facility, None, &mut quiet()) {
+            Ok(one) => taken.push(one.snapshot),
+            Err(error) => assert_eq!(error.code(), "snapshot_changing", "{error}"),
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(taken.len() > 10, "{} snapshots", taken.len());
+    let last = taken.last().unwrap();
+    assert_eq!(last.record.left_out_count, 2, "{:?}", last.record.left_out);
+    for one in &taken {
+        scene.restore(&facility, &one.id, false).unwrap();
+        let seen = listing(tree);
+        assert!(seen.values().all(|seen| seen.content != b"outside-secret"), "{seen:?}");
+        assert!(tree.join("link").is_symlink());
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("d/secret")).unwrap(), "outside-secret");
+}
+
+#[test]
+fn each_changed_byte_of_a_store_is_found_and_named() {
+    let scene = Scene::new();
+    let (facility, other) = (scene.make("a"), scene.make("b"));
+    for number in 0..5 {
+        fs::write(facility.tree().join(format!("f{number}")), format!("content of file {number}")).unwrap();
+    }
+    let first = scene.take(&facility);
+    let packs = scene.packs();
+    fs::write(other.tree().join("own"), "of the other facility").unwrap();
+    let of_other = scene.take(&other);
+    let states = Snapshots::of(&scene.facilities);
+    let before = listing(facility.tree());
+    for pack in &packs {
+        let whole = fs::read(pack).unwrap();
+        let file = pack.file_name().unwrap().to_str().unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(pack, &bytes).unwrap();
+            let error = states.verify(&facility, &first.id).unwrap_err();
+            assert_eq!(error.code(), "snapshot_damaged", "byte {at}: {error}");
+            assert!(error.to_string().contains(file), "byte {at}: {error}");
+            if at % 16 == 0 {
+                assert_eq!(scene.restore(&facility, &first.id, false).unwrap_err().code(), "snapshot_damaged");
+                let kept = scene.packs().len();
+                // A cleaning that cannot know what is needed removes nothing. Of file contents it needs none.
+                states.clean(&mut quiet()).map_or_else(
+                    |error| assert_eq!(error.code(), "snapshot_damaged"),
+                    |done| {
+                        assert_eq!(done.swept.objects, 0);
+                    },
+                );
+                assert_eq!(scene.packs().len(), kept);
+                assert_eq!(listing(facility.tree()), before);
+                states.verify(&other, &of_other.id).unwrap();
+            }
+        }
+        for length in [0, 7, 60, whole.len() - 1] {
+            fs::write(pack, &whole[..length]).unwrap();
+            assert_eq!(states.verify(&facility, &first.id).unwrap_err().code(), "snapshot_damaged", "{length} bytes");
+        }
+        fs::write(pack, &whole).unwrap();
+    }
+    states.verify(&facility, &first.id).unwrap();
+    let record = scene.objects().parent().unwrap().join("a/snapshots").join(&first.id);
+    let whole = fs::read(&record).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&record, bytes).unwrap();
+        let error = states.verify(&facility, &first.id).unwrap_err();
+        assert!(error.code() == "snapshot_damaged" && error.to_string().contains(&first.id), "byte {at}: {error}");
+    }
+    assert_eq!(states.clean(&mut quiet()).unwrap_err().code(), "snapshot_damaged");
+    states.verify(&other, &of_other.id).unwrap();
+    fs::write(&record, whole).unwrap();
+    assert_eq!(states.clean(&mut quiet()).unwrap().swept.objects, 0);
+}
+
+#[test]
+fn a_store_of_a_later_version_is_left_alone() {
+    let scene = Scene::new();
+    let facility = scene.make("a");
+    scene.take(&facility);
+    fs::write(scene.objects().join("format"), "nexus snapshots 2\n").unwrap();
+    let states = Snapshots::of(&scene.facilities);
+    assert_eq!(states.take(&facility, None, &mut quiet()).unwrap_err().code(), "snapshot_newer");
+    assert_eq!(states.clean(&mut quiet()).unwrap_err().code(), "snapshot_newer");
+    assert_eq!(scene.packs().len(), 1);
+}
+
+#[test]
+fn a_cleaning_and_a_use_of_the_store_exclude_each_other() {
+    let scene = Scene::new();
+    let facility = scene.make("a");
+    scene.take(&facility);
+    let states = Snapshots::of(&scene.facilities);
+    let held = Store::open(&scene.objects(), Hold::Use).unwrap();
+    assert_eq!(states.clean(&mut quiet()).unwrap_err().code(), "snapshot_busy");
+    scene.take(&facility);
+    drop(held);
+    let held = Store::open(&scene.objects(), Hold::Clean).unwrap();
+    assert_eq!(states.take(&facility, None, &mut quiet()).unwrap_err().code(), "snapshot_busy");
+    drop(held);
+    scene.take(&facility);
+    // What a process left that was killed while it wrote goes.
+    fs::write(scene.objects().join("packs/new-left"), "a part").unwrap();
+    states.clean(&mut quiet()).unwrap();
+    assert!(!scene.objects().join("packs/new-left").exists());
+}
+
+#[test]
+fn a_fork_takes_no_name_that_is_there_and_outlives_what_it_came_from() {
+    let scene = Scene::new();
+    let facility = scene.make("a");
+    fs::write(facility.tree().join("f"), "one").unwrap();
+    let states = Snapshots::of(&scene.facilities);
+    let bytes = |scene: &Scene| -> u64 { scene.packs().iter().map(|pack| pack.metadata().unwrap().len()).sum() };
+    let first = scene.take(&facility);
+    let before = bytes(&scene);
+    let (fork, from) = states.fork(&facility, &name("b"), Some("1"), &mut quiet()).unwrap();
+    assert_eq!((from.id.as_str(), bytes(&scene)), (first.id.as_str(), before), "a fork adds no object");
+    let again = states.fork(&facility, &name("b"), Some("1"), &mut quiet()).unwrap_err();
+    assert!(matches!(again, StateError::Facility(StoreError::Exists { .. })), "{again}");
+    fs::write(fork.tree().join("f"), "two").unwrap();
+    scene.facilities.remove(&name("a")).unwrap();
+    states.clean(&mut quiet()).unwrap();
+    scene.restore(&fork, "1", true).unwrap();
+    assert_eq!(fs::read_to_string(fork.tree().join("f")).unwrap(), "one");
+    scene.restore(&fork, "latest", false).unwrap();
+    assert_eq!(fs::read_to_string(fork.tree().join("f")).unwrap(), "two");
+}

@@ -1,0 +1,28 @@
+//! The directories that the steps of a commit work in. `directories` has those that the stages around the steps need.
+
+use crate::beneath::Workspace;
+use crate::faults::Faults;
+use crate::meta::FsTime;
+use crate::moves::beside::Beside;
+
+/// The places that a commit works with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitPlaces<'a> {
+    /// The layer's directory.
+    pub(crate) root: &'a Workspace,
+    /// The directory of the workspace.
+    pub(crate) base: &'a Workspace,
+    /// The layer's upper directory.
+    pub(crate) upper: &'a Workspace,
+    /// The staging directory, if the commit has one.
+    pub(crate) slots: Option<&'a Workspace>,
+    /// The latest time stamp that counts as older than the run.
+    pub(crate) started: FsTime,
+}
+
+impl<'a> CommitPlaces<'a> {
+    /// Returns where versions of `run` go that cannot stay at their paths.
+    pub(crate) fn beside(&self, run: &'a str, faults: &'a Faults) -> Beside<'a> {
+        Beside { base: self.base, root: self.root, run, faults }
+    }
+}

@@ -1,0 +1,54 @@
+//! Trees of files kept by content, each distinct piece once.
+//!
+//! ```text
+//!  scan ── names sorted, below descriptors ──▶ tree objects ┐                      ┌─ DIR/packs/HASH  compressed blocks and an index
+//!    │  unchanged by the cache: not read                    ├─▶ Writer ─▶ blocks ──┤                  written, synced, then named
+//!    └─ changed files ──▶ pieces by content ────────────────┘                      └─ DIR/lock        shared: in use; exclusive: gc
+//!
+//!  build: objects ─▶ a new directory      compare: two trees ─▶ paths that differ      mark + sweep: what no root reaches goes
+//! ```
+//! The trees that are read were written by a hostile process. No link is followed, nothing but regular files is opened, and what is kept
+//! of an entry is its type, content, mode, owner, time of change and extended attributes. The store belongs to its owner
+//! alone; every read of it is checked against a hash all the same, so that a damaged disk is named and never copied on.
+//!
+//! * [`object`]: the forms of objects and their names. Pure.
+//! * [`pieces`]: cuts a large file by its content. Pure.
+//! * [`pack`]: the form of a pack: blocks, index, end.
+//! * [`store`]: all packs of a directory, reading, and the lock.
+//! * [`writer`]: adds objects, in a new pack.
+//! * [`sweep`]: removes objects that nothing reaches.
+//! * [`attributes`]: extended attributes of entries.
+//! * [`cache`]: remembers files from one scan to the next.
+//! * [`scan`]: reads a tree into a store.
+//! * [`build`]: makes a tree of objects again.
+//! * [`compare`]: compares two kept trees.
+//! * [`reach`]: all objects of a tree.
+//! * [`error`]: the error type.
+
+#![forbid(unsafe_code)]
+
+mod attributes;
+pub mod build;
+pub mod cache;
+pub mod compare;
+pub mod error;
+pub mod object;
+mod pack;
+mod pieces;
+pub mod reach;
+pub mod scan;
+pub mod store;
+pub mod sweep;
+pub mod writer;
+
+pub use build::build;
+pub use cache::Cache;
+pub use compare::{Change, ChangeKind, compare};
+pub use error::SnapshotError;
+pub use nexus_beneath::meta::FsTime;
+pub use object::ObjectId;
+pub use reach::reach;
+pub use scan::{LeftOut, Scanned, scan};
+pub use store::{Hold, Store};
+pub use sweep::{Swept, sweep};
+pub use writer::Writer;

@@ -1,0 +1,276 @@
+//! Reads a tree into a store.
+//!
+//! ```text
+//!  directory ─ names sorted ─▶ each: statx ─┬─ file: known and unchanged ─▶ its content of before
+//!                                           │        else opened, read, looked at again ─▶ pieces
+//!                                           ├─ directory: first everything in it
+//!                                           ├─ link: its target
+//!                                           └─ FIFO, socket, device, another mount: left out and named
+//! ```
+//! A process of the host may change the tree meanwhile. An entry that is gone when its turn comes is not in the snapshot;
+//! a file that changes while it is read is read again.
+
+use crate::attributes;
+use crate::cache::{Cache, pair};
+use crate::error::SnapshotError;
+use crate::object::{Attributes, Content, Directory, Entry, MAX_OBJECT, Node, ObjectId, bytes_of};
+use crate::pieces;
+use crate::writer::{Kind, Writer};
+use nexus_beneath::meta::{EntryType, FsTime, Meta, stat, stat_if_there};
+use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_gone, join, names, open_dir, open_file, pin};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Seek as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Times that a file is read before its changes are an error.
+const TRIES: usize = 3;
+/// Entries that are named as left out, at most.
+const MAX_NAMED: usize = 100;
+
+/// An entry that is not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its path below the tree.
+    pub path: Vec<u8>,
+    /// The reason why the entry is not kept.
+    pub why: &'static str,
+}
+
+/// A tree that was read.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The top of the tree.
+    pub top: ObjectId,
+    /// Number of files, links and directories.
+    pub entries: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files that were read, because they were new or had changed.
+    pub read: u64,
+    /// Entries that are not kept (the first few).
+    pub left_out: Vec<LeftOut>,
+    /// Number of entries that are not kept.
+    pub left_out_count: u64,
+    /// Remembers the files for the next scan.
+    pub cache: Cache,
+}
+
+struct Scan<'a, 'b> {
+    writer: &'a mut Writer<'b>,
+    before: &'a Cache,
+    now: FsTime,
+    mount: u32,
+    several_names: HashMap<u64, Vec<u8>>,
+    tell: &'a mut dyn FnMut(u64, u64),
+    done: Scanned,
+}
+
+/// Reads the tree below a directory. `now` is the time of the clock that file systems use; `tell` hears the number of entries and bytes
+/// so far.
+pub fn scan(
+    root: BorrowedFd<'_>,
+    writer: &mut Writer<'_>,
+    before: &Cache,
+    now: FsTime,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Scanned, SnapshotError> {
+    let meta = stat(root, b"").doing("look at", b"")?;
+    let done = Scanned {
+        top: ObjectId::of(b""),
+        entries: 0,
+        bytes: 0,
+        read: 0,
+        left_out: Vec::new(),
+        left_out_count: 0,
+        cache: Cache::of_device(meta.dev),
+    };
+    let mut scan = Scan { writer, before, now, mount: meta.mount, several_names: HashMap::new(), tell, done };
+    let node = Node::Directory(scan.directory(root, b"")?);
+    let extended = attributes::read(root, b"").doing("read the attributes of", b"")?;
+    let top = Entry { name: Vec::new(), attributes: kept(&meta, extended), node };
+    scan.done.top = scan.writer.put_form(&top)?;
+    Ok(scan.done)
+}
+
+impl Scan<'_, '_> {
+    fn directory(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<Content, SnapshotError> {
+        check_depth(path).doing("keep", path)?;
+        let mut found = names(dir).doing("list", path)?;
+        found.sort_unstable();
+        let mut directory = Directory::default();
+        for name in found {
+            let at = join(path, &name);
+            if let Some(entry) = self.found(dir, &name, &at)? {
+                self.done.entries += 1;
+                (self.tell)(self.done.entries, self.done.bytes);
+                directory.entries.push(entry);
+            }
+        }
+        let bytes = bytes_of(&directory)?;
+        self.content(Kind::Directory, &mut bytes.as_slice(), path)
+    }
+
+    /// Reads an entry; `None` where it is gone or left out. One that another took the place of in the meantime is looked at again.
+    fn found(&mut self, dir: BorrowedFd<'_>, name: &[u8], at: &[u8]) -> Result<Option<Entry>, SnapshotError> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let Some(meta) = stat_if_there(dir, name).doing("look at", at)? else { return Ok(None) };
+            match self.entry(dir, name.to_vec(), at, &meta) {
+                // What lies deeper was tried there.
+                Err(SnapshotError::Tree(error)) if error.path.0 == at => last = Some(error),
+                other => return other,
+            }
+        }
+        let swapped = |error: &IoFailure| {
+            let is_other_type = error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+            is_other_type || is_gone(&error.source) || error.source.kind() == std::io::ErrorKind::InvalidInput
+        };
+        match last {
+            Some(error) if !swapped(&error) => Err(error.into()),
+            _ => Err(SnapshotError::Changing { path: shown(at) }),
+        }
+    }
+
+    fn entry(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: Vec<u8>,
+        at: &[u8],
+        meta: &Meta,
+    ) -> Result<Option<Entry>, SnapshotError> {
+        if meta.mount != self.mount {
+            self.leave_out(at, "another file system is mounted there");
+            return Ok(None);
+        }
+        let (node, extended, meta) = match meta.kind {
+            EntryType::Directory => {
+                let _widened = Widened::new(dir, &name, at, meta, 0o500)?;
+                let inner = open_dir(dir, &name, OFlags::RDONLY).doing("open", at)?;
+                let content = self.directory(inner.as_fd(), at)?;
+                let extended = attributes::read(inner.as_fd(), b"").doing("read the attributes of", at)?;
+                (Node::Directory(content), extended, meta.clone())
+            }
+            EntryType::Symlink => {
+                let target = rustix::fs::readlinkat(dir, name.as_slice(), Vec::new()).doing("read the link", at)?;
+                (Node::Link(target.into_bytes()), Vec::new(), meta.clone())
+            }
+            EntryType::File => {
+                if meta.links > 1
+                    && let Some(first) = self.several_names.get(&meta.id.ino)
+                {
+                    (Node::Same(first.clone()), Vec::new(), meta.clone())
+                } else {
+                    let (content, extended, meta) = self.file(dir, &name, at, meta)?;
+                    if meta.links > 1 {
+                        self.several_names.insert(meta.id.ino, at.to_vec());
+                    }
+                    self.done.bytes += content.size();
+                    (Node::File(content), extended, meta)
+                }
+            }
+            EntryType::Fifo | EntryType::Socket | EntryType::Device => {
+                self.leave_out(at, "it is neither a file, a directory nor a link");
+                return Ok(None);
+            }
+        };
+        Ok(Some(Entry { name, attributes: kept(&meta, extended), node }))
+    }
+
+    /// Returns the content of a file, its extended attributes, and its attributes from the time when it was read.
+    fn file(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        at: &[u8],
+        meta: &Meta,
+    ) -> Result<(Content, attributes::Extended, Meta), SnapshotError> {
+        let before = self.before;
+        if let Some(known) = before.find(at, meta)
+            && self.has(&known.content)?
+        {
+            let found = (known.content, known.extended.clone());
+            self.done.cache.note(at, meta, found.clone(), self.now);
+            return Ok((found.0, found.1, meta.clone()));
+        }
+        self.done.read += 1;
+        let _widened = Widened::new(dir, name, at, meta, 0o400)?;
+        let file = File::from(open_file(dir, name, OFlags::RDONLY).doing("open", at)?);
+        for _ in 0..TRIES {
+            let before = stat(file.as_fd(), b"").doing("look at", at)?;
+            let mut reader = &file;
+            reader.rewind().doing("read", at)?;
+            let content = self.content(Kind::File, &mut reader, at)?;
+            let extended = attributes::read(file.as_fd(), b"").doing("read the attributes of", at)?;
+            let after = stat(file.as_fd(), b"").doing("look at", at)?;
+            let state = |meta: &Meta| (meta.size, pair(meta.mtime), pair(meta.ctime));
+            if state(&before) == state(&after) && content.size() == after.size {
+                self.done.cache.note(at, &after, (content, extended.clone()), self.now);
+                return Ok((content, extended, after));
+            }
+        }
+        Err(SnapshotError::Changing { path: shown(at) })
+    }
+
+    fn content(&mut self, kind: Kind, from: &mut dyn std::io::Read, at: &[u8]) -> Result<Content, SnapshotError> {
+        let most = u64::from(MAX_OBJECT / 32) * pieces::MIN as u64;
+        self.writer.put_content(kind, from)?.ok_or_else(|| SnapshotError::TooLarge { path: shown(at), most })
+    }
+
+    /// Reports whether the store has all of a content.
+    fn has(&mut self, content: &Content) -> Result<bool, SnapshotError> {
+        match content {
+            Content::Empty => Ok(true),
+            Content::One { piece, .. } => Ok(self.writer.has(piece)),
+            Content::Many { list, .. } => {
+                if !self.writer.store().has(list) {
+                    return Ok(false);
+                }
+                let pieces = self.writer.store().pieces(content)?;
+                Ok(pieces.iter().all(|piece| self.writer.has(piece)))
+            }
+        }
+    }
+
+    fn leave_out(&mut self, path: &[u8], why: &'static str) {
+        self.done.left_out_count += 1;
+        if self.done.left_out.len() < MAX_NAMED {
+            self.done.left_out.push(LeftOut { path: path.to_vec(), why });
+        }
+    }
+}
+
+fn kept(meta: &Meta, extended: attributes::Extended) -> Attributes {
+    Attributes { mode: meta.mode, uid: meta.uid, gid: meta.gid, mtime: pair(meta.mtime), extended }
+}
+
+/// An entry whose mode kept its owner out and was opened up for the moment.
+struct Widened {
+    entry: OwnedFd,
+    mode: u32,
+}
+
+impl Widened {
+    /// Opens an entry up for its owner where that is needed; root needs it nowhere.
+    fn new(dir: BorrowedFd<'_>, name: &[u8], at: &[u8], meta: &Meta, rights: u32) -> Result<Option<Self>, IoFailure> {
+        if rustix::process::geteuid().is_root() || meta.mode & rights == rights {
+            return Ok(None);
+        }
+        let entry = pin(dir, name).doing("open", at)?;
+        chmod(entry.as_fd(), meta.mode | rights).doing("open", at)?;
+        Ok(Some(Self { entry, mode: meta.mode }))
+    }
+}
+
+impl Drop for Widened {
+    fn drop(&mut self) {
+        // It had this mode a moment ago; where it cannot be set now, the entry is gone.
+        chmod(self.entry.as_fd(), self.mode).ok();
+    }
+}
+
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
