@@ -43,13 +43,12 @@ impl Postgres {
 impl Pool {
     /// Asks for the lock, and for the time. A session that fails is dropped, and the lock with it.
     fn ask(&self, lead: &mut Option<LeadSession>, clock: &Clock) -> Result<bool, StoreError> {
-        let session = match lead.take() {
-            Some(session) => session,
-            None => {
-                let mut client = self.connect()?;
-                client.batch(BOUND)?;
-                LeadSession { client: RefCell::new(client), holds: false }
-            }
+        let session = if let Some(session) = lead.take() {
+            session
+        } else {
+            let mut client = self.connect()?;
+            client.batch(BOUND)?;
+            LeadSession { client: RefCell::new(client), holds: false }
         };
         // A lock that is taken twice has to be given up twice.
         let (lock, key): (_, &[Value<'_>]) =
