@@ -7,7 +7,7 @@ use nexus_runner::state::directory::StateDir;
 /// Hears of each run whose commit is finished, and of what of it is not where it was to be.
 pub type Committed<'a> = &'a mut dyn FnMut(RunId, Option<&str>) -> Result<(), String>;
 
-/// A commit that was begun and cannot be finished now: half of it is in its directory.
+/// A commit that has started and cannot be finished now: half of it is in its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     /// The run of the commit, where it is known.
@@ -23,7 +23,7 @@ pub trait Upkeep: Recovery + Send + Sync {
     /// the record of the run goes: after another crash it hears of it again. Returns what could not be recovered.
     fn recover(&self, places: &StateDir, committed: Committed<'_>) -> Result<Vec<Unfinished>, String>;
     /// Tries those commits again that could not be finished, while nothing else works in their directories. Returns those that still
-    /// cannot be. One that another command has ended is told as finished in part: how is not known.
+    /// cannot be. One that another command has ended counts as finished in part: how is not known.
     fn finish_again(&self, places: &StateDir, committed: Committed<'_>) -> Vec<Unfinished>;
     /// Raises the limit of descriptors, when the launcher has the lower one already.
     fn raise_limits(&self);

@@ -45,16 +45,16 @@ impl Renewal {
         if self.identity.certificate.is_none() {
             return;
         }
-        let mut told = None;
+        let mut reported = None;
         loop {
             let wait = match self.renew_if_due().await {
                 Ok(wait) => {
-                    told = None;
+                    reported = None;
                     wait
                 }
                 Err(failure) => {
                     let left = self.left();
-                    if let Some(line) = news(&mut told, &failure.text(), left.is_some_and(|left| left.is_zero())) {
+                    if let Some(line) = news(&mut reported, &failure.text(), left.is_some_and(|left| left.is_zero())) {
                         tell(&line);
                     }
                     until_next_try(left.unwrap_or_default())
@@ -94,7 +94,7 @@ impl Renewal {
 }
 
 /// Returns the line about a failed renewal, if it says something new: each cause once, and once that the certificate is over.
-fn news(told: &mut Option<String>, failure: &str, is_over: bool) -> Option<String> {
+fn news(reported: &mut Option<String>, failure: &str, is_over: bool) -> Option<String> {
     let line = if is_over {
         // Whatever the control plane answers to it: no try helps any more.
         "The certificate of this territory has ended, and the control plane takes no call of it. The territory has to join again, with \
@@ -103,7 +103,7 @@ fn news(told: &mut Option<String>, failure: &str, is_over: bool) -> Option<Strin
     } else {
         format!("The certificate of this territory was not renewed. {failure}")
     };
-    (told.as_ref() != Some(&line)).then(|| told.insert(line).clone())
+    (reported.as_ref() != Some(&line)).then(|| reported.insert(line).clone())
 }
 
 /// Returns the time to the next try of a renewal that failed, for a certificate with this time left.
@@ -128,9 +128,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_of_a_failed_renewal_is_told_once_and_so_is_the_end_of_the_certificate() {
-        let mut told = None;
-        let mut says = |failure, is_over| news(&mut told, failure, is_over);
+    fn each_cause_of_a_failed_renewal_is_reported_once_and_so_is_the_end_of_the_certificate() {
+        let mut reported = None;
+        let mut says = |failure, is_over| news(&mut reported, failure, is_over);
         assert!(says("Connection refused.", false).unwrap().ends_with("was not renewed. Connection refused."));
         assert_eq!(says("Connection refused.", false), None);
         assert!(says("The certificate is not trusted.", false).unwrap().contains("not trusted"));

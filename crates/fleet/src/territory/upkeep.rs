@@ -12,7 +12,7 @@ use nexus_runner::recover::finish::{as_notices, finish, finish_others};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::{Parked, park};
 use nexus_runner::recover::steps::Recovery;
-use nexus_runner::recover::words::{Ending, Told};
+use nexus_runner::recover::words::{Outcome, RecoveryReport};
 use nexus_runner::state::directory::StateDir;
 use nexusd::upkeep::{Committed, Unfinished, Upkeep};
 use std::path::Path;
@@ -53,30 +53,30 @@ impl TerritoryUpkeep {
 
     /// Finishes these commits, and keeps those that cannot be finished now for the next try.
     fn finish_all(&self, places: &StateDir, found: Vec<Interrupted>, committed: Committed<'_>) -> Vec<Unfinished> {
-        let (mut left, mut told) = (Vec::new(), Vec::new());
+        let (mut left, mut unfinished) = (Vec::new(), Vec::new());
         for one in found {
             let run = one.run.parse::<RunId>().ok();
-            let mut report = |told: &Told| {
-                let left_out = match &told.ending {
-                    Ending::Finished => None,
-                    Ending::InPart(what) => Some(what.clone()),
-                    Ending::Elsewhere => Some(format!("another command ended the commit of the run {}", one.run)),
-                    Ending::TakenBack => return as_notices(&print)(told),
+            let mut report = |done: &RecoveryReport| {
+                let left_out = match &done.ending {
+                    Outcome::Finished => None,
+                    Outcome::InPart(what) => Some(what.clone()),
+                    Outcome::Elsewhere => Some(format!("another command ended the commit of the run {}", one.run)),
+                    Outcome::TakenBack => return as_notices(&print)(done),
                 };
                 if let Some(run) = run {
                     committed(run, left_out.as_deref())?;
                 }
                 // A line for each change would flood the log; the end of the directive is reported to its user.
-                let lines = told.lines.first().cloned().into_iter().chain(left_out).collect();
-                as_notices(&print)(&Told { ending: told.ending.clone(), lines })
+                let lines = done.lines.first().cloned().into_iter().chain(left_out).collect();
+                as_notices(&print)(&RecoveryReport { ending: done.ending.clone(), lines })
             };
             if let Err(error) = finish(places, &one, &mut report) {
-                told.push(Unfinished { run, why: error.to_string() });
+                unfinished.push(Unfinished { run, why: error.to_string() });
                 left.push(one);
             }
         }
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
-        told
+        unfinished
     }
 }
 

@@ -53,7 +53,7 @@ pub fn run(shared: &Arc<Shared>) {
                 Vec::new()
             }
         };
-        // Of a claim whose commit cannot be finished now nobody knows the end.
+        // The end of a claim whose commit cannot be finished now is not known.
         notes.retain(|note| !sent.contains(&note.name()) && !shared.unfinished.contains(&note.name()));
         let (mut waits, mut ended) = (false, Vec::new());
         for action in reconcile(notes, &found, |run| signed(shared, run)) {

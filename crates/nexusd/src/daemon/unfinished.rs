@@ -3,7 +3,7 @@
 //! ```text
 //!  start: cannot be finished ─▶ facility locked, nothing reported ─▶ tried again every minute ─▶ finished ─▶ end noted ─▶ facility free, end sent
 //! ```
-//! Until then no directive works on half a commit, and the control plane says `commit_unknown`: nobody knows more.
+//! Until then no directive works on half a commit, and the control plane says `commit_unknown`: no process knows more.
 
 use super::context::Shared;
 use super::{DaemonError, replay};
@@ -40,7 +40,7 @@ pub fn names(held: &[Held]) -> BTreeSet<String> {
 /// Tries to finish the commits until none is left, or the daemon stops.
 pub fn run(shared: &Arc<Shared>, places: &StateDir, left: Vec<Unfinished>, mut held: Vec<Held>) {
     let engine = &shared.engine;
-    let mut told: BTreeSet<String> = left.into_iter().map(|one| one.why).collect();
+    let mut reported: BTreeSet<String> = left.into_iter().map(|one| one.why).collect();
     while !shared.stop.wait(shared.settings().finish_every) {
         let mut committed = |run: RunId, left_out: Option<&str>| {
             // The notes are not read again here: others are being written.
@@ -50,7 +50,7 @@ pub fn run(shared: &Arc<Shared>, places: &StateDir, left: Vec<Unfinished>, mut h
         };
         let left = engine.upkeep.finish_again(places, &mut committed);
         for one in &left {
-            if told.insert(one.why.clone()) {
+            if reported.insert(one.why.clone()) {
                 shared.tell(&one.why);
             }
         }

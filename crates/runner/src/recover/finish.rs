@@ -6,7 +6,7 @@ use crate::recover::interrupted::Interrupted;
 use crate::recover::kept::kept_back;
 use crate::recover::retry::{is_busy, patiently};
 use crate::recover::sandboxes::presence;
-use crate::recover::words::{Ending, Told, told};
+use crate::recover::words::{Outcome, RecoveryReport, report_of};
 use crate::state::commit_lock;
 use crate::state::directory::StateDir;
 use crate::state::identity::OpenSameError;
@@ -55,12 +55,12 @@ pub enum FinishError {
 
 /// Reports what a command did. It is called before the command removes the record, by which the next command would
 /// find the work.
-pub type Report<'a> = &'a mut dyn FnMut(&Told) -> Result<(), String>;
+pub type Report<'a> = &'a mut dyn FnMut(&RecoveryReport) -> Result<(), String>;
 
 /// Reports each line as a notice.
-pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&Told) -> Result<(), String> {
-    move |told| {
-        for line in &told.lines {
+pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&RecoveryReport) -> Result<(), String> {
+    move |done| {
+        for line in &done.lines {
             tell(&Notice::Recovered(line.clone()));
         }
         Ok(())
@@ -138,12 +138,12 @@ fn roll_forward(
             path.display()
         );
         let lines = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
-        report(&Told { ending: Ending::TakenBack, lines })?;
+        report(&RecoveryReport { ending: Outcome::TakenBack, lines })?;
         let stage = patiently(|| nexus_layer::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
         // Otherwise the record stays: by it the next command finds the changes and parks them.
         return if stage == LayerStage::Parked { forget(places, run) } else { Ok(()) };
     }
-    report(&told(run, path, &recovered))?;
+    report(&report_of(run, path, &recovered))?;
     forget(places, run)
 }
 

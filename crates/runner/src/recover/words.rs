@@ -5,9 +5,9 @@ use crate::recover::kept::left_out;
 use nexus_layer::Recovered;
 use std::path::Path;
 
-/// What became of one commit.
+/// The end of an interrupted commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum Outcome {
     /// All of it is in the directory.
     Finished,
     /// Some of it is not, which the text names.
@@ -20,21 +20,21 @@ pub enum Ending {
 
 /// A report about one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// What became of the commit.
-    pub ending: Ending,
-    /// A line for each of its results. The first one says what became of it, where anything is said.
+pub struct RecoveryReport {
+    /// The end of the commit.
+    pub ending: Outcome,
+    /// A line for each of its results. The first one names its end, where there is anything to say.
     pub lines: Vec<String>,
 }
 
 /// Reports a recovery.
-pub fn told(run: &str, path: &Path, recovered: &Recovered) -> Told {
+pub fn report_of(run: &str, path: &Path, recovered: &Recovered) -> RecoveryReport {
     let ending = match recovered {
-        Recovered::RolledForward(_) => left_out(run, path, recovered).map_or(Ending::Finished, Ending::InPart),
-        Recovered::TakenBack(_) | Recovered::Undecided | Recovered::Discarded(_) => Ending::TakenBack,
-        Recovered::Nothing | Recovered::Parked => Ending::Elsewhere,
+        Recovered::RolledForward(_) => left_out(run, path, recovered).map_or(Outcome::Finished, Outcome::InPart),
+        Recovered::TakenBack(_) | Recovered::Undecided | Recovered::Discarded(_) => Outcome::TakenBack,
+        Recovered::Nothing | Recovered::Parked => Outcome::Elsewhere,
     };
-    Told { ending, lines: report_lines(run, path, recovered) }
+    RecoveryReport { ending, lines: report_lines(run, path, recovered) }
 }
 
 /// Describes a recovery to the user, one line for each of its results.

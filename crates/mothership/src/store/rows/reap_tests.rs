@@ -48,7 +48,7 @@ fn time_takes_back_only_what_has_passed() {
     assert!(matches!(at(&asked, 60_000, None, 65_000), Some(Event::CancelUnconfirmed { .. })));
     assert!(matches!(at(&running, 2_000_000, None, 1_000_000 + OVERRUN_MS), Some(Event::Overrun { .. })));
     assert_eq!(at(&running, 2_000_000, None, 999_999 + OVERRUN_MS), None);
-    // Nobody could report while the control plane was away for longer than all limits of the directive.
+    // No daemon could report while the control plane was away for longer than all limits of the directive.
     let lost = Some(Event::LeaseLost { fence: Fence(1), may_restart: true, commits: true });
     assert_eq!(at(&running, 60_000, None, 9_000_000), lost);
 }
