@@ -6,6 +6,7 @@ use nexus_model::RunId;
 use nexus_runner::recover::finish::{self, Report};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::remove_going_until;
+use nexus_runner::recover::words::RecoveryReport;
 use nexus_runner::state::directory::StateDir;
 
 /// Finishes the interrupted commit of one run, or all of them, and prints the results. A commit that cannot be
@@ -39,8 +40,8 @@ pub fn command(run: Option<RunId>) -> Result<String, Failure> {
 /// Finishes one interrupted commit and prints each completed step at once. If this command is killed before it has
 /// printed a step, the next command finds the step in the record.
 pub fn finish(places: &StateDir, one: &Interrupted) -> Result<(), Failure> {
-    let mut report = |lines: &[String]| {
-        let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
+    let mut report = |done: &RecoveryReport| {
+        let text: String = done.lines.iter().map(|line| one_line(line) + "\n").collect();
         super::answer::write_answer(&text).map_err(|failure| failure.text())
     };
     finish_with(places, one, &mut report)

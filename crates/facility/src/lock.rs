@@ -163,6 +163,21 @@ pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io
     if is_last && !ended::has(&ended, directive)? { ended::add(&ended, directive) } else { Ok(()) }
 }
 
+/// Takes the lock if the directive was the last holder and died with its process. The note stays.
+pub(crate) fn hold_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<Option<Lock>> {
+    let file = beneath::file(&facility, FILE, true)?;
+    let before = noted(&file)?;
+    if !before.is_some_and(|last| last.claim.directive == directive && !last.released) {
+        return Ok(None);
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Lock { file, ended: None, before })),
+        // As good: its removal holds it.
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn noted(file: &File) -> io::Result<Option<Noted>> {
     let mut bytes = vec![0; MAX_NOTE as usize];
     let count = file.read_at(&mut bytes, 0)?;

@@ -220,6 +220,17 @@ impl Facilities {
         Ok(())
     }
 
+    /// Takes each facility in which a directive worked whose holder died. No other directive has it until the locks are dropped.
+    pub fn hold_of_the_dead(&self, directive: DirectiveId) -> Result<Vec<Lock>, StoreError> {
+        let mut held = Vec::new();
+        for name in self.names()? {
+            let facility = beneath::directory(&self.directory, name.as_str());
+            let lock = facility.and_then(|facility| lock::hold_of_the_dead(facility, directive));
+            held.extend(lock.map_err(|error| self.failed(error))?);
+        }
+        Ok(held)
+    }
+
     /// Lists the names of all facilities, in order.
     pub fn names(&self) -> Result<Vec<FacilityName>, StoreError> {
         let names = beneath::names(&self.directory).map_err(|error| self.failed(error))?;

@@ -41,6 +41,8 @@ pub struct Metrics {
     pub removed: AtomicU64,
     /// Streams of output that became files.
     pub compacted: AtomicU64,
+    /// 1 while this server takes back leases: of the servers that share a database one alone.
+    pub leads: AtomicU64,
     /// Open event streams.
     pub streams: AtomicU64,
 }
@@ -82,6 +84,7 @@ impl Metrics {
             ("nexus_directives_removed_total", "counter", &self.removed),
             ("nexus_logs_compacted_total", "counter", &self.compacted),
             ("nexus_event_streams", "gauge", &self.streams),
+            ("nexus_leads", "gauge", &self.leads),
         ] {
             out.push_str(&["# TYPE ", name, " ", kind, "\n"].concat());
             line(&mut out, name, counter);

@@ -6,6 +6,7 @@ use crate::metrics::{Task, add};
 use crate::store::StoreError;
 use crate::store::postgres::Hints;
 use crate::store::types::Reaped;
+use std::sync::atomic::Ordering;
 
 /// Takes the hints of other servers until the server stops.
 pub async fn receive(app: Shared, mut hints: Hints) {
@@ -42,6 +43,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Some(database) => {
                 let asked = database.round(app.config.clock.clone()).await;
                 let Some(leads) = app.metrics.of(Task::Leases, asked) else {
+                    app.metrics.leads.store(0, Ordering::Relaxed);
                     // Nothing is sealed either.
                     app.metrics.of(Task::Audit, Err::<(), _>(()));
                     quiet_until = app.config.clock.boot() + app.config.times.ttl_ms;
@@ -50,6 +52,7 @@ pub async fn reaper(app: Shared, is_new: bool) {
                 leads
             }
         };
+        app.metrics.leads.store(u64::from(leads), Ordering::Relaxed);
         // Another server serves, so there was no outage.
         if std::mem::take(&mut is_first) && !leads {
             quiet_until = before.boot;

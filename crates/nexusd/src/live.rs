@@ -45,6 +45,8 @@ struct State {
     has_lapsed: bool,
     /// The lease allowed the commit of the changes: from here on its end takes nothing back.
     is_committed: bool,
+    /// No answer allowed the commit of a directive that may run again: what it did is not its end.
+    is_unanswered: bool,
     /// The directive never runs again: the end of this claim is its end, also when it is reported late.
     is_last: bool,
 }
@@ -74,6 +76,7 @@ impl ActiveClaim {
                 has_started: false,
                 has_lapsed: false,
                 is_committed: false,
+                is_unanswered: false,
                 is_last: false,
             }),
         })
@@ -130,6 +133,16 @@ impl ActiveClaim {
     /// Notes that the lease allowed the commit.
     pub fn allow_commit(&self) {
         self.state().is_committed = true;
+    }
+
+    /// Notes that the commit was asked for until the end of the lease, and no answer came.
+    pub fn is_not_answered(&self) {
+        self.state().is_unanswered = true;
+    }
+
+    /// Reports whether the commit was refused because no answer came.
+    pub fn was_unanswered(&self) -> bool {
+        self.state().is_unanswered
     }
 
     /// Notes that the directive has no later claim once this one has started.

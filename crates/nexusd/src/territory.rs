@@ -35,6 +35,8 @@ pub struct Settings {
     pub poll_wait: Duration,
     /// Time without progress after which the end of a directive is reported before its last output.
     pub output_within: Duration,
+    /// Time between two tries to finish commits that could not be finished at the start.
+    pub finish_every: Duration,
     /// Labels by which directives choose the territory.
     pub labels: Labels,
     /// Bounds of directives.
@@ -53,6 +55,7 @@ impl Settings {
             heartbeat: Duration::from_millis(2500),
             poll_wait: Duration::from_secs(20),
             output_within: Duration::from_secs(30),
+            finish_every: Duration::from_secs(60),
             labels: Labels::default(),
             bounds: Bounds { max_net: NetMode::Allowlist, max_timeout_seconds: 24 * 3600 },
             version: version.to_owned(),

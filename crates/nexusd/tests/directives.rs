@@ -10,7 +10,7 @@ use nexus_driver_namespace::launcher::{Launcher, PoolConfig, serve_stdin};
 use nexus_model::RunId;
 use nexus_model::directive::FinishStatus;
 use nexus_model::ids::FacilityId;
-use nexusd::claims::{Claims, Note};
+use nexusd::claims::{Claims, Ended, Note};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 27] = [
+const TESTS: [(&str, Test); 29] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -63,6 +63,14 @@ const TESTS: [(&str, Test); 27] = [
     ),
     ("a_claim_called_lost_while_it_reports_is_reported", a_claim_called_lost_while_it_reports_is_reported),
     ("a_commit_that_the_recovery_finished_is_reported", a_commit_that_the_recovery_finished_is_reported),
+    (
+        "a_commit_that_cannot_be_finished_now_is_reported_when_it_is",
+        a_commit_that_cannot_be_finished_now_is_reported_when_it_is,
+    ),
+    (
+        "a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again",
+        a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again,
+    ),
     ("kept_files_of_an_earlier_daemon_hold_up_no_end", kept_files_of_an_earlier_daemon_hold_up_no_end),
     ("a_commit_is_announced_while_it_goes_on", a_commit_is_announced_while_it_goes_on),
     ("a_kept_file_goes_over_a_slow_link_in_smaller_pieces", a_kept_file_goes_over_a_slow_link_in_smaller_pieces),
@@ -85,7 +93,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 27] = TESTS;
+    let tests: [(&str, Test); 29] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -615,11 +623,18 @@ fn a_commit_that_the_recovery_finished_is_reported(launcher: &Arc<Launcher>, dat
     let run = note.command.unwrap();
     // The daemon died in the middle of the commit: there is no receipt and no result, and the recovery finishes it.
     std::fs::remove_file(data.join(format!("state/receipts/{run}.json"))).unwrap();
-    for (ended, expected) in [(ended, (Some(4), "exit")), (None, (None, "committed_at_recovery"))] {
+    let zero = ended.map(|ended| Ended { exit: 0, ..ended });
+    for (ended, left_out, expected) in [
+        (ended, None, (Some(4), "exit")),
+        (None, None, (None, "committed_at_recovery")),
+        // What is there in part has not succeeded.
+        (zero, Some("f7 changed outside"), (Some(125), "driver_failed")),
+        (None, Some("f7 changed outside"), (Some(125), "driver_failed")),
+    ] {
         (note.ended, note.result) = (ended, None);
         let claims = Claims::open(&data.join("claims")).unwrap();
         claims.write(&note).unwrap();
-        memory.finish_commits(&[RunId::new(), run]);
+        memory.finish_commits(&[RunId::new(), run], left_out);
         let count = memory.seen(id).finished.len();
         let next = daemon(&memory, launcher, data, 2);
         let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
@@ -632,6 +647,64 @@ fn a_commit_that_the_recovery_finished_is_reported(launcher: &Arc<Launcher>, dat
         next.stop();
         assert!(noted(data).is_empty());
     }
+}
+
+fn a_commit_that_cannot_be_finished_now_is_reported_when_it_is(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    memory.lose_ends(true);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo one > file", json!({}));
+    memory.ended(id);
+    running.stop();
+    memory.lose_ends(false);
+    let note = noted(data).remove(0);
+    let run = note.command.unwrap();
+    // The daemon died in the middle of the commit, in its facility, and the disk is full now.
+    std::fs::remove_file(data.join(format!("state/receipts/{run}.json"))).unwrap();
+    let ended = Some(Ended { exit: 0, reason: nexus_model::ExitReason::Exit });
+    Claims::open(&data.join("claims")).unwrap().write(&Note { ended, result: None, ..note }).unwrap();
+    let home = tree(data, facility).parent().unwrap().to_owned();
+    let lock = std::fs::read_to_string(home.join("lock")).unwrap().replace("\"released\":true", "\"released\":false");
+    assert!(lock.contains(&id.to_string()) && lock.contains("false"), "{lock}");
+    std::fs::write(home.join("lock"), lock).unwrap();
+    memory.keep_unfinished(&[run]);
+    let count = memory.seen(id).finished.len();
+    let next = daemon(&memory, launcher, data, 2);
+    let elsewhere = memory.create(FacilityId::new(), "true", json!({}));
+    assert_eq!(memory.ended(elsewhere).end().status, FinishStatus::Succeeded, "other work goes on");
+    let waits = memory.create(facility, "cat file", json!({}));
+    memory.until(waits, "no start", |seen| seen.starts > 0);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(memory.seen(id).finished.len(), count, "nobody knows its end");
+    assert!(memory.seen(waits).finished.is_empty(), "nothing works on half a commit");
+    memory.finish_commits(&[run], None);
+    let seen = memory.until(id, "no report", |seen| seen.finished.len() > count);
+    assert_eq!((seen.end().status, seen.end().exit_code), (FinishStatus::Succeeded, Some(0)));
+    assert_eq!(memory.ended(waits).end().status, FinishStatus::Succeeded);
+    next.stop();
+    assert!(noted(data).is_empty());
+}
+
+fn a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    memory.set_ttl(17);
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let id = memory.create(facility, "echo x > file; echo ready; sleep 2", json!({ "on_lease_loss": "requeue" }));
+    memory.until(id, "no output", |seen| !seen.chunks.is_empty());
+    // The command ends while the control plane is away, which is longer than the lease.
+    memory.set_away(true);
+    std::thread::sleep(Duration::from_secs(14));
+    memory.set_away(false);
+    let clock = Instant::now();
+    while running.running() > 0 {
+        assert!(clock.elapsed() < Duration::from_secs(30), "the claim goes on");
+        std::thread::yield_now();
+    }
+    running.stop();
+    assert!(memory.seen(id).finished.is_empty(), "{:?}", memory.seen(id).finished);
+    assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
 }
 
 fn kept_files_of_an_earlier_daemon_hold_up_no_end(launcher: &Arc<Launcher>, data: &Path) {

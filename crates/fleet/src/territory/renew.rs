@@ -45,28 +45,29 @@ impl Renewal {
         if self.identity.certificate.is_none() {
             return;
         }
-        let mut was_reported = false;
+        let mut reported = None;
         loop {
             let wait = match self.renew_if_due().await {
                 Ok(wait) => {
-                    was_reported = false;
+                    reported = None;
                     wait
                 }
                 Err(failure) => {
-                    if !std::mem::replace(&mut was_reported, true) {
-                        tell(&format!("The certificate of this territory was not renewed. {}", failure.text()));
+                    let left = self.left();
+                    if let Some(line) = news(&mut reported, &failure.text(), left.is_some_and(|left| left.is_zero())) {
+                        tell(&line);
                     }
-                    self.wait_after_failure()
+                    until_next_try(left.unwrap_or_default())
                 }
             };
             tokio::time::sleep(wait).await;
         }
     }
 
-    fn wait_after_failure(&self) -> Duration {
-        let valid = Credentials::read(&self.data_dir, FILE).ok().and_then(|known| validity(&known.certificate));
-        let left = valid.map_or(0, |valid| valid.not_after.saturating_sub(now()).max(0));
-        until_next_try(Duration::from_secs(left.unsigned_abs()))
+    /// Returns the rest of the certificate's life; `None` for one that cannot be read.
+    fn left(&self) -> Option<Duration> {
+        let valid = validity(&Credentials::read(&self.data_dir, FILE).ok()?.certificate)?;
+        Some(Duration::from_secs(valid.not_after.saturating_sub(now()).max(0).unsigned_abs()))
     }
 
     /// Renews if it is due, and returns the time to the next look.
@@ -92,6 +93,19 @@ impl Renewal {
     }
 }
 
+/// Returns the line about a failed renewal, if it says something new: each cause once, and once that the certificate is over.
+fn news(reported: &mut Option<String>, failure: &str, is_over: bool) -> Option<String> {
+    let line = if is_over {
+        // Whatever the control plane answers to it: no try helps any more.
+        "The certificate of this territory has ended, and the control plane takes no call of it. The territory has to join again, with \
+         another data directory: nexus territory join."
+            .to_owned()
+    } else {
+        format!("The certificate of this territory was not renewed. {failure}")
+    };
+    (reported.as_ref() != Some(&line)).then(|| reported.insert(line).clone())
+}
+
 /// Returns the time to the next try of a renewal that failed, for a certificate with this time left.
 fn until_next_try(left: Duration) -> Duration {
     (left / TRIES).clamp(REST, TRY_AGAIN)
@@ -112,6 +126,18 @@ fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_cause_of_a_failed_renewal_is_reported_once_and_so_is_the_end_of_the_certificate() {
+        let mut reported = None;
+        let mut says = |failure, is_over| news(&mut reported, failure, is_over);
+        assert!(says("Connection refused.", false).unwrap().ends_with("was not renewed. Connection refused."));
+        assert_eq!(says("Connection refused.", false), None);
+        assert!(says("The certificate is not trusted.", false).unwrap().contains("not trusted"));
+        let over = says("The certificate is not trusted.", true).unwrap();
+        assert!(over.contains("has ended") && over.contains("nexus territory join"), "{over}");
+        assert_eq!(says("Connection refused.", true), None);
+    }
 
     #[test]
     fn a_certificate_is_due_when_a_third_of_its_life_is_left() {

@@ -49,7 +49,7 @@ impl Ground {
         settings: Settings,
     ) -> Result<(Daemon, Signals), Failure> {
         let Self { launcher, operator, signals } = self;
-        let upkeep = TerritoryUpkeep { driver: driver::local() };
+        let upkeep = TerritoryUpkeep::new(driver::local());
         let parts = Parts {
             source,
             driver: Arc::new(launcher),

@@ -9,18 +9,22 @@ use nexus_layer::Workspace;
 use nexus_model::RunId;
 use nexus_runner::recover::clear::interrupted;
 use nexus_runner::recover::finish::{as_notices, finish, finish_others};
+use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::{Parked, park};
 use nexus_runner::recover::steps::Recovery;
-use nexus_runner::recover::words::finished_line;
+use nexus_runner::recover::words::{Outcome, RecoveryReport};
 use nexus_runner::state::directory::StateDir;
-use nexusd::Upkeep;
+use nexusd::upkeep::{Committed, Unfinished, Upkeep};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Recovers runs of a territory.
 pub struct TerritoryUpkeep {
     /// Finds and ends what bears our label.
     pub driver: Local,
+    /// Commits that could not be finished yet.
+    left: Mutex<Vec<Interrupted>>,
 }
 
 impl Recovery for TerritoryUpkeep {
@@ -41,29 +45,52 @@ impl Recovery for TerritoryUpkeep {
     }
 }
 
-impl Upkeep for TerritoryUpkeep {
-    fn recover(
-        &self,
-        places: &StateDir,
-        committed: &mut dyn FnMut(RunId) -> Result<(), String>,
-    ) -> Result<Vec<String>, String> {
-        let mut left = Vec::new();
-        // All commits that were decided: the directories of a territory belong to it alone.
-        let found = interrupted(places, &OfLocal(&self.driver), &print);
-        for one in found.map_err(|error| Failure::from(error).text())? {
-            let mut report = |lines: &[String]| {
-                let Some(line) = finished_line(lines) else { return as_notices(&print)(lines) };
-                if let Ok(run) = one.run.parse() {
-                    committed(run)?;
+impl TerritoryUpkeep {
+    /// Makes the recovery of a territory whose sandboxes this driver finds.
+    pub fn new(driver: Local) -> Self {
+        Self { driver, left: Mutex::default() }
+    }
+
+    /// Finishes these commits, and keeps those that cannot be finished now for the next try.
+    fn finish_all(&self, places: &StateDir, found: Vec<Interrupted>, committed: Committed<'_>) -> Vec<Unfinished> {
+        let (mut left, mut unfinished) = (Vec::new(), Vec::new());
+        for one in found {
+            let run = one.run.parse::<RunId>().ok();
+            let mut report = |done: &RecoveryReport| {
+                let left_out = match &done.ending {
+                    Outcome::Finished => None,
+                    Outcome::InPart(what) => Some(what.clone()),
+                    Outcome::Elsewhere => Some(format!("another command ended the commit of the run {}", one.run)),
+                    Outcome::TakenBack => return as_notices(&print)(done),
+                };
+                if let Some(run) = run {
+                    committed(run, left_out.as_deref())?;
                 }
                 // A line for each change would flood the log; the end of the directive is reported to its user.
-                as_notices(&print)(std::slice::from_ref(line))
+                let lines = done.lines.first().cloned().into_iter().chain(left_out).collect();
+                as_notices(&print)(&RecoveryReport { ending: done.ending.clone(), lines })
             };
             if let Err(error) = finish(places, &one, &mut report) {
-                left.push(error.to_string());
+                unfinished.push(Unfinished { run, why: error.to_string() });
+                left.push(one);
             }
         }
-        Ok(left)
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        unfinished
+    }
+}
+
+impl Upkeep for TerritoryUpkeep {
+    fn recover(&self, places: &StateDir, committed: Committed<'_>) -> Result<Vec<Unfinished>, String> {
+        // All commits that were decided: the directories of a territory belong to it alone.
+        let found = interrupted(places, &OfLocal(&self.driver), &print);
+        let found = found.map_err(|error| Failure::from(error).text())?;
+        Ok(self.finish_all(places, found, committed))
+    }
+
+    fn finish_again(&self, places: &StateDir, committed: Committed<'_>) -> Vec<Unfinished> {
+        let found = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        self.finish_all(places, found, committed)
     }
 
     fn raise_limits(&self) {

@@ -8,16 +8,18 @@
 //!                                               ├─ returned ─┘                 │
 //!                                               │  (never started)             │
 //!                                               └─ lease lost, on_lease_loss = requeue, not settling, starts left ─┤
-//!                                                  failed(lease_lost) ◀─ lease lost before a commit was allowed ───┤
+//!                                                  failed(lease_lost) ◀─ lease lost before a commit was allowed, ──┤
+//!                                                                        or its changes are discarded              │
 //!                                    ┌─────────── failed(commit_unknown) ◀─ lease lost otherwise ──────────────────┤
 //!                                    ├─────────── canceled(unconfirmed) ◀─ cancel that the daemon never confirmed ─┤
-//!                                    │            timed_out ◀─ overrun (the server's own deadline) ────────────────┘
+//!                                    │            timed_out ◀─ overrun: it beats after the server's own deadline ──┘
 //!                                    └─finished, by the same claim, once─▶ succeeded | failed | canceled | timed_out
 //!  cancel: awaiting_approval, queued, and leased at a daemon that confirms ─▶ canceled; otherwise a mark that the next
 //!  heartbeat reads.
 //! ```
 //! A terminal state never changes, but for the two that the server writes without knowing the end: `commit_unknown` and
-//! `unconfirmed`. No later claim exists, so the claim that had the directive says once how it ended. Each claim takes a fence
+//! `unconfirmed`. No later claim exists, so the claim that had the directive says once how it ended. (The store reads a `lease_lost` of a
+//! started claim that never runs again like `commit_unknown`: its holder may say how the command ended.) Each claim takes a fence
 //! above every earlier one, and an event that names another fence than the present one is refused. `finished` on a leased
 //! directive passes through `running`.
 

@@ -52,6 +52,8 @@ pub enum Event {
         fence: Fence,
         /// Nothing but the directive itself decides whether it runs again. An approval without a use that is left forbids it.
         may_restart: bool,
+        /// The directive asks that its changes are committed.
+        commits: bool,
     },
     /// The daemon keeps the directive longer than all of its limits together.
     Overrun {
@@ -164,7 +166,7 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
             ended(&running, status.state(), EndReason::Reported)
         }
         Event::LeaseLost { .. } if state == State::Leased => requeued(directive),
-        Event::LeaseLost { may_restart, .. } => lost(directive, may_restart),
+        Event::LeaseLost { may_restart, commits, .. } => lost(directive, may_restart, commits),
         Event::Overrun { next, .. } => {
             Directive { fence: next, ..ended(directive, State::TimedOut, EndReason::Overrun) }
         }
@@ -227,17 +229,17 @@ fn requeued(directive: &Directive) -> Directive {
     Directive { state: State::Queued, settling: false, ..*directive }
 }
 
-fn lost(directive: &Directive, may_restart: bool) -> Directive {
+fn lost(directive: &Directive, may_restart: bool, commits: bool) -> Directive {
     if directive.cancel_requested {
         return ended(directive, State::Canceled, EndReason::Unconfirmed);
     }
     // A claim that runs again asks for its commit and waits for the answer; any other commits while its own lease lasts, and tells at once
     // or later. So the server knows that nothing was committed only of the former.
     let asks = directive.on_lease_loss == OnLeaseLoss::Requeue;
-    if !asks || directive.settling {
+    if commits && (!asks || directive.settling) {
         return ended(directive, State::Failed, EndReason::CommitUnknown);
     }
-    if may_restart && directive.starts < MAX_STARTS {
+    if asks && may_restart && directive.starts < MAX_STARTS {
         return requeued(directive);
     }
     ended(directive, State::Failed, EndReason::LeaseLost)

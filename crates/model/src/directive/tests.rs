@@ -15,7 +15,7 @@ enum Kind {
     Started,
     Settling,
     Finished(FinishStatus),
-    LeaseLost(bool),
+    LeaseLost(bool, bool),
     Overrun,
     Cancel(bool),
     CancelUnconfirmed,
@@ -34,7 +34,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         4 => Just(Kind::Started),
         1 => Just(Kind::Settling),
         1 => prop::sample::select(statuses.to_vec()).prop_map(Kind::Finished),
-        3 => any::<bool>().prop_map(Kind::LeaseLost),
+        3 => any::<(bool, bool)>().prop_map(|(restarts, commits)| Kind::LeaseLost(restarts, commits)),
         1 => Just(Kind::Overrun),
         1 => any::<bool>().prop_map(Kind::Cancel),
         1 => Just(Kind::CancelUnconfirmed),
@@ -53,7 +53,7 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Started => Event::Started { fence },
         Kind::Settling => Event::Settling { fence },
         Kind::Finished(status) => Event::Finished { fence, status },
-        Kind::LeaseLost(may_restart) => Event::LeaseLost { fence, may_restart },
+        Kind::LeaseLost(may_restart, commits) => Event::LeaseLost { fence, may_restart, commits },
         Kind::Overrun => Event::Overrun { fence, next },
         Kind::Cancel(confirms) => Event::Cancel { confirms, next },
         Kind::CancelUnconfirmed => Event::CancelUnconfirmed { fence },
@@ -103,7 +103,7 @@ proptest! {
                     prop_assert!(result.is_err(), "a terminal state changed: {now:?} {event:?}");
                 }
             }
-            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost(_) | Kind::Returned) {
+            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost(..) | Kind::Returned) {
                 prop_assert!(result.is_err(), "an old fence was accepted: {now:?} {event:?}");
             }
             let Ok(Step::Changed(after)) = result else { continue };
@@ -168,20 +168,27 @@ fn a_finished_lease_passes_through_running() {
 
 #[test]
 fn a_lost_lease_fails_or_queues_as_the_directive_says() {
-    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true };
+    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true, commits: true };
     assert_eq!(walk(running(OnLeaseLoss::Fail), &[lost]).reason, Some(EndReason::CommitUnknown));
     assert_eq!(walk(running(OnLeaseLoss::Requeue), &[lost]).state, State::Queued);
     let settling = walk(running(OnLeaseLoss::Requeue), &[Event::Settling { fence: Fence(1) }]);
     assert_eq!(walk(settling, &[lost]).reason, Some(EndReason::CommitUnknown), "its changes may be committed already");
-    let last = Event::LeaseLost { fence: Fence(1), may_restart: false };
+    let last = Event::LeaseLost { fence: Fence(1), may_restart: false, commits: true };
     let over = walk(running(OnLeaseLoss::Requeue), &[last]);
     assert_eq!((over.state, over.reason), (State::Failed, Some(EndReason::LeaseLost)), "it asks before it commits");
+    // Without a commit nothing of it is unknown, and it runs again only where that was asked for.
+    for (on_loss, state) in [(OnLeaseLoss::Fail, State::Failed), (OnLeaseLoss::Requeue, State::Queued)] {
+        let discarded = Event::LeaseLost { fence: Fence(1), may_restart: true, commits: false };
+        let over = walk(running(on_loss), &[discarded]);
+        let reason = (state == State::Failed).then_some(EndReason::LeaseLost);
+        assert_eq!((over.state, over.reason), (state, reason));
+    }
 }
 
 #[test]
 fn an_end_that_the_server_assumed_gives_way_once_to_the_report_of_its_claim() {
     let canceled = [Event::Cancel { confirms: true, next: Fence(2) }, Event::CancelUnconfirmed { fence: Fence(1) }];
-    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true };
+    let lost = Event::LeaseLost { fence: Fence(1), may_restart: true, commits: true };
     let told = |fence| Event::Finished { fence, status: FinishStatus::Succeeded };
     for assumed in [walk(running(OnLeaseLoss::Fail), &[lost]), walk(running(OnLeaseLoss::Fail), &canceled)] {
         assert!(assumed.state.is_terminal() && assumed.is_assumed(), "{assumed:?}");
@@ -197,7 +204,7 @@ fn an_end_that_the_server_assumed_gives_way_once_to_the_report_of_its_claim() {
     }
     // The server knows these.
     let overrun = walk(running(OnLeaseLoss::Fail), &[Event::Overrun { fence: Fence(1), next: Fence(2) }]);
-    let never = Event::LeaseLost { fence: Fence(1), may_restart: false };
+    let never = Event::LeaseLost { fence: Fence(1), may_restart: false, commits: true };
     for known in [overrun, walk(running(OnLeaseLoss::Requeue), &[never])] {
         assert_eq!(step(&known, &told(known.fence)), Err(Refusal::Over { state: known.state }));
     }
@@ -211,7 +218,11 @@ fn a_directive_that_kills_each_daemon_ends() {
         assert_eq!(now.state, State::Queued);
         now = walk(
             now,
-            &[Event::Claim { fence }, Event::Started { fence }, Event::LeaseLost { fence, may_restart: true }],
+            &[
+                Event::Claim { fence },
+                Event::Started { fence },
+                Event::LeaseLost { fence, may_restart: true, commits: true },
+            ],
         );
     }
     assert_eq!((now.state, now.reason), (State::Failed, Some(EndReason::LeaseLost)));

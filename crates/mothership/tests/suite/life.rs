@@ -482,6 +482,63 @@ async fn a_stream_hears_of_the_end_that_comes_late() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_discarded_end_is_not_unknown_and_no_stream_waits_for_a_revoked_holder() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let territory = users.territories().await.unwrap().territories[0].territory_id;
+    let started = async |changes: &str| {
+        let request = serde_json::json!({"command": "x", "changes": changes});
+        let request: CreateDirective = serde_json::from_value(request).unwrap();
+        let id = users.create_directive(server.facility().await, &request, None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        (id, claim.directive_token)
+    };
+    let ((discards, token), (commits, _)) = (started("discard").await, started("commit").await);
+    server.advance(72_000).await;
+    assert_eq!(server.until_over(discards).await.reason.as_deref(), Some("lease_lost"), "nothing of it is committed");
+    assert_eq!(server.until_over(commits).await.reason.as_deref(), Some("commit_unknown"));
+    let (mut known, mut unknown) =
+        (users.events(discards, None).await.unwrap(), users.events(commits, None).await.unwrap());
+    assert!(known.next().await.unwrap().is_some() && unknown.next().await.unwrap().is_some());
+    let soon = Duration::from_secs(5);
+    assert_eq!(tokio::time::timeout(soon, known.next()).await.unwrap().unwrap(), None, "its end is known");
+    // Its holder may say how the command ended all the same.
+    daemon.finished(discards, &token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(users.directive(discards).await.unwrap().state, State::Succeeded);
+    let early = tokio::time::timeout(Duration::from_millis(1_500), unknown.next()).await;
+    assert!(early.is_err(), "its holder may come back: {early:?}");
+    users.revoke(territory).await.unwrap();
+    assert_eq!(tokio::time::timeout(soon, unknown.next()).await.unwrap().unwrap(), None, "nobody can report any more");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_that_is_longer_than_a_directive_may_take_is_no_overrun() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let territory = users.territories().await.unwrap().territories[0].territory_id;
+    let mut claims = Vec::new();
+    for on_loss in ["requeue", "fail"] {
+        let request = serde_json::json!({"command": "x", "timeout_seconds": 60, "on_lease_loss": on_loss});
+        let request: CreateDirective = serde_json::from_value(request).unwrap();
+        let id = users.create_directive(server.facility().await, &request, None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        claims.push((id, claim.directive_token));
+    }
+    let server = server.restart_after_an_outage(3_600_000).await;
+    server.advance(72_000).await;
+    let (users, daemon) = (server.owner(), server.daemon(territory));
+    let (once, token) = &claims[1];
+    assert_eq!(server.until_over(*once).await.reason.as_deref(), Some("commit_unknown"));
+    assert_eq!(users.directive(claims[0].0).await.unwrap().state, State::Queued, "it runs again");
+    daemon.finished(*once, token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(users.directive(*once).await.unwrap().state, State::Succeeded);
+    server.stop().await;
+}
+
 async fn poll_until(daemon: &ConduitsClient) -> nexus_api::conduits::ClaimedDirective {
     for _ in 0..100 {
         let mut claims = daemon.poll(&PollRequest::default()).await.unwrap().directives;

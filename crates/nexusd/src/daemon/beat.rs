@@ -16,16 +16,18 @@ use std::time::Duration;
 /// Beats until the daemon stops.
 pub fn run(shared: &Arc<Shared>) {
     let mut interval = shared.settings().heartbeat;
-    let (mut was_reached, mut calls) = (true, 0);
+    let (mut reported, mut calls) = (None, 0);
     while !shared.stop.wait_for_call(interval, &mut calls) {
         match once(shared) {
             Ok(wanted) => {
                 interval = shared.settings().heartbeat.min(wanted);
-                was_reached = true;
+                reported = None;
             }
             Err(error) => {
-                if std::mem::replace(&mut was_reached, false) {
-                    shared.tell(&format!("the control plane takes no heartbeat: {error}"));
+                // Another cause may need another answer of the operator.
+                let line = format!("the control plane takes no heartbeat: {error}");
+                if reported.as_ref() != Some(&line) {
+                    shared.tell(reported.insert(line));
                 }
                 if let Next::Alarm = retry::next(error.outcome(), 1, 0.5) {
                     // Revoked: no control plane remains to which this daemon may report what runs.

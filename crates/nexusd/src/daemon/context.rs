@@ -7,6 +7,7 @@ use crate::source::WorkSource;
 use crate::stop::Stop;
 use crate::territory::{Settings, Territory};
 use crate::trial::Health;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -17,6 +18,8 @@ pub struct SharedParts {
     pub source: Arc<dyn WorkSource>,
     /// The lock of the data directory.
     pub territory: Territory,
+    /// The claims whose commits could not be finished, by name.
+    pub unfinished: BTreeSet<String>,
 }
 
 /// The parts that all threads share.
@@ -32,6 +35,8 @@ pub struct Shared {
     pub table: Table,
     /// The kept files that the control plane does not have yet.
     pub uploads: Waiting,
+    /// The claims whose commits could not be finished at the start, by name: they are reported when they are.
+    pub unfinished: BTreeSet<String>,
     /// Ends waits between two calls.
     pub stop: Stop,
     /// No work is claimed any more.
@@ -45,7 +50,7 @@ pub struct Shared {
 impl Shared {
     /// Puts the parts together.
     pub fn new(parts: SharedParts, settings: Settings, health: Health, engine: Engine) -> Self {
-        let SharedParts { source, territory } = parts;
+        let SharedParts { source, territory, unfinished } = parts;
         Self {
             source,
             engine,
@@ -53,6 +58,7 @@ impl Shared {
             health,
             table: Table::default(),
             uploads: Waiting::default(),
+            unfinished,
             stop: Stop::default(),
             is_draining: AtomicBool::new(false),
             workers: Mutex::default(),

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  start: recover, reconcile ─▶ poll thread: replay ─▶ first heartbeat ─▶ poll … poll ─claim─▶ worker
-//!                            └▶ heartbeat thread: all claims, one request; verdicts to the claims and the launcher
+//!           │                └▶ a commit that cannot be finished now: its facility stays locked, another thread tries it again
+//!           └────────────────▶ heartbeat thread: all claims, one request; verdicts to the claims and the launcher
 //!  stop:  no more polls ─▶ SIGTERM, 30 s, SIGKILL ─▶ reports ─▶ threads end; what is not acknowledged stays noted
 //! ```
 
@@ -10,6 +11,7 @@ mod beat;
 mod context;
 mod poll;
 mod replay;
+mod unfinished;
 mod upload;
 mod waiting;
 mod worker;
@@ -103,17 +105,25 @@ impl Daemon {
         let places = StateDir::find(&host)?.ensure(&host)?;
         let claims = Claims::open(&territory.path().join("claims")).map_err(DaemonError::Claims)?;
         let facilities = Facilities::open(&territory.path().join("facilities"))?;
-        let mut committed = |run| replay::note_commit(&claims, &facilities, run);
+        let mut committed = |run, left_out: Option<&str>| replay::note_commit(&claims, &facilities, run, left_out);
         let left = upkeep.recover(&places, &mut committed).map_err(|why| DaemonError::Recovery { why })?;
-        for line in left {
-            upkeep.tell(&line);
+        for one in &left {
+            upkeep.tell(&one.why);
         }
+        let held = unfinished::hold(&left, &claims, &facilities)?;
         facilities.sweep()?;
         let spool = Spool::open(&territory.path().join("spool")).map_err(DaemonError::Claims)?;
         let health = Health::new(&territory.path().join("trial"));
         let engine = Engine { driver, upkeep, host, facilities, egress, claims, spool };
-        let shared = Arc::new(Shared::new(SharedParts { source, territory }, settings, health, engine));
+        let parts = SharedParts { source, territory, unfinished: unfinished::names(&held) };
+        let shared = Arc::new(Shared::new(parts, settings, health, engine));
         let mut threads = Vec::new();
+        if !left.is_empty() {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name("nexusd-finish".to_owned());
+            let thread = thread.spawn(move || unfinished::run(&shared, &places, left, held));
+            threads.push(thread.map_err(DaemonError::Thread)?);
+        }
         for (name, body) in [("nexusd-beat", beat::run as fn(&Arc<Shared>)), ("nexusd-poll", poll::run)] {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared));

@@ -53,7 +53,8 @@ pub fn run(shared: &Arc<Shared>) {
                 Vec::new()
             }
         };
-        notes.retain(|note| !sent.contains(&note.name()));
+        // The end of a claim whose commit cannot be finished now is not known.
+        notes.retain(|note| !sent.contains(&note.name()) && !shared.unfinished.contains(&note.name()));
         let (mut waits, mut ended) = (false, Vec::new());
         for action in reconcile(notes, &found, |run| signed(shared, run)) {
             match action {
@@ -97,7 +98,7 @@ pub fn run(shared: &Arc<Shared>) {
 }
 
 /// Puts a claim that has ended among the claims of this daemon.
-fn hold(shared: &Shared, note: &Note) {
+pub fn hold(shared: &Shared, note: &Note) {
     let until = lease::end(lease::boot_time(), REPLAY_TTL);
     match ActiveClaim::new(note.directive, note.fence, note.token.clone(), REPLAY_TTL, until) {
         Ok(live) => {
@@ -111,7 +112,7 @@ fn hold(shared: &Shared, note: &Note) {
 }
 
 /// Sends the report of a claim, and then its kept files, on a thread.
-fn send(shared: &Arc<Shared>, note: Note) {
+pub fn send(shared: &Arc<Shared>, note: Note) {
     let (ours, directive) = (Arc::clone(shared), note.directive);
     let thread = std::thread::Builder::new().name("nexusd-replay".to_owned()).spawn(move || {
         deliver(&ours, &note, None);
@@ -142,7 +143,7 @@ fn signed(shared: &Shared, run: RunId) -> Option<SignedEnd> {
 }
 
 /// Notes the report of a claim whose daemon died, before it is sent: a second crash sends the same.
-fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
+pub fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
     note.result = Some(result);
     if let Err(error) = shared.engine.claims.write(&note) {
         shared.tell(&format!("directive {}: its end cannot be noted: {error}", note.directive));
@@ -151,26 +152,41 @@ fn noted(shared: &Shared, mut note: Note, result: FinishedRequest) -> Note {
 }
 
 /// Notes the report of the claim whose commit an earlier daemon began and the recovery finished, and that its facility never has it again.
-pub fn note_commit(claims: &Claims, facilities: &Facilities, run: RunId) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("the end of the run {run} cannot be noted: {error}");
-    let (notes, _) = claims.all().map_err(failed)?;
+/// `left_out` names what of it is not where the directive wanted it.
+pub fn note_commit(claims: &Claims, facilities: &Facilities, run: RunId, left_out: Option<&str>) -> Result<(), String> {
+    let (notes, _) = claims.all().map_err(|error| format!("the end of the run {run} cannot be noted: {error}"))?;
     match notes.into_iter().find(|note| note.command == Some(run) && note.result.is_none()) {
-        Some(mut note) => {
-            let directive = note.directive;
-            let kept = facilities.end_of_the_dead(directive);
-            kept.map_err(|error| format!("the end of directive {directive} cannot be noted in its facility: {error}"))?;
-            note.result = Some(of_commit(note.ended));
-            claims.write(&note).map_err(failed)
-        }
+        Some(mut note) => add_commit(claims, facilities, &mut note, left_out),
         // Another run than that of a directive, or its end is known.
         None => Ok(()),
     }
 }
 
-/// The end of a directive whose changes are committed. Its receipt, its diff and the rest of its output died with the daemon.
-fn of_commit(ended: Option<Ended>) -> FinishedRequest {
+/// Notes the report of a claim whose commit is over.
+pub fn add_commit(
+    claims: &Claims,
+    facilities: &Facilities,
+    note: &mut Note,
+    left_out: Option<&str>,
+) -> Result<(), String> {
+    let directive = note.directive;
+    let kept = facilities.end_of_the_dead(directive);
+    kept.map_err(|error| format!("the end of directive {directive} cannot be noted in its facility: {error}"))?;
+    let noted = Note { result: Some(of_commit(note.ended, left_out.is_some())), ..note.clone() };
+    claims.write(&noted).map_err(|error| format!("the end of directive {directive} cannot be noted: {error}"))?;
+    *note = noted;
+    Ok(())
+}
+
+/// The end of a directive whose changes are committed, all of them or some. Its receipt, its diff and the rest of its output died with the daemon.
+fn of_commit(ended: Option<Ended>, unsettled: bool) -> FinishedRequest {
     let verdict = match ended {
-        Some(Ended { exit, reason }) => verdict(&End::Ran { exit, reason, unsettled: false }, false, false),
+        Some(Ended { exit, reason }) => {
+            // As a run that is not cut off says it.
+            let exit = if exit == 0 && unsettled { nexus_model::exit::REFUSED } else { exit };
+            verdict(&End::Ran { exit, reason, unsettled }, false, false)
+        }
+        None if unsettled => verdict(&End::Broke, false, false),
         None => verdict(&End::CommittedAtRecovery, false, false),
     };
     FinishedRequest { diff_truncated: true, ..of_verdict(&verdict) }
@@ -187,7 +203,7 @@ fn of_signed(end: &SignedEnd) -> FinishedRequest {
     }
 }
 
-fn of_lost() -> FinishedRequest {
+pub fn of_lost() -> FinishedRequest {
     of_verdict(&verdict(&End::LeaseLost, false, false))
 }
 

@@ -90,9 +90,10 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
         let mut done = done(shared, live, claimed, &output, runs, clock);
         output.close();
         let has_lapsed = live.has_lapsed();
-        if has_lapsed && requeues && is_cut_off(&done.end) {
+        if requeues && (live.was_unanswered() || (has_lapsed && is_cut_off(&done.end))) {
             // The launcher killed the sandbox: this is not an end of the directive, about which the control plane decides. A command that
-            // had ended on its own before is reported, and the control plane takes the report or refuses it.
+            // had ended on its own before is reported, and the control plane takes the report or refuses it. Without an answer nothing was
+            // committed, as if the lease had been lost before that end.
             live.lose();
         } else if has_lapsed && !requeues && !live.commits_changes() {
             // No other process can report that nothing of it is committed.

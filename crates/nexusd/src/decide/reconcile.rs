@@ -1,6 +1,7 @@
 //! Decides what to do about the claims of a daemon that died, before any work is asked for.
 //!
 //! ```text
+//!  its commit cannot be finished now ─▶ not asked about here: `daemon::unfinished` tries it again, and reports then
 //!  note on the disk ─┬─ with a result   ─▶ Replay: the very same report is sent again; the recovery gives a claim a result whose
 //!                    │                     commit it finished
 //!                    └─ without one     ─▶ its sandbox is there ─▶ Wait: no work is asked for beside it

@@ -234,7 +234,7 @@ impl Engine {
             Site::open(WorkspaceChoice::Named(tree.to_owned()), &self.host).map_err(|error| error.to_string())?;
         let asked = request::request(spec, admitted, command, tree, &self.egress)?;
         let run = resolve_as(id, site, &asked, &self.host).map_err(|error| error.to_string())?;
-        // Commits that an earlier daemon left in this directory were finished before any work was asked for.
+        // Commits that an earlier daemon left in this directory were finished before any work was asked for, or it is locked.
         let issuer = open_issuer(&run.site.places).map_err(|error| error.to_string())?;
         let spool = self.spool.place(&live.claim());
         let globs = if matches!(command, Command::Directive) { admitted.keeps.as_slice() } else { &[] };

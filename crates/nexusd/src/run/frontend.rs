@@ -64,6 +64,10 @@ impl DirectiveFrontend<'_> {
         if self.requeues || self.live.left() < COMMIT_WITHIN {
             match self.announce() {
                 Err(error) if self.requeues => {
+                    if matches!(retry::next(error.outcome(), 1, 0.5), Next::Again(_)) {
+                        // The lease is lost: at its end the control plane decides whether the directive runs again.
+                        self.live.is_not_answered();
+                    }
                     return Err(format!("the control plane did not allow the commit: {error}"));
                 }
                 // Without a requeue the rest of the lease decides.

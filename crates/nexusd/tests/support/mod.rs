@@ -16,6 +16,7 @@ use nexus_policy::document::{Effective, LoadedPolicy};
 use nexus_policy::settings::EgressSettings;
 use nexus_runner::recover::steps::Recovery;
 use nexus_runner::state::directory::StateDir;
+use nexusd::upkeep::{Committed, Unfinished};
 use nexusd::{Daemon, Parts, Settings, SourceError, Territory, Upkeep, WorkSource};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -74,7 +75,9 @@ struct Inner {
     /// Bytes of a piece of a kept file that the link carries in time; 0 for any number.
     most_bytes: usize,
     /// Runs whose commits the next daemon finishes.
-    committed: Vec<RunId>,
+    committed: Vec<(RunId, Option<String>)>,
+    /// Runs whose commits cannot be finished now.
+    stuck: Vec<RunId>,
     /// The store takes no output, as with a full disk.
     refuses_chunks: bool,
     ttl: u32,
@@ -154,8 +157,15 @@ impl Memory {
         self.inner().refuses_chunks = refuses;
     }
 
-    pub fn finish_commits(&self, runs: &[RunId]) {
-        self.inner().committed = runs.to_vec();
+    /// Lets the recovery finish these commits; `left_out` names what of them is not where it was to be.
+    pub fn finish_commits(&self, runs: &[RunId], left_out: Option<&str>) {
+        self.inner().committed = runs.iter().map(|run| (*run, left_out.map(str::to_owned))).collect();
+        self.inner().stuck.clear();
+    }
+
+    /// Lets the recovery fail to finish these commits.
+    pub fn keep_unfinished(&self, runs: &[RunId]) {
+        self.inner().stuck = runs.to_vec();
     }
 
     pub fn set_ttl(&self, ttl: u32) {
@@ -353,10 +363,9 @@ impl WorkSource for Memory {
 }
 
 /// Plays the composition root, which brings the recovery.
-#[derive(Default)]
 pub struct Keeper {
-    /// Runs whose commits it finishes.
-    pub committed: Vec<RunId>,
+    /// Knows the runs whose commits it finishes, and those that it cannot finish.
+    memory: Arc<Memory>,
 }
 
 impl Recovery for Keeper {
@@ -374,13 +383,17 @@ impl Recovery for Keeper {
 }
 
 impl Upkeep for Keeper {
-    fn recover(
-        &self,
-        _: &StateDir,
-        committed: &mut dyn FnMut(RunId) -> Result<(), String>,
-    ) -> Result<Vec<String>, String> {
-        self.committed.iter().try_for_each(|run| committed(*run))?;
-        Ok(Vec::new())
+    fn recover(&self, _: &StateDir, committed: Committed<'_>) -> Result<Vec<Unfinished>, String> {
+        let (runs, stuck) = {
+            let inner = self.memory.inner();
+            (inner.committed.clone(), inner.stuck.clone())
+        };
+        runs.iter().try_for_each(|(run, left_out)| committed(*run, left_out.as_deref()))?;
+        Ok(stuck.into_iter().map(|run| Unfinished { run: Some(run), why: format!("no room for {run}") }).collect())
+    }
+
+    fn finish_again(&self, places: &StateDir, committed: Committed<'_>) -> Vec<Unfinished> {
+        self.recover(places, committed).unwrap()
     }
 
     fn raise_limits(&self) {}
@@ -417,12 +430,13 @@ fn start(
 ) -> Daemon {
     memory.inner().is_stopped = false;
     let output_within = Duration::from_secs(1);
-    let settings = Settings { max_concurrent: at_once, heartbeat, output_within, ..Settings::here("0") };
+    let finish_every = Duration::from_millis(300);
+    let settings = Settings { max_concurrent: at_once, heartbeat, output_within, finish_every, ..Settings::here("0") };
     assert_eq!(launcher.name(), "namespace");
     Daemon::start(Parts {
         source: Arc::clone(memory) as Arc<dyn WorkSource>,
         driver: Arc::clone(launcher) as Arc<dyn nexusd::LeaseDriver>,
-        upkeep: Arc::new(Keeper { committed: memory.inner().committed.clone() }),
+        upkeep: Arc::new(Keeper { memory: Arc::clone(memory) }),
         territory: Territory::open(data).unwrap(),
         settings,
         egress,

@@ -6,7 +6,7 @@ use crate::recover::interrupted::Interrupted;
 use crate::recover::kept::kept_back;
 use crate::recover::retry::{is_busy, patiently};
 use crate::recover::sandboxes::presence;
-use crate::recover::words::report_lines;
+use crate::recover::words::{Outcome, RecoveryReport, report_of};
 use crate::state::commit_lock;
 use crate::state::directory::StateDir;
 use crate::state::identity::OpenSameError;
@@ -55,12 +55,12 @@ pub enum FinishError {
 
 /// Reports what a command did. It is called before the command removes the record, by which the next command would
 /// find the work.
-pub type Report<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
+pub type Report<'a> = &'a mut dyn FnMut(&RecoveryReport) -> Result<(), String>;
 
 /// Reports each line as a notice.
-pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&[String]) -> Result<(), String> {
-    move |lines| {
-        for line in lines {
+pub fn as_notices(tell: Notify<'_>) -> impl FnMut(&RecoveryReport) -> Result<(), String> {
+    move |done| {
+        for line in &done.lines {
             tell(&Notice::Recovered(line.clone()));
         }
         Ok(())
@@ -137,13 +137,13 @@ fn roll_forward(
              (nexus changes reject --run {run} removes them).",
             path.display()
         );
-        let lines: Vec<_> = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
-        report(&lines)?;
+        let lines = [line].into_iter().chain(kept_back(run, path, conflicts)).collect();
+        report(&RecoveryReport { ending: Outcome::TakenBack, lines })?;
         let stage = patiently(|| nexus_layer::stage(&places.layers, run), is_busy).map_err(|error| chain(&error))?;
         // Otherwise the record stays: by it the next command finds the changes and parks them.
         return if stage == LayerStage::Parked { forget(places, run) } else { Ok(()) };
     }
-    report(&report_lines(run, path, &recovered))?;
+    report(&report_of(run, path, &recovered))?;
     forget(places, run)
 }
 

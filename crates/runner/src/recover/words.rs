@@ -5,20 +5,42 @@ use crate::recover::kept::left_out;
 use nexus_layer::Recovered;
 use std::path::Path;
 
-/// Begin of the line about a commit that a recovery finished.
-const FINISHED: &str = "The interrupted commit of the run ";
+/// The end of an interrupted commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it is in the directory.
+    Finished,
+    /// Some of it is not, which the text names.
+    InPart(String),
+    /// It was taken back: nothing of it is in the directory.
+    TakenBack,
+    /// There was nothing to finish: another command did it.
+    Elsewhere,
+}
 
-/// Returns the line about a commit that a recovery finished; `None` when these lines say something else, as of a commit that was taken
-/// back. The lines after it name each change.
-#[must_use]
-pub fn finished_line(lines: &[String]) -> Option<&String> {
-    lines.first().filter(|line| line.starts_with(FINISHED))
+/// A report about one commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The end of the commit.
+    pub ending: Outcome,
+    /// A line for each of its results. The first one names its end, where there is anything to say.
+    pub lines: Vec<String>,
+}
+
+/// Reports a recovery.
+pub fn report_of(run: &str, path: &Path, recovered: &Recovered) -> RecoveryReport {
+    let ending = match recovered {
+        Recovered::RolledForward(_) => left_out(run, path, recovered).map_or(Outcome::Finished, Outcome::InPart),
+        Recovered::TakenBack(_) | Recovered::Undecided | Recovered::Discarded(_) => Outcome::TakenBack,
+        Recovered::Nothing | Recovered::Parked => Outcome::Elsewhere,
+    };
+    RecoveryReport { ending, lines: report_lines(run, path, recovered) }
 }
 
 /// Describes a recovery to the user, one line for each of its results.
 pub fn report_lines(run: &str, path: &Path, recovered: &Recovered) -> Vec<String> {
     let Recovered::RolledForward(done) = recovered else { return Vec::new() };
-    let mut lines = vec![format!("{FINISHED}{run} into {} is finished now.", path.display())];
+    let mut lines = vec![format!("The interrupted commit of the run {run} into {} is finished now.", path.display())];
     lines.extend(done.committed.iter().map(|change| format!("committed {}", change_text::line(change))));
     lines.extend(left_out(run, path, recovered));
     lines.extend(unwatched_line(done.unwatched));

@@ -26,7 +26,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const MAX_STATEMENTS: usize = 200;
 const PROTOCOL: i32 = 196_608;
 const SESSION: &str = "SET statement_timeout = '15s'; SET idle_in_transaction_session_timeout = '15s'; \
-    SET lock_timeout = '10s'; SET TimeZone = 'UTC'";
+    SET lock_timeout = '10s'; SET TimeZone = 'UTC'; \
+    SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
 
 /// A row and its columns.
 pub struct Cells {

@@ -11,6 +11,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 const LEAD: i64 = 0x006e_6578_7573_0002;
+/// The session of the lead speaks each second. One that is silent for so long belongs to a server that stands still, or to a machine that
+/// is gone without a word: the database ends it, and the lock is free. Versions before 14 do not know the setting.
+const BOUND: &str = "SELECT set_config(name, '20s', FALSE) FROM pg_settings WHERE name = 'idle_session_timeout'";
 const TIME: &str = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)";
 
 impl Postgres {
@@ -40,9 +43,12 @@ impl Postgres {
 impl Pool {
     /// Asks for the lock, and for the time. A session that fails is dropped, and the lock with it.
     fn ask(&self, lead: &mut Option<LeadSession>, clock: &Clock) -> Result<bool, StoreError> {
-        let session = match lead.take() {
-            Some(session) => session,
-            None => LeadSession { client: RefCell::new(self.connect()?), holds: false },
+        let session = if let Some(session) = lead.take() {
+            session
+        } else {
+            let mut client = self.connect()?;
+            client.batch(BOUND)?;
+            LeadSession { client: RefCell::new(client), holds: false }
         };
         // A lock that is taken twice has to be given up twice.
         let (lock, key): (_, &[Value<'_>]) =

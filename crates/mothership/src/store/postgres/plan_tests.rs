@@ -179,6 +179,32 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_directives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_loses_the_lead() {
+    let database = cluster::shared().database();
+    let open = async || {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let read = Database::read(&cluster::shared().url(&database), provider).unwrap();
+        Store::open_postgres(read, 1).await.unwrap().0
+    };
+    let (first, second) = (open().await, open().await);
+    let round = async |store: &Store| store.shared().unwrap().round(crate::clock::Clock::system()).await;
+    assert!(round(&first).await.unwrap() && !round(&second).await.unwrap());
+    // Rounds keep it for longer than the bound.
+    let clock = std::time::Instant::now();
+    while clock.elapsed() < std::time::Duration::from_secs(22) {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        assert!(round(&first).await.unwrap() && !round(&second).await.unwrap());
+    }
+    // It says nothing any more, and its session stays open.
+    let clock = std::time::Instant::now();
+    while !round(&second).await.unwrap() {
+        assert!(clock.elapsed() < std::time::Duration::from_secs(40), "nobody leads");
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    }
+    assert!(!round(&first).await.unwrap_or(false), "two lead");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_list_of_long_commands_in_postgres_is_read_in_parts() {
     Scene::new().await.subject.lists_in_parts().await;
 }

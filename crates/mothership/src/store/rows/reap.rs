@@ -3,11 +3,13 @@
 use super::apply::{Effect, EndFacts, apply};
 use super::approval;
 use super::report::OVERRUN_MS;
+use super::values::json;
 use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use nexus_model::directive::Event;
 use nexus_model::ids::DirectiveId;
+use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 
 /// A lease ends for the server so long after it ended for the daemon.
 const GRACE_MS: i64 = 5_000;
@@ -32,14 +34,22 @@ pub fn reap(connection: &Connection<'_>, id: &DirectiveId, epoch: u64, now: i64)
         verdict(&work, lease_until, visible_at, epoch, now)
     };
     let Some(mut event) = event else { return Ok(None) };
-    if let Event::LeaseLost { may_restart, .. } = &mut event
-        && work.asks
-        && work.requeue
-    {
-        // Another start needs another use of the approval.
-        *may_restart = approval::may_start_again(connection, &work, now)?;
+    if let Event::LeaseLost { may_restart, commits, .. } = &mut event {
+        *commits = commits_changes(connection, &work)?;
+        if work.asks && work.requeue {
+            // Another start needs another use of the approval.
+            *may_restart = approval::may_start_again(connection, &work, now)?;
+        }
     }
     Ok(apply(connection, &work, &event, now, EndFacts::default())?.ok())
+}
+
+/// Returns whether the directive asks that its changes are committed.
+fn commits_changes(connection: &Connection<'_>, work: &Work) -> Result<bool, StoreError> {
+    let spec: String = connection
+        .prepare_cached("SELECT spec FROM directive WHERE id = ?1")?
+        .query_row(params![work.id], |row| row.get(0))?;
+    Ok(json::<DirectiveSpec>(&spec)?.changes.unwrap_or_default() == DirectiveChanges::Commit)
 }
 
 /// Moves all leases and approvals by a jump of the clock, so that none ends because of it.
@@ -81,14 +91,15 @@ fn verdict(work: &Work, lease_until: Option<i64>, visible_at: Option<i64>, epoch
     if work.phase == LEASED && visible_at.is_some_and(|at| now >= at) {
         return Some(Event::Returned { fence });
     }
-    if work.deadline.is_some_and(|deadline| now >= deadline + OVERRUN_MS) {
-        return Some(Event::Overrun { fence, next });
-    }
     let ended = lease_until.is_none_or(|until| now >= until + GRACE_MS);
     let unconfirmed = work.cancel_at.is_some_and(|at| now >= at + CONFIRM_MS);
     match (ended, unconfirmed && work.phase != LEASED) {
         (true, true) => Some(Event::CancelUnconfirmed { fence }),
-        (true, false) => Some(Event::LeaseLost { fence, may_restart: true }),
+        (true, false) => Some(Event::LeaseLost { fence, may_restart: true, commits: true }),
+        // A claim that still beats. While no server or no network was there, no daemon could report: then its lease decides.
+        (false, _) if work.deadline.is_some_and(|deadline| now >= deadline + OVERRUN_MS) => {
+            Some(Event::Overrun { fence, next })
+        }
         (false, _) => None,
     }
 }

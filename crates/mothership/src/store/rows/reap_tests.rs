@@ -39,10 +39,16 @@ fn time_takes_back_only_what_has_passed() {
     assert_eq!(at(&leased, 60_000, None, 8_000), None, "an independent daemon keeps its claim for the whole lease");
     let running = work(RUNNING);
     assert_eq!(at(&running, 60_000, None, 64_999), None);
-    assert_eq!(at(&running, 60_000, None, 65_000), Some(Event::LeaseLost { fence: Fence(1), may_restart: true }));
+    assert_eq!(
+        at(&running, 60_000, None, 65_000),
+        Some(Event::LeaseLost { fence: Fence(1), may_restart: true, commits: true })
+    );
     let asked = Work { cancel_at: Some(1_000), ..running.clone() };
     assert_eq!(at(&asked, 200_000, None, 100_000), None, "the daemon still reports");
     assert!(matches!(at(&asked, 60_000, None, 65_000), Some(Event::CancelUnconfirmed { .. })));
     assert!(matches!(at(&running, 2_000_000, None, 1_000_000 + OVERRUN_MS), Some(Event::Overrun { .. })));
     assert_eq!(at(&running, 2_000_000, None, 999_999 + OVERRUN_MS), None);
+    // No daemon could report while the control plane was away for longer than all limits of the directive.
+    let lost = Some(Event::LeaseLost { fence: Fence(1), may_restart: true, commits: true });
+    assert_eq!(at(&running, 60_000, None, 9_000_000), lost);
 }

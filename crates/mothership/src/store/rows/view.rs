@@ -1,7 +1,7 @@
 //! Directives as users see them.
 
 use super::apply::{LATE_MS, assumed, requirements};
-use super::territory::all_facts;
+use super::territory::{DECOMMISSIONED, all_facts};
 use super::values::{Id, json, optional};
 use super::work::{self, WAITS, Work};
 use crate::decide::queued_because;
@@ -304,6 +304,14 @@ pub fn live_directives(
     Ok(LiveDirectives { directives, running: count(work::LEASED, work::SETTLING)?, queued: count(WAITS, work::READY)? })
 }
 
+/// Returns whether the last holder of a directive is a territory that is not revoked.
+fn can_report(connection: &Connection<'_>, holder: Option<Id>) -> Result<bool, StoreError> {
+    let Some(holder) = holder else { return Ok(false) };
+    connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM territory WHERE id = ?1 AND state < ?2)")?
+        .query_row(params![holder, DECOMMISSIONED], |row| row.get(0))
+}
+
 /// Returns the present version of a directive for events.
 pub fn snapshot(
     connection: &Connection<'_>,
@@ -316,11 +324,12 @@ pub fn snapshot(
     let present = present(&stored, work.as_ref())?;
     // An end that an earlier version of the server called lease_lost keeps no stream open.
     let assumed = if stored.is_reported { None } else { assumed(stored.reason.as_deref(), false, || Ok(true))? };
+    let is_awaited = present.state.is_terminal()
+        && assumed.is_some_and(EndReason::is_assumed)
+        && stored.ended_at.is_some_and(|ended| now < ended.saturating_add(LATE_MS));
     Ok(Snapshot {
         version: present.version as u64,
-        may_change: present.state.is_terminal()
-            && assumed.is_some_and(EndReason::is_assumed)
-            && stored.ended_at.is_some_and(|ended| now < ended.saturating_add(LATE_MS)),
+        may_change: is_awaited && can_report(connection, stored.territory)?,
         event: DirectiveEvent {
             directive_id: id,
             state: present.state,
