@@ -4,7 +4,7 @@
 //!  2024-11-05 … 2025-11-25   initialize, then requests as they are
 //!  2026-07-28                no handshake: each request says its version and what the client can do, in `_meta`
 //! ```
-//! Both are served side by side: each request is of the generation that it says itself. Nothing but "somebody has initialized" is kept.
+//! Both are served side by side: each request is of the generation that it says itself. The server keeps only that a client has initialized it.
 
 use crate::rpc::{INVALID_PARAMS, RpcError, UNSUPPORTED_VERSION};
 use serde_json::{Value, json};

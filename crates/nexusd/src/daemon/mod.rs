@@ -9,6 +9,7 @@
 
 mod beat;
 mod context;
+mod error;
 mod poll;
 mod replay;
 mod unfinished;
@@ -25,10 +26,10 @@ use crate::territory::{Settings, Territory};
 use crate::trial::Health;
 use crate::upkeep::Upkeep;
 use context::{Shared, SharedParts};
-use nexus_facility::{Facilities, StoreError};
+pub use error::DaemonError;
+use nexus_facility::Facilities;
 use nexus_policy::settings::EgressSettings;
-use nexus_runner::state::directory::{StateDir, StateDirError};
-use std::io;
+use nexus_runner::state::directory::StateDir;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -51,43 +52,6 @@ pub struct Parts {
     pub settings: Settings,
     /// The operator's settings of networks.
     pub egress: EgressSettings,
-}
-
-/// The daemon cannot start. Nothing was claimed.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// The state directory cannot be used.
-    #[error(transparent)]
-    State(#[from] StateDirError),
-    /// The facilities cannot be used.
-    #[error(transparent)]
-    Facilities(#[from] StoreError),
-    /// The work of an earlier daemon cannot be cleared up.
-    #[error("what an earlier daemon left cannot be recovered: {why}")]
-    Recovery {
-        /// The cause, for a person to read.
-        why: String,
-    },
-    /// The notes about claims cannot be used.
-    #[error("the notes about claims cannot be used: {0}")]
-    Claims(io::Error),
-    /// A thread cannot be started.
-    #[error("a thread of the daemon cannot be started: {0}")]
-    Thread(io::Error),
-}
-
-impl DaemonError {
-    /// Returns the stable word for programs.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::State(error) => error.code(),
-            Self::Facilities(error) => error.code(),
-            Self::Recovery { .. } => "recover",
-            Self::Claims(_) => "claims",
-            Self::Thread(_) => "thread",
-        }
-    }
 }
 
 /// A daemon that runs.

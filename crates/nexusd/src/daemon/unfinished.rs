@@ -6,7 +6,8 @@
 //! Until then no directive works on half a commit, and the control plane says `commit_unknown`: no process knows more.
 
 use super::context::Shared;
-use super::{DaemonError, replay};
+use super::error::DaemonError;
+use super::replay;
 use crate::claims::{Claims, Note};
 use crate::upkeep::Unfinished;
 use nexus_facility::{Facilities, Lock};
