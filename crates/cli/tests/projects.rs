@@ -77,9 +77,13 @@ fn play(row: &Row, shared: &Path, is_measured: bool) -> Result<(), String> {
 
 /// Runs the tests of a row outside and inside.
 fn compare(row: &Row, bench: &Bench, project: &Path, path: &str, is_measured: bool) -> Result<(), String> {
+    // Outside, /tmp may have what another user's tests left; inside it is the sandbox's own.
+    let temporary = bench.base.path().join("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    bench.give(&temporary);
     let outside = |script: &str| {
         let mut command = bench.command("sh");
-        command.env("PATH", path).args(["-c", script]).output().unwrap()
+        command.env("PATH", path).env("TMPDIR", &temporary).args(["-c", script]).output().unwrap()
     };
     let inside = |script: &str| {
         let mut command = bench.nexus(["run", "--quiet"]);
