@@ -87,7 +87,8 @@ fn the_invariants_of_a_fleet_hold_under_faults() {
     make_faults(&mut chaos, &mut random, stopped + Duration::from_secs(seconds));
     shared.enough.store(true, Ordering::SeqCst);
     creator.join().unwrap();
-    let beyond = LEASE + Duration::from_secs(1);
+    // The control plane waits five seconds more before it takes a claim back.
+    let beyond = LEASE + Duration::from_secs(7);
     std::thread::sleep(beyond.saturating_sub(stopped.elapsed()));
     chaos.fault(Fault::StopBeyondLease, "daemon0", false);
     chaos.scene.signal("daemon0", Signal::CONT);
