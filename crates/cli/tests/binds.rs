@@ -409,7 +409,7 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
     use std::io::Read as _;
     for bench in benches() {
         bench.write("reaches.py", REACHES);
-        for (at, what) in ["socket", "pipe", "directory", "entry"].into_iter().enumerate() {
+        for (at, what) in ["socket", "pipe", "directory", "entry", "below"].into_iter().enumerate() {
             let data = made(&bench, &bench.home.join(format!("once{at}")));
             for directory in ["a", "n"] {
                 made(&bench, &data.join(directory));
@@ -418,10 +418,16 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
             let (from, to, end) = match what {
                 "directory" => ("z", "z2", "z2/h"),
                 "entry" => ("z/h", "w/h", "w/h"),
+                "below" => ("z/sub/h", "z/sub/i", "z/sub/i"),
                 _ => ("a/h", "n/h", "n/h"),
             };
-            let is_closed = matches!(what, "directory" | "entry");
-            let endpoint = if is_closed { data.join("z/h") } else { data.join("a/h") };
+            let is_closed = matches!(what, "directory" | "entry" | "below");
+            let first = match what {
+                "directory" | "entry" => "z/h",
+                "below" => "z/sub/h",
+                _ => "a/h",
+            };
+            let endpoint = data.join(first);
             fs::create_dir_all(endpoint.parent().unwrap()).unwrap();
             let mut kept: (Option<UnixListener>, Option<fs::File>) = (None, None);
             if what == "pipe" {
@@ -451,7 +457,7 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
                     .spawn()
                     .unwrap();
                 mover.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-                let paths = [format!("/shown/{end}"), format!("/shown/{}", if is_closed { "z/h" } else { "a/h" })];
+                let paths = [format!("/shown/{end}"), format!("/shown/{first}")];
                 let output =
                     bench.nexus(["run", flag, &bind, "--", "python3", "reaches.py"]).args(&paths).output().unwrap();
                 let told = format!("{} {flag} {what}: {}{}", bench.who(), stdout(&output), stderr(&output));

@@ -124,13 +124,21 @@ impl Tree<'_> {
         }
         let (mut seen, started) = (Seen::new(), Instant::now());
         for pass in 0..PASSES {
-            let waiting = if pass == 0 { vec![top.to_owned()] } else { seen.keys().cloned().collect() };
+            let waiting = if pass == 0 { self.first_places(top) } else { seen.keys().cloned().collect() };
             if !self.pass(waiting, &mut seen, left)? || (pass > 2 && started.elapsed() > MAX_TIME) {
                 break;
             }
             std::thread::sleep(BETWEEN);
         }
         Ok(())
+    }
+
+    /// Returns the top of the bind and the directories in it that no list of this search has.
+    fn first_places(&self, top: &Path) -> Vec<PathBuf> {
+        let below = self.search.below_entered.iter().map(|path| path.as_path());
+        let below =
+            below.filter(|path| path.starts_with(top) && !self.others.iter().any(|other| path.starts_with(other)));
+        std::iter::once(top).chain(below).map(Path::to_owned).collect()
     }
 
     /// Lists the directories that are new or changed. Reports whether there was one, or whether one went away.
@@ -311,7 +319,13 @@ mod tests {
     }
 
     fn search(since: (i64, u32), allowed: &[FileId]) -> SecondSearch {
-        SecondSearch { binds: Vec::new(), allowed: allowed.to_vec(), entered: Vec::new(), since }
+        SecondSearch {
+            binds: Vec::new(),
+            allowed: allowed.to_vec(),
+            entered: Vec::new(),
+            below_entered: Vec::new(),
+            since,
+        }
     }
 
     const LATER: (i64, u32) = (i64::MAX, 0);

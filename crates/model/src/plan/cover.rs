@@ -30,6 +30,8 @@ pub struct SecondSearch {
     pub allowed: Vec<FileId>,
     /// Directories that the first search listed and that some user may only enter.
     pub entered: Vec<EnteredOnly>,
+    /// Absolute paths inside of the directories that lie directly in those: no list of the second search has them.
+    pub below_entered: Vec<ByteText>,
     /// Time of the first search, in seconds and nanoseconds since 1970. What changed later is not held by covers.
     pub since: (i64, u32),
 }

@@ -154,7 +154,13 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     }
     let is_allowed = |path: &Path| allowed.iter().any(|(socket, _)| socket == path);
     let mut found = Sockets::default();
-    let mut second = SecondSearch { binds: Vec::new(), allowed: Vec::new(), entered: Vec::new(), since: closed::now() };
+    let mut second = SecondSearch {
+        binds: Vec::new(),
+        allowed: Vec::new(),
+        entered: Vec::new(),
+        below_entered: Vec::new(),
+        since: closed::now(),
+    };
     second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
     let (mut budget, mut pins) = (MAX_COST, Pins::with_limit(MAX_PINS));
     let mounts = if binds.iter().any(is_searched) { Mounts::read()? } else { Mounts::default() };
@@ -186,6 +192,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
                 id: *id,
                 changed: *changed,
             }));
+            second.below_entered.extend(within.below_entered.iter().map(|relative| target.join(relative).into()));
         }
         if let Some(closed) = within.closed.iter().find(|closed| closed.as_os_str().is_empty()) {
             return Err(SocketError::Closed { from: from(), path: source.join(closed) });
@@ -286,6 +293,8 @@ struct Within {
     closed: Vec<PathBuf>,
     /// Directories that were listed and in which some user may only use names, as they were before.
     entered: Vec<(PathBuf, FileId, closed::Stamp)>,
+    /// Directories that lie directly in directories in which some user may only use names.
+    below_entered: Vec<PathBuf>,
 }
 
 impl Within {
@@ -332,6 +341,7 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 continue;
             }
         };
+        let is_entered_only = entered.is_some();
         found.entered.extend(entered.map(|(id, changed)| (directory.clone(), id, changed)));
         let before = (found.sockets.len(), found.pipes.len(), waiting.len());
         for entry in entries {
@@ -358,6 +368,9 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 Ok(kind) if kind.is_dir() => {
                     let path = directory.join(entry.file_name());
                     *budget = budget.checked_sub(PER_DIRECTORY + path.as_os_str().len() / PER_DIRECTORY)?;
+                    if is_entered_only {
+                        found.below_entered.push(path.clone());
+                    }
                     waiting.push_back(path);
                 }
                 // Gone meanwhile, or something that no process connects to.
