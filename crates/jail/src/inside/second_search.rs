@@ -135,7 +135,7 @@ impl Tree<'_> {
 
     /// Returns the top of the bind and the directories in it that no list of this search has.
     fn first_places(&self, top: &Path) -> Vec<PathBuf> {
-        let below = self.search.below_entered.iter().map(|path| path.as_path());
+        let below = self.search.below_entered.iter().map(nexus_model::ByteText::as_path);
         let below =
             below.filter(|path| path.starts_with(top) && !self.others.iter().any(|other| path.starts_with(other)));
         std::iter::once(top).chain(below).map(Path::to_owned).collect()
