@@ -74,7 +74,7 @@ grep -rnHIZ \"$3\" --exclude-dir=.git --include=\"$4\" -e \"$2\" -- \"$place\" |
 ";
 
 /// Returns the words of one of these commands. The caller adds its limits.
-fn command(title: &str, script: &str, words: &[&str]) -> Request {
+fn tool_call(title: &str, script: &str, words: &[&str]) -> Request {
     let argv = ["/bin/sh", "-c", script, "nexus"].into_iter().chain(words.iter().copied());
     Request {
         argv: argv.map(str::to_owned).collect(),
@@ -94,7 +94,7 @@ fn text(path: &Path) -> Result<&str, Failure> {
 pub fn read(path: &Path, offset: u64, limit: u64) -> Result<Request, Failure> {
     let limit = limit.min(MAX_READ).to_string();
     let script = format!("{FIND}{READ}");
-    Ok(command("read_file", &script, &[text(path)?, &offset.saturating_add(1).to_string(), &limit]))
+    Ok(tool_call("read_file", &script, &[text(path)?, &offset.saturating_add(1).to_string(), &limit]))
 }
 
 /// Returns the command that writes a file.
@@ -108,13 +108,13 @@ pub fn write(path: &Path, content: String, makes_directories: bool) -> Result<Re
         return Err(Failure::refused("path", "The workspace itself is not a file", "Name a file in it."));
     }
     let makes = if makes_directories { "yes" } else { "no" };
-    let ask = command("write_file", WRITE, &[text(path)?, &content.len().to_string(), makes]);
+    let ask = tool_call("write_file", WRITE, &[text(path)?, &content.len().to_string(), makes]);
     Ok(Request { input: Some(content.into_bytes()), ..ask })
 }
 
 /// Returns the command that lists a directory.
 pub fn list(path: &Path) -> Result<Request, Failure> {
-    Ok(command("list_directory", &format!("{FIND}{LIST}"), &[text(path)?]))
+    Ok(tool_call("list_directory", &format!("{FIND}{LIST}"), &[text(path)?]))
 }
 
 /// Returns the command that searches a file or all files below a directory.
@@ -124,7 +124,7 @@ pub fn search(path: &Path, pattern: &str, is_regex: bool, glob: Option<&str>) ->
         return Err(Failure::usage("arguments", message, "Search for one line."));
     }
     let how = if is_regex { "-E" } else { "-F" };
-    Ok(command("search_files", &format!("{FIND}{SEARCH}"), &[text(path)?, pattern, how, glob.unwrap_or("*")]))
+    Ok(tool_call("search_files", &format!("{FIND}{SEARCH}"), &[text(path)?, pattern, how, glob.unwrap_or("*")]))
 }
 
 /// Explains the exit code of one of these commands.
