@@ -2,7 +2,7 @@
 //!
 //! A file counts as unchanged when inode, size, time of change of content (mtime) and of anything (ctime) are the same. No process can
 //! set ctime. A file that changed in the moment of the scan could change again without another time stamp; it is not
-//! remembered ([`RACE`]).
+//! remembered (`RACE`).
 
 use crate::attributes::Extended;
 use crate::object::{Content, ObjectId, bytes_of};

@@ -12,17 +12,17 @@
 //! alone; every read of it is checked against a hash all the same, so that a damaged disk is named and never copied on.
 //!
 //! * [`object`]: the forms of objects and their names. Pure.
-//! * [`pieces`]: cuts a large file by its content. Pure.
-//! * [`pack`]: the form of a pack: blocks, index, end.
+//! * `pieces`: cuts a large file by its content. Pure.
+//! * `pack`: the form of a pack: blocks, index, end.
 //! * [`store`]: all packs of a directory, reading, and the lock.
 //! * [`writer`]: adds objects, in a new pack.
-//! * [`sweep`]: removes objects that nothing reaches.
-//! * [`attributes`]: extended attributes of entries.
+//! * [`sweep()`]: removes objects that nothing reaches.
+//! * `attributes`: extended attributes of entries.
 //! * [`cache`]: remembers files from one scan to the next.
-//! * [`scan`]: reads a tree into a store.
-//! * [`build`]: makes a tree of objects again.
-//! * [`compare`]: compares two kept trees.
-//! * [`reach`]: all objects of a tree.
+//! * [`scan()`]: reads a tree into a store.
+//! * [`build()`]: makes a tree of objects again.
+//! * [`compare()`]: compares two kept trees.
+//! * [`reach()`]: all objects of a tree.
 //! * [`error`]: the error type.
 
 #![forbid(unsafe_code)]
