@@ -57,7 +57,7 @@ impl Renewal {
                     if let Some(line) = news(&mut reported, &failure.text(), left.is_some_and(|left| left.is_zero())) {
                         tell(&line);
                     }
-                    until_next_try(left.unwrap_or_default())
+                    until_next_try(left)
                 }
             };
             tokio::time::sleep(wait).await;
@@ -106,9 +106,13 @@ fn news(reported: &mut Option<String>, failure: &str, is_over: bool) -> Option<S
     (reported.as_ref() != Some(&line)).then(|| reported.insert(line).clone())
 }
 
-/// Returns the time to the next try of a renewal that failed, for a certificate with this time left.
-fn until_next_try(left: Duration) -> Duration {
-    (left / TRIES).clamp(REST, TRY_AGAIN)
+/// Returns the time to the next try of a renewal that failed, for a certificate with this time left. One that has ended, or that cannot be
+/// read, is not worth a call each second.
+fn until_next_try(left: Option<Duration>) -> Duration {
+    match left {
+        Some(left) if !left.is_zero() => (left / TRIES).clamp(REST, TRY_AGAIN),
+        _ => TRY_AGAIN,
+    }
 }
 
 /// Returns the time until a third of the life is left; zero from then on. Times are seconds since 1970.
@@ -145,9 +149,10 @@ mod tests {
         for (now, rest) in [(0, 1600), (1599, 1), (1600, 0), (1900, 0), (i64::MAX, 0)] {
             assert_eq!(until_due(valid, now), Duration::from_secs(rest), "{now}");
         }
-        for (left, wait) in [(0, 1), (5, 1), (40, 2), (1200, 60), (86_400, 60)] {
-            assert_eq!(until_next_try(Duration::from_secs(left)), Duration::from_secs(wait), "{left}");
+        for (left, wait) in [(0, 60), (5, 1), (40, 2), (1200, 60), (86_400, 60)] {
+            assert_eq!(until_next_try(Some(Duration::from_secs(left))), Duration::from_secs(wait), "{left}");
         }
+        assert_eq!(until_next_try(None), TRY_AGAIN);
         // A certificate that ends before it begins is due at once.
         assert_eq!(until_due(Validity { not_before: 1900, not_after: 1000 }, 1000), Duration::ZERO);
     }
