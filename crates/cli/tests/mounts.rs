@@ -65,7 +65,7 @@ const SILENT: &str = "import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 at, uid = sys.argv[1], int(sys.argv[2])
 fd = os.open('/dev/fuse', os.O_RDWR)
-options = b'fd=%d,rootmode=40000,user_id=%d,group_id=%d' % (fd, uid, uid)
+options = b'fd=%d,rootmode=%s,user_id=%d,group_id=%d' % (fd, sys.argv[4].encode(), uid, uid)
 if libc.mount(b'silent', at.encode(), b'fuse', 0, options):
     sys.exit('mount: %d' % ctypes.get_errno())
 open(sys.argv[3], 'w').close()
@@ -95,7 +95,7 @@ fn no_advice_waits_for_a_file_system_that_does_not_answer() {
             let ready = bench.base.path().join(format!("ready{number}"));
             let nexus = bench.program().display();
             let line = format!(
-                "python3 {} '{at}' {user} '{ready}' & server=$!; while ! [ -e '{ready}' ]; do kill -0 $server || exit 99; sleep 0.05; done; \
+                "python3 {} '{at}' {user} '{ready}' 40000 & server=$!; while ! [ -e '{ready}' ]; do kill -0 $server || exit 99; sleep 0.05; done; \
                  timeout -s KILL 20 {identity}{nexus} run --changes discard {flags} --shell '{words}'; code=$?; \
                  kill $server; exit $code",
                 script.display(),
@@ -106,6 +106,47 @@ fn no_advice_waits_for_a_file_system_that_does_not_answer() {
             let (code, told) = (output.status.code(), stderr(&output));
             assert_eq!(code, Some(1), "{} {flags} {words}: {:?}: {told}", bench.who(), begun.elapsed());
             assert!(!told.contains("is there outside"), "{}: {told}", bench.who());
+        }
+    }
+}
+
+/// Its root is a file, mounted over a file that a bind shows, with and without a program that serves it.
+#[test]
+fn a_file_system_over_a_file_that_does_not_answer_holds_up_no_start() {
+    if !needs_root() || !std::path::Path::new("/dev/fuse").exists() {
+        return;
+    }
+    for bench in benches() {
+        let shown = bench.home.join("shown");
+        fs::create_dir(&shown).unwrap();
+        fs::write(shown.join("f"), "").unwrap();
+        [&shown, &shown.join("f")].into_iter().for_each(|path| bench.give(path));
+        let script = bench.base.path().join("silent.py");
+        fs::write(&script, SILENT).unwrap();
+        let identity =
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+        for (number, (user, end)) in
+            [(bench.user.unwrap_or(0), ""), (bench.user.unwrap_or(0), "kill -9 $server; wait $server;"), (4711, "")]
+                .into_iter()
+                .enumerate()
+        {
+            // FUSE maps no owners, as a writable bind of root needs.
+            for flag in if bench.user.is_some() { &["--ro", "--rw"][..] } else { &["--ro"] } {
+                let ready = bench.base.path().join(format!("ready{number}{flag}"));
+                let line = format!(
+                    "python3 {} '{at}/f' {user} '{ready}' 100000 & server=$!; \
+                     while ! [ -e '{ready}' ]; do kill -0 $server || exit 99; sleep 0.05; done; {end} \
+                     timeout -s KILL 20 {identity}{nexus} run -q {flag} '{at}' -- true; code=$?; \
+                     kill $server 2>/dev/null; exit $code",
+                    script.display(),
+                    at = shown.display(),
+                    ready = ready.display(),
+                    nexus = bench.program().display(),
+                );
+                let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+                let told = format!("{} {flag} {user} {end}: {}", bench.who(), stderr(&output));
+                assert_eq!(output.status.code(), Some(0), "{told}");
+            }
         }
     }
 }

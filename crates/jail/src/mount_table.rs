@@ -2,7 +2,7 @@
 
 use crate::mounts;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -72,7 +72,18 @@ impl MountTable {
 
 /// Returns the number of the mount through which a file was opened.
 pub fn mount_id(file: impl AsFd) -> io::Result<u64> {
-    Ok(rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?.stx_mnt_id)
+    Ok(about(file)?.stx_mnt_id)
+}
+
+/// Returns the kind of a file, as far as it can be found out at once.
+pub fn kind(file: impl AsFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(about(file)?.stx_mode.into()))
+}
+
+/// Looks at a file without a question to its file system: a server of FUSE or NFS may never answer it.
+fn about(file: impl AsFd) -> io::Result<Statx> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(rustix::fs::statx(file, c"", flags, StatxFlags::MNT_ID | StatxFlags::TYPE)?)
 }
 
 fn read_line(line: &[u8]) -> Option<Mount> {

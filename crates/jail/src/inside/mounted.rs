@@ -1,13 +1,14 @@
 //! Looks at what is mounted over files in binds, as a container engine mounts its socket over an empty file. A directory that has such
 //! a file lists the kind of the file below the mount, so that a search by directories alone misses it.
 
-use crate::inside::answers::{is_denied, is_endpoint, is_gone, moved};
-use crate::mount_table::{MountTable, mount_id};
+use crate::inside::answers::{is_denied, is_gone, moved};
+use crate::mount_table::{MountTable, kind, mount_id};
 use crate::mounts;
 use crate::places::{below_root, show};
 use crate::steps::{AtStep as _, Step, StepError};
 use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,31 @@ use std::time::Duration;
 /// Readings of the table, and the time between two.
 const READINGS: u32 = 24;
 const BETWEEN: Duration = Duration::from_millis(2);
+
+/// A place at which the table has a mount.
+enum Found {
+    /// A socket or named pipe of the mount.
+    Endpoint(FileType),
+    /// Something else, or nothing that any process reaches.
+    Other,
+    /// The mount is at another place by now.
+    AnotherMount,
+}
+
+/// Looks at a place without a question to its file system.
+fn endpoint(place: &OwnedFd, id: u64) -> io::Result<Found> {
+    let found = mount_id(place).and_then(|present| Ok((present == id, kind(place)?)));
+    match found {
+        Ok((true, kind @ (FileType::Socket | FileType::Fifo))) => Ok(Found::Endpoint(kind)),
+        Ok((true, _)) => Ok(Found::Other),
+        Ok((false, _)) => Ok(Found::AnotherMount),
+        // FUSE of another user, whom it lets in alone, or without its server: the command gets the same answer.
+        Err(error) if is_denied(&error) || error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
+            Ok(Found::Other)
+        }
+        Err(error) => Err(error),
+    }
+}
 
 /// Checks each wanted mount by `check`. When another program renames the file below a mount, the mount goes with it: so the table is
 /// read until each mount is where it says.
@@ -29,11 +55,15 @@ pub(super) fn check_each(
         let mut is_sure = true;
         for (path, id) in table.below(Path::new("/")).into_iter().filter(|(path, _)| is_wanted(path)) {
             let is_there = match mounts::place(root, below_root(path)) {
-                Ok(place) if mount_id(&place).at(Step::HidePaths, &show(path))? == id => {
-                    check(&place, path)?;
-                    true
-                }
-                Ok(_) => false,
+                Ok(place) => match endpoint(&place, id) {
+                    Ok(Found::Endpoint(_)) => {
+                        check(&place, path)?;
+                        true
+                    }
+                    Ok(Found::Other) => true,
+                    Ok(Found::AnotherMount) => false,
+                    Err(error) => return Err(StepError::os(Step::HidePaths, error, show(path))),
+                },
                 // The command has no more rights than this process.
                 Err(error) if is_denied(&error) => true,
                 Err(error) if is_gone(&error) => false,
@@ -60,14 +90,18 @@ pub(super) fn cover_below(
     with_pipes: bool,
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
-    for (path, _) in table.below(directory) {
+    for (path, id) in table.below(directory) {
         let place = match mounts::place(root, below_root(path)) {
             Err(error) if is_gone(&error) || is_denied(&error) => continue,
             place => place?,
         };
-        let stat = rustix::fs::fstat(&place)?;
-        let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
-        if is_endpoint(&stat) && (with_pipes || !is_pipe) {
+        // Another mount that has come to the place is covered as well.
+        let kind = match endpoint(&place, id)? {
+            Found::Endpoint(kind) => Some(kind),
+            Found::AnotherMount => Some(kind(&place)?),
+            Found::Other => None,
+        };
+        if kind == Some(FileType::Socket) || (kind == Some(FileType::Fifo) && with_pipes) {
             cover(&place)?;
         }
     }

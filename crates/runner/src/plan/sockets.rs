@@ -24,6 +24,7 @@ use crate::plan::shown::Shown;
 use nexus_model::ByteText;
 use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
+use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::VecDeque;
 use std::fs::FileType;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -307,13 +308,20 @@ impl Within {
             if self.closed.iter().any(|closed| relative.starts_with(closed)) || has(&self.sockets) || has(&self.pipes) {
                 continue;
             }
-            match std::fs::symlink_metadata(place).map(|about| about.file_type()) {
-                Ok(kind) if kind.is_socket() => self.sockets.push(relative.to_owned()),
-                Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => self.pipes.push(relative.to_owned()),
-                Ok(_) | Err(_) => {}
+            match kind_at_once(place) {
+                Some(rustix::fs::FileType::Socket) => self.sockets.push(relative.to_owned()),
+                Some(rustix::fs::FileType::Fifo) if access == Access::ReadOnly => self.pipes.push(relative.to_owned()),
+                _ => {}
             }
         }
     }
+}
+
+/// Returns the kind of what is mounted at a place, without a question to its file system: a server of FUSE or NFS may never answer it.
+fn kind_at_once(place: &Path) -> Option<rustix::fs::FileType> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(rustix::fs::CWD, place, flags, StatxFlags::TYPE).ok()?;
+    Some(rustix::fs::FileType::from_raw_mode(found.stx_mode.into()))
 }
 
 /// Looks through a directory. In a read-only bind one that can be neither listed nor entered holds nothing that the command
