@@ -41,7 +41,8 @@ const GRAIN: Duration = Duration::from_millis(12);
 pub(super) fn inspect(request: &Request<'_>, root: &OwnedFd) -> Result<(), StepError> {
     let Some(search) = &request.plan.second_search else { return Ok(()) };
     let mut left = MAX_ENTRIES;
-    let found = request.plan.covered.iter().map(|covered| covered.id).collect();
+    let covered = request.plan.covered.iter().map(|covered| covered.id);
+    let found = covered.chain(search.vanished.iter().copied()).collect();
     let entered = entered(search);
     let searched = request.plan.binds.iter().filter(|bind| search.binds.contains(&bind.target));
     let trees: Vec<(&Path, Tree<'_>)> = searched
@@ -324,6 +325,7 @@ mod tests {
             allowed: allowed.to_vec(),
             entered: Vec::new(),
             below_entered: Vec::new(),
+            vanished: Vec::new(),
             since,
         }
     }

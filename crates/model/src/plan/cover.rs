@@ -32,6 +32,8 @@ pub struct SecondSearch {
     pub entered: Vec<EnteredOnly>,
     /// Absolute paths inside of the directories that lie directly in those: no list of the second search has them.
     pub below_entered: Vec<ByteText>,
+    /// Sockets and named pipes that the first search listed, and that were at another place when it looked at them.
+    pub vanished: Vec<FileId>,
     /// Time of the first search, in seconds and nanoseconds since 1970. What changed later is not held by covers.
     pub since: (i64, u32),
 }

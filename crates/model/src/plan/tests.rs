@@ -209,7 +209,14 @@ fn only_what_a_bind_shows_is_covered() {
 fn only_a_bind_is_searched_again() {
     let search = |bind: &str| {
         let binds = vec![bind.into()];
-        SecondSearch { binds, allowed: Vec::new(), entered: Vec::new(), below_entered: Vec::new(), since: (0, 0) }
+        SecondSearch {
+            binds,
+            allowed: Vec::new(),
+            entered: Vec::new(),
+            below_entered: Vec::new(),
+            vanished: Vec::new(),
+            since: (0, 0),
+        }
     };
     let mut with = draft();
     with.second_search = Some(search("/opt/tool"));

@@ -25,9 +25,9 @@ use nexus_model::ByteText;
 use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
 use rustix::fs::{AtFlags, StatxFlags};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::FileType;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt as _, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The cost of searching all binds of a run may be this: an entry costs one. A bind that is not searched to its end is refused, because an
@@ -160,6 +160,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
         allowed: Vec::new(),
         entered: Vec::new(),
         below_entered: Vec::new(),
+        vanished: Vec::new(),
         since: closed::now(),
     };
     second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
@@ -219,15 +220,18 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
             endpoints.chain(within.closed.iter().map(|relative| (relative, (|kind: FileType| kind.is_dir()) as _)));
         for (relative, is_kind) in covered {
             let path = target.join(relative);
-            // What is not there any more is looked for by the second search.
-            if is_seen(binds, shown, relative, &path)
-                && let Some(id) = identify(&source.join(relative), is_kind)
-            {
-                if shown.bind.access == Access::ReadWrite && pins.add(target, &path).is_err() {
-                    return Err(SocketError::TooSpread { from: from(), path: source.to_owned() });
-                }
-                found.covered.push(Cover { path: path.into(), id });
+            if !is_seen(binds, shown, relative, &path) {
+                continue;
             }
+            // What is not there any more is looked for by the second search.
+            let Some(id) = identify(&source.join(relative), is_kind) else {
+                second.vanished.extend(within.listed(source, relative));
+                continue;
+            };
+            if shown.bind.access == Access::ReadWrite && pins.add(target, &path).is_err() {
+                return Err(SocketError::TooSpread { from: from(), path: source.to_owned() });
+            }
+            found.covered.push(Cover { path: path.into(), id });
         }
     }
     found.second_search = (!second.binds.is_empty()).then_some(second);
@@ -296,9 +300,17 @@ struct Within {
     entered: Vec<(PathBuf, FileId, closed::Stamp)>,
     /// Directories that lie directly in directories in which some user may only use names.
     below_entered: Vec<PathBuf>,
+    /// Inodes of the sockets and pipes, as their directories list them.
+    inodes: HashMap<PathBuf, u64>,
 }
 
 impl Within {
+    /// Returns the identity of an endpoint as it was listed.
+    fn listed(&self, top: &Path, relative: &Path) -> Option<FileId> {
+        let directory = std::fs::symlink_metadata(top.join(relative).parent()?).ok()?;
+        self.inodes.get(relative).map(|inode| FileId { device: directory.dev(), inode: *inode })
+    }
+
     /// Adds what is mounted over files at these places.
     fn add_mounted<'a>(&mut self, top: &Path, access: Access, places: impl Iterator<Item = &'a Path>) {
         for place in places {
@@ -368,9 +380,13 @@ fn below(top: &Path, access: Access, budget: &mut usize) -> Option<Within> {
                 break;
             }
             match entry.file_type() {
-                Ok(kind) if kind.is_socket() => found.sockets.push(directory.join(entry.file_name())),
+                Ok(kind) if kind.is_socket() => {
+                    found.inodes.insert(directory.join(entry.file_name()), entry.ino());
+                    found.sockets.push(directory.join(entry.file_name()));
+                }
                 // A writable bind is for writing to what is in it.
                 Ok(kind) if kind.is_fifo() && access == Access::ReadOnly => {
+                    found.inodes.insert(directory.join(entry.file_name()), entry.ino());
                     found.pipes.push(directory.join(entry.file_name()));
                 }
                 Ok(kind) if kind.is_dir() => {
