@@ -485,7 +485,12 @@ mod tests {
             let mut budget = 100;
             let found = below(top.path(), access, &mut budget).unwrap();
             let sockets = vec![PathBuf::from("s"), "a/b/t".into()];
-            assert_eq!(found, Within { sockets, ..Within::default() });
+            for socket in &sockets {
+                let listed = found.listed(top.path(), socket);
+                assert_eq!(listed, identify(&top.path().join(socket), is_endpoint), "as it is listed and looked at");
+            }
+            let inodes = found.inodes.clone();
+            assert_eq!(found, Within { sockets, inodes, ..Within::default() });
             assert_eq!(budget, 100 - 6 - 2 * PER_DIRECTORY);
         }
     }
