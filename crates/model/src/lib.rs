@@ -27,6 +27,7 @@ pub mod exit;
 pub mod guarantee;
 pub mod ids;
 pub mod limits;
+pub mod mount_table;
 pub mod moving;
 pub mod name_pattern;
 pub mod network;

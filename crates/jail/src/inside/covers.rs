@@ -6,7 +6,7 @@ use crate::inside::closed::{self, ClosedError};
 use crate::inside::mounted;
 use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
-use crate::mount_table::MountTable;
+use crate::mount_table;
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
@@ -43,7 +43,7 @@ pub(super) fn cover_sockets(request: &Request<'_>, root: &Root, held: &BTreeSet<
     if request.plan.covered.is_empty() {
         return Ok(());
     }
-    let table = MountTable::read(root.tree()).at(Step::HidePaths, "/proc/self/mountinfo")?;
+    let table = mount_table::read(root.tree()).at(Step::HidePaths, "/proc/self/mountinfo")?;
     for Cover { path, id: wanted } in &request.plan.covered {
         // What is hidden is covered anyway.
         if hidden(request).any(|hidden| path.as_path().starts_with(hidden)) {

@@ -2,10 +2,11 @@
 //! a file lists the kind of the file below the mount, so that a search by directories alone misses it.
 
 use crate::inside::answers::{is_denied, is_gone, moved};
-use crate::mount_table::{MountTable, kind, mount_id};
+use crate::mount_table::{self, kind, mount_id};
 use crate::mounts;
 use crate::places::{below_root, show};
 use crate::steps::{AtStep as _, Step, StepError};
+use nexus_model::mount_table::MountTable;
 use rustix::fd::OwnedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -51,9 +52,10 @@ pub(super) fn check_each(
 ) -> Result<(), StepError> {
     let mut last = PathBuf::new();
     for _ in 0..READINGS {
-        let table = MountTable::read(root).at(Step::HidePaths, "/proc/self/mountinfo")?;
+        let table = mount_table::read(root).at(Step::HidePaths, "/proc/self/mountinfo")?;
         let mut is_sure = true;
-        for (path, id) in table.below(Path::new("/")).into_iter().filter(|(path, _)| is_wanted(path)) {
+        for mount in table.below(Path::new("/")).into_iter().filter(|mount| is_wanted(&mount.at)) {
+            let (path, id) = (mount.at.as_path(), mount.id);
             let is_there = match mounts::place(root, below_root(path)) {
                 Ok(place) => match endpoint(&place, id) {
                     Ok(Found::Endpoint(_)) => {
@@ -90,7 +92,8 @@ pub(super) fn cover_below(
     with_pipes: bool,
     cover: &dyn Fn(&OwnedFd) -> io::Result<()>,
 ) -> io::Result<()> {
-    for (path, id) in table.below(directory) {
+    for mount in table.below(directory) {
+        let (path, id) = (mount.at.as_path(), mount.id);
         let place = match mounts::place(root, below_root(path)) {
             Err(error) if is_gone(&error) || is_denied(&error) => continue,
             place => place?,

@@ -4,10 +4,8 @@
 //! An overlay looks at one mount. As root the command would see the directory below a mount inside the workspace, and
 //! what it wrote there could not be committed; as an ordinary user the kernel refuses the overlay (EINVAL).
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use nexus_model::mount_table::{Mount, MountTable};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -70,7 +68,8 @@ pub fn is_local(path: &Path) -> bool {
 }
 
 fn is_local_in(table: &[u8], path: &Path) -> bool {
-    let mut on_the_way = lines(table).into_iter().filter(|mount| path.starts_with(&mount.at)).peekable();
+    let table = MountTable::parse(table);
+    let mut on_the_way = table.all().iter().filter(|mount| path.starts_with(&mount.at)).peekable();
     // One that another mount hides counts, too: what is on top of it need not stay.
     on_the_way.peek().is_some() && on_the_way.all(|mount| LOCAL.contains(&mount.kind.as_str()))
 }
@@ -93,7 +92,7 @@ pub fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
 /// The same by what the mounts show alone: a mount may begin below the directory that the other path is in, and one path may show
 /// the other by a mount below it.
 fn overlap_in(table: &[u8], one: &Path, other: &Path) -> bool {
-    let all = lines(table);
+    let all = MountTable::parse(table);
     let (one, other) = (all_shown(&all, one), all_shown(&all, other));
     one.iter().any(|(device, one)| {
         other.iter().any(|(same, other)| device == same && (one.starts_with(other) || other.starts_with(one)))
@@ -107,10 +106,10 @@ pub fn other_names(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn other_names_in(table: &[u8], path: &Path) -> Vec<PathBuf> {
-    let all = lines(table);
+    let all = MountTable::parse(table);
     let mut found = Vec::new();
     for (device, there) in all_shown(&all, path) {
-        for mount in all.iter().filter(|mount| mount.device == device) {
+        for mount in all.all().iter().filter(|mount| mount.device == device) {
             let name = match there.strip_prefix(&mount.root) {
                 Ok(below) if below.as_os_str().is_empty() => mount.at.clone(),
                 Ok(below) => mount.at.join(below),
@@ -126,126 +125,29 @@ fn other_names_in(table: &[u8], path: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns what a path shows: its own file system with the path in it, and those of the mounts below it.
-fn all_shown<'a>(all: &'a [Mount], path: &Path) -> Vec<(&'a str, PathBuf)> {
-    let below = below(all, path).map(|mount| (mount.device.as_str(), mount.root.clone()));
-    shown(all, path).into_iter().chain(below).collect()
+fn all_shown<'a>(table: &'a MountTable, path: &Path) -> Vec<(&'a str, PathBuf)> {
+    let below = table.below(path).into_iter().map(|mount| (mount.device.as_str(), mount.root.clone()));
+    shown(table, path).into_iter().chain(below).collect()
 }
 
 /// Returns the file system of a path, and the path in it.
-fn shown<'a>(all: &'a [Mount], path: &Path) -> Option<(&'a str, PathBuf)> {
-    let id = resolve(&places(all), top(all)?.id, path);
-    let mount = all.iter().find(|mount| mount.id == id)?;
+fn shown<'a>(table: &'a MountTable, path: &Path) -> Option<(&'a str, PathBuf)> {
+    let mount = table.leads_to(path)?;
     Some((&mount.device, mount.root.join(path.strip_prefix(&mount.at).ok()?)))
 }
 
-/// The mounts of this process.
-#[derive(Debug, Default)]
-pub struct Mounts(Vec<Mount>);
-
-impl Mounts {
-    /// Reads the table.
-    pub fn read() -> Result<Self, MountError> {
-        Ok(Self(lines(&table().map_err(|source| MountError::Unreadable { source })?)))
-    }
-
-    /// Lists the places below a path at which something is mounted that the path leads to.
-    pub fn places_below(&self, path: &Path) -> impl Iterator<Item = &Path> {
-        below(&self.0, path).map(|mount| mount.at.as_path())
-    }
+/// Reads the mounts of this process.
+pub fn read() -> Result<MountTable, MountError> {
+    Ok(MountTable::parse(&table().map_err(|source| MountError::Unreadable { source })?))
 }
 
 fn table() -> io::Result<Vec<u8>> {
     std::fs::read("/proc/self/mountinfo")
 }
 
-/// One line of proc_pid_mountinfo(5).
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    id: u64,
-    parent: u64,
-    /// Number of the file system.
-    device: String,
-    /// The directory of the file system that is shown.
-    root: PathBuf,
-    at: PathBuf,
-    kind: String,
-}
-
-fn lines(table: &[u8]) -> Vec<Mount> {
-    table.split(|byte| *byte == b'\n').filter_map(read_line).collect()
-}
-
-/// Maps each place to the mount there.
-fn places(all: &[Mount]) -> HashMap<(u64, &Path), u64> {
-    let mut places = HashMap::new();
-    for mount in all.iter().filter(|mount| mount.parent != mount.id) {
-        places.insert((mount.parent, mount.at.as_path()), mount.id);
-    }
-    places
-}
-
-/// Returns the mount of the root.
-fn top(all: &[Mount]) -> Option<&Mount> {
-    let ids: HashSet<u64> = all.iter().map(|mount| mount.id).collect();
-    all.iter().find(|mount| mount.at == Path::new("/") && (mount.parent == mount.id || !ids.contains(&mount.parent)))
-}
-
 /// Lists the mounts below `workspace` that can be reached by their path, in the order of the table.
 fn inside(table: &[u8], workspace: &Path) -> Vec<Mount> {
-    below(&lines(table), workspace).cloned().collect()
-}
-
-/// Lists the mounts below `path` that can be reached by their path.
-fn below<'a>(all: &'a [Mount], path: &Path) -> impl Iterator<Item = &'a Mount> {
-    let (places, top) = (places(all), top(all));
-    // A mount can be hidden by one above it. Without a root there is nothing to tell that by.
-    let reached = move |mount: &&Mount| top.is_none_or(|top| resolve(&places, top.id, &mount.at) == mount.id);
-    let is_below = move |mount: &&Mount| mount.at.starts_with(path) && mount.at != path;
-    all.iter().filter(is_below).filter(reached)
-}
-
-/// Returns the mount that a path leads to, starting from the mount `top`.
-fn resolve(places: &HashMap<(u64, &Path), u64>, top: u64, path: &Path) -> u64 {
-    let mut ancestors: Vec<&Path> = path.ancestors().collect();
-    ancestors.reverse();
-    let mut mount = top;
-    for ancestor in ancestors {
-        // Mounts may lie on top of each other at one place. The count bounds a table that is not a tree.
-        for _ in 0..places.len() {
-            let Some(next) = places.get(&(mount, ancestor)) else { break };
-            mount = *next;
-        }
-    }
-    mount
-}
-
-fn read_line(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let number = |field: Option<&[u8]>| std::str::from_utf8(field?).ok()?.parse::<u64>().ok();
-    let (id, parent) = (number(fields.next())?, number(fields.next())?);
-    let device = String::from_utf8_lossy(fields.next()?).into_owned();
-    let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
-    let (root, at) = (path(fields.next()?), path(fields.next()?));
-    let kind = fields.by_ref().skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount { id, parent, device, root, at, kind: String::from_utf8_lossy(kind).into_owned() })
-}
-
-/// Undoes the kernel's `\ooo` for blanks and backslashes.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
-        let value = octal.map(|digits| digits.iter().fold(0_u32, |sum, digit| sum * 8 + u32::from(digit - b'0')));
-        if let Some(byte) = value.and_then(|value| u8::try_from(value).ok()) {
-            text.push(byte);
-            rest = &after[3..];
-        } else {
-            text.push(*first);
-            rest = after;
-        }
-    }
-    text
+    MountTable::parse(table).below(workspace).into_iter().cloned().collect()
 }
 
 #[cfg(test)]
@@ -343,13 +245,5 @@ mod tests {
         assert_eq!(names("/n/x"), ["/keys/a/x", "/m/a/x"]);
         assert_eq!(names("/keys"), ["/m", "/n"]);
         assert_eq!(names("/elsewhere"), [""; 0]);
-    }
-
-    #[test]
-    fn lines_that_say_nothing_are_passed_over() {
-        for line in ["", "1", "1 2", "1 2 0:1 / /w/m rw", "x 2 0:1 / /w/m rw - tmpfs none rw", "1 2 0:1 / /w/m rw -"] {
-            assert_eq!(found(line, "/w"), [], "{line}");
-        }
-        assert_eq!(unescape(b"a\\040b\\134\\0"), b"a b\\\\0");
     }
 }

@@ -18,14 +18,15 @@
 
 use crate::plan::closed;
 use crate::plan::guarded::Guarded;
-use crate::plan::mounts::{MountError, Mounts};
+use crate::plan::mounts::{self, MountError};
 use crate::plan::pins::{MAX_PINS, Pins};
 use crate::plan::shown::Shown;
 use nexus_model::ByteText;
+use nexus_model::mount_table::MountTable;
 use nexus_model::plan::{Access, Cover, EnteredOnly, FileId, SecondSearch};
 use nexus_policy::profile::{Origin, Sourced};
 use rustix::fs::{AtFlags, StatxFlags};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::FileType;
 use std::os::unix::fs::{DirEntryExt as _, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -165,7 +166,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
     };
     second.allowed.extend(allowed.iter().filter_map(|(path, _)| identify(path, |kind| kind.is_socket())));
     let (mut budget, mut pins) = (MAX_COST, Pins::with_limit(MAX_PINS));
-    let mounts = if binds.iter().any(is_searched) { Mounts::read()? } else { Mounts::default() };
+    let table = if binds.iter().any(is_searched) { mounts::read()? } else { MountTable::default() };
     for shown in binds.iter().filter(|shown| is_searched(shown)) {
         let (source, target) = (shown.bind.source.as_path(), shown.bind.target.as_path());
         let (from, path) = (|| shown.from.clone(), || source.to_owned());
@@ -185,7 +186,7 @@ pub fn find(binds: &[Shown], allow: &[Sourced<PathBuf>], guarded: &Guarded) -> R
         let Some(mut within) = below(source, shown.bind.access, &mut budget) else {
             return Err(SocketError::TooMuch { from: from(), path: path() });
         };
-        within.add_mounted(source, shown.bind.access, mounts.places_below(source));
+        within.add_mounted(source, shown.bind.access, table.below(source).into_iter().map(|mount| mount.at.as_path()));
         // The command of an ordinary user has the rights of this search.
         if rustix::process::geteuid().is_root() {
             let entered = within.entered.iter();
@@ -313,11 +314,16 @@ impl Within {
 
     /// Adds what is mounted over files at these places.
     fn add_mounted<'a>(&mut self, top: &Path, access: Access, places: impl Iterator<Item = &'a Path>) {
+        let mut places = places.peekable();
+        if places.peek().is_none() {
+            return;
+        }
+        let closed: HashSet<PathBuf> = self.closed.iter().cloned().collect();
+        let known: HashSet<PathBuf> = self.sockets.iter().chain(&self.pipes).cloned().collect();
         for place in places {
             let Ok(relative) = place.strip_prefix(top) else { continue };
-            let has = |list: &[PathBuf]| list.iter().any(|path| path == relative);
             // A cover on a directory lies over all that is in it.
-            if self.closed.iter().any(|closed| relative.starts_with(closed)) || has(&self.sockets) || has(&self.pipes) {
+            if known.contains(relative) || relative.ancestors().any(|above| closed.contains(above)) {
                 continue;
             }
             match kind_at_once(place) {
