@@ -120,7 +120,9 @@ fn a_file_system_over_a_file_that_does_not_answer_holds_up_no_start() {
         let shown = bench.home.join("shown");
         fs::create_dir(&shown).unwrap();
         fs::write(shown.join("f"), "").unwrap();
-        [&shown, &shown.join("f")].into_iter().for_each(|path| bench.give(path));
+        for path in [&shown, &shown.join("f")] {
+            bench.give(path);
+        }
         let script = bench.base.path().join("silent.py");
         fs::write(&script, SILENT).unwrap();
         let identity =
