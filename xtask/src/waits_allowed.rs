@@ -169,6 +169,7 @@ pub const ALLOWED: &[Entry] = &[
         &[(".read_to_end(", 1), ("File::open(", 1)],
         "The hosts file of the machine, up to a bound.",
     ),
+    ("crates/facility/src/store.rs", &[("fs::read(", 1)], "A file of proc."),
     (
         "crates/facility/src/beneath.rs",
         &[(".read_to_end(", 1)],

@@ -267,3 +267,35 @@ fn a_cleaning_that_is_killed_loses_nothing() {
         assert_eq!(contents(&tree), state);
     }
 }
+
+/// Mounts in a namespace of one `sh`. A directory of the user's that is mounted there does not belong to the facility, and stays whole.
+#[test]
+fn a_restore_touches_nothing_that_is_mounted_in_a_facility() {
+    if !rustix::process::geteuid().is_root() {
+        println!("in part: test a_restore_touches_nothing_that_is_mounted_in_a_facility: only root can mount");
+        return;
+    }
+    let scene = Scene::new();
+    scene.shell("p", "mkdir data; echo one > x");
+    scene.good(&["facility", "snapshot", "p", "--label", "one"]);
+    let own = scene.path("own");
+    fs::create_dir_all(own.join("deep")).unwrap();
+    fs::write(own.join("deep/file"), "the user's").unwrap();
+    for words in ["restore p one", "restore p one --no-snapshot"] {
+        let nexus = scene.command(&[]);
+        let line = format!(
+            "mount --bind '{}' '{}' && exec '{}' facility {words}",
+            own.display(),
+            scene.tree("p").join("data").display(),
+            nexus.get_program().to_string_lossy()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &line]).env_clear().current_dir(scene.base.path());
+        command.envs(nexus.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = command.output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && told.contains("is mounted in the facility p"), "{words}: {told}");
+        assert_eq!(fs::read_to_string(own.join("deep/file")).unwrap(), "the user's", "{words}");
+    }
+    scene.good(&["facility", "restore", "p", "one"]);
+}

@@ -4,7 +4,7 @@
 //! ever followed: links are removed, not what they lead to.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::io;
@@ -70,16 +70,18 @@ fn entries(directory: BorrowedFd<'_>) -> io::Result<Vec<(CString, FileType)>> {
     Ok(found)
 }
 
-/// Opens a directory; one that its owner cannot read gets its rights back.
+/// Opens a directory; one that its owner cannot read gets its rights back. One that another file system is mounted on is an error (EXDEV):
+/// what lies in it is not of this tree.
 fn open(parent: BorrowedFd<'_>, name: &CString) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let path =
-        openat(parent, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let path = openat2(parent, name, OFlags::PATH | flags, Mode::empty(), resolve)?;
     let rights = Mode::RUSR | Mode::WUSR | Mode::XUSR;
     if !Mode::from_raw_mode(rustix::fs::fstat(&path)?.st_mode).contains(rights) {
         rustix::fs::chmod(format!("/proc/self/fd/{}", path.as_raw_fd()), rights)?;
     }
-    Ok(openat(parent, name, flags, Mode::empty())?)
+    Ok(openat2(parent, name, OFlags::RDONLY | flags, Mode::empty(), resolve)?)
 }
 
 fn unlink(parent: BorrowedFd<'_>, name: &CString, flags: AtFlags) -> io::Result<()> {

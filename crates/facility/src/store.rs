@@ -9,6 +9,7 @@ use crate::name::FacilityName;
 use crate::removal;
 use nexus_model::RunId;
 use nexus_model::ids::DirectiveId;
+use nexus_model::mount_table::MountTable;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat};
 use rustix::io::Errno;
@@ -80,6 +81,14 @@ pub enum StoreError {
         /// The fault of the record.
         source: MetadataError,
     },
+    /// Something is mounted in it, which is not its own. Nothing was changed.
+    #[error("{} is mounted in the facility {name}", at.display())]
+    Mounted {
+        /// The name of the facility.
+        name: FacilityName,
+        /// The place of the first mount.
+        at: PathBuf,
+    },
     /// A directive works in it.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -101,6 +110,7 @@ impl StoreError {
             Self::Missing { .. } => "not_found",
             Self::Exists { .. } => "exists",
             Self::OpenToOthers { .. } | Self::Record { .. } | Self::Io { .. } => "facility",
+            Self::Mounted { .. } => "facility_mounted",
             Self::Lock(error) => error.code(),
         }
     }
@@ -249,10 +259,24 @@ impl Facilities {
             Err(error) => return Err(self.failed(error)),
         };
         let _held = Lock::for_upkeep(&directory)?;
+        self.refuse_mounts(name)?;
         let hidden = format!("{GONE}{name}-{}", RunId::new());
         let renamed = rustix::fs::renameat(&self.directory, name.as_str(), &self.directory, hidden.as_str());
         renamed.map_err(|error| self.failed(error.into()))?;
         self.remove_hidden(&hidden).map_err(|error| self.failed(error))
+    }
+
+    /// Refuses a facility in which something is mounted: it would go with a tree that is removed or replaced.
+    pub(crate) fn refuse_mounts(&self, name: &FacilityName) -> Result<(), StoreError> {
+        let read = || -> io::Result<Option<PathBuf>> {
+            let own = std::fs::canonicalize(&self.path)?.join(name.as_str());
+            let table = MountTable::parse(&std::fs::read("/proc/self/mountinfo")?);
+            Ok(table.below(&own).first().map(|mount| mount.at.clone()))
+        };
+        match read().map_err(|error| self.failed(error))? {
+            None => Ok(()),
+            Some(at) => Err(StoreError::Mounted { name: name.clone(), at }),
+        }
     }
 
     /// Removes what is left of facilities whose making or removal was cut off. Call it while no other process works here.

@@ -92,7 +92,8 @@ impl Scene {
 
     fn restore(&self, facility: &Facility, which: &str, keeps: bool) -> Result<Option<Named>, StateError> {
         let done = Snapshots::of(&self.facilities).restore(facility, which, keeps, &mut quiet())?;
-        Ok(done.1.map(|taken| taken.snapshot))
+        assert!(done.meanwhile.is_none(), "nothing else writes: {:?}", done.meanwhile);
+        Ok(done.before.map(|taken| taken.snapshot))
     }
 
     fn objects(&self) -> PathBuf {
@@ -453,4 +454,78 @@ fn a_fork_takes_no_name_that_is_there_and_outlives_what_it_came_from() {
     assert_eq!(fs::read_to_string(fork.tree().join("f")).unwrap(), "one");
     scene.restore(&fork, "latest", false).unwrap();
     assert_eq!(fs::read_to_string(fork.tree().join("f")).unwrap(), "two");
+}
+
+#[test]
+fn what_comes_while_a_restore_builds_is_a_snapshot_of_its_own() {
+    let scene = Scene::new();
+    let facility = scene.make("p");
+    fs::write(facility.tree().join("x"), "old").unwrap();
+    let old = scene.take(&facility);
+    fs::write(facility.tree().join("x"), "present").unwrap();
+    let own = facility.tree().parent().unwrap();
+    let is_building =
+        || fs::read_dir(own).unwrap().any(|one| one.unwrap().file_name().to_string_lossy().starts_with(".build-"));
+    let states = Snapshots::of(&scene.facilities);
+    let mut saved = false;
+    let mut save = |_, _| {
+        if !saved && is_building() {
+            fs::write(facility.tree().join("x"), "saved meanwhile").unwrap();
+            fs::write(facility.tree().join("late"), "new").unwrap();
+            saved = true;
+        }
+    };
+    let done = states.restore(&facility, &old.id, true, &mut save).unwrap();
+    assert!(saved);
+    assert_eq!(fs::read_to_string(facility.tree().join("x")).unwrap(), "old");
+    let (before, meanwhile) = (done.before.unwrap().snapshot, done.meanwhile.unwrap());
+    let again = |which: &str| scene.restore(&facility, which, true).unwrap();
+    again(&meanwhile.id);
+    assert_eq!(fs::read_to_string(facility.tree().join("x")).unwrap(), "saved meanwhile");
+    assert_eq!(fs::read_to_string(facility.tree().join("late")).unwrap(), "new");
+    again(&before.id);
+    assert_eq!(fs::read_to_string(facility.tree().join("x")).unwrap(), "present");
+}
+
+/// A restore that was killed behind the exchange leaves the old tree, which the next command looks at before it removes it.
+#[test]
+fn a_replaced_tree_that_was_left_is_kept_by_a_snapshot_before_it_goes() {
+    for by_cleaning in [false, true] {
+        let scene = Scene::new();
+        let facility = scene.make("p");
+        fs::write(facility.tree().join("x"), "present").unwrap();
+        let present = scene.take(&facility);
+        let own = facility.tree().parent().unwrap();
+        let number = |which: &str| own.join(format!(".tree-{which}"));
+        for (which, text) in [("same", "present"), ("other", "edited")] {
+            assert!(
+                std::process::Command::new("cp")
+                    .arg("-a")
+                    .args([facility.tree(), &number(which)])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            fs::write(number(which).join("x"), text).unwrap();
+        }
+        let states = Snapshots::of(&scene.facilities);
+        if by_cleaning {
+            states.clean(&mut quiet()).unwrap();
+        } else {
+            states.restore(&facility, &present.id, true, &mut quiet()).unwrap();
+        }
+        assert!(!number("same").exists() && !number("other").exists());
+        let (all, _) = states.history(&facility).unwrap().all().unwrap();
+        let kept: Vec<_> =
+            all.iter().filter(|one| one.record.label.as_deref() == Some("changed during a restore")).collect();
+        states.restore(&facility, &kept.last().unwrap().id, true, &mut quiet()).unwrap();
+        let texts: Vec<_> = kept
+            .iter()
+            .map(|one| {
+                states.restore(&facility, &one.id, true, &mut quiet()).unwrap();
+                fs::read_to_string(facility.tree().join("x")).unwrap()
+            })
+            .collect();
+        assert!(texts.contains(&"edited".to_owned()), "{texts:?}");
+    }
 }

@@ -9,8 +9,10 @@ use crate::removal;
 use crate::store::{Facilities, Facility, StoreError, TREE};
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::reach::verify;
-use nexus_snapshot::{Cache, Change, FsTime, Hold, ObjectId, Store, Swept, Writer, build, compare, reach, scan, sweep};
-use rustix::fd::{AsFd, OwnedFd};
+use nexus_snapshot::{
+    Cache, Change, FsTime, Hold, ObjectId, Scanned, Store, Swept, Writer, build, compare, reach, scan, sweep,
+};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -19,8 +21,10 @@ use std::time::SystemTime;
 
 /// The directory of the objects, in that of the facilities.
 const OBJECTS: &str = ".snapshots";
-/// Begins the name of a tree that is being built, or was replaced.
-const BUILT: &str = ".tree-";
+/// Begins the name of a tree that is being built, or was replaced and is given up.
+const BUILT: &str = ".build-";
+/// Begins the name of a tree that was replaced, or is about to replace one, and that a snapshot has to have before it is removed.
+const REPLACED: &str = ".tree-";
 
 /// Hears how far long work is: entries and bytes so far.
 pub type Listener<'a> = &'a mut dyn FnMut(u64, u64);
@@ -34,6 +38,17 @@ pub struct Taken {
     pub read: u64,
     /// Bytes of objects that were new in the store, before compression.
     pub new_bytes: u64,
+}
+
+/// A facility that was brought to a snapshot.
+#[derive(Debug)]
+pub struct Restored {
+    /// The snapshot to which it was brought.
+    pub to: Named,
+    /// The state of before.
+    pub before: Option<Taken>,
+    /// The state with the writes of another process between that one and the exchange, if there were any.
+    pub meanwhile: Option<Named>,
 }
 
 /// The difference of two states.
@@ -92,50 +107,31 @@ impl<'a> Snapshots<'a> {
     ) -> Result<Taken, StateError> {
         let history = self.history(facility)?;
         let tree = self.tree(facility)?;
-        let (now, created_ms) = now();
-        let before = Cache::read(&history.cache());
-        let mut writer = Writer::new(store);
-        let scanned = scan(tree.as_fd(), &mut writer, &before, now, tell)?;
-        let new_bytes = writer.new_bytes();
-        writer.finish()?;
-        let (all, _) = history.all()?;
-        let record = Record {
-            version: VERSION,
-            number: all.last().map_or(0, |last| last.record.number) + 1,
-            facility: facility.name.clone(),
-            label: label.map(ToOwned::to_owned),
-            created_ms,
-            parent: history.base(),
-            tree: scanned.top.to_string(),
-            entries: scanned.entries,
-            bytes: scanned.bytes,
-            left_out: scanned
-                .left_out
-                .into_iter()
-                .map(|one| LeftOut { path: ByteText(one.path), why: one.why.to_owned() })
-                .collect(),
-            left_out_count: scanned.left_out_count,
-        };
-        let snapshot = history.add(record)?;
+        let (scanned, new_bytes) = scanned(&history, store, tree.as_fd(), tell)?;
+        let read = scanned.read;
+        let cache = scanned.cache.bytes();
+        let snapshot = recorded(&history, facility, scanned, label)?;
         history.set_base(&snapshot.id)?;
         // Without it the next one only reads more.
-        scanned.cache.bytes().and_then(|bytes| history.keep_cache(&bytes)).ok();
-        Ok(Taken { snapshot, read: scanned.read, new_bytes })
+        cache.and_then(|bytes| history.keep_cache(&bytes)).ok();
+        Ok(Taken { snapshot, read, new_bytes })
     }
 
     /// Brings a facility to a snapshot, after one of its present state unless `keeps_present` is false. Its tree is the old one or the
-    /// new one, also after a kill. The caller holds the facility.
+    /// new one, also after a kill. What another process writes into the old one meanwhile becomes a snapshot of its own before that tree is
+    /// removed, also by a later call. The caller holds the facility.
     pub fn restore(
         &self,
         facility: &Facility,
         which: &str,
         keeps_present: bool,
         tell: Listener<'_>,
-    ) -> Result<(Named, Option<Taken>), StateError> {
+    ) -> Result<Restored, StateError> {
+        self.facilities.refuse_mounts(&facility.name)?;
         let history = self.history(facility)?;
         let wanted = history.find(which)?;
         let mut store = self.store(Hold::Use)?;
-        self.remove_built(facility)?;
+        self.clear_replaced(facility, &mut store, tell)?;
         // A damaged snapshot is found before anything else is done.
         let top = top_of(&wanted, facility)?;
         reach(&mut store, &top, &mut HashSet::new())?;
@@ -145,18 +141,26 @@ impl<'a> Snapshots<'a> {
         } else {
             None
         };
-        let hidden = format!("{BUILT}{}", RunId::new());
+        let mut hidden = format!("{BUILT}{}", RunId::new());
         if let Err(error) = self.built(facility, &hidden, &mut store, &wanted, tell) {
             self.remove_built(facility).ok();
             return Err(error);
         }
         let failed = |error: Errno| StateError::Facility(self.facilities.failed(error.into()));
         let directory = facility.directory();
+        if keeps_present {
+            // From now on it may be the old tree.
+            let replaced = format!("{REPLACED}{}", RunId::new());
+            let kept = renameat_with(directory, hidden.as_str(), directory, replaced.as_str(), RenameFlags::NOREPLACE);
+            kept.map_err(failed)?;
+            hidden = replaced;
+        }
+        self.facilities.refuse_mounts(&facility.name)?;
         renameat_with(directory, hidden.as_str(), directory, TREE, RenameFlags::EXCHANGE).map_err(failed)?;
         rustix::fs::fsync(directory).map_err(failed)?;
         history.set_base(&wanted.id)?;
-        self.remove_built(facility)?;
-        Ok((wanted, taken))
+        let meanwhile = self.clear_replaced(facility, &mut store, tell)?;
+        Ok(Restored { to: wanted, before: taken, meanwhile })
     }
 
     fn built(
@@ -176,12 +180,37 @@ impl<'a> Snapshots<'a> {
         Ok(build(tree.as_fd(), store, &top, wanted.record.entries, tell)?)
     }
 
-    /// Removes trees that a restore left which was cut off, and the one that it replaced.
+    /// Removes trees that a restore built, replaced, or left when it was cut off. The state of a replaced one that no snapshot has becomes one
+    /// first, which is returned.
+    fn clear_replaced(
+        &self,
+        facility: &Facility,
+        store: &mut Store,
+        tell: Listener<'_>,
+    ) -> Result<Option<Named>, StateError> {
+        let failed = |error: io::Error| StateError::Facility(self.facilities.failed(error));
+        let history = self.history(facility)?;
+        let mut kept = None;
+        for name in
+            beneath::names(facility.directory()).map_err(failed)?.iter().filter(|name| name.starts_with(REPLACED))
+        {
+            let tree = beneath::directory(facility.directory(), name).map_err(failed)?;
+            let (scanned, _) = scanned(&history, store, tree.as_fd(), tell)?;
+            let top = scanned.top.to_string();
+            if !history.all()?.0.iter().any(|one| one.record.tree == top) {
+                kept = Some(recorded(&history, facility, scanned, Some("changed during a restore"))?);
+            }
+            remove_tree(facility, name).map_err(failed)?;
+        }
+        self.remove_built(facility)?;
+        Ok(kept)
+    }
+
+    /// Removes trees that a restore did not come to exchange, or gave up.
     fn remove_built(&self, facility: &Facility) -> Result<(), StateError> {
         let removed = || -> io::Result<()> {
             for name in beneath::names(facility.directory())?.iter().filter(|name| name.starts_with(BUILT)) {
-                removal::empty(beneath::directory(facility.directory(), name)?.as_fd())?;
-                rustix::fs::unlinkat(facility.directory(), name.as_str(), AtFlags::REMOVEDIR)?;
+                remove_tree(facility, name)?;
             }
             Ok(())
         };
@@ -265,6 +294,17 @@ impl<'a> Snapshots<'a> {
     /// Removes every object that no snapshot of any facility reaches, and what killed processes left. Refused while another process uses
     /// the store, and where a record or an object that must be read is damaged: what it reaches is not known.
     pub fn clean(&self, tell: Listener<'_>) -> Result<Cleaned, StateError> {
+        // What a killed restore left may have to become a snapshot, which the cleaning then reaches.
+        {
+            let mut store = self.store(Hold::Use)?;
+            for name in self.facilities.names()? {
+                if let Ok(facility) = self.facilities.get(&name)
+                    && let Ok(_held) = facility.hold()
+                {
+                    self.clear_replaced(&facility, &mut store, tell)?;
+                }
+            }
+        }
         let mut store = self.store(Hold::Clean)?;
         let mut reached = HashSet::new();
         let mut snapshots = 0;
@@ -286,13 +326,6 @@ impl<'a> Snapshots<'a> {
         }
         let swept = sweep(&mut store, &reached, tell)?;
         self.facilities.sweep_forks()?;
-        for name in self.facilities.names()? {
-            if let Ok(facility) = self.facilities.get(&name)
-                && let Ok(_held) = facility.hold()
-            {
-                self.remove_built(&facility)?;
-            }
-        }
         Ok(Cleaned { snapshots, swept })
     }
 
@@ -304,6 +337,53 @@ impl<'a> Snapshots<'a> {
         let tree = beneath::directory(facility.directory(), TREE);
         tree.map_err(|error| StateError::Facility(self.facilities.failed(error)))
     }
+}
+
+/// Reads a tree into the store. Returns the bytes that were new there, too.
+fn scanned(
+    history: &History,
+    store: &mut Store,
+    tree: BorrowedFd<'_>,
+    tell: Listener<'_>,
+) -> Result<(Scanned, u64), StateError> {
+    let before = Cache::read(&history.cache());
+    let mut writer = Writer::new(store);
+    let scanned = scan(tree, &mut writer, &before, now().0, tell)?;
+    let new_bytes = writer.new_bytes();
+    writer.finish()?;
+    Ok((scanned, new_bytes))
+}
+
+/// Adds the record of a tree that was read.
+fn recorded(
+    history: &History,
+    facility: &Facility,
+    scanned: Scanned,
+    label: Option<&str>,
+) -> Result<Named, StateError> {
+    let (all, _) = history.all()?;
+    history.add(Record {
+        version: VERSION,
+        number: all.last().map_or(0, |last| last.record.number) + 1,
+        facility: facility.name.clone(),
+        label: label.map(ToOwned::to_owned),
+        created_ms: now().1,
+        parent: history.base(),
+        tree: scanned.top.to_string(),
+        entries: scanned.entries,
+        bytes: scanned.bytes,
+        left_out: scanned
+            .left_out
+            .into_iter()
+            .map(|one| LeftOut { path: ByteText(one.path), why: one.why.to_owned() })
+            .collect(),
+        left_out_count: scanned.left_out_count,
+    })
+}
+
+fn remove_tree(facility: &Facility, name: &str) -> io::Result<()> {
+    removal::empty(beneath::directory(facility.directory(), name)?.as_fd())?;
+    Ok(rustix::fs::unlinkat(facility.directory(), name, AtFlags::REMOVEDIR)?)
 }
 
 fn top_of(one: &Named, facility: &Facility) -> Result<ObjectId, StateError> {

@@ -99,6 +99,7 @@ fn of_store(error: &StoreError) -> Failure {
     let hint = match error {
         StoreError::Missing { .. } => "nexus run --facility NAME makes one; nexus facility ls lists those of a fleet.",
         StoreError::Exists { .. } => "Name another one.",
+        StoreError::Mounted { .. } => "Nothing was changed. Unmount it first.",
         _ => "",
     };
     Failure::refused(error.code(), error.to_string(), hint)

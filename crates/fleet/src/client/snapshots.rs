@@ -5,6 +5,7 @@ use crate::client::progress::Progress;
 use crate::failure::{Failure, one_line};
 use crate::print::{print, print_json};
 use nexus_caller::utc::utc;
+use nexus_facility::snapshots::Restored;
 use nexus_facility::snapshots::record::Named;
 use nexus_facility::{Facility, Snapshots};
 use nexus_model::ByteText;
@@ -109,10 +110,17 @@ pub fn restore(name: &str, which: &str, keeps_present: bool, json: bool) -> Answ
     let done =
         states.restore(&held.facility, which, keeps_present, &mut |entries, bytes| progress.tell(entries, bytes));
     drop(progress);
-    let (restored, before) = done.map_err(|error| of_states(&error))?;
+    let Restored { to: restored, before, meanwhile } = done.map_err(|error| of_states(&error))?;
     if json {
         let before = before.as_ref().map(|taken| as_json(&taken.snapshot)).transpose()?;
-        return print_json(&json!({ "restored": as_json(&restored)?, "before": before }));
+        let meanwhile = meanwhile.as_ref().map(as_json).transpose()?;
+        return print_json(&json!({ "restored": as_json(&restored)?, "before": before, "meanwhile": meanwhile }));
+    }
+    if let Some(meanwhile) = meanwhile {
+        let number = meanwhile.record.number;
+        crate::notices::tell(&format!(
+            "Another process changed the facility while it was restored. What it wrote is snapshot {number}."
+        ));
     }
     let kept = before.map_or_else(String::new, |taken| {
         tell_left_out(&taken.snapshot);
