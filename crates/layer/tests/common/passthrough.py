@@ -32,6 +32,9 @@ call(libc.mount(b"passthrough", PLACE, b"fuse", 0, options))
 
 # Node number -> (number of the directory, name). The number is the inode of the backing entry, but 1 for the top.
 nodes = {}
+# Node number -> how many entries with it are gone. Without it, the kernel takes a new directory that got the number of a
+# removed one for the removed one while it still knows that, and makes nothing in it (ENOENT).
+generations = {}
 TOP = os.lstat(BACKING).st_ino
 
 
@@ -58,7 +61,12 @@ def attributes(found):
 def entry(node, name):
     found = os.lstat(path(node, name))
     nodes[number(found)] = (node, name)
-    return struct.pack("=4Q2I", number(found), 0, 0, 0, 0, 0) + attributes(found)
+    return struct.pack("=4Q2I", number(found), generations.get(number(found), 0), 0, 0, 0, 0) + attributes(found)
+
+
+def gone(found):
+    if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
+        generations[number(found)] = generations.get(number(found), 0) + 1
 
 
 def attr_out(node):
@@ -94,7 +102,13 @@ def made(node, name, uid, gid):
 
 def rename(node, to_dir, flags, body):
     old, new = names(body)[:2]
+    try:
+        replaced = os.lstat(path(to_dir, new))
+    except FileNotFoundError:
+        replaced = None
     call(libc.renameat2(AT_FDCWD, path(node, old), AT_FDCWD, path(to_dir, new), flags))
+    if replaced and not flags & 2:
+        gone(replaced)
     for directory, name in [(to_dir, new)] + ([(node, old)] if flags & 2 else []):
         nodes[number(os.lstat(path(directory, name)))] = (directory, name)
     return b""
@@ -142,10 +156,14 @@ def answer(opcode, node, uid, gid, body):
         os.mkdir(path(node, name), struct.unpack("=I", body[:4])[0])
         return made(node, name, uid, gid)
     if opcode == 10:
+        found = os.lstat(path(node, names(body)[0]))
         os.unlink(path(node, names(body)[0]))
+        gone(found)
         return b""
     if opcode == 11:
+        found = os.lstat(path(node, names(body)[0]))
         os.rmdir(path(node, names(body)[0]))
+        gone(found)
         return b""
     if opcode == 12:
         return rename(node, struct.unpack("=Q", body[:8])[0], 0, body[8:])
