@@ -150,6 +150,49 @@ fn a_commit_killed_at_any_action_leaves_the_old_or_the_new_version() {
     panic!("the commit never came to its end");
 }
 
+/// A power cut may lose what the notes about a removal say, but not that there are some.
+#[test]
+fn a_removal_whose_notes_are_lost_comes_to_its_end() {
+    let base: Vec<Op> = ["gone", "gone/sub", "gone/sub/sub"]
+        .map(|name| Op::Mkdir(b(name)))
+        .into_iter()
+        .chain(["gone/x", "gone/sub/y", "gone/sub/sub/z"].map(|name| Op::Write(b(name), "old".into())))
+        .collect();
+    let (mut lost, mut between) = (0, 0);
+    for kill_at in 1_u32..200 {
+        let scene = Scene::one_of_many(LayerMode::Root, &base);
+        let layer = scene.layer(&[Op::RemoveTree(b("gone"))]);
+        layer.park(&scene.workspace(), &Rules::default()).unwrap();
+        drop(layer);
+        let order = scene.dir.path().to_str().unwrap().to_owned();
+        let at = kill_at.to_string();
+        if scene.child("child_commits_until_it_is_killed", &order, &[("NEXUS_LAYER_ABORT_AT", &at)], false).is_ok() {
+            assert!(lost > 8, "the notes were lost {lost} times");
+            assert!(between > 2, "killed {between} times while an entry was leaving");
+            return;
+        }
+        let run = scene.path("layers/run");
+        let leaves = Command::new("find").arg(scene.dir.path()).args(["-name", ".nexus-leaving-*"]).output().unwrap();
+        if !leaves.stdout.is_empty() {
+            // Its new name looks like a change by another process, so it stays.
+            between += 1;
+            continue;
+        }
+        let notes = ["removing", "leaving"].map(|name| run.join(name));
+        for note in notes.iter().filter(|note| note.exists()) {
+            fs::write(note, "").unwrap();
+            lost += 1;
+        }
+        match recover(&scene.path("layers"), "run", &scene.workspace()).unwrap() {
+            Recovered::RolledForward(done) => assert_eq!(done.conflicts, [], "killed at {kill_at}"),
+            Recovered::Parked | Recovered::Nothing => continue,
+            other => panic!("killed at {kill_at}: {other:?}"),
+        }
+        assert!(!scene.ws().join("gone").exists(), "killed at {kill_at}");
+    }
+    panic!("the commit never came to its end");
+}
+
 /// A directory that keeps its owner out is opened up for the call that moves it, and for the ones that work in it.
 #[test]
 fn a_users_commit_killed_anywhere_opens_no_directory() {

@@ -5,8 +5,9 @@
 //!  leaving   the one entry that is on its way out, as it was looked at before
 //!  removing  files with several names, of which one was removed; directories that are being emptied
 //! ```
-//! Unlinking a name updates the ctime of the file's other names and the times of its directory. If a power failure loses a
-//! record, the entry counts as changed by another process and stays.
+//! Unlinking a name updates the ctime of the file's other names and the times of its directory. A power failure may lose the
+//! content of both files, which nothing syncs. That `removing` exists then still says that an earlier pass began, and its
+//! entries tell what another process did in a directory; any other entry counts as changed and stays.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, open_file};
 use crate::journal::seen::Seen;
@@ -31,6 +32,8 @@ const LENGTH: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Removing<'a> {
     root: &'a Workspace,
+    /// An earlier pass began to empty directories.
+    began: bool,
     /// The entry that was leaving when an earlier pass was killed.
     left: Option<Seen>,
     known: RefCell<HashMap<FileId, Seen>>,
@@ -42,7 +45,9 @@ impl<'a> Removing<'a> {
     /// Reads what an earlier pass noted.
     pub(crate) fn open(root: &'a Workspace) -> Result<Self, IoFailure> {
         let mut known = HashMap::new();
-        if let Some(file) = existing(root, REMOVING)? {
+        let notes = existing(root, REMOVING)?;
+        let began = notes.is_some();
+        if let Some(file) = notes {
             for line in io::BufReader::new(file).split(b'\n') {
                 // The last line may be cut off.
                 if let Ok(seen) = serde_json::from_slice::<Seen>(&line.doing("read", REMOVING.as_bytes())?) {
@@ -58,7 +63,7 @@ impl<'a> Removing<'a> {
             None => None,
         };
         let (one, all) = (RefCell::new(None), RefCell::new(None));
-        Ok(Self { root, left, known: RefCell::new(known), one, all })
+        Ok(Self { root, began, left, known: RefCell::new(known), one, all })
     }
 
     /// Notes an entry before it leaves its name. Where the disk is full, it leaves all the same.
@@ -95,9 +100,13 @@ impl<'a> Removing<'a> {
     /// Reports whether the late times of an entry come from the removal alone.
     pub(crate) fn is_own(&self, meta: &Meta) -> bool {
         let known = self.known.borrow();
-        let Some(seen) = known.get(&meta.id).filter(|seen| seen.is_same_version(meta)) else { return false };
-        // Both times of a directory change when a name in it does. Its entries tell what another process did there.
-        meta.kind != EntryType::Directory || (meta.mode == seen.mode && meta.mtime == meta.ctime)
+        let seen = known.get(&meta.id);
+        if meta.kind == EntryType::Directory {
+            // Both times of a directory change when a name in it does. Its entries tell what another process did there.
+            let is_emptied = seen.map_or(self.began, |seen| seen.is_same_version(meta) && seen.mode == meta.mode);
+            return is_emptied && meta.mtime == meta.ctime;
+        }
+        seen.is_some_and(|seen| seen.is_same_version(meta))
     }
 
     /// Returns the files of which a name was removed.
