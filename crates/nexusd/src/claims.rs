@@ -50,9 +50,15 @@ pub struct Note {
     /// The directive is queued again when its lease is lost, unless its changes were about to be committed.
     #[serde(default)]
     pub requeues: bool,
+    /// The control plane may have heard of a commit.
+    #[serde(default)]
+    pub is_announced: bool,
     /// The end of the command, before its changes are committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
+    /// Names the changes that the commit left out, for the user of the directive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// The report of the end.
     #[serde(default)]
     pub result: Option<FinishedRequest>,
@@ -70,7 +76,9 @@ impl Note {
             runs: runs.clone.into_iter().chain([runs.command]).collect(),
             command: Some(runs.command),
             requeues: false,
+            is_announced: false,
             ended: None,
+            left_out: None,
             result: None,
         }
     }
@@ -168,7 +176,8 @@ impl Claims {
         let slot = Slot::at(&self.path, self.slot_of(&note.name()));
         let text = serde_json::to_vec(note)?;
         // The beginning is never written twice: what a power cut tears must leave it whole.
-        if note.result.is_some() || note.ended.is_some() { slot.add_result(&text) } else { slot.begin(&text) }
+        let is_continued = note.result.is_some() || note.ended.is_some() || note.is_announced;
+        if is_continued { slot.add_result(&text) } else { slot.begin(&text) }
     }
 
     /// Returns the slot of a claim, a free one, or a new one.

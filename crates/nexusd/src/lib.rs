@@ -18,6 +18,7 @@
 //! * [`daemon`]: the threads of one territory.
 //! * [`decide`]: what is decided without I/O: which directives are refused, how an end is reported, what is left of a dead daemon.
 //! * [`lease`]: how long a claim holds, by the clock that goes on while the machine sleeps.
+//! * [`reported`]: which lines about a fault that lasts are new.
 //! * [`run`]: takes one directive through the engine.
 //! * [`source`]: where work comes from: a control plane over HTTP, or memory in tests.
 //! * [`spool`]: copies of files that directives keep, until they are uploaded.
@@ -33,6 +34,7 @@ pub mod decide;
 pub mod lease;
 mod live;
 mod report;
+pub mod reported;
 pub mod run;
 mod slot;
 pub mod source;

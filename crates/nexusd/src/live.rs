@@ -2,6 +2,7 @@
 
 use crate::lease;
 use crate::run::control::Control;
+pub use nexus_api::conduits::REPORTING;
 use nexus_api::conduits::{DirectiveBeat, Progress, SETTLING};
 use nexus_model::RunId;
 use nexus_model::directive::Fence;
@@ -10,9 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Phase of a claim whose command has ended.
-pub const REPORTING: &str = "reporting";
 
 /// One claim, shared by its worker, its sender and the heartbeats.
 #[derive(Debug)]
@@ -47,6 +45,8 @@ struct State {
     is_committed: bool,
     /// No answer allowed the commit of a directive that may run again: what it did is not its end.
     is_unanswered: bool,
+    /// The control plane may have heard of a commit, which then has to happen, or be taken back by a report.
+    may_be_announced: bool,
     /// The directive never runs again: the end of this claim is its end, also when it is reported late.
     is_last: bool,
 }
@@ -77,6 +77,7 @@ impl ActiveClaim {
                 has_lapsed: false,
                 is_committed: false,
                 is_unanswered: false,
+                may_be_announced: false,
                 is_last: false,
             }),
         })
@@ -143,6 +144,17 @@ impl ActiveClaim {
     /// Reports whether the commit was refused because no answer came.
     pub fn was_unanswered(&self) -> bool {
         self.state().is_unanswered
+    }
+
+    /// Notes that a call which announces the commit may have arrived.
+    pub fn may_have_announced(&self) {
+        self.state().may_be_announced = true;
+    }
+
+    /// Reports whether the control plane may wait for the end of a commit that does not happen.
+    pub fn announced_in_vain(&self) -> bool {
+        let state = self.state();
+        state.may_be_announced && !state.is_committed
     }
 
     /// Notes that the directive has no later claim once this one has started.

@@ -23,7 +23,7 @@ const AS_LAUNCHER: &str = "as-launcher";
 
 type Test = fn(&Arc<Launcher>, &Path);
 
-const TESTS: [(&str, Test); 29] = [
+const TESTS: [(&str, Test); 31] = [
     (
         "a_directive_runs_and_reports_its_output_changes_and_receipt",
         a_directive_runs_and_reports_its_output_changes_and_receipt,
@@ -71,6 +71,14 @@ const TESTS: [(&str, Test); 29] = [
         "a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again",
         a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again,
     ),
+    (
+        "a_commit_whose_announcement_lost_its_answer_is_reported_as_not_made",
+        a_commit_whose_announcement_lost_its_answer_is_reported_as_not_made,
+    ),
+    (
+        "changes_that_wait_are_named_in_the_output_of_their_directive",
+        changes_that_wait_are_named_in_the_output_of_their_directive,
+    ),
     ("kept_files_of_an_earlier_daemon_hold_up_no_end", kept_files_of_an_earlier_daemon_hold_up_no_end),
     ("a_commit_is_announced_while_it_goes_on", a_commit_is_announced_while_it_goes_on),
     ("a_kept_file_goes_over_a_slow_link_in_smaller_pieces", a_kept_file_goes_over_a_slow_link_in_smaller_pieces),
@@ -93,7 +101,7 @@ fn main() {
     program.arg(AS_LAUNCHER);
     let launcher = Arc::new(Launcher::start(program, Namespace::with_defaults()).unwrap());
     let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let tests: [(&str, Test); 29] = TESTS;
+    let tests: [(&str, Test); 31] = TESTS;
     let mut passed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(&filter)) {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -644,6 +652,8 @@ fn a_commit_that_the_recovery_finished_is_reported(launcher: &Arc<Launcher>, dat
             (FinishStatus::Failed, expected.0, Some(expected.1))
         );
         assert!(end.diff_truncated && end.stdout_truncated, "what died with the daemon is named as missing");
+        let said = seen.text(Stream::Stderr);
+        assert_eq!(said.contains("not everything was committed: f7 changed outside"), left_out.is_some(), "{said}");
         next.stop();
         assert!(noted(data).is_empty());
     }
@@ -703,8 +713,55 @@ fn a_commit_without_an_answer_is_no_end_of_a_directive_that_may_run_again(launch
         std::thread::yield_now();
     }
     running.stop();
-    assert!(memory.seen(id).finished.is_empty(), "{:?}", memory.seen(id).finished);
+    // The control plane may have heard of the commit: a call without an answer may have arrived.
+    let reasons: Vec<_> = memory.seen(id).finished.into_iter().map(|end| end.reason).collect();
+    assert_eq!(reasons, [Some("not_committed".to_owned())]);
     assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
+}
+
+fn changes_that_wait_are_named_in_the_output_of_their_directive(launcher: &Arc<Launcher>, data: &Path) {
+    let memory = Memory::new();
+    let running = daemon(&memory, launcher, data, 2);
+    let facility = FacilityId::new();
+    let command = "for name in .envrc .mcp.json .bashrc nexus.yaml file; do echo x > $name; done";
+    let seen = memory.ended(memory.create(facility, command, json!({})));
+    assert_eq!((seen.end().status, seen.end().exit_code), (FinishStatus::Succeeded, Some(0)));
+    let said = seen.text(Stream::Stderr);
+    assert!(said.contains("waiting for a decision: .bashrc (") && said.contains(" and 1 more"), "{said}");
+    assert!(tree(data, facility).join("file").exists() && !tree(data, facility).join(".envrc").exists());
+    // No commit was asked for.
+    let seen = memory.ended(memory.create(facility, command, json!({"changes": "discard"})));
+    assert_eq!(seen.text(Stream::Stderr), "");
+    running.stop();
+}
+
+fn a_commit_whose_announcement_lost_its_answer_is_reported_as_not_made(launcher: &Arc<Launcher>, data: &Path) {
+    for is_killed in [false, true] {
+        let memory = Memory::new();
+        memory.set_ttl(9);
+        let mut running = daemon(&memory, launcher, data, 2);
+        let facility = FacilityId::new();
+        memory.lose_announcements(true);
+        let id = memory.create(facility, "echo x > file", json!({ "on_lease_loss": "requeue" }));
+        memory.until(id, "no announcement", |seen| seen.settling > 0);
+        let note = noted(data).remove(0);
+        assert!(note.is_announced && note.ended.is_none(), "noted before it is announced: {note:?}");
+        // The lease of four seconds ends meanwhile.
+        std::thread::sleep(Duration::from_secs(5));
+        memory.lose_announcements(false);
+        if is_killed {
+            running.stop();
+            // The note as a daemon leaves it that dies while it asks.
+            Claims::open(&data.join("claims")).unwrap().write(&note).unwrap();
+            memory.set_away(false);
+            running = daemon(&memory, launcher, data, 2);
+        }
+        memory.set_away(false);
+        let seen = memory.ended(id);
+        assert_eq!((seen.end().status, seen.end().reason.as_deref()), (FinishStatus::Failed, Some("not_committed")));
+        running.stop();
+        assert!(noted(data).is_empty() && !tree(data, facility).join("file").exists());
+    }
 }
 
 fn kept_files_of_an_earlier_daemon_hold_up_no_end(launcher: &Arc<Launcher>, data: &Path) {

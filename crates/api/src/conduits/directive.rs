@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Phase of `progress` in which the daemon commits the changes.
 pub const SETTLING: &str = "settling";
+/// Phase of `progress` in which only the report of the end is left.
+pub const REPORTING: &str = "reporting";
 
 /// Progress of a directive. Fields that this program does not know are kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
@@ -24,6 +26,12 @@ impl Progress {
     #[must_use]
     pub fn is_settling(&self) -> bool {
         self.phase.as_deref() == Some(SETTLING)
+    }
+
+    /// Returns whether the command has ended, and its changes are committed or its end is reported.
+    #[must_use]
+    pub fn is_after_the_command(&self) -> bool {
+        matches!(self.phase.as_deref(), Some(SETTLING | REPORTING))
     }
 }
 

@@ -13,7 +13,7 @@ mod territory;
 pub use connection::{ConnectionAnswer, ConnectionRequest, MAX_DESTINATION, MAX_PROGRAM, MAX_USE};
 pub use directive::{
     ArtifactAnswer, ArtifactChunkRequest, ArtifactRequest, EventsAnswer, EventsRequest, FinishedAnswer,
-    FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, Progress, SETTLING,
+    FinishedRequest, HeartbeatAnswer, HeartbeatRequest, LogChunkAnswer, LogChunkRequest, Progress, REPORTING, SETTLING,
     StartedAnswer, StartedRequest, Stream,
 };
 pub use enroll::{

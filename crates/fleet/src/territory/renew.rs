@@ -13,6 +13,7 @@ use nexus_api::client::PlainHttp;
 use nexus_api::conduits::CertificateRequest;
 use nexus_mothership::{Validity, validity};
 use nexusd::HttpSource;
+use nexusd::reported::Reported;
 use nexusd::territory::Identity;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,11 +46,11 @@ impl Renewal {
         if self.identity.certificate.is_none() {
             return;
         }
-        let mut reported = None;
+        let mut reported = Reported::default();
         loop {
             let wait = match self.renew_if_due().await {
                 Ok(wait) => {
-                    reported = None;
+                    reported.clear();
                     wait
                 }
                 Err(failure) => {
@@ -94,7 +95,7 @@ impl Renewal {
 }
 
 /// Returns the line about a failed renewal, if it says something new: each cause once, and once that the certificate is over.
-fn news(reported: &mut Option<String>, failure: &str, is_over: bool) -> Option<String> {
+fn news(reported: &mut Reported, failure: &str, is_over: bool) -> Option<String> {
     let line = if is_over {
         // Whatever the control plane answers to it: no try helps any more.
         "The certificate of this territory has ended, and the control plane takes no call of it. The territory has to join again, with \
@@ -103,7 +104,7 @@ fn news(reported: &mut Option<String>, failure: &str, is_over: bool) -> Option<S
     } else {
         format!("The certificate of this territory was not renewed. {failure}")
     };
-    (reported.as_ref() != Some(&line)).then(|| reported.insert(line).clone())
+    reported.is_new(&line).then_some(line)
 }
 
 /// Returns the time to the next try of a renewal that failed, for a certificate with this time left. One that has ended, or that cannot be
@@ -133,11 +134,12 @@ mod tests {
 
     #[test]
     fn each_cause_of_a_failed_renewal_is_reported_once_and_so_is_the_end_of_the_certificate() {
-        let mut reported = None;
+        let mut reported = Reported::default();
         let mut says = |failure, is_over| news(&mut reported, failure, is_over);
         assert!(says("Connection refused.", false).unwrap().ends_with("was not renewed. Connection refused."));
         assert_eq!(says("Connection refused.", false), None);
         assert!(says("The certificate is not trusted.", false).unwrap().contains("not trusted"));
+        assert_eq!(says("Connection refused.", false), None, "the two take turns");
         let over = says("The certificate is not trusted.", true).unwrap();
         assert!(over.contains("has ended") && over.contains("nexus territory join"), "{over}");
         assert_eq!(says("Connection refused.", true), None);

@@ -14,6 +14,8 @@
 //!                                    ├─────────── canceled(unconfirmed) ◀─ cancel that the daemon never confirmed ─┤
 //!                                    │            timed_out ◀─ overrun: it beats after the server's own deadline ──┘
 //!                                    └─finished, by the same claim, once─▶ succeeded | failed | canceled | timed_out
+//!  not committed, by the holder ─▶ of a running one: as a lease that is lost before a commit was allowed
+//!                               ─▶ of failed(commit_unknown): failed(lease_lost)
 //!  cancel: awaiting_approval, queued, and leased at a daemon that confirms ─▶ canceled; otherwise a mark that the next
 //!  heartbeat reads.
 //! ```
@@ -29,7 +31,7 @@ mod step;
 
 pub use fence::Fence;
 pub use state::{Directive, EndReason, FinishStatus, Initial, OnLeaseLoss, State, UnknownState};
-pub use step::{Event, MAX_STARTS, Refusal, Step, step};
+pub use step::{Event, MAX_STARTS, NOT_COMMITTED, Refusal, Step, step};
 
 #[cfg(test)]
 mod tests;

@@ -141,7 +141,7 @@ pub enum OnLeaseLoss {
 pub enum EndReason {
     /// The daemon reported the end; its own reason stands in the report.
     Reported,
-    /// A user canceled the directive before it ran.
+    /// A user canceled the directive, and nothing of it is committed.
     CanceledBeforeStart,
     /// A user canceled the directive, and its daemon was silent: it may have ended otherwise.
     Unconfirmed,

@@ -5,6 +5,8 @@ use super::state::{Directive, EndReason, FinishStatus, OnLeaseLoss, State};
 
 /// Number of started attempts after which a directive is not queued again: a directive that kills each daemon ends.
 pub const MAX_STARTS: u32 = 3;
+/// Reason of a report that is `Event::NotCommitted`, on the wire.
+pub const NOT_COMMITTED: &str = "not_committed";
 
 /// Something that happens to a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +56,14 @@ pub enum Event {
         may_restart: bool,
         /// The directive asks that its changes are committed.
         commits: bool,
+    },
+    /// The holder of the claim reports that nothing of it is or will be committed, and that it has no end of its own: its commit was
+    /// announced, and no answer came.
+    NotCommitted {
+        /// Number of the claim.
+        fence: Fence,
+        /// Nothing but the directive itself decides whether it runs again.
+        may_restart: bool,
     },
     /// The daemon keeps the directive longer than all of its limits together.
     Overrun {
@@ -125,7 +135,8 @@ impl Refusal {
 /// Returns the directive after `event`.
 pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
     let state = directive.state;
-    if state.is_terminal() && !(directive.is_assumed() && matches!(event, Event::Finished { .. })) {
+    let tells = matches!(event, Event::Finished { .. } | Event::NotCommitted { .. });
+    if state.is_terminal() && !(directive.is_assumed() && tells) {
         return Err(Refusal::Over { state });
     }
     if let Some(given) = event.claim().filter(|given| *given != directive.fence) {
@@ -167,6 +178,8 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
         }
         Event::LeaseLost { .. } if state == State::Leased => requeued(directive),
         Event::LeaseLost { may_restart, commits, .. } => lost(directive, may_restart, commits),
+        Event::NotCommitted { .. } if state == State::Leased => requeued(directive),
+        Event::NotCommitted { may_restart, .. } => not_committed(directive, may_restart),
         Event::Overrun { next, .. } => {
             Directive { fence: next, ..ended(directive, State::TimedOut, EndReason::Overrun) }
         }
@@ -190,6 +203,7 @@ impl Event {
             | Self::Settling { fence }
             | Self::Finished { fence, .. }
             | Self::LeaseLost { fence, .. }
+            | Self::NotCommitted { fence, .. }
             | Self::Overrun { fence, .. }
             | Self::CancelUnconfirmed { fence } => Some(fence),
             Self::Approve
@@ -239,10 +253,22 @@ fn lost(directive: &Directive, may_restart: bool, commits: bool) -> Directive {
     if commits && (!asks || directive.settling) {
         return ended(directive, State::Failed, EndReason::CommitUnknown);
     }
-    if asks && may_restart && directive.starts < MAX_STARTS {
+    without_commit(directive, may_restart)
+}
+
+fn without_commit(directive: &Directive, may_restart: bool) -> Directive {
+    if directive.on_lease_loss == OnLeaseLoss::Requeue && may_restart && directive.starts < MAX_STARTS {
         return requeued(directive);
     }
     ended(directive, State::Failed, EndReason::LeaseLost)
+}
+
+/// A directive that has ended is not queued again: a user who read the end may have run the work again.
+fn not_committed(directive: &Directive, may_restart: bool) -> Directive {
+    if directive.cancel_requested || directive.state == State::Canceled {
+        return ended(directive, State::Canceled, EndReason::CanceledBeforeStart);
+    }
+    without_commit(directive, may_restart && !directive.state.is_terminal())
 }
 
 fn asked_to_end(directive: &Directive) -> Directive {

@@ -16,6 +16,7 @@ enum Kind {
     Settling,
     Finished(FinishStatus),
     LeaseLost(bool, bool),
+    NotCommitted(bool),
     Overrun,
     Cancel(bool),
     CancelUnconfirmed,
@@ -35,6 +36,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Settling),
         1 => prop::sample::select(statuses.to_vec()).prop_map(Kind::Finished),
         3 => any::<(bool, bool)>().prop_map(|(restarts, commits)| Kind::LeaseLost(restarts, commits)),
+        1 => any::<bool>().prop_map(Kind::NotCommitted),
         1 => Just(Kind::Overrun),
         1 => any::<bool>().prop_map(Kind::Cancel),
         1 => Just(Kind::CancelUnconfirmed),
@@ -54,6 +56,7 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Settling => Event::Settling { fence },
         Kind::Finished(status) => Event::Finished { fence, status },
         Kind::LeaseLost(may_restart, commits) => Event::LeaseLost { fence, may_restart, commits },
+        Kind::NotCommitted(may_restart) => Event::NotCommitted { fence, may_restart },
         Kind::Overrun => Event::Overrun { fence, next },
         Kind::Cancel(confirms) => Event::Cancel { confirms, next },
         Kind::CancelUnconfirmed => Event::CancelUnconfirmed { fence },
@@ -95,15 +98,20 @@ proptest! {
             let event = event(kind, named, next);
             let result = step(&now, &event);
             if now.state.is_terminal() {
-                let tells = matches!(kind, Kind::Finished(_)) && !stale;
+                let tells = matches!(kind, Kind::Finished(_) | Kind::NotCommitted(_)) && !stale;
                 let is_assumed = matches!(now.reason, Some(EndReason::CommitUnknown | EndReason::Unconfirmed));
                 if tells && is_assumed {
-                    prop_assert!(matches!(result, Ok(Step::Changed(after)) if after.reason == Some(EndReason::Reported)));
+                    let expected = match (kind, now.reason) {
+                        (Kind::Finished(_), _) => EndReason::Reported,
+                        (_, Some(EndReason::Unconfirmed)) => EndReason::CanceledBeforeStart,
+                        _ => EndReason::LeaseLost,
+                    };
+                    prop_assert!(matches!(result, Ok(Step::Changed(after)) if after.reason == Some(expected)));
                 } else {
                     prop_assert!(result.is_err(), "a terminal state changed: {now:?} {event:?}");
                 }
             }
-            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost(..) | Kind::Returned) {
+            if stale && matches!(kind, Kind::Started | Kind::Settling | Kind::Finished(_) | Kind::LeaseLost(..) | Kind::NotCommitted(_) | Kind::Returned) {
                 prop_assert!(result.is_err(), "an old fence was accepted: {now:?} {event:?}");
             }
             let Ok(Step::Changed(after)) = result else { continue };
@@ -123,7 +131,7 @@ proptest! {
             }
             prop_assert_eq!(after.reason.is_some(), after.state.is_terminal());
             if after.state == State::Queued {
-                let commits = !matches!(kind, Kind::LeaseLost(_, false));
+                let commits = !matches!(kind, Kind::LeaseLost(_, false) | Kind::NotCommitted(_));
                 prop_assert!(!(now.settling && commits), "queued again while the changes were committed");
                 prop_assert!(!now.cancel_requested, "queued again after a cancel");
             }
@@ -208,6 +216,30 @@ fn an_end_that_the_server_assumed_gives_way_once_to_the_report_of_its_claim() {
     let never = Event::LeaseLost { fence: Fence(1), may_restart: false, commits: true };
     for known in [overrun, walk(running(OnLeaseLoss::Requeue), &[never])] {
         assert_eq!(step(&known, &told(known.fence)), Err(Refusal::Over { state: known.state }));
+    }
+}
+
+#[test]
+fn a_holder_that_committed_nothing_says_so_and_the_directive_runs_again_while_it_has_no_end() {
+    let fence = Fence(1);
+    let (told, settling) = (Event::NotCommitted { fence, may_restart: true }, Event::Settling { fence });
+    let announced = walk(running(OnLeaseLoss::Requeue), &[settling]);
+    let again = walk(announced, &[told]);
+    assert_eq!((again.state, again.settling), (State::Queued, false));
+    assert_eq!(step(&again, &told), Err(Refusal::WrongState { state: State::Queued }));
+    let never = walk(announced, &[Event::NotCommitted { fence, may_restart: false }]);
+    assert_eq!((never.state, never.reason), (State::Failed, Some(EndReason::LeaseLost)));
+    assert_eq!(walk(running(OnLeaseLoss::Fail), &[told]).reason, Some(EndReason::LeaseLost));
+    // A user may have read this end and run the work again.
+    let unknown = walk(announced, &[Event::LeaseLost { fence, may_restart: true, commits: true }]);
+    assert_eq!(unknown.reason, Some(EndReason::CommitUnknown));
+    let known = walk(unknown, &[told]);
+    assert_eq!((known.state, known.reason), (State::Failed, Some(EndReason::LeaseLost)));
+    assert_eq!(step(&known, &told), Err(Refusal::Over { state: State::Failed }));
+    let canceled = walk(announced, &[Event::Cancel { confirms: true, next: Fence(2) }]);
+    for canceled in [canceled, walk(canceled, &[Event::CancelUnconfirmed { fence }])] {
+        let end = walk(canceled, &[told]);
+        assert_eq!((end.state, end.reason), (State::Canceled, Some(EndReason::CanceledBeforeStart)));
     }
 }
 

@@ -539,6 +539,87 @@ async fn an_outage_that_is_longer_than_a_directive_may_take_is_no_overrun() {
     server.stop().await;
 }
 
+/// A heartbeat that names this phase.
+fn in_phase(phase: &str) -> HeartbeatRequest {
+    serde_json::from_value(serde_json::json!({"progress": {"phase": phase}})).unwrap()
+}
+
+fn not_committed() -> FinishedRequest {
+    FinishedRequest { reason: Some("not_committed".to_owned()), exit_code: None, ..end(FinishStatus::Failed) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_was_announced_and_did_not_happen_is_reported_and_the_directive_runs_again() {
+    let server = Server::start().await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let announced = async || {
+        let request = serde_json::json!({"command": "x", "on_lease_loss": "requeue"});
+        let request: CreateDirective = serde_json::from_value(request).unwrap();
+        let id = users.create_directive(server.facility().await, &request, None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        daemon.heartbeat(id, &claim.directive_token, &in_phase("settling")).await.unwrap();
+        (id, claim.directive_token)
+    };
+    // The holder is back before a user could read an end.
+    let (id, token) = announced().await;
+    let told = daemon.finished(id, &token, &not_committed()).await.unwrap();
+    assert_eq!((told.final_state, told.duplicate), (State::Queued, false));
+    let again = daemon.finished(id, &token, &not_committed()).await.unwrap_err();
+    assert_eq!((again.status(), again.code()), (Some(409), "wrong_state"), "a lost answer changes nothing");
+    let second = poll_until(&daemon).await;
+    assert_eq!((second.directive_id, second.attempt), (id, Some(2)));
+    let stale = daemon.finished(id, &token, &not_committed()).await.unwrap_err();
+    assert_eq!((stale.status(), stale.code()), (Some(409), "stale_fence"));
+    daemon.started(id, &second.directive_token, &StartedRequest::default()).await.unwrap();
+    daemon.finished(id, &second.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+    assert_eq!(users.directive(id).await.unwrap().state, State::Succeeded);
+    // A user who read this end may have run the work again.
+    let (id, token) = announced().await;
+    server.advance(72_000).await;
+    assert_eq!(server.until_over(id).await.reason.as_deref(), Some("commit_unknown"));
+    let told = daemon.finished(id, &token, &not_committed()).await.unwrap();
+    assert_eq!((told.final_state, told.duplicate), (State::Failed, false));
+    let seen = users.directive(id).await.unwrap();
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Failed, Some("lease_lost")));
+    assert!(daemon.finished(id, &token, &not_committed()).await.unwrap().duplicate);
+    let differs = daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap_err();
+    assert_eq!((differs.status(), differs.code()), (Some(409), "report_differs"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_end_is_being_reported_is_not_timed_out() {
+    let server = Server::start_with(|config| config.token_ms = 10 * 24 * 3_600_000).await;
+    let (users, daemon) = (server.owner(), server.territory("one").await);
+    let territory = users.territories().await.unwrap().territories[0].territory_id;
+    let mut claims = Vec::new();
+    for phase in ["reporting", "settling", "running"] {
+        let request = serde_json::json!({"command": "x", "timeout_seconds": 60});
+        let request: CreateDirective = serde_json::from_value(request).unwrap();
+        let id = users.create_directive(server.facility().await, &request, None).await.unwrap().directive_id;
+        let claim = daemon.poll(&PollRequest::default()).await.unwrap().directives.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        claims.push((id, claim.directive_token, phase));
+    }
+    // No report could arrive until all limits were over. The first ones after that get no answer either.
+    let server = server.restart_after_an_outage(3_600_000).await;
+    let daemon = server.daemon(territory);
+    for _ in 0..4 {
+        for (id, token, phase) in &claims {
+            let beat = daemon.heartbeat(*id, token, &in_phase(phase)).await;
+            assert!(beat.is_ok() || *phase == "running", "{phase}: {beat:?}");
+        }
+        server.advance(40_000).await;
+    }
+    assert_eq!(server.until_over(claims[2].0).await.state, State::TimedOut, "its command may still run");
+    for (id, token, phase) in &claims[..2] {
+        let told = daemon.finished(*id, token, &end(FinishStatus::Succeeded)).await;
+        assert_eq!(told.unwrap().final_state, State::Succeeded, "{phase}");
+    }
+    server.stop().await;
+}
+
 async fn poll_until(daemon: &ConduitsClient) -> nexus_api::conduits::ClaimedDirective {
     for _ in 0..100 {
         let mut claims = daemon.poll(&PollRequest::default()).await.unwrap().directives;

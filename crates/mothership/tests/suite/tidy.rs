@@ -45,6 +45,26 @@ async fn tidied(server: &Server, question: &str, expected: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chunks_without_bytes_are_bounded() {
+    let server = Server::start().await;
+    let daemon = server.territory("one").await;
+    let (id, token) = started(&server, &daemon).await;
+    server.change("UPDATE work SET log_limit = 640");
+    let mut stored = Vec::new();
+    for seq in 0..20 {
+        stored.push(daemon.log_chunk(id, &token, &chunk(seq, "")).await.unwrap().stored);
+    }
+    assert_eq!(stored.iter().filter(|stored| **stored).count(), 10, "{stored:?}");
+    assert_eq!(server.number("SELECT count(*) FROM log_chunk"), 10);
+    // Bytes have the bound that they had.
+    assert!(daemon.log_chunk(id, &token, &chunk(20, "text")).await.unwrap().stored);
+    daemon.finished(id, &token, &end(FinishStatus::Succeeded)).await.unwrap();
+    let truncated = server.owner().directive(id).await.unwrap().stdout_truncated;
+    assert!(truncated, "a chunk that is not stored is missing");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn output_in_a_file_reads_as_before_and_takes_late_chunks() {
     let server = Server::start().await;
     let daemon = server.territory("one").await;

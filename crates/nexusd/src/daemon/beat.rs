@@ -2,6 +2,7 @@
 
 use super::context::Shared;
 use crate::lease;
+use crate::reported::Reported;
 use crate::source::SourceError;
 use nexus_api::conduits::{
     Capacity, DirectiveVerdict, PROTOCOL_VERSION, SandboxHealth, TerritoryHeartbeatRequest, Verdict,
@@ -16,18 +17,18 @@ use std::time::Duration;
 /// Beats until the daemon stops.
 pub fn run(shared: &Arc<Shared>) {
     let mut interval = shared.settings().heartbeat;
-    let (mut reported, mut calls) = (None, 0);
+    let (mut reported, mut calls) = (Reported::default(), 0);
     while !shared.stop.wait_for_call(interval, &mut calls) {
         match once(shared) {
             Ok(wanted) => {
                 interval = shared.settings().heartbeat.min(wanted);
-                reported = None;
+                reported.clear();
             }
             Err(error) => {
                 // Another cause may need another answer of the operator.
                 let line = format!("the control plane takes no heartbeat: {error}");
-                if reported.as_ref() != Some(&line) {
-                    shared.tell(reported.insert(line));
+                if reported.is_new(&line) {
+                    shared.tell(&line);
                 }
                 if let Next::Alarm = retry::next(error.outcome(), 1, 0.5) {
                     // Revoked: no control plane remains to which this daemon may report what runs.

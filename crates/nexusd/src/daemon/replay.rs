@@ -61,6 +61,7 @@ pub fn run(shared: &Arc<Shared>) {
                 Action::Replay(note) => ended.push(note),
                 Action::Ended(note, end) => ended.push(noted(shared, note, of_signed(&end))),
                 Action::Lost(note) => ended.push(noted(shared, note, of_lost())),
+                Action::NotCommitted(note) => ended.push(noted(shared, note, of_not_committed())),
                 Action::Expires(note) => {
                     shared.tell(&format!(
                         "directive {}: its daemon died; it may run again when its lease is over",
@@ -172,7 +173,8 @@ pub fn add_commit(
     let directive = note.directive;
     let kept = facilities.end_of_the_dead(directive);
     kept.map_err(|error| format!("the end of directive {directive} cannot be noted in its facility: {error}"))?;
-    let noted = Note { result: Some(of_commit(note.ended, left_out.is_some())), ..note.clone() };
+    let result = Some(of_commit(note.ended, left_out.is_some()));
+    let noted = Note { result, left_out: left_out.map(str::to_owned), ..note.clone() };
     claims.write(&noted).map_err(|error| format!("the end of directive {directive} cannot be noted: {error}"))?;
     *note = noted;
     Ok(())
@@ -205,6 +207,11 @@ fn of_signed(end: &SignedEnd) -> FinishedRequest {
 
 pub fn of_lost() -> FinishedRequest {
     of_verdict(&verdict(&End::LeaseLost, false, false))
+}
+
+/// The report of a claim whose commit was announced in vain.
+pub fn of_not_committed() -> FinishedRequest {
+    of_verdict(&verdict(&End::NotCommitted, false, false))
 }
 
 fn of_verdict(verdict: &Verdict) -> FinishedRequest {

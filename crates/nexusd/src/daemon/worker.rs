@@ -1,6 +1,7 @@
 //! The life of one claim, on a thread of its own.
 
 use super::context::Shared;
+use super::replay::of_not_committed;
 use super::upload::{self, Uploaded};
 use crate::claims::{Note, Runs};
 use crate::decide::admit::admit;
@@ -13,9 +14,10 @@ use crate::run::attendant::{SIGKILL, SIGTERM};
 use crate::run::control::Wanted;
 use crate::run::engine::{Done, Job, explain};
 use crate::run::output::{Output, Rest};
+use crate::source::SourceError;
 use crate::tape::Tape;
 use data_encoding::BASE64;
-use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, StartedRequest};
+use nexus_api::conduits::{ClaimedDirective, EventsRequest, FinishedRequest, LogChunkRequest, StartedRequest, Stream};
 use nexus_api::events::EventBody;
 use nexus_facility::Head;
 use nexus_model::ExitReason;
@@ -34,6 +36,8 @@ const MAX_OUTPUT_WAIT: Duration = Duration::from_secs(120);
 /// Time in which output that waits still is sent after the report of the end.
 const LATE_OUTPUT_WITHIN: Duration = Duration::from_secs(300);
 
+/// Number of a chunk of a daemon that does not know how many an earlier one has sent.
+const AFTER_ALL: i64 = 1 << 40;
 /// Time in which the events of a directive are sent again where no answer came.
 const EVENTS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -105,17 +109,15 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
         }
         // What the lease allowed to be committed is committed: the control plane takes the true end, or refuses it.
         if live.is_lost() && !live.commits_changes() && (requeues || !has_lapsed) {
-            shared.tell(&format!("directive {}: its claim is over, and nothing is reported", live.directive));
             output.discard();
-            return forget(shared, &note);
+            return give_up(shared, live, note, "its claim is over, and nothing is reported");
         }
         output.settle(shared.settings().output_within, MAX_OUTPUT_WAIT);
         // The rest is sent behind the report, which names its length: the end of a directive waits for no output.
         let result = finished(live, &done, output.rest());
         if requeues && is_loss(&result) && !live.commits_changes() {
-            shared.tell(&format!("directive {}: it may run again when its lease is over", live.directive));
             output.discard();
-            return forget(shared, &note);
+            return give_up(shared, live, note, "it may run again when its lease is over");
         }
         note.token = live.token();
         note.result = Some(result);
@@ -126,6 +128,21 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
         deliver(shared, &note, Some(&tape));
         output.send_until(Instant::now() + LATE_OUTPUT_WITHIN);
     });
+}
+
+/// Leaves a claim that has no end of its own to the control plane. Where that may have heard of a commit it would wait for the end of that.
+fn give_up(shared: &Shared, live: &ActiveClaim, mut note: Note, words: &str) {
+    if !live.announced_in_vain() {
+        shared.tell(&format!("directive {}: {words}", live.directive));
+        return forget(shared, &note);
+    }
+    shared.tell(&format!("directive {}: nothing of it is committed, which is reported", live.directive));
+    note.token = live.token();
+    note.result = Some(of_not_committed());
+    if let Err(error) = shared.engine.claims.write(&note) {
+        shared.tell(&format!("directive {}: its end cannot be noted, and is only sent: {error}", live.directive));
+    }
+    deliver(shared, &note, None);
 }
 
 /// Reports whether the command did not come to an end of its own.
@@ -279,15 +296,21 @@ fn snapshot(head: Option<&Head>) -> Option<Value> {
 /// whose answer was lost.
 pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>) {
     let Some(result) = &note.result else { return };
+    let says = says_left_out(shared, note);
+    // Where the end is not known yet, its followers read this before they hear of it.
+    let is_said = says().is_ok();
     match repeated(&shared.stop, || false, || shared.source.finished(note.directive, &note.token, result)) {
         Ok(_) => {
             // The directive is over: its files take no place of another one.
             shared.table.remove(note.directive);
+            // One connection that breaks loses no events; kept files wait for a bounded time alone.
+            let until = Instant::now() + EVENTS_WITHIN;
+            let is_late = || Instant::now() >= until;
+            if !is_said {
+                repeated(&shared.stop, is_late, &says).ok();
+            }
             if let Some(tape) = tape {
                 let request = EventsRequest { seq: 0, events: tape.values() };
-                // One connection that breaks loses no events; kept files wait for a bounded time alone.
-                let until = Instant::now() + EVENTS_WITHIN;
-                let is_late = || Instant::now() >= until;
                 let sent =
                     repeated(&shared.stop, is_late, || shared.source.events(note.directive, &note.token, &request));
                 if let Err(GivenUp::Refused { error, .. }) = sent {
@@ -305,6 +328,18 @@ pub fn deliver(shared: &Shared, note: &Note, tape: Option<&Tape>) {
             shared.tell(&format!("directive {}: the report of its end was refused: {error}", note.directive));
             forget(shared, note);
         }
+    }
+}
+
+/// Returns the call that names, in the output of the directive, what its commit left out. Its daemon died, and with it the number of the next
+/// chunk: this one comes behind all others.
+fn says_left_out<'a>(shared: &'a Shared, note: &'a Note) -> impl Fn() -> Result<(), SourceError> + 'a {
+    move || {
+        let Some(left_out) = &note.left_out else { return Ok(()) };
+        let line = format!("nexus: not everything was committed: {left_out}\n");
+        let bytes = BASE64.encode(line.as_bytes());
+        let request = LogChunkRequest { stream: Stream::Stderr, seq: AFTER_ALL, bytes, truncated: false };
+        shared.source.log_chunk(note.directive, &note.token, &request)
     }
 }
 

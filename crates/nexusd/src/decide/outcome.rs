@@ -1,7 +1,7 @@
 //! Decides how the end of a run is reported.
 
 use nexus_model::ExitReason;
-use nexus_model::directive::FinishStatus;
+use nexus_model::directive::{FinishStatus, NOT_COMMITTED};
 
 /// The end of a run, as far as it decides the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum End {
     Refused,
     /// The daemon was shut down, or a daemon before it died.
     LeaseLost,
+    /// Nothing is committed, and the directive may run again: its commit was announced, and no answer came.
+    NotCommitted,
     /// A daemon before it died while it committed, and the recovery finished the commit; how the command ended is not known.
     CommittedAtRecovery,
 }
@@ -47,6 +49,7 @@ pub fn verdict(end: &End, canceled: bool, stopped: bool) -> Verdict {
     let failed = |exit_code, reason| Verdict { status: FinishStatus::Failed, exit_code, reason };
     let (exit, reason, unsettled) = match end {
         End::LeaseLost => return failed(None, "lease_lost"),
+        End::NotCommitted => return failed(None, NOT_COMMITTED),
         End::CommittedAtRecovery => return failed(None, "committed_at_recovery"),
         End::Refused => return failed(None, "policy_denied"),
         End::PrepareFailed if !canceled && !stopped => return failed(None, "prepare_failed"),
@@ -102,6 +105,7 @@ mod tests {
         assert_eq!(told(&End::Broke, true, false).0, Canceled);
         assert_eq!(told(&End::Refused, true, false), (Failed, None, "policy_denied"));
         assert_eq!(told(&End::LeaseLost, false, false), (Failed, None, "lease_lost"));
+        assert_eq!(told(&End::NotCommitted, true, true), (Failed, None, "not_committed"));
         assert_eq!(told(&End::CommittedAtRecovery, false, false), (Failed, None, "committed_at_recovery"));
         assert_eq!(told(&End::PrepareFailed, false, false), (Failed, None, "prepare_failed"));
     }

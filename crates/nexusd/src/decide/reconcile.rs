@@ -6,10 +6,12 @@
 //!                    │                     commit it finished
 //!                    └─ without one     ─▶ its sandbox is there ─▶ Wait: no work is asked for beside it
 //!                                       └─ it is gone, with a receipt ─▶ Ended: the daemon died between the end and its note
-//!                                       └─ it is gone, without one ─┬─ fails on loss, or its commit was announced and did not begin
+//!                                       └─ it is gone, without one ─┬─ fails on loss, or its commit was allowed and did not begin
 //!                                                                   │                  ─▶ Lost: reported as failed (lease_lost)
-//!                                                                   └─ requeues on loss ─▶ Expires: nothing is reported, and the control
-//!                                                                      plane queues it again, unless its commit was announced
+//!                                                                   └─ requeues on loss ─┬─ its commit was announced, and no answer
+//!                                                                      allowed it ─▶ NotCommitted: reported, so that it runs again
+//!                                                                                        └─ Expires: nothing is reported, and the control
+//!                                                                                           plane queues it again
 //! ```
 
 use crate::claims::Note;
@@ -26,6 +28,8 @@ pub enum Action {
     Ended(Note, SignedEnd),
     /// Report that the lease was lost.
     Lost(Note),
+    /// Report that nothing is committed, though a commit was announced.
+    NotCommitted(Note),
     /// Report nothing: at the end of the lease the control plane decides whether the directive runs again.
     Expires(Note),
     /// A sandbox of it is not gone.
@@ -48,14 +52,22 @@ pub fn reconcile(notes: Vec<Note>, found: &[Found], signed: impl Fn(RunId) -> Op
         match there {
             Some(one) => Action::Wait { what: one.what.clone(), note },
             None => match note.command.and_then(&signed) {
+                // It was killed after the receipt of a commit that no answer allowed.
+                Some(end) if end.unsettled && is_announced_in_vain(&note) => Action::NotCommitted(note),
                 Some(end) => Action::Ended(note, end),
-                // The end is noted when the commit is announced, and the recovery finished none: nothing is committed, and it runs never again.
+                // The end is noted when the commit is allowed, and the recovery finished none: nothing is committed, and it runs never again.
+                None if is_announced_in_vain(&note) => Action::NotCommitted(note),
                 None if note.requeues && note.ended.is_none() => Action::Expires(note),
                 None => Action::Lost(note),
             },
         }
     };
     notes.into_iter().map(decide).collect()
+}
+
+/// Reports whether the commit was announced and never allowed, and the directive may run again.
+fn is_announced_in_vain(note: &Note) -> bool {
+    note.requeues && note.is_announced && note.ended.is_none()
 }
 
 #[cfg(test)]
@@ -84,12 +96,14 @@ mod tests {
         // A report would end a directive that its user wants to run again.
         let again = Note { requeues: true, ..claim(runs, None) };
         assert!(matches!(&reconcile(vec![again.clone()], &[], none)[..], [Action::Expires(_)]));
-        let ended = Some(crate::claims::Ended { exit: 0, reason: ExitReason::Exit });
-        let announced = reconcile(vec![Note { ended, ..again }], &[], none);
+        let asked = reconcile(vec![Note { is_announced: true, ..again.clone() }], &[], none);
         assert!(
-            matches!(&announced[..], [Action::Lost(_)]),
-            "its commit was announced and did not begin: {announced:?}"
+            matches!(&asked[..], [Action::NotCommitted(_)]),
+            "the control plane may wait for its commit: {asked:?}"
         );
+        let ended = Some(crate::claims::Ended { exit: 0, reason: ExitReason::Exit });
+        let announced = reconcile(vec![Note { is_announced: true, ended, ..again }], &[], none);
+        assert!(matches!(&announced[..], [Action::Lost(_)]), "its commit was allowed and did not begin: {announced:?}");
     }
 
     #[test]
@@ -104,6 +118,13 @@ mod tests {
         };
         assert_eq!(of(runs.command), [Action::Ended(note.clone(), end.clone())]);
         assert_eq!(of(runs.clone.unwrap()), [Action::Lost(note.clone())]);
+        // No answer allowed its commit, and it may run again.
+        let asked = Note { requeues: true, is_announced: true, ..note.clone() };
+        for unsettled in [true, false] {
+            let end = SignedEnd { unsettled, ..end.clone() };
+            let actions = reconcile(vec![asked.clone()], &[], |_| Some(end.clone()));
+            assert_eq!(matches!(&actions[..], [Action::NotCommitted(_)]), unsettled, "{actions:?}");
+        }
         // What is still there may go on: its receipt is not read yet.
         let there = Found { what: "process nx-1 7".to_owned(), run: runs.command.to_string() };
         let actions = reconcile(vec![note], &[there], |_| Some(end.clone()));

@@ -24,6 +24,7 @@ use nexus_model::digest::Digest;
 use nexus_model::directive::OnLeaseLoss;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 use nexus_policy::settings::EgressSettings;
+use nexus_runner::held_text;
 use nexus_runner::host::Host;
 use nexus_runner::live::output::HeadTail;
 use nexus_runner::net::service::{CallerSide, Questions};
@@ -36,6 +37,7 @@ use nexus_runner::run::receipt::open_issuer;
 use nexus_runner::run::report::RunReport;
 use nexus_runner::run::running::Running;
 use nexus_runner::run::surroundings::Surroundings;
+use nexus_runner::settle::settled::Settled;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -239,9 +241,9 @@ impl Engine {
         let spool = self.spool.place(&live.claim());
         let globs = if matches!(command, Command::Directive) { admitted.keeps.as_slice() } else { &[] };
         let requeues = spec.on_lease_loss.unwrap_or_default() == OnLeaseLoss::Requeue;
-        let note_end = |ended| {
+        let note = |ended| {
             let note = Note::new(live.directive, live.fence, &live.token(), job.runs);
-            let note = Note { requeues, ended: Some(ended), ..note };
+            let note = Note { requeues, is_announced: true, ended, ..note };
             self.claims.write(&note).map_err(|error| error.to_string())
         };
         let caller = DirectiveFrontend {
@@ -251,7 +253,7 @@ impl Engine {
             host: &self.host,
             beats,
             requeues,
-            note_end: &note_end,
+            note: &note,
             ended: Mutex::new(None),
             max_diff: spec.limits.max_diff_bytes.map_or(nexus_facility::diff::DEFAULT_MAX, |max| {
                 usize::try_from(max).unwrap_or(usize::MAX).min(MAX_DIFF)
@@ -304,6 +306,8 @@ fn locked(facility: &Facility, live: &ActiveClaim) -> Result<Lock, LockError> {
     }
 }
 
+/// Number of changes that a line names.
+const NAMED: usize = 3;
 /// Largest diff that a directive may ask for, in bytes.
 const MAX_DIFF: usize = 2 << 20;
 
@@ -313,6 +317,17 @@ fn as_done(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
     if let Some(problem) = &report.settled.problem {
         let run = report.run_id;
         explain(output, &format!("{problem}. On the territory, nexus changes show --run {run} shows what waits."));
+    }
+    let wants_commit = spec.changes.unwrap_or_default() == DirectiveChanges::Commit;
+    if report.settled.problem.is_none() && wants_commit && !report.settled.parked.is_empty() {
+        let names = waiting_names(&report.settled);
+        let run = report.run_id;
+        explain(
+            output,
+            &format!(
+                "not committed, waiting for a decision: {names}. On the territory, nexus changes show --run {run} shows it."
+            ),
+        );
     }
     if let Some(reason) = &report.not_started {
         explain(output, &reason.to_string());
@@ -346,9 +361,21 @@ fn as_done(ran: Ran, spec: &DirectiveSpec, output: &Output) -> Done {
         "cpu_ms": report.usage.0,
         "max_rss_bytes": report.usage.1,
     });
-    let unsettled = report.settled.problem.is_some() && spec.changes.unwrap_or_default() == DirectiveChanges::Commit;
+    let unsettled = report.settled.problem.is_some() && wants_commit;
     let end = End::Ran { exit: report.exit, reason: report.reason, unsettled };
     Done { diff, receipt, timing, tape, ..Done::without_report(end) }
+}
+
+/// Names the first changes that wait, with their reasons, and counts the rest.
+fn waiting_names(settled: &Settled) -> String {
+    let name = |number: usize| {
+        let change = &settled.parked[number];
+        let path = change.path.as_path().display().to_string();
+        change.protected.as_deref().map_or(path.clone(), |why| format!("{path} ({})", held_text::reason(why)))
+    };
+    let names = (0..settled.parked.len().min(NAMED)).map(name).collect::<Vec<_>>().join(", ");
+    let more = settled.parked.len().saturating_sub(NAMED);
+    if more == 0 { names } else { format!("{names} and {more} more") }
 }
 
 /// Reads a receipt to pass it on; `None` when it is not there or too large.

@@ -44,8 +44,9 @@ pub struct DirectiveFrontend<'a> {
     pub requeues: bool,
     /// Largest diff, in bytes.
     pub max_diff: usize,
-    /// Notes the end of the command before its changes are committed: a daemon that dies during the commit reports it.
-    pub note_end: &'a (dyn Fn(Ended) -> Result<(), String> + Sync),
+    /// Notes the end of the command before its changes are committed: a daemon that dies during the commit reports it. Without an end
+    /// it notes that the commit is about to be announced.
+    pub note: &'a (dyn Fn(Option<Ended>) -> Result<(), String> + Sync),
     /// The end of the command.
     pub ended: Mutex<Option<Ended>>,
     /// The diff, once the command has ended.
@@ -62,6 +63,10 @@ impl DirectiveFrontend<'_> {
         self.live.enter(nexus_api::conduits::SETTLING);
         // A lease that heartbeats could not renew lately is asked for, too: the changes would wait for a person otherwise.
         if self.requeues || self.live.left() < COMMIT_WITHIN {
+            if self.requeues {
+                // A daemon that dies before the commit takes the announcement back.
+                self.note(None);
+            }
             match self.announce() {
                 Err(error) if self.requeues => {
                     if matches!(retry::next(error.outcome(), 1, 0.5), Next::Again(_)) {
@@ -84,14 +89,19 @@ impl DirectiveFrontend<'_> {
         if left < COMMIT_WITHIN {
             return Err(format!("the lease ends in {} s, which is too soon for a commit", left.as_secs()));
         }
-        if let Some(ended) = *self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-            && let Err(why) = (self.note_end)(ended)
-        {
-            self.upkeep
-                .tell(&format!("directive {}: the end of its command cannot be noted: {why}", self.live.directive));
+        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.is_some() {
+            self.note(ended);
         }
         self.live.allow_commit();
         Ok(())
+    }
+
+    fn note(&self, ended: Option<Ended>) {
+        if let Err(why) = (self.note)(ended) {
+            self.upkeep
+                .tell(&format!("directive {}: the end of its command cannot be noted: {why}", self.live.directive));
+        }
     }
 
     /// Tells the control plane that changes are about to be committed, and renews the lease. A control plane that does not answer
@@ -105,7 +115,11 @@ impl DirectiveFrontend<'_> {
                 last_output_seq: None,
                 now: Some(crate::report::now()),
             };
-            let error = match self.source.heartbeat(self.live.directive, &self.live.token(), &request) {
+            let answer = self.source.heartbeat(self.live.directive, &self.live.token(), &request);
+            if self.requeues && answer.as_ref().map_or_else(SourceError::may_have_arrived, |_| true) {
+                self.live.may_have_announced();
+            }
+            let error = match answer {
                 Ok(answer) => {
                     self.live.renew(sent, Some(answer.directive_token).filter(|token| !token.is_empty()));
                     return Ok(());

@@ -9,6 +9,9 @@ use nexus_api::retry::{Outcome, SLOW_BODY};
 use nexus_model::ids::DirectiveId;
 use std::time::Duration;
 
+/// The first status by which a server, or what stands before it, says that it failed.
+const SERVER_ERRORS: u16 = 500;
+
 /// A control plane, as the daemon calls it. Each call waits for its answer; threads may share it.
 pub trait WorkSource: Send + Sync {
     /// Claims directives, and waits for some.
@@ -77,6 +80,15 @@ impl SourceError {
     #[must_use]
     pub fn is_slow(&self) -> bool {
         matches!(self, Self::Refused { status: SLOW_BODY, .. })
+    }
+
+    /// Reports whether the call may have taken effect, although its answer does not say so.
+    #[must_use]
+    pub fn may_have_arrived(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } => true,
+            Self::Refused { status, .. } => *status >= SERVER_ERRORS,
+        }
     }
 
     /// Returns the end of the call for the rules of repetition.

@@ -1,7 +1,7 @@
 //! The words in which a recovery is reported.
 
 use crate::change_text::{self, unwatched_line};
-use crate::recover::kept::left_out;
+use crate::recover::kept::{left_out, left_out_in_short};
 use nexus_layer::Recovered;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 pub enum Outcome {
     /// All of it is in the directory.
     Finished,
-    /// Some of it is not, which the text names.
+    /// Some of it is not: the text names the first paths and counts the others.
     InPart(String),
     /// It was taken back: nothing of it is in the directory.
     TakenBack,
@@ -30,7 +30,9 @@ pub struct RecoveryReport {
 /// Reports a recovery.
 pub fn report_of(run: &str, path: &Path, recovered: &Recovered) -> RecoveryReport {
     let ending = match recovered {
-        Recovered::RolledForward(_) => left_out(run, path, recovered).map_or(Outcome::Finished, Outcome::InPart),
+        Recovered::RolledForward(_) => {
+            left_out_in_short(run, path, recovered).map_or(Outcome::Finished, Outcome::InPart)
+        }
         Recovered::TakenBack(_) | Recovered::Undecided | Recovered::Discarded(_) => Outcome::TakenBack,
         Recovered::Nothing | Recovered::Parked => Outcome::Elsewhere,
     };

@@ -16,6 +16,9 @@ use nexus_model::directive::{Fence, Refusal, State};
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
 
+/// Bytes of the bound that each row counts for when a chunk without bytes comes.
+const EMPTY_COST: i64 = 64;
+
 /// Attempt, counters and bound of the directive that a chunk belongs to.
 pub(super) struct Target {
     /// Count of its claims.
@@ -122,7 +125,10 @@ pub fn put_chunk(
         return Ok(if same { Reported::Done(ChunkState { stored: true, duplicate: true }) } else { Reported::Differs });
     }
     let stored: i64 = target.counters.iter().map(|counters| counters.bytes).sum();
-    if stored + chunk.bytes.len() as i64 > target.log_limit {
+    let rows: i64 = target.counters.iter().map(|counters| counters.count).sum();
+    // An empty chunk is a row, too, and there may be as many of them as a full log has short ones.
+    let cost = if chunk.bytes.is_empty() { EMPTY_COST * (rows + 1) } else { chunk.bytes.len() as i64 };
+    if stored + cost > target.log_limit {
         let mut counters = target.counters;
         counters[place(chunk.stream)].truncated = true;
         write_counters(connection, holding.directive, &counters, !target.is_over)?;

@@ -1,6 +1,7 @@
 //! Reports of daemons about a directive, and the request of a user to end one.
 
-use super::apply::{EndFacts, alter_over, apply, over};
+use super::apply::{EndFacts, LATE_MS, alter_over, apply, over};
+use super::approval;
 use super::audit;
 use super::values::{ANY, json};
 use super::withdrawal::withdraw_connections;
@@ -13,7 +14,9 @@ use crate::store::types::{
 };
 use nexus_api::conduits::{Progress, Verdict};
 use nexus_model::digest::Digest;
-use nexus_model::directive::{Event, Fence, Refusal, State, Step, step};
+use nexus_model::directive::{
+    Directive, EndReason, Event, Fence, FinishStatus, NOT_COMMITTED, Refusal, State, Step, step,
+};
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
 
@@ -125,15 +128,28 @@ pub fn directive_beat(
             return Ok(Reported::Refused(refusal));
         }
     }
+    let lease_until = now + times.ttl_ms;
+    let deadline = match progress {
+        Some(progress) if progress.is_after_the_command() => {
+            kept_deadline(work.deadline, work.started_at.unwrap_or(now) + work.timeout_ms, lease_until)
+        }
+        _ => work.deadline,
+    };
     connection
-        .prepare_cached("UPDATE work SET lease_until = ?2 WHERE directive_id = ?1")?
-        .execute(params![work.id, now + times.ttl_ms])?;
-    let verdict = match (work.deadline.is_some_and(|deadline| now >= deadline), work.cancel_at) {
+        .prepare_cached("UPDATE work SET lease_until = ?2, deadline = ?3 WHERE directive_id = ?1")?
+        .execute(params![work.id, lease_until, deadline])?;
+    let verdict = match (deadline.is_some_and(|deadline| now >= deadline), work.cancel_at) {
         (true, _) => Verdict::Abort,
         (false, Some(_)) => Verdict::Cancel,
         (false, None) => Verdict::Extend,
     };
     Ok(Reported::Done(Beat { cancel_requested: verdict != Verdict::Extend, attempt: work.attempt, verdict }))
+}
+
+/// Returns the end of all limits of a claim whose command has ended: with its lease, for a day beyond them. The limits are for commands, and
+/// what this claim has committed must not be called timed out because its report takes a while.
+fn kept_deadline(deadline: Option<i64>, limits_end: i64, lease_until: i64) -> Option<i64> {
+    deadline.map(|deadline| deadline.max(lease_until.min(limits_end.saturating_add(LATE_MS))))
 }
 
 /// Stores the end of a directive, as reported.
@@ -167,11 +183,21 @@ pub fn finished(
         result: Some(end.result.clone()),
         receipt: end.receipt.as_ref().and_then(Digest::of_json),
     };
-    let event = Event::Finished { fence: holding.fence, status: end.status };
+    // Another start needs another use of the approval.
+    let may_restart = !(work.asks && work.requeue) || approval::may_start_again(connection, &work, now)?;
+    let event = event_of(holding.fence, end, may_restart);
     Ok(match apply(connection, &work, &event, now, facts)? {
         Ok(effect) => Reported::Done(EndState { state: effect.state, duplicate: false, promoted: effect.lane }),
         Err(refusal) => Reported::Refused(refusal),
     })
+}
+
+/// Returns the event that a report of an end is.
+fn event_of(fence: Fence, end: &NewEnd, may_restart: bool) -> Event {
+    match end.reason.as_deref() {
+        Some(NOT_COMMITTED) if end.status == FinishStatus::Failed => Event::NotCommitted { fence, may_restart },
+        _ => Event::Finished { fence, status: end.status },
+    }
 }
 
 /// Returns the largest diff of a directive.
@@ -203,9 +229,9 @@ fn repeated(
         None if !over.may_be_reported_by(territory.id, now) => return Ok(Reported::Refused(Refusal::Over { state })),
         None => {}
     }
-    match step(&over.machine(), &Event::Finished { fence: holding.fence, status: end.status }) {
+    match step(&over.machine(), &event_of(holding.fence, end, false)) {
         Ok(Step::Changed(next)) => {
-            late(connection, territory, holding, end, next.attempt, now)?;
+            late(connection, territory, holding, end, &next, now)?;
             Ok(Reported::Done(EndState { state: next.state, duplicate: false, promoted: None }))
         }
         Ok(Step::Duplicate) => Ok(Reported::Refused(Refusal::Over { state })),
@@ -219,9 +245,13 @@ fn late(
     territory: Territory,
     holding: Holding,
     end: &NewEnd,
-    attempt: u32,
+    next: &Directive,
     now: i64,
 ) -> Result<(), StoreError> {
+    let reason = match next.reason {
+        Some(EndReason::Reported) | None => end.reason.as_deref(),
+        Some(known) => known.name(),
+    };
     let id = holding.directive.as_bytes();
     let (out, err, spec): (Option<String>, Option<String>, String) = connection
         .prepare_cached("SELECT out, err, spec FROM directive WHERE id = ?1")?
@@ -244,17 +274,17 @@ fn late(
         )?
         .execute(params![
             id,
-            end.status.state().name(),
-            end.reason,
+            next.state.name(),
+            reason,
             end.exit_code,
             end.payload_hash,
             super::values::text(&result)?,
             counters(out, end.output[0])?,
             counters(err, end.output[1])?,
         ])?;
-    put_report(connection, id, attempt, diff, end.receipt.as_ref())?;
+    put_report(connection, id, next.attempt, diff, end.receipt.as_ref())?;
     let detail = serde_json::json!({
-        "state": end.status.state(), "reason": end.reason, "exit_code": end.exit_code, "attempt": attempt,
+        "state": next.state, "reason": reason, "exit_code": end.exit_code, "attempt": next.attempt,
         "receipt": end.receipt.as_ref().and_then(Digest::of_json), "late": true,
     });
     let object = format!("directive/{}", holding.directive);
@@ -308,4 +338,18 @@ pub fn cancel(
         audit::note(connection, account, "directive.cancel", &format!("directive/{id}"), &serde_json::json!({}), now)?;
     }
     Ok(effect.map(|effect| (effect.state, !effect.state.is_terminal(), effect.lane)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_a_claim_that_reports_its_end_last_as_long_as_its_lease_for_a_day() {
+        assert_eq!(kept_deadline(Some(1_000), 500, 900), Some(1_000));
+        assert_eq!(kept_deadline(Some(1_000), 500, 60_000), Some(60_000));
+        assert_eq!(kept_deadline(Some(1_000), 500, LATE_MS * 2), Some(LATE_MS + 500));
+        assert_eq!(kept_deadline(Some(LATE_MS * 2), 500, LATE_MS * 3), Some(LATE_MS * 2), "it is never shortened");
+        assert_eq!(kept_deadline(None, 500, 60_000), None);
+    }
 }
