@@ -127,7 +127,7 @@ fn a_crowd_of_directives_ends_as_asked_when_a_daemon_and_a_control_plane_die() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let both = client(&format!("https://{}", relay.address()), &ca, &key);
     let survivor = client(url(&second), &ca, &key);
-    let mut asked = runtime.block_on(create_all(&both, count, &territories));
+    let mut asked = runtime.block_on(create_all(&both, count, &territories, None));
     let began = Instant::now();
     let at_half = |scene: &mut Scene| scene.kill(FIRST);
     let killed = runtime.block_on(watch(&survivor, &mut asked, &mut scene, count, at_half));

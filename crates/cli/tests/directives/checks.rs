@@ -70,7 +70,8 @@ pub fn check_receipt(receipt: &Value, over: &Directive, log: &[u8], what: &str) 
 /// The diff adds the mark of this directive and no other one.
 async fn check_diff(client: &MothershipClient, id: DirectiveId, number: usize, what: &str) {
     let diff = client.diff(id).await.unwrap_or_else(|error| panic!("{error}: {what}"));
-    let diff = String::from_utf8(diff).unwrap();
+    // A commit of git brings binary bytes.
+    let diff = String::from_utf8_lossy(&diff);
     let marks = diff.split("diff --git ").find(|file| file.starts_with("a/marks b/marks")).unwrap_or_default();
     let added: Vec<&str> = marks.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++")).collect();
     assert_eq!(added, [format!("+{number}")], "{diff}: {what}");
@@ -106,6 +107,43 @@ pub async fn check_kept(client: &MothershipClient, id: DirectiveId, number: usiz
         assert!(Instant::now() < deadline, "its file does not come: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Each directive in a clone says the commit that it found and the one that it left; both are those of its neighbours. Returns how many did.
+pub async fn check_heads(
+    client: &MothershipClient,
+    asked: &BTreeMap<DirectiveId, Asked>,
+    killed: &[DirectiveId],
+    first: &str,
+) -> usize {
+    let mut by_facility: BTreeMap<FacilityId, Vec<(i64, String, String)>> = BTreeMap::new();
+    let mut found = 0;
+    for (id, one) in asked.iter().filter(|(_, one)| one.kind == Kind::Commits) {
+        let over = client.directive(*id).await.unwrap();
+        if killed.contains(id) {
+            // What became of its commit is not always known.
+            by_facility.entry(one.facility).or_default().push((0, String::new(), String::new()));
+            continue;
+        }
+        let commit = |snapshot: &Option<Value>| {
+            let text = snapshot.as_ref().and_then(|snapshot| snapshot["head"]["commit"].as_str());
+            text.unwrap_or_else(|| panic!("no commit: {over:?}")).to_owned()
+        };
+        let (before, after) = (commit(&over.snapshot_before), commit(&over.snapshot_after));
+        let log = String::from_utf8(log(client, *id).await).unwrap();
+        assert_eq!(log.lines().last(), Some(&*after), "{over:?}");
+        assert_ne!(before, after, "{over:?}");
+        by_facility.entry(one.facility).or_default().push((over.started_at.unwrap().0, before, after));
+        found += 1;
+    }
+    for heads in by_facility.values_mut().filter(|heads| heads.iter().all(|(started, ..)| *started > 0)) {
+        heads.sort_unstable();
+        assert_eq!(heads[0].1, first, "the clone has the commit of the repository");
+        for pair in heads.windows(2) {
+            assert_eq!(pair[0].2, pair[1].1, "the next directive finds what this one left");
+        }
+    }
+    found
 }
 
 /// By the clock of the control plane no two directives of a facility run at one time.

@@ -26,6 +26,8 @@ pub enum Kind {
     AsksElsewhere,
     /// Needs more memory than it may have.
     Starves,
+    /// Makes a commit in a clone of a repository.
+    Commits,
     /// Writes more than its disk holds.
     FillsItsDisk,
 }
@@ -63,6 +65,10 @@ impl Kind {
             Self::Starves => {
                 format!("{mark}; {print}; head -c 300M /dev/zero | tail -c 250M > /dev/null")
             }
+            Self::Commits => {
+                let git = "git -c safe.directory=/workspace -c user.name=n -c user.email=n@example.test";
+                format!("{mark}; {git} commit -q --allow-empty -m {number}; {print}; {git} rev-parse HEAD")
+            }
             Self::FillsItsDisk => {
                 format!("{mark}; {print}; head -c 30M /dev/zero > large 2>/dev/null || echo full; rm large")
             }
@@ -92,7 +98,7 @@ impl Kind {
             writeln!(lines, "line {line} of {number}").unwrap();
         }
         match self {
-            Self::PrintsTooMuch => None,
+            Self::PrintsTooMuch | Self::Commits => None,
             Self::AsksElsewhere => Some(format!("403\n{lines}")),
             Self::FillsItsDisk => Some(format!("{lines}full\n")),
             _ => Some(lines),
@@ -106,6 +112,7 @@ impl Kind {
             | Self::Keeps
             | Self::Requeues
             | Self::AsksElsewhere
+            | Self::Commits
             | Self::FillsItsDisk => (State::Succeeded, Some(0)),
             Self::Starves => (State::Failed, Some(137)),
             Self::Fails(code) => (State::Failed, Some(i64::from(code))),

@@ -5,11 +5,13 @@
 mod checks;
 mod kinds;
 pub mod relay;
+mod repository;
 mod scene;
 pub mod wire;
 
-pub use checks::{check_all, check_marks, check_one_at_a_time};
+pub use checks::{check_all, check_heads, check_marks, check_one_at_a_time};
 pub use kinds::Kind;
+pub use repository::Repository;
 pub use scene::Scene;
 
 use nexus_api::base64;
@@ -18,12 +20,14 @@ use nexus_api::conduits::Stream;
 use nexus_api::mothership::{CancelRequest, CreateFacility, Directive, FacilityKind};
 use nexus_model::directive::State;
 use nexus_model::ids::{DirectiveId, FacilityId};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const FACILITIES: usize = 12;
+/// Facilities with a clone of the repository, where there is one.
+const CLONES: usize = 2;
 pub const DAEMONS: usize = 3;
 
 /// Number of directives: 60 unless `NEXUS_SOAK_DIRECTIVES` says otherwise.
@@ -40,11 +44,13 @@ pub struct Asked {
     pub over: Option<Directive>,
 }
 
-/// Creates facilities and directives. The first facilities lie on these territories, the others where their first directive goes.
+/// Creates facilities and directives. The first facilities lie on these territories, the others where their first directive goes. Some
+/// directives work in clones of the repository.
 pub async fn create_all(
     client: &MothershipClient,
     count: usize,
     territories: &[String],
+    repository: Option<&Repository>,
 ) -> BTreeMap<DirectiveId, Asked> {
     let mut facilities = Vec::new();
     for number in 0..FACILITIES {
@@ -53,10 +59,24 @@ pub async fn create_all(
         let new = CreateFacility { kind, name: None, repo_url: None, territory_id, retention_policy: None };
         facilities.push(client.create_facility(&new).await.unwrap().facility_id);
     }
+    let mut clones = Vec::new();
+    for _ in repository.iter().flat_map(|_| 0..CLONES) {
+        let repo_url = repository.map(|repository| repository.url.clone());
+        let kind = FacilityKind::Repo;
+        let new = CreateFacility { kind, name: None, repo_url, territory_id: None, retention_policy: None };
+        clones.push(client.create_facility(&new).await.unwrap().facility_id);
+    }
     let mut asked = BTreeMap::new();
     for number in 0..count {
-        let (kind, facility) = (Kind::of(number), facilities[number % FACILITIES]);
-        let (request, name) = (kind.request(number), format!("directive {number}"));
+        let (kind, facility) = match repository {
+            Some(_) if number % 12 == 10 => (Kind::Commits, clones[number / 12 % CLONES]),
+            _ => (Kind::of(number), facilities[number % FACILITIES]),
+        };
+        let (mut request, name) = (kind.request(number), format!("directive {number}"));
+        if let Some(repository) = repository.filter(|_| kind == Kind::Commits) {
+            let net = json!({"net": {"mode": "allowlist", "allow": [repository.destination]}});
+            request.requested_capabilities = Some(serde_json::from_value(net).unwrap());
+        }
         let id = client.create_directive(facility, &request, Some(&name)).await.unwrap().directive_id;
         if number % 4 == 0 {
             let again = client.create_directive(facility, &request, Some(&name)).await.unwrap().directive_id;

@@ -1,5 +1,6 @@
 //! Programs of the test in directories of their own.
 
+use super::Repository;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ pub struct Scene {
     pub processes: Vec<Option<Child>>,
     /// Arguments of every client that name the authority of a server with TLS.
     pub trust: Vec<String>,
+    /// The only authority of the machines of the territories.
+    pub authority: Option<PathBuf>,
 }
 
 impl Drop for Scene {
@@ -24,7 +27,12 @@ impl Drop for Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        Self { base: tempfile::tempdir_in("/var/tmp").unwrap(), processes: Vec::new(), trust: Vec::new() }
+        Self {
+            base: tempfile::tempdir_in("/var/tmp").unwrap(),
+            processes: Vec::new(),
+            trust: Vec::new(),
+            authority: None,
+        }
     }
 
     /// Kills a service.
@@ -73,7 +81,9 @@ impl Scene {
     /// Starts a daemon by a command that begins with another program.
     pub fn daemon_by(&mut self, number: usize, change: impl FnOnce(Command) -> Command) -> String {
         let data = self.territory(number);
-        let command = change(self.command(&["daemon", "run", "--max-concurrent", "3", "--json"]));
+        let command = self.command(&["daemon", "run", "--max-concurrent", "3", "--json"]);
+        let trusted = self.authority.as_ref().map(|certificate| Repository::trusted_by(certificate, &command));
+        let command = change(trusted.unwrap_or(command));
         self.start(1 + number, command, &data)["territory_id"].as_str().unwrap().to_owned()
     }
 
