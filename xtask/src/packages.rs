@@ -49,6 +49,8 @@ const NEEDED: &[(&str, Shown)] = &[
     ("fcgiwrap", Shown::By("fcgiwrap")),
     ("openssh-server", Shown::By("sshd")),
     ("openssh-client", Shown::By("ssh")),
+    // It sets the clock of one process.
+    ("faketime", Shown::By("faketime")),
     // The client alone has a psql too.
     ("postgresql", Shown::By("pg_ctlcluster")),
     ("redis-server", Shown::By("redis-server")),

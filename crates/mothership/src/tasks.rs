@@ -5,7 +5,7 @@ use crate::decide::{Drift, Reading, drift};
 use crate::metrics::{Task, add};
 use crate::store::StoreError;
 use crate::store::postgres::Hints;
-use crate::store::types::Reaped;
+use crate::store::types::{Jump, Reaped};
 use std::sync::atomic::Ordering;
 
 /// Takes the hints of other servers until the server stops.
@@ -62,7 +62,8 @@ pub async fn reaper(app: Shared, is_new: bool) {
             Drift::None => {}
             Drift::Jumped(by) => {
                 // The leases move with the clock, so that none ends because of the jump. A failure is tried again.
-                if leads && app.metrics.of(Task::Leases, app.store.shift_leases(by).await).is_none() {
+                let jump = Jump::found(by, now.wall, now.boot - before.boot);
+                if leads && app.metrics.of(Task::Leases, app.store.shift_leases(jump).await).is_none() {
                     continue;
                 }
                 // A lease that was renewed between the jump and this round has moved twice: its daemon renews it again.

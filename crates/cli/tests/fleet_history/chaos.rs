@@ -6,6 +6,7 @@ use super::relay::Switches;
 use super::{CAPACITY, LEASE};
 use rustix::process::Signal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,12 +33,20 @@ pub struct Chaos {
     pub relays: Vec<(SocketAddr, Arc<Switches>)>,
     pub record: Arc<Record>,
     pub port: u16,
+    /// File by which the wall clock of the control plane is set.
+    pub clock: Option<PathBuf>,
 }
 
 impl Chaos {
     pub fn mothership(&mut self) {
         let address = format!("127.0.0.1:{}", self.port);
-        self.scene.mothership(&["--listen", &address]);
+        let clock = self.clock.clone();
+        self.scene.mothership_by(&["--listen", &address], |mut command| {
+            if let Some(file) = &clock {
+                super::clock::set_by(file, &mut command);
+            }
+            command
+        });
     }
 
     pub fn daemon(&mut self, number: usize) {

@@ -2,7 +2,7 @@
 
 use super::record::{Record, Seen};
 use super::{FACILITIES, LEASE, witness};
-use nexus_api::client::{ClientError, EventStream, ListQuery, MothershipClient};
+use nexus_api::client::{ClientConfig, ClientError, EventStream, Http, ListQuery, MothershipClient};
 use nexus_api::mothership::{CancelRequest, CreateDirective, Directive, DirectiveEvent};
 use nexus_model::ids::{DirectiveId, FacilityId};
 use serde_json::json;
@@ -76,6 +76,8 @@ pub fn request(test: u32, number: usize) -> CreateDirective {
 
 /// State that the threads of a test share.
 pub struct Shared {
+    /// Address and key of the control plane.
+    pub access: (String, String),
     pub test: u32,
     pub record: Arc<Record>,
     pub client: MothershipClient,
@@ -87,6 +89,13 @@ pub struct Shared {
     pub over: AtomicUsize,
     /// The test is over.
     pub stop: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// A client for one runtime: connections belong to the runtime that made them.
+    pub fn reader(&self) -> MothershipClient {
+        MothershipClient::new(&Http::new(ClientConfig::new(&self.access.0)).unwrap(), &self.access.1).unwrap()
+    }
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {

@@ -28,6 +28,8 @@ pub enum Fault {
     Cut,
     /// Requests arrive, and their answers do not.
     LoseAnswers,
+    /// The wall clock of the control plane is set.
+    Clock,
 }
 
 /// One thing that was seen.

@@ -7,8 +7,8 @@ use super::sql::Connection;
 use super::sqlite::Sqlite;
 use super::types::{
     Account, Beat, Certificate, ChunkQuery, ChunkState, Claims, Creation, DirectiveLine, EndState, Enrolment, Holding,
-    Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page, Presence,
-    Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
+    Jump, Lane, LeaseTimes, LiveDirectives, NewChunk, NewDirective, NewEnd, NewFacility, NewTerritory, Offer, Page,
+    Presence, Reaped, Reported, SecretHash, Secrets, Snapshot, StartedState, StoredChunk, Territory,
 };
 use crate::identity::Texts;
 use nexus_api::Labels;
@@ -430,7 +430,7 @@ impl Store {
     }
 
     /// Moves all leases by a jump of the clock. The server itself is the caller.
-    pub async fn shift_leases(&self, by: i64) -> Result<(), StoreError> {
-        self.write(move |tx| rows::shift_leases(tx, by)).await
+    pub async fn shift_leases(&self, jump: Jump) -> Result<(), StoreError> {
+        self.write(move |tx| rows::shift_leases(tx, jump)).await
     }
 }

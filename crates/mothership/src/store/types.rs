@@ -565,3 +565,31 @@ pub struct AuditPage {
     /// Number of the first event that is left.
     pub first_seq: u64,
 }
+
+/// A jump of the wall clock that the rows do not have yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Jump {
+    /// Milliseconds by which it jumped.
+    pub by: i64,
+    /// Begin of the time, by the new clock, in which rows began after the jump.
+    pub since: i64,
+    /// End of that time, which no row reaches before the rows are moved.
+    pub until: i64,
+}
+
+impl Jump {
+    /// Time that a write may wait for the store.
+    const WRITE_MS: i64 = 60_000;
+
+    /// Describes a jump that the reading `wall` shows, so long after the reading before it.
+    #[must_use]
+    pub fn found(by: i64, wall: i64, after_ms: i64) -> Self {
+        Self { by, since: wall.saturating_sub(after_ms), until: wall.saturating_add(Self::WRITE_MS) }
+    }
+
+    /// Reports whether the clock had jumped before something that began at `at`.
+    #[must_use]
+    pub fn is_before(self, at: i64) -> bool {
+        (self.since..=self.until).contains(&at)
+    }
+}

@@ -314,6 +314,48 @@ async fn a_jump_of_the_wall_clock_ends_no_approval_and_keeps_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_begins_after_a_jump_of_the_clock_is_not_moved_by_it() {
+    let server = Server::start_with(|config| {
+        asks(config);
+        config.reap_every = Duration::from_millis(1_500);
+    })
+    .await;
+    let (agent, owner, daemon) = (key(&server, Role::Agent).await, server.owner(), server.territory("one").await);
+    let short: CreateDirective = serde_json::from_value(serde_json::json!({
+        "command": "x", "timeout_seconds": 60, "queue_timeout_seconds": 3_000,
+        "requirements": {"labels": {"nowhere": "yes"}},
+    }))
+    .unwrap();
+    for by in [-3_600_000, 3_600_000] {
+        let before = approval(&server, asked(&server, &agent, server.facility().await, &plain("before")).await).await;
+        server.set_wall_clock(by);
+        // The server has not looked at its clock since.
+        let pending = asked(&server, &agent, server.facility().await, &plain("pending")).await;
+        let ends = approval(&server, pending).await.expires_at;
+        let queued = asked(&server, &agent, server.facility().await, &short).await;
+        let id = asked(&server, &agent, server.facility().await, &plain("run")).await;
+        for id in [queued, id] {
+            owner.approve(id, &ApproveRequest::default()).await.unwrap();
+        }
+        let claim = polled(&daemon).await.remove(0);
+        daemon.started(id, &claim.directive_token, &StartedRequest::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let moved = approval(&server, before.directive_id).await.expires_at.0 - before.expires_at.0;
+        assert!((moved - by).abs() < 5_000, "what was asked before moves with the clock: {moved}");
+        assert_eq!(approval(&server, pending).await.expires_at, ends, "{by}");
+        let beat = serde_json::from_str("{}").unwrap();
+        let beat = daemon.heartbeat(id, &claim.directive_token, &beat).await.unwrap();
+        assert!(!beat.cancel_requested, "its limits are not over: {by}");
+        daemon.finished(id, &beat.directive_token, &end(FinishStatus::Succeeded)).await.unwrap();
+        let waits = "SELECT count(*) FROM work w JOIN directive d ON d.id = w.directive_id
+                       WHERE abs(w.queue_until - d.created_at - 3000000) < 60000";
+        assert_eq!(server.number(waits), 1, "it waits as long as it may: {by}");
+        owner.cancel(queued, &CancelRequest::default()).await.unwrap();
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn uses_are_exact_when_many_claim_at_once() {
     let server = Server::start_with(asks).await;
     let (agent, owner) = (key(&server, Role::Agent).await, server.owner());

@@ -149,6 +149,11 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 
+    /// Sets the wall clock, and does not wait until the server has seen it.
+    pub fn set_wall_clock(&self, ms: i64) {
+        self.wall_shift.fetch_add(ms, Ordering::SeqCst);
+    }
+
     pub async fn stop(self) {
         self.running.stop();
         tokio::time::timeout(Duration::from_secs(10), self.running.stopped()).await.unwrap();

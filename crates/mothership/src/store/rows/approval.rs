@@ -15,7 +15,7 @@ use super::withdrawal::withdraw;
 use super::work::{self, AWAITS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
-use crate::store::types::{Account, Answered, ApprovalAnswer, Asks, NewDirective, NotAnswered, Page, Territory};
+use crate::store::types::{Account, Answered, ApprovalAnswer, Asks, Jump, NewDirective, NotAnswered, Page, Territory};
 use nexus_api::Timestamp;
 use nexus_api::conduits::ClaimApproval;
 use nexus_api::mothership::Approval as View;
@@ -272,13 +272,13 @@ pub fn may_start_again(connection: &Connection<'_>, work: &Work, now: i64) -> Re
 }
 
 /// Moves the end of each approval that is not over by a jump of the clock.
-pub fn shift(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+pub fn shift(connection: &Connection<'_>, jump: Jump) -> Result<(), StoreError> {
     let locked = connection.locked();
     let live = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM approval WHERE live{locked}"))?
         .query_all(params![], read)?;
-    for mut stored in live {
-        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(by);
+    for mut stored in live.into_iter().filter(|stored| !jump.is_before(stored.asked_at)) {
+        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(jump.by);
         write(connection, &stored)?;
     }
     Ok(())

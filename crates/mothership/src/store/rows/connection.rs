@@ -15,7 +15,7 @@ use super::work::{self, RUNNING, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, Row, params};
 use crate::store::types::{
-    Account, Answered, ApprovalAnswer, Connected, Holding, NewConnection, NotAnswered, Page, Reported, Territory,
+    Account, Answered, ApprovalAnswer, Connected, Holding, Jump, NewConnection, NotAnswered, Page, Reported, Territory,
 };
 use nexus_api::Timestamp;
 use nexus_api::mothership::{Approval as View, ConnectionAsks};
@@ -360,14 +360,14 @@ pub fn settle(connection: &Connection<'_>, id: ApprovalId, directive: DirectiveI
 }
 
 /// Moves the ends of each request that is not over by a jump of the clock.
-pub fn shift(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+pub fn shift(connection: &Connection<'_>, jump: Jump) -> Result<(), StoreError> {
     let locked = connection.locked();
     let live = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM connection_approval c WHERE c.live{locked}"))?
         .query_all(params![], read)?;
-    for mut stored in live {
-        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(by);
-        stored.approval.answer_by = stored.approval.answer_by.map(|end| end.saturating_add_signed(by));
+    for mut stored in live.into_iter().filter(|stored| !jump.is_before(stored.asked_at)) {
+        stored.approval.expires_at = stored.approval.expires_at.saturating_add_signed(jump.by);
+        stored.approval.answer_by = stored.approval.answer_by.map(|end| end.saturating_add_signed(jump.by));
         write(connection, &stored)?;
     }
     Ok(())

@@ -7,6 +7,7 @@ use super::values::json;
 use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
+use crate::store::types::Jump;
 use nexus_model::directive::Event;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
@@ -52,16 +53,20 @@ fn commits_changes(connection: &Connection<'_>, work: &Work) -> Result<bool, Sto
     Ok(json::<DirectiveSpec>(&spec)?.changes.unwrap_or_default() == DirectiveChanges::Commit)
 }
 
-/// Moves all leases and approvals by a jump of the clock, so that none ends because of it.
-pub fn shift_leases(connection: &Connection<'_>, by: i64) -> Result<(), StoreError> {
+/// Moves all leases and approvals by a jump of the clock, so that none ends because of it. What began after the jump has the new time
+/// already; a lease and the sign of a territory are renewed soon.
+pub fn shift_leases(connection: &Connection<'_>, jump: Jump) -> Result<(), StoreError> {
+    let Jump { by, since, until } = jump;
     connection.execute(
-        "UPDATE work SET lease_until = lease_until + ?1, visible_at = visible_at + ?1, deadline = deadline + ?1,
-           cancel_at = cancel_at + ?1, queue_until = queue_until + ?1",
-        params![by],
+        "UPDATE work SET lease_until = lease_until + ?1, visible_at = visible_at + ?1, cancel_at = cancel_at + ?1,
+           deadline = CASE WHEN started_at BETWEEN ?2 AND ?3 THEN deadline ELSE deadline + ?1 END,
+           queue_until = CASE WHEN EXISTS (SELECT 1 FROM directive d WHERE d.id = work.directive_id AND d.created_at BETWEEN ?2 AND ?3)
+             THEN queue_until ELSE queue_until + ?1 END",
+        params![by, since, until],
     )?;
     connection.execute("UPDATE presence SET last_seen = last_seen + ?1", params![by])?;
-    approval::shift(connection, by)?;
-    super::connection::shift(connection, by)
+    approval::shift(connection, jump)?;
+    super::connection::shift(connection, jump)
 }
 
 /// Lists directives that no daemon reports any more.
