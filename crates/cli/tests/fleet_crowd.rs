@@ -14,9 +14,8 @@
 
 mod directives;
 
-use directives::{
-    DAEMONS, Repository, Scene, check_all, check_heads, check_marks, check_one_at_a_time, count, create_all, watch,
-};
+use directives::checks::check_heads;
+use directives::{DAEMONS, Repository, Scene, check_all, check_marks, check_one_at_a_time, count, create_all, watch};
 use nexus_api::client::{ClientConfig, Http, MothershipClient};
 
 #[test]

@@ -2,14 +2,14 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-mod checks;
+pub mod checks;
 mod kinds;
 pub mod relay;
 mod repository;
 mod scene;
 pub mod wire;
 
-pub use checks::{check_all, check_heads, check_marks, check_one_at_a_time};
+pub use checks::{check_all, check_marks, check_one_at_a_time};
 pub use kinds::Kind;
 pub use repository::Repository;
 pub use scene::Scene;

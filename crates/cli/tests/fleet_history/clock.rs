@@ -26,7 +26,9 @@ const DAY_MS: i64 = 86_400_000;
 pub fn set_by(file: &Path, command: &mut Command) {
     let of_machine = std::fs::read_dir("/usr/lib").unwrap().flatten();
     let library = of_machine.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
-    command.env("LD_PRELOAD", library.expect("the package faketime")).env("FAKETIME_TIMESTAMP_FILE", file);
+    command
+        .env("LD_PRELOAD", library.unwrap_or_else(|| panic!("the package faketime is missing")))
+        .env("FAKETIME_TIMESTAMP_FILE", file);
     // Each look reads the file, and the clocks that no person sets stay as they are.
     command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
 }

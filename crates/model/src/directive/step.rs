@@ -176,9 +176,8 @@ pub fn step(directive: &Directive, event: &Event) -> Result<Step, Refusal> {
             let running = if state == State::Leased { started(directive) } else { *directive };
             ended(&running, status.state(), EndReason::Reported)
         }
-        Event::LeaseLost { .. } if state == State::Leased => requeued(directive),
+        Event::LeaseLost { .. } | Event::NotCommitted { .. } if state == State::Leased => requeued(directive),
         Event::LeaseLost { may_restart, commits, .. } => lost(directive, may_restart, commits),
-        Event::NotCommitted { .. } if state == State::Leased => requeued(directive),
         Event::NotCommitted { may_restart, .. } => not_committed(directive, may_restart),
         Event::Overrun { next, .. } => {
             Directive { fence: next, ..ended(directive, State::TimedOut, EndReason::Overrun) }
