@@ -44,7 +44,7 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const DAEMONS: usize = 3;
@@ -57,8 +57,12 @@ const LEASE: Duration = Duration::from_secs(18);
 /// a restart, and a second attempt.
 const SETTLES_WITHIN: Duration = Duration::from_secs(60);
 
+/// Tests of this process know their commands by its number, and would see those of each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn the_invariants_of_a_fleet_hold_under_faults() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = std::env::var("NEXUS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_240_607);
     let seconds = std::env::var("NEXUS_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(9);
     let mut random = Random(seed);

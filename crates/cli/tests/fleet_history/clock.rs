@@ -4,13 +4,13 @@
 use super::chaos::Chaos;
 use super::load::{self, Shared, list};
 use super::record::{Fault, Record, Seen};
-use super::{connect, end, hold, read_output, runtime, start, witness};
+use super::{ALONE, connect, end, hold, read_output, runtime, start, witness};
 use nexus_api::mothership::{CancelRequest, CreateDirective, Directive};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Times to which the clock is set, with the pauses after them.
@@ -64,6 +64,7 @@ fn all(shared: &Shared) -> Vec<Directive> {
 
 #[test]
 fn the_invariants_of_a_fleet_hold_when_the_clock_of_its_control_plane_jumps() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let record = Arc::new(Record::new());
     let mut chaos = start(&record, true);
     let file = chaos.clock.clone().unwrap();

@@ -236,7 +236,8 @@ fn note(daemon: usize, request: &Message, answer: &Message, sent: u64, arrived: 
     let call = match call {
         "started" => Call::Started,
         "log_chunks" => Call::Chunk,
-        "finished" => Call::Finished,
+        // A report that nothing was committed is no end where the directive runs again.
+        "finished" if body["final_state"] != "queued" => Call::Finished,
         _ => Call::Other,
     };
     let asked = request.json();
