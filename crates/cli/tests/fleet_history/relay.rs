@@ -236,7 +236,7 @@ fn note(daemon: usize, request: &Message, answer: &Message, sent: u64, arrived: 
     let call = match call {
         "started" => Call::Started,
         "log_chunks" => Call::Chunk,
-        // A report that nothing was committed is no end where the directive runs again.
+        // A report that nothing was committed does not end a directive that runs again.
         "finished" if body["final_state"] != "queued" => Call::Finished,
         _ => Call::Other,
     };
