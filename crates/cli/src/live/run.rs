@@ -29,7 +29,7 @@ pub fn refuse_unfinished(run: &ResolvedRun) -> Result<(), Failure> {
     match checkpoints.unfinished(&run.site.identity.name()).map_err(|error| failed(&error))? {
         None => Ok(()),
         Some(undo) => {
-            let message = format!("an undo of the live run {} in this directory was cut off", undo.run);
+            let message = format!("an undo of the live run {} in this directory has not ended", undo.run);
             Err(Failure::refused(
                 "undo_unfinished",
                 message,
@@ -62,6 +62,13 @@ impl Live {
     /// Returns the hash of the state before the run.
     pub fn checkpoint(&self) -> &str {
         &self.record.checkpoint.tree
+    }
+
+    /// Removes the record of a run that did not start.
+    pub fn forget(self) {
+        if let Err(error) = self.checkpoints.forget(self.record.run) {
+            tracing::debug!(code = error.code(), "the record of a run that did not start stays");
+        }
     }
 
     /// Keeps the state that the run left, and forgets old runs.

@@ -210,11 +210,12 @@ fn reported<C: Attendant>(
         was_ended: crate::terminal::out::ended_flag(),
     };
     let files = asked_files(args, run, policies)?;
+    live::refuse_unfinished(run)?;
     // Right before the start: a use is not spent on a run that something else refuses.
     obtain(policies, run, *input, args, &files)?;
-    live::refuse_unfinished(run)?;
     let mut prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
-    let live = match live::begin(args, run) {
+    // Once more: an undo may have been killed while this run waited for it.
+    let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run)) {
         Ok(live) => live,
         Err(failure) => {
             return Err(match prepared.give_up() {
@@ -238,7 +239,17 @@ fn reported<C: Attendant>(
         }
     };
     let attendant = caller.insert(attendant);
-    let finished = Finished::attend(Running::start(prepared)?, attendant)?;
+    let running = match Running::start(prepared) {
+        Ok(running) => running,
+        Err(error) => {
+            // Nothing ran that could be undone.
+            if let Some(live) = live {
+                live.forget();
+            }
+            return Err(error.into());
+        }
+    };
+    let finished = Finished::attend(running, attendant)?;
     let settled = finished.settle();
     let ended = live.map(|live| live.end(args, run));
     match settled {
@@ -256,7 +267,10 @@ fn reported<C: Attendant>(
             Ok(report)
         }
         Err(failed) => {
-            let failure = Failure::from(failed.error);
+            let mut failure = Failure::from(failed.error);
+            if let Some(Err(second)) = ended {
+                failure = failure.and_then(&second);
+            }
             let copied = failed.receipt.map(|issued| report::copied(issued, receipt_copy));
             Err(match copied {
                 Some(Err(second)) => failure.and_then(&second),

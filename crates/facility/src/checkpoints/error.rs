@@ -24,8 +24,8 @@ pub enum CheckpointError {
         /// The words of the caller.
         which: String,
     },
-    /// None of the paths changed.
-    #[error("{path:?} is as it was")]
+    /// The run changed nothing at a path that was named.
+    #[error("{path:?} has nothing to undo")]
     Unchanged {
         /// Path that was named.
         path: String,

@@ -86,7 +86,7 @@ impl Checkpoints {
         let decision = decided(&mut store, trees, &unfinished)?;
         for one in &ask.only {
             let is_named = |path: &[u8]| path == one.0 || path.starts_with(&[one.0.as_slice(), b"/"].concat());
-            if !decision.paths().chain(decision.left.iter().map(|left| left.path.as_slice())).any(is_named) {
+            if !decision.paths().any(is_named) {
                 return Err(CheckpointError::Unchanged { path: one.as_path().display().to_string() });
             }
         }

@@ -74,9 +74,10 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Returns the paths that change, in the order of the steps.
+    /// Returns the paths that it is about, those that are left included.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
-        self.steps.iter().map(Step::path)
+        let left = self.left.iter().map(|left| left.path.as_slice());
+        self.steps.iter().map(Step::path).chain(self.directories.keys().map(Vec::as_slice)).chain(left)
     }
 
     /// Reports whether nothing is to be done.
