@@ -214,7 +214,7 @@ fn reported<C: Attendant>(
     // Right before the start: a use is not spent on a run that something else refuses.
     obtain(policies, run, *input, args, &files)?;
     let mut prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
-    // Once more: an undo may have been killed while this run waited for it.
+    // Again: an undo may have been killed while this run waited for it.
     let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run)) {
         Ok(live) => live,
         Err(failure) => {
