@@ -46,12 +46,47 @@ pub enum ChangesAction {
         /// Only these paths and what is below them
         paths: Vec<PathBuf>,
     },
+    /// Bring a workspace back to its state before a live run
+    Undo(UndoArgs),
+    /// Remove the kept states of a live run, which cannot be undone any more then
+    Forget {
+        /// The run: its id, or the start of it
+        #[arg(long, value_name = "ID")]
+        run: RunName,
+    },
     /// Finish commits that were interrupted
     Recover {
         /// The run: its id, the start of it, or latest [default: all]
         #[arg(long, value_name = "ID")]
         run: Option<RunName>,
     },
+}
+
+/// `nexus changes undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The state before the undo is kept, and the answer names it: --to brings it back. An undo that was cut off is finished by the
+next one. Paths that were changed since the run ended stay as they are and are named.
+
+Examples:
+  nexus changes undo
+  nexus changes undo src/main.rs docs
+  nexus changes undo --to 3f9a1c0b77de")]
+pub struct UndoArgs {
+    /// The live run: its id, the start of it, or latest [default: the latest of this directory]
+    #[arg(long, value_name = "ID")]
+    pub run: Option<RunName>,
+    /// Another kept state of the run, by the beginning of its hash, as it is
+    #[arg(long, value_name = "HASH")]
+    pub to: Option<String>,
+    /// Also what was changed since the run ended
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Only these paths and what is below them
+    pub paths: Vec<PathBuf>,
 }
 
 /// `nexus changes diff`.

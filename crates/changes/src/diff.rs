@@ -36,11 +36,11 @@ pub fn command(args: &DiffArgs) -> Result<Vec<u8>, Failure> {
 }
 
 /// Default limit of a diff, in bytes; the same as for directives.
-const DEFAULT_MAX: usize = 1 << 20;
+pub const DEFAULT_MAX: usize = 1 << 20;
 
 /// Makes control characters visible if stdout is a terminal, which must not act on what a command wrote into a file
 /// (CVE-2021-25743); a pipe gets the bytes.
-fn for_reader(bytes: Vec<u8>) -> Vec<u8> {
+pub fn for_reader(bytes: Vec<u8>) -> Vec<u8> {
     if std::io::stdout().is_terminal() { visible(&bytes) } else { bytes }
 }
 

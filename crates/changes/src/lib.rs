@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  list ─▶ which runs wait        show, diff ─▶ what is in one
+//!  undo [PATHS] ─▶ the way back of a run that wrote straight into the workspace
 //!  accept [PATHS | --patch] ─▶ into the workspace, journaled
 //!  reject [PATHS] ─▶ never offered again, or the whole layer gone
 //!  recover ─▶ finishes commits that were interrupted
 //! ```
-//! Only accept, reject and recover change a workspace. Without `--run` they decide about the only run that waits for
+//! Only accept, reject, undo and recover change a workspace. Without `--run` they decide about the only run that waits for
 //! the directory that the caller stands in.
 
 #![forbid(unsafe_code)]
@@ -18,8 +19,9 @@ pub mod args;
 mod back;
 mod choose;
 pub mod diff;
+pub mod live;
 mod patch;
-mod paths;
+pub mod paths;
 mod recover;
 mod reject;
 pub mod run_name;
@@ -27,6 +29,7 @@ mod show;
 
 use args::{ChangesAction, ChangesArgs};
 use failure::{Failure, one_line};
+use live::LiveRuns;
 use nexus_caller::{failure, failures, host, notices, recovery, signals, terminal, utc};
 use nexus_model::ByteText;
 use nexus_runner::change_text;
@@ -38,14 +41,23 @@ use notices::print;
 use std::path::Path;
 use terminal::out;
 
-/// Runs it and returns the exit code.
-pub fn command(args: &ChangesArgs) -> u8 {
+/// Runs it and returns the exit code. `live` has the runs that wrote straight into their workspace.
+pub fn command(args: &ChangesArgs, live: &dyn LiveRuns) -> u8 {
+    let mut code = 0;
     let result = match &args.action {
-        ChangesAction::List { json } => list(*json).map(String::into_bytes),
+        ChangesAction::List { json } => list(*json, live).map(String::into_bytes),
         ChangesAction::Show { run, json } => {
-            run_name::resolve(run.as_ref()).and_then(|run| show::command(run, *json)).map(String::into_bytes)
+            let shown = live.show(run.as_ref(), *json).transpose();
+            let shown =
+                shown.unwrap_or_else(|| run_name::resolve(run.as_ref()).and_then(|run| show::command(run, *json)));
+            shown.map(String::into_bytes)
         }
-        ChangesAction::Diff(args) => diff::command(args),
+        ChangesAction::Diff(args) => live.diff(args).transpose().unwrap_or_else(|| diff::command(args)),
+        ChangesAction::Undo(args) => live.undo(args).map(|(text, is_whole)| {
+            code = u8::from(!is_whole);
+            text.into_bytes()
+        }),
+        ChangesAction::Forget { run } => live.forget(run).map(String::into_bytes),
         ChangesAction::Accept(args) => accept::command(args).map(String::into_bytes),
         ChangesAction::Reject { run, set_aside, paths } => run_name::resolve(run.as_ref())
             .and_then(|run| reject::command(run, *set_aside, paths))
@@ -56,7 +68,7 @@ pub fn command(args: &ChangesArgs) -> u8 {
     };
     match result {
         Ok(text) => match out::write_unless_closed(&mut std::io::stdout(), &text) {
-            Ok(()) => 0,
+            Ok(()) => code,
             Err(error) => failures::print_failure(&failures::not_written("the answer", &error), false),
         },
         Err(failure) => failures::print_failure(&failure, false),
@@ -70,10 +82,20 @@ fn places() -> Result<(StateDir, Vec<Interrupted>), Failure> {
     Ok((places, interrupted))
 }
 
-fn list(json: bool) -> Result<String, Failure> {
+fn list(json: bool, live: &dyn LiveRuns) -> Result<String, Failure> {
     let (places, interrupted) = places()?;
     let all = waiting::all(&places, &interrupted, &print)?;
+    let others = live.list()?;
     if json {
+        let of_live = others.iter().map(|one| {
+            serde_json::json!({
+                "run_id": one.run,
+                "workspace": one.workspace,
+                "command": one.command,
+                "state": "live",
+                "checkpoint": one.checkpoint,
+            })
+        });
         let rows: Vec<_> = all
             .iter()
             .map(|one| {
@@ -86,13 +108,14 @@ fn list(json: bool) -> Result<String, Failure> {
                     "cut_short": one.note.cut_short,
                 })
             })
+            .chain(of_live)
             .collect();
         return Ok(format!("{}\n", serde_json::Value::Array(rows)));
     }
     let kept = kept_files(&places)
         .map_err(|error| Failure::refused("state_dir", format!("{}: {error}", places.state.display()), ""))?;
     let kept: String = kept.iter().map(|path| kept_line(path) + "\n").collect();
-    if all.is_empty() {
+    if all.is_empty() && others.is_empty() {
         return Ok("No changes wait for a decision.\n".to_owned() + &kept);
     }
     let rows = all.iter().map(|one| {
@@ -106,7 +129,11 @@ fn list(json: bool) -> Result<String, Failure> {
         };
         one_line(&format!("{}  {}  {}{state}", one.run, one.workspace.display(), one.command.as_os_str().display()))
     });
-    Ok(rows.collect::<Vec<_>>().join("\n") + "\n" + &kept)
+    let of_live = others.iter().map(|one| {
+        let (workspace, command) = (one.workspace.as_path(), one.command.as_path());
+        one_line(&format!("{}  {}  {}  [live: nexus changes undo]", one.run, workspace.display(), command.display()))
+    });
+    Ok(rows.chain(of_live).collect::<Vec<_>>().join("\n") + "\n" + &kept)
 }
 
 fn kept_line(path: &Path) -> String {

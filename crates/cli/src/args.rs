@@ -103,7 +103,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
     /// Work on the facility of this name, which is made when it is missing; it appears inside at /workspace
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["workspace", "direct"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workspace", "direct", "live"])]
     pub facility: Option<String>,
     /// Working directory, inside the workspace
     #[arg(long, value_name = "DIR")]
@@ -217,7 +217,7 @@ pub struct RunArgs {
     pub protect: Vec<String>,
     /// Keep what Go, npm, pip, uv and cargo download and build for later runs in this workspace with this flag, as long as all
     /// that these runs change is committed
-    #[arg(long, conflicts_with_all = ["direct", "disk", "detach"])]
+    #[arg(long, conflicts_with_all = ["direct", "live", "disk", "detach"])]
     pub cache: bool,
     /// Write straight into the workspace, without a layer that can be undone
     #[arg(long, conflicts_with_all = ["changes", "disk"])]
@@ -225,6 +225,15 @@ pub struct RunArgs {
     /// With --direct: let git write to the workspace's git directories, all but their settings and hooks
     #[arg(long, requires = "direct")]
     pub direct_git: bool,
+    /// Write straight into the workspace, whose state is kept before: nexus changes shows and undoes what the run changed
+    #[arg(long, conflicts_with_all = ["changes", "disk", "direct"])]
+    pub live: bool,
+    /// With --live: let git write to the workspace's git directories, all but their settings and hooks
+    #[arg(long, requires = "live")]
+    pub live_git: bool,
+    /// With --live: keep a state with up to so many new bytes, and any number of files [default: 2G and 100,000 files]
+    #[arg(long, value_name = "SIZE", requires = "live", value_parser = units::parse_size)]
+    pub live_size: Option<u64>,
     /// Print one JSON document about the run instead of the command's output
     #[arg(long)]
     pub json: bool,
@@ -244,6 +253,16 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// Reports whether the command writes straight into the workspace.
+    pub fn is_direct(&self) -> bool {
+        self.direct || self.live
+    }
+
+    /// Returns the flag that says so.
+    pub fn direct_flag(&self) -> &'static str {
+        if self.live { "--live" } else { "--direct" }
+    }
+
     /// A command line of which only the rules matter, for what decides without running.
     pub fn of_rules(rules: &RuleArgs) -> Self {
         Self {

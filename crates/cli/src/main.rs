@@ -23,6 +23,7 @@ mod bind_text;
 mod completions;
 mod diagnostics;
 mod frequent;
+mod live;
 mod manual;
 mod mcp;
 mod net;
@@ -85,7 +86,7 @@ fn command() -> ExitCode {
         args::Command::Session(command) => nexus_sessions::command(command),
         args::Command::Supervise(args) => supervisor::supervise(*args),
         args::Command::Doctor(doctor) => nexus_doctor::command(&doctor),
-        args::Command::Changes(changes) => nexus_changes::command(&changes),
+        args::Command::Changes(changes) => nexus_changes::command(&changes, &live::changes::OfCheckpoints),
         args::Command::Receipt(receipt) => nexus_history::receipts::command(&receipt),
         args::Command::AttackPart { words } => nexus_doctor::attack::part(&words),
         args::Command::Net(net) => net::command::command(&net),

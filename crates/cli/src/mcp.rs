@@ -82,6 +82,7 @@ fn refuse_what_a_server_does_not_take(run: &RunArgs) -> Result<(), Failure> {
         (run.detach || run.name.is_some(), "--detach and --name"),
         (!run.publish.is_empty(), "--publish"),
         (run.direct, "--direct"),
+        (run.live, "--live"),
         (run.facility.is_some(), "--facility"),
         (run.cwd.is_some(), "--cwd"),
         (run.full_output.is_some() || run.full_output_most.is_some(), "--full-output"),

@@ -29,7 +29,8 @@ pub fn of(args: &RunArgs, resolution: &Resolution) -> Result<RunRequest, Failure
         Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone().into()],
         None => args.command.iter().cloned().map(ByteText::from).collect(),
     };
-    let writes = if args.direct { WriteMode::Direct { opens_git: args.direct_git } } else { WriteMode::Layer };
+    let opens_git = args.direct_git || args.live_git;
+    let writes = if args.is_direct() { WriteMode::Direct { opens_git } } else { WriteMode::Layer };
     let mut grants = resolution.grants.clone();
     if args.detach {
         // The cache would be held as long as the sandbox lives, which may be days.

@@ -25,12 +25,14 @@
 //! * [`glob`]: patterns of files to keep. Pure.
 //! * [`artifacts`]: copies the files that a directive keeps, with their hashes.
 //! * [`snapshots`]: states of a facility, kept by content.
+//! * [`checkpoints`]: states of a workspace around a run that writes straight into it, and the way back.
 //! * [`head`]: reads which commit a repository is at.
 
 #![forbid(unsafe_code)]
 
 pub mod artifacts;
 mod beneath;
+pub mod checkpoints;
 pub mod diff;
 mod ended;
 pub mod glob;

@@ -52,6 +52,10 @@ fn rows(receipt: &Receipt) -> Vec<(&'static str, String)> {
         ("plan", receipt.plan_hash.to_string()),
         ("chain", chain),
     ];
+    if let Some(checkpoint) = &receipt.changes.checkpoint {
+        let at = rows.iter().position(|(name, _)| *name == "sandbox").unwrap_or(rows.len());
+        rows.insert(at, ("checkpoint", format!("{checkpoint}, the workspace before this {} run", request.changes)));
+    }
     let lists = [
         ("secrets", &request.env_secrets, "in the environment"),
         ("opened", &request.opened_binds, "by the operator"),

@@ -96,7 +96,7 @@ pub struct Statement<'a> {
     pub auto_binds: &'a [AutoBind],
     /// Sockets of the host that the command could connect to.
     pub allowed_sockets: &'a [ByteText],
-    /// `commit`, `review`, `discard`, `ask` or `direct`.
+    /// `commit`, `review`, `discard`, `ask`, `direct` or `live`.
     pub wanted_changes: &'a str,
     /// The time until SIGTERM.
     pub timeout: Option<Duration>,

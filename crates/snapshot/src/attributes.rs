@@ -71,6 +71,18 @@ pub(crate) fn write(dir: BorrowedFd<'_>, name: &[u8], extended: &Extended) -> io
     Ok(())
 }
 
+/// Gives an open entry, also one opened with `O_PATH`, exactly these attributes.
+pub(crate) fn make(entry: BorrowedFd<'_>, wanted: &Extended) -> io::Result<()> {
+    let path = path_of(entry, b"");
+    for (attribute, _) in read(entry, b"")?.iter().filter(|(name, _)| !wanted.iter().any(|(one, _)| one == name)) {
+        match rustix::fs::removexattr(&*path, attribute.as_slice()) {
+            Ok(()) | Err(Errno::NODATA) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    write(entry, b"", wanted)
+}
+
 fn path_of(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     if name.is_empty() { proc_path(dir).into_bytes() } else { join(proc_path(dir).as_bytes(), name) }
 }

@@ -7,9 +7,9 @@
 
 use crate::attributes;
 use crate::error::SnapshotError;
-use crate::object::{Attributes, Content, Node, ObjectId};
+use crate::object::{Attributes, Content, Entry, Node, ObjectId};
 use crate::store::Store;
-use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, join, open_dir, split};
+use nexus_beneath::{Doing as _, IoFailure, check_depth, chmod, is_beneath, join, open_dir, split};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, mkdirat, openat};
 use std::fs::File;
 use std::io::Write as _;
@@ -18,7 +18,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Entries up to which each file is synced on its own: a sync of the file system waits for what others wrote, too.
 const FEW: u64 = 1000;
 
+/// Finds content and attributes of a file by its path in the whole tree.
+pub(crate) type FindFile<'a> = &'a mut dyn FnMut(&mut Store, &[u8]) -> Result<(Content, Attributes), SnapshotError>;
+
+/// A part of a tree that is built alone.
+struct Part<'a> {
+    /// Its path in the tree.
+    from: &'a [u8],
+    /// Its name where it is built.
+    name: &'a [u8],
+    /// Finds files with a further name in the part whose first one is not in it: they become copies.
+    elsewhere: FindFile<'a>,
+}
+
 struct Build<'a> {
+    part: Option<Part<'a>>,
     root: BorrowedFd<'a>,
     store: &'a mut Store,
     is_small: bool,
@@ -42,6 +56,7 @@ pub fn build(
     let entry = store.top(top)?;
     let Node::Directory(content) = entry.node else { return Err(SnapshotError::Form { id: *top }) };
     let mut build = Build {
+        part: None,
         root,
         store,
         is_small: entries <= FEW,
@@ -54,6 +69,44 @@ pub fn build(
     };
     build.directory(root, &content, b"")?;
     build.further_names()?;
+    // A parent comes after everything in it; the root stands first.
+    build.directories.rotate_left(1);
+    let is_small = build.is_small;
+    build.finish()?;
+    if !is_small {
+        rustix::fs::syncfs(root).doing("write", b"")?;
+    }
+    Ok(())
+}
+
+/// Makes one entry of a tree under the name `name` in `root`. Its path in the tree is `from`. Brings nothing to the disk. A directory
+/// stays open for its owner, who could not move it otherwise.
+pub(crate) fn build_part(
+    root: BorrowedFd<'_>,
+    store: &mut Store,
+    entry: &Entry,
+    (from, name): (&[u8], &[u8]),
+    elsewhere: FindFile<'_>,
+) -> Result<(), SnapshotError> {
+    let mut quiet = |_: u64, _: u64| {};
+    let mut build = Build {
+        part: Some(Part { from, name, elsewhere }),
+        root,
+        store,
+        is_small: false,
+        is_root: rustix::process::geteuid().is_root(),
+        directories: Vec::new(),
+        same: Vec::new(),
+        entries: 0,
+        bytes: 0,
+        tell: &mut quiet,
+    };
+    let mut entry = Entry { name: name.to_vec(), ..entry.clone() };
+    if matches!(entry.node, Node::Directory(_)) && !build.is_root {
+        entry.attributes.mode |= 0o700;
+    }
+    build.entry(root, entry, name.to_vec())?;
+    build.further_names()?;
     build.finish()
 }
 
@@ -62,23 +115,38 @@ impl Build<'_> {
         check_depth(path).doing("make", path)?;
         for entry in self.store.directory(content)?.entries {
             let at = join(path, &entry.name);
-            match entry.node {
-                Node::Directory(content) => {
-                    mkdirat(dir, entry.name.as_slice(), Mode::RWXU).doing("make", &at)?;
-                    let inner = open_dir(dir, &entry.name, OFlags::RDONLY).doing("open", &at)?;
-                    self.directory(inner.as_fd(), &content, &at)?;
-                    self.directories.push((at, entry.attributes));
-                }
-                Node::File(content) => self.file(dir, &entry.name, &content, &entry.attributes, &at)?,
-                Node::Link(target) => {
-                    rustix::fs::symlinkat(target.as_slice(), dir, entry.name.as_slice()).doing("make", &at)?;
-                    self.own(dir, &entry.name, &entry.attributes).doing("set the owner of", &at)?;
-                    times(dir, &entry.name, &entry.attributes, &at)?;
-                }
-                Node::Same(first) => self.same.push((at, first)),
-            }
+            self.entry(dir, entry, at)?;
             self.entries += 1;
             (self.tell)(self.entries, self.bytes);
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, dir: BorrowedFd<'_>, entry: Entry, at: Vec<u8>) -> Result<(), SnapshotError> {
+        match entry.node {
+            Node::Directory(content) => {
+                mkdirat(dir, entry.name.as_slice(), Mode::RWXU).doing("make", &at)?;
+                let inner = open_dir(dir, &entry.name, OFlags::RDONLY).doing("open", &at)?;
+                self.directory(inner.as_fd(), &content, &at)?;
+                self.directories.push((at, entry.attributes));
+            }
+            Node::File(content) => self.file(dir, &entry.name, &content, &entry.attributes, &at)?,
+            Node::Link(target) => {
+                rustix::fs::symlinkat(target.as_slice(), dir, entry.name.as_slice()).doing("make", &at)?;
+                self.own(dir, &entry.name, &entry.attributes).doing("set the owner of", &at)?;
+                times(dir, &entry.name, &entry.attributes, &at)?;
+            }
+            Node::Same(first) => match &mut self.part {
+                None => self.same.push((at, first)),
+                Some(part) if is_beneath(&first, part.from) => {
+                    let rest = first.get(part.from.len() + 1..).unwrap_or_default();
+                    self.same.push((at, join(part.name, rest)));
+                }
+                Some(part) => {
+                    let (content, attributes) = (part.elsewhere)(self.store, &first)?;
+                    self.file(dir, &entry.name, &content, &attributes, &at)?;
+                }
+            },
         }
         Ok(())
     }
@@ -119,12 +187,9 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Sets the attributes of directories, which making entries in them would change, and syncs.
+    /// Sets the attributes of directories, which making entries in them would change.
     fn finish(mut self) -> Result<(), SnapshotError> {
-        let mut directories = std::mem::take(&mut self.directories);
-        // A parent comes after everything in it; the root stands first.
-        directories.rotate_left(1);
-        for (at, attributes) in directories {
+        for (at, attributes) in std::mem::take(&mut self.directories) {
             let dir = open_dir(self.root, &at, OFlags::RDONLY).doing("open", &at)?;
             attributes::write(dir.as_fd(), b"", &attributes.extended).doing("set the attributes of", &at)?;
             self.own(dir.as_fd(), b"", &attributes).doing("set the owner of", &at)?;
@@ -134,9 +199,6 @@ impl Build<'_> {
             if self.is_small {
                 rustix::fs::fsync(&dir).doing("write", &at)?;
             }
-        }
-        if !self.is_small {
-            rustix::fs::syncfs(self.root).doing("write", b"")?;
         }
         Ok(())
     }
@@ -152,7 +214,7 @@ impl Build<'_> {
     }
 }
 
-fn stamps(attributes: &Attributes) -> Timestamps {
+pub(crate) fn stamps(attributes: &Attributes) -> Timestamps {
     let (seconds, nanoseconds) = attributes.mtime;
     let time = Timespec { tv_sec: seconds, tv_nsec: i64::from(nanoseconds.min(999_999_999)) };
     Timestamps { last_access: time, last_modification: time }

@@ -55,6 +55,14 @@ pub enum SnapshotError {
         /// The largest size of a file, in bytes.
         most: u64,
     },
+    /// A tree has more new files or bytes than the caller allows.
+    #[error("there are more than {files} new or changed files, or more than {bytes} bytes in them")]
+    TooMuch {
+        /// The most files.
+        files: u64,
+        /// The most bytes.
+        bytes: u64,
+    },
     /// A call on the store failed.
     #[error("the store cannot be used: {0}")]
     Store(#[from] io::Error),
@@ -77,6 +85,7 @@ impl SnapshotError {
             Self::Newer => "snapshot_newer",
             Self::Busy { .. } => "snapshot_busy",
             Self::TooLarge { .. } => "snapshot_too_large",
+            Self::TooMuch { .. } => "snapshot_too_much",
             Self::Store(_) => "snapshot_store",
         }
     }

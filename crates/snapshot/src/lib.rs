@@ -21,6 +21,7 @@
 //! * [`cache`]: remembers files from one scan to the next.
 //! * [`scan()`]: reads a tree into a store.
 //! * [`build()`]: makes a tree of objects again.
+//! * [`put_back`]: brings a directory that is in use back to a kept tree, entry by entry.
 //! * [`compare()`]: compares two kept trees.
 //! * [`reach()`]: all objects of a tree.
 //! * [`error`]: the error type.
@@ -35,6 +36,7 @@ pub mod error;
 pub mod object;
 mod pack;
 mod pieces;
+pub mod put_back;
 pub mod reach;
 pub mod scan;
 pub mod store;
@@ -48,7 +50,7 @@ pub use error::SnapshotError;
 pub use nexus_beneath::meta::FsTime;
 pub use object::ObjectId;
 pub use reach::reach;
-pub use scan::{LeftOut, Scanned, scan};
+pub use scan::{LeftOut, Most, Scanned, scan, scan_at_most};
 pub use store::{Hold, Store};
 pub use sweep::{Swept, sweep};
 pub use writer::Writer;

@@ -30,6 +30,8 @@ const TRIES: usize = 3;
 /// Entries that are named as left out, at most.
 const MAX_NAMED: usize = 100;
 
+const MOUNTED: &str = "another file system is mounted there";
+
 /// An entry that is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
@@ -58,7 +60,18 @@ pub struct Scanned {
     pub cache: Cache,
 }
 
+/// The most that a scan may have to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// Files that are new or changed.
+    pub files: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+}
+
 struct Scan<'a, 'b> {
+    most: Option<Most>,
+    read_bytes: u64,
     writer: &'a mut Writer<'b>,
     before: &'a Cache,
     now: FsTime,
@@ -77,17 +90,21 @@ pub fn scan(
     now: FsTime,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<Scanned, SnapshotError> {
+    scan_at_most(root, writer, before, now, None, tell)
+}
+
+/// Reads the tree as [`scan`] does, and gives up where it would have to read more files or bytes than `most`.
+pub fn scan_at_most(
+    root: BorrowedFd<'_>,
+    writer: &mut Writer<'_>,
+    before: &Cache,
+    now: FsTime,
+    most: Option<Most>,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<Scanned, SnapshotError> {
     let meta = stat(root, b"").doing("look at", b"")?;
-    let done = Scanned {
-        top: ObjectId::of(b""),
-        entries: 0,
-        bytes: 0,
-        read: 0,
-        left_out: Vec::new(),
-        left_out_count: 0,
-        cache: Cache::of_device(meta.dev),
-    };
-    let mut scan = Scan { writer, before, now, mount: meta.mount, several_names: HashMap::new(), tell, done };
+    let mut scan = Scan::new(&meta, writer, before, now, tell);
+    scan.most = most;
     let node = Node::Directory(scan.directory(root, b"")?);
     let extended = attributes::read(root, b"").doing("read the attributes of", b"")?;
     let top = Entry { name: Vec::new(), attributes: kept(&meta, extended), node };
@@ -95,7 +112,59 @@ pub fn scan(
     Ok(scan.done)
 }
 
-impl Scan<'_, '_> {
+/// One entry as it is now.
+pub(crate) struct Inspected {
+    /// The entry; `None` where it is gone or of a kind that is not kept.
+    pub entry: Option<Entry>,
+    /// Another file system is mounted on it or below it.
+    pub has_mount: bool,
+}
+
+/// Reads one entry of `dir`, whose path in its tree was `at`.
+pub(crate) fn inspect(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    at: &[u8],
+    writer: &mut Writer<'_>,
+) -> Result<Inspected, SnapshotError> {
+    let meta = stat(dir, b"").doing("look at", at)?;
+    let cache = Cache::default();
+    let mut quiet = |_: u64, _: u64| {};
+    let mut scan = Scan::new(&meta, writer, &cache, FsTime::MIN, &mut quiet);
+    let entry = scan.found(dir, name, at)?;
+    Ok(Inspected { entry, has_mount: scan.done.left_out.iter().any(|one| one.why == MOUNTED) })
+}
+
+impl<'a, 'b> Scan<'a, 'b> {
+    fn new(
+        root: &Meta,
+        writer: &'a mut Writer<'b>,
+        before: &'a Cache,
+        now: FsTime,
+        tell: &'a mut dyn FnMut(u64, u64),
+    ) -> Self {
+        let done = Scanned {
+            top: ObjectId::of(b""),
+            entries: 0,
+            bytes: 0,
+            read: 0,
+            left_out: Vec::new(),
+            left_out_count: 0,
+            cache: Cache::of_device(root.dev),
+        };
+        Self {
+            most: None,
+            read_bytes: 0,
+            writer,
+            before,
+            now,
+            mount: root.mount,
+            several_names: HashMap::new(),
+            tell,
+            done,
+        }
+    }
+
     fn directory(&mut self, dir: BorrowedFd<'_>, path: &[u8]) -> Result<Content, SnapshotError> {
         check_depth(path).doing("keep", path)?;
         let mut found = names(dir).doing("list", path)?;
@@ -142,7 +211,7 @@ impl Scan<'_, '_> {
         meta: &Meta,
     ) -> Result<Option<Entry>, SnapshotError> {
         if meta.mount != self.mount {
-            self.leave_out(at, "another file system is mounted there");
+            self.leave_out(at, MOUNTED);
             return Ok(None);
         }
         let (node, extended, meta) = match meta.kind {
@@ -196,6 +265,12 @@ impl Scan<'_, '_> {
             return Ok((found.0, found.1, meta.clone()));
         }
         self.done.read += 1;
+        self.read_bytes += meta.size;
+        if let Some(most) = self.most
+            && (self.done.read > most.files || self.read_bytes > most.bytes)
+        {
+            return Err(SnapshotError::TooMuch { files: most.files, bytes: most.bytes });
+        }
         let _widened = Widened::new(dir, name, at, meta, 0o400)?;
         let file = File::from(open_file(dir, name, OFlags::RDONLY).doing("open", at)?);
         for _ in 0..TRIES {

@@ -75,6 +75,9 @@ fn explained(args: &RunArgs) -> Result<String, Failure> {
 }
 
 fn changes(grants: &Grants, args: &RunArgs) -> &'static str {
+    if args.live {
+        return "written straight into the workspace, whose state is kept before";
+    }
     if args.direct {
         return "written straight into the workspace";
     }

@@ -33,8 +33,8 @@ pub fn add(grants: &mut Grants, args: &RunArgs) {
     if args.cache {
         grants.cache = Some(flagged(true, "--cache"));
     }
-    if args.direct {
-        grants.changes = Some(flagged(ChangesMode::Commit, "--direct"));
+    if args.is_direct() {
+        grants.changes = Some(flagged(ChangesMode::Commit, args.direct_flag()));
     } else if let Some(changes) = args.changes {
         grants.changes = Some(flagged(mode(changes), "--changes"));
     }

@@ -69,7 +69,7 @@ fn changes(policies: &Effective, grants: &mut Grants, args: &RunArgs) -> Result<
     let mode = grants.changes.as_ref().map(|changes| changes.value);
     let writes = policies.writes_workspace();
     let forbids = policies.answer(Act::Changes).filter(|answer| answer.value == Answer::Forbidden);
-    if mode != Some(ChangesMode::Discard) || args.direct {
+    if mode != Some(ChangesMode::Discard) || args.is_direct() {
         let why = writes.forbidden.first().map(ToString::to_string);
         let why = why.or_else(|| forbids.map(|answer| answer.from.to_string()));
         if let Some(why) = why {
@@ -83,7 +83,7 @@ fn changes(policies: &Effective, grants: &mut Grants, args: &RunArgs) -> Result<
     }
     let asks = policies.answer(Act::Changes).filter(|answer| answer.value == Answer::NeedsApproval);
     if let Some(asks) = asks {
-        if args.direct || mode == Some(ChangesMode::Commit) {
+        if args.is_direct() || mode == Some(ChangesMode::Commit) {
             let message = format!("A policy lets changes come into the workspace only by an accept ({})", asks.from);
             return Err(Failure::refused(CODE, message, "With --changes review they wait for one."));
         }

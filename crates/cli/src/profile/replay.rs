@@ -171,7 +171,7 @@ fn past_run(receipt: &Receipt, places: &StateDir, missing: &mut Vec<&'static str
     let words = request.argv.items.iter().map(|word| word.as_path().display().to_string());
     let words = whole(request.argv.omitted, "the command", missing).then(|| words.collect());
     let changes = match request.changes.as_str() {
-        "commit" | "direct" => Some(PastChanges::Come),
+        "commit" | "direct" | "live" => Some(PastChanges::Come),
         "review" | "ask" => Some(PastChanges::Wait),
         "discard" => Some(PastChanges::Go),
         _ => None,

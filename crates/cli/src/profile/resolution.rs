@@ -222,17 +222,18 @@ fn grace_within(grants: &Grants, settings: &Settings, grace: Option<u64>) -> Res
 }
 
 fn refuse_what_cannot_be_held(grants: &Grants, args: &RunArgs) -> Result<(), Failure> {
-    if !args.direct {
+    let flag = args.direct_flag();
+    if !args.is_direct() {
         return Ok(());
     }
     if let Some(changes) = grants.changes.as_ref().filter(|changes| !changes.from.is_flag()) {
         let message =
-            format!("{} wants changes: {}, and --direct has no layer for that", changes.from, changes.value.word());
-        return Err(Failure::refused("direct", message, "leave --direct out"));
+            format!("{} wants changes: {}, and {flag} has no layer for that", changes.from, changes.value.word());
+        return Err(Failure::refused("direct", message, format!("leave {flag} out")));
     }
     if let Some(disk) = grants.limits.get(&LimitKind::Disk) {
-        let message = format!("{} limits the disk, which cannot be held with --direct", disk.from);
-        return Err(Failure::refused("direct", message, "leave --direct out"));
+        let message = format!("{} limits the disk, which cannot be held with {flag}", disk.from);
+        return Err(Failure::refused("direct", message, format!("leave {flag} out")));
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ use crate::args::RunArgs;
 use crate::driver;
 use crate::failure::Failure;
 use crate::failures::{INTERNAL_ADVICE, print_failure};
+use crate::live::run as live;
 use crate::notices::{print, tell};
 use crate::profile::policy;
 use crate::recovery::OfLocal;
@@ -67,10 +68,10 @@ pub fn command(args: &RunArgs) -> u8 {
 /// Says at the start of a sandbox that lives on that it does not follow the files outside. A layer keeps a file as it was
 /// when the command first read it: an editor, git and other runs replace files, and their edits are not seen.
 pub fn note_stale_files(args: &RunArgs) {
-    if !args.direct && !args.quiet {
+    if !args.is_direct() && !args.quiet {
         tell(
             "A file that was read inside stays as it was when it is edited outside. For a dev server or a watcher, add \
-             --direct; --quiet leaves this line out.",
+             --live, or --direct; --quiet leaves this line out.",
         );
     }
 }
@@ -209,9 +210,23 @@ fn reported<C: Attendant>(
         was_ended: crate::terminal::out::ended_flag(),
     };
     let files = asked_files(args, run, policies)?;
+    live::refuse_unfinished(run)?;
     // Right before the start: a use is not spent on a run that something else refuses.
     obtain(policies, run, *input, args, &files)?;
-    let prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
+    let mut prepared = Prepared::new(run, &driver, issuer, side, around, clock)?;
+    // Again: an undo may have been killed while this run waited for it.
+    let live = match live::refuse_unfinished(run).and_then(|()| live::begin(args, run)) {
+        Ok(live) => live,
+        Err(failure) => {
+            return Err(match prepared.give_up() {
+                Ok(()) => failure,
+                Err(second) => failure.and_then(&second.into()),
+            });
+        }
+    };
+    if let Some(live) = &live {
+        prepared.note_checkpoint(live.checkpoint().to_owned());
+    }
     let made = made_files(files, run.plan.run_id, args.full_output_most);
     let opened = made.and_then(|(full, copy)| Ok((open(&parsed_run, full)?, copy)));
     let (attendant, receipt_copy) = match opened {
@@ -224,10 +239,25 @@ fn reported<C: Attendant>(
         }
     };
     let attendant = caller.insert(attendant);
-    let finished = Finished::attend(Running::start(prepared)?, attendant)?;
-    match finished.settle() {
+    let running = match Running::start(prepared) {
+        Ok(running) => running,
+        Err(error) => {
+            // Nothing ran that could be undone.
+            if let Some(live) = live {
+                live.forget();
+            }
+            return Err(error.into());
+        }
+    };
+    let finished = Finished::attend(running, attendant)?;
+    let settled = finished.settle();
+    let ended = live.map(|live| live.end(args, run));
+    match settled {
         Ok(report) => {
             let mut report = Report::new(&parsed_run, report, receipt_copy, !args.quiet);
+            if let Some(Err(failure)) = ended {
+                report.note(format!("the state that the run left was not kept: {}", failure.text()));
+            }
             if !args.quiet {
                 unset(&args.env, |name| std::env::var_os(name).is_some()).for_each(|line| report.note(line));
             }
@@ -237,7 +267,10 @@ fn reported<C: Attendant>(
             Ok(report)
         }
         Err(failed) => {
-            let failure = Failure::from(failed.error);
+            let mut failure = Failure::from(failed.error);
+            if let Some(Err(second)) = ended {
+                failure = failure.and_then(&second);
+            }
             let copied = failed.receipt.map(|issued| report::copied(issued, receipt_copy));
             Err(match copied {
                 Some(Err(second)) => failure.and_then(&second),

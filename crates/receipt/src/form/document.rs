@@ -120,7 +120,7 @@ pub struct Request {
     pub workspace: ByteText,
     /// The working directory inside.
     pub cwd: ByteText,
-    /// `commit`, `review`, `discard`, `ask` or `direct`.
+    /// `commit`, `review`, `discard`, `ask`, `direct` or `live`.
     pub changes: String,
     /// The environment inside.
     pub env: Bounded<EnvEntry>,
@@ -277,6 +277,9 @@ pub struct Changes {
     pub conflicts: u64,
     /// Hash of the lists: path, kind, type, size and mode of each entry. Contents are not part of it.
     pub hash: Digest,
+    /// The state of the workspace before a live run, by the hash of its tree. Left out of other receipts, as in older ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
 }
 
 /// Length and hash of each output stream of the command.

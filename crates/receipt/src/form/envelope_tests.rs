@@ -57,6 +57,7 @@ fn receipt(pair: &Pair) -> Receipt {
             parked: 0,
             conflicts: 0,
             hash: Digest::of(b"changes"),
+            checkpoint: None,
         },
         output: Output { stdout: stream, stderr: stream },
         exit: Exit { code: 0, signal: None, reason: "exit".to_owned() },

@@ -235,7 +235,8 @@ fn settle_and_report(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box
         tracing::debug!(run = %run.plan.run_id, ms = held.clock.elapsed().as_millis() as u64, "the changes are settled");
     }
     let settled = settled.unwrap_or_else(Settled::failed);
-    let (report, output) = RunReport::new(run, &held.handle, outcome, settled, facts);
+    let (mut report, output) = RunReport::new(run, &held.handle, outcome, settled, facts);
+    report.checkpoint = held.checkpoint.take();
     let receipt = held.issuer.take().map(|issuer| receipt::issue(&issuer, run, &report, output));
     match error {
         None => Ok(report.with_receipt(receipt)),

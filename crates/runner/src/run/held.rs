@@ -41,6 +41,8 @@ pub struct Held<'a> {
     pub lingers: bool,
     /// True if the record names the first process of the sandbox.
     pub is_noted: bool,
+    /// The state of the workspace that was kept before a live run, by its hash.
+    pub checkpoint: Option<String>,
     /// The issuer of the receipt; `None` after it was issued.
     pub issuer: Option<Issuer>,
     /// The instant at which the run began.

@@ -59,6 +59,7 @@ impl<'a> Prepared<'a> {
             has_started: false,
             is_noted: false,
             lingers: false,
+            checkpoint: None,
             issuer: Some(issuer),
             clock,
         };
@@ -76,6 +77,11 @@ impl<'a> Prepared<'a> {
             }
             Err(error) => Err(held.fail(error)),
         }
+    }
+
+    /// Names the state of the workspace that the caller kept, for the receipt.
+    pub fn note_checkpoint(&mut self, hash: String) {
+        self.held.checkpoint = Some(hash);
     }
 
     /// Removes the run again, because its caller cannot attend it.

@@ -40,7 +40,11 @@ pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Out
         opened_binds: &run.opened_binds,
         auto_binds: &run.auto_binds,
         allowed_sockets: &run.allowed_sockets,
-        wanted_changes: if run.direct.is_some() { "direct" } else { run.changes.name() },
+        wanted_changes: match (&report.checkpoint, &run.direct) {
+            (Some(_), _) => "live",
+            (None, Some(_)) => "direct",
+            (None, None) => run.changes.name(),
+        },
         timeout: run.timeout,
         profiles: run.profiles.iter().map(profile_ref).collect(),
         driver: &report.driver,
@@ -48,7 +52,7 @@ pub fn issue(issuer: &Issuer, run: &ResolvedRun, report: &RunReport, output: Out
         proof: &report.proof,
         network: run.network.as_ref().map_or_else(NetworkInForce::none, RunNetwork::for_receipt),
         egress,
-        changes: changes(&report.settled)?,
+        changes: nexus_receipt::Changes { checkpoint: report.checkpoint.clone(), ..changes(&report.settled)? },
         durable: !matches!(report.settled.state, ChangesState::None | ChangesState::Discarded),
         output,
         exit: Exit { code: report.exit, signal, reason: word(&report.reason) },
@@ -76,6 +80,7 @@ fn changes(settled: &Settled) -> Result<nexus_receipt::Changes, ReceiptError> {
             ("conflicts", elements(conflicts)),
         ])
         .ok_or(ReceiptError::ChangesHash)?,
+        checkpoint: None,
     })
 }
 

@@ -76,6 +76,8 @@ pub struct RunReport {
     pub names: AskedNames,
     /// The output that was kept, and the number of bytes that were dropped.
     pub kept: KeptOutput,
+    /// The state of the workspace that was kept before a live run, by its hash.
+    pub checkpoint: Option<String>,
     /// The outcome of the changes.
     pub settled: Settled,
     /// Entries that a direct run left and that programs of the host may act on.
@@ -155,6 +157,7 @@ impl RunReport {
             last_words: outcome.output.into_last_words(),
             names: outcome.names,
             kept,
+            checkpoint: None,
             settled,
             left,
             altered: outcome.altered.iter().map(relative).collect(),

@@ -71,7 +71,7 @@ fn is_expressible(file: &FileDiff) -> bool {
 }
 
 /// Sets [`FileDiff::applies`] of each file.
-pub(crate) fn set_applies(files: &mut [FileDiff]) {
+pub fn set_applies(files: &mut [FileDiff]) {
     for file in files.iter_mut() {
         file.applies = is_expressible(file);
     }

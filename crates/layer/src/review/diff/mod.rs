@@ -13,7 +13,7 @@
 //! every content is read below a descriptor and only from regular files, and time and memory have bounds.
 
 pub mod accept;
-mod applies;
+pub mod applies;
 mod build;
 mod cap;
 pub mod hunks;

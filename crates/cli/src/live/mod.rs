@@ -1,0 +1,30 @@
+//! `--live`: the state of the workspace is kept before the command and after it, and `nexus changes` brings it back.
+//!
+//! * `run`: keeps the states around a run.
+//! * `changes`: `nexus changes` for live runs.
+
+pub mod changes;
+mod differences;
+mod opened;
+pub mod run;
+mod undo;
+
+use crate::failure::Failure;
+use nexus_facility::checkpoints::CheckpointError;
+
+/// Adds the advice to an error.
+fn failed(error: &CheckpointError) -> Failure {
+    let hint = match error.code() {
+        "snapshot_busy" => "Try again when the other command has ended.",
+        "snapshot_too_much" => {
+            "Nothing was run. --live-size SIZE allows so many bytes and any number of files; a layer, without --live, reads none of them."
+        }
+        "snapshot_changing" => "Try again when nothing writes there.",
+        "checkpoint_unknown" | "checkpoint_state" => {
+            "nexus changes list names the runs, and nexus changes show --json their states."
+        }
+        "unchanged" => "Name paths as nexus changes show prints them.",
+        _ => "",
+    };
+    Failure::refused(error.code(), error.to_string(), hint)
+}

@@ -1,0 +1,103 @@
+//! `nexus changes undo`.
+
+use super::failed;
+use super::opened::Opened;
+use crate::failure::{Failure, one_line};
+use nexus_changes::args::UndoArgs;
+use nexus_changes::paths;
+use nexus_facility::checkpoints::{UndoRequest, Undone};
+use nexus_model::ByteText;
+use nexus_runner::state::{commit_lock, record};
+use serde_json::json;
+
+/// Brings a workspace back. Returns the answer, and whether all of it is back.
+pub fn undo(opened: Opened, args: &UndoArgs) -> Result<(String, bool), Failure> {
+    let Opened { places, checkpoints, record: of, directory, id } = opened;
+    let only = paths::read(&args.paths, of.workspace.as_path())?.unwrap_or_default();
+    // A run whose nexus was killed is ended first.
+    crate::recovery::inspect(&places)?;
+    let going = record::inspect(&places.runs, of.run).map_err(|error| unknown(&error.to_string()))?;
+    if going.is_some() {
+        let message = format!("the live run {} has not ended", of.run);
+        return Err(Failure::refused("running", message, "Wait for it, or stop it with nexus stop."));
+    }
+    let _alone = commit_lock::lock(&places, id).map_err(|error| unknown(&error.to_string()))?;
+    let ask = UndoRequest { only, to: args.to.clone(), overwrites: args.overwrite };
+    let done = checkpoints.undo(of.run, directory.fd(), &ask, &mut || Ok(())).map_err(|error| failed(&error))?;
+    let is_whole = done.applied.left.is_empty() && done.applied.aside.is_empty() && done.lost.is_empty();
+    Ok((if args.json { document(&done) } else { text(&done) }, is_whole))
+}
+
+fn unknown(why: &str) -> Failure {
+    Failure::refused("undo", format!("it cannot be undone now: {why}"), "Nothing was changed.")
+}
+
+fn path(bytes: &[u8]) -> ByteText {
+    if bytes.is_empty() { ".".into() } else { ByteText(bytes.to_vec()) }
+}
+
+fn document(done: &Undone) -> String {
+    let left: Vec<_> = done.applied.left.iter().map(|one| json!({"path": path(&one.path), "why": one.why})).collect();
+    let aside: Vec<_> =
+        done.applied.aside.iter().map(|one| json!({"path": path(&one.path), "beside": path(&one.beside)})).collect();
+    let document = json!({
+        "went_on": done.went_on,
+        "kept": done.kept,
+        "done": done.applied.done,
+        "left": left,
+        "beside": aside,
+        "theirs": done.theirs,
+        "lost": done.lost,
+    });
+    format!("{document}\n")
+}
+
+fn text(done: &Undone) -> String {
+    let mut lines = Vec::new();
+    if let Some(run) = done.went_on {
+        lines.push(format!(
+            "An undo of the run {run} was cut off, and is finished now. For another one call this again."
+        ));
+    }
+    match &done.kept {
+        Some(kept) => {
+            lines.push(match done.applied.done {
+                1 => "One entry is as it was.".to_owned(),
+                count => format!("{count} entries are as they were."),
+            });
+            let short = kept.short();
+            lines.push(format!(
+                "The state before this undo is kept as {short}: nexus changes undo --to {short} brings it back."
+            ));
+        }
+        None => lines.push("Nothing was to be undone.".to_owned()),
+    }
+    for left in &done.applied.left {
+        lines.push(format!("{} is left as it is: {}", path(&left.path).as_path().display(), left.why));
+    }
+    for aside in &done.applied.aside {
+        let (path, beside) = (path(&aside.path), path(&aside.beside));
+        lines.push(format!(
+            "{} was written during the undo, and that version is now {}",
+            path.as_path().display(),
+            beside.as_path().display()
+        ));
+    }
+    for lost in &done.lost {
+        lines.push(format!(
+            "{} is neither a file, a directory nor a link, and cannot be brought back",
+            lost.as_path().display()
+        ));
+    }
+    if done.theirs > 0 {
+        lines.push(format!(
+            "{} that only others changed since the run stay; --overwrite takes them back too.",
+            paths_text(done.theirs)
+        ));
+    }
+    lines.iter().map(|line| one_line(line) + "\n").collect()
+}
+
+fn paths_text(count: u64) -> String {
+    if count == 1 { "One path".to_owned() } else { format!("{count} paths") }
+}

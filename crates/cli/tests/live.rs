@@ -1,0 +1,248 @@
+//! `--live` with the real program: what is kept, what is seen at once, and the way back.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use support::{Bench, benches, on_each_bench, stderr, stdout};
+
+/// Everything below a directory: mode, owner, time of change, content or target, and the number of names.
+fn listing(tree: &Path) -> BTreeMap<PathBuf, (u32, u32, i64, i64, Vec<u8>, u64)> {
+    let (mut all, mut waiting) = (BTreeMap::new(), vec![tree.to_owned()]);
+    while let Some(path) = waiting.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let mut content = Vec::new();
+        if meta.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if meta.is_symlink() {
+            content = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+        } else if meta.is_file() {
+            content = fs::read(&path).unwrap();
+        }
+        let names = if meta.is_file() { meta.nlink() } else { 0 };
+        all.insert(path, (meta.mode(), meta.uid(), meta.mtime(), meta.mtime_nsec(), content, names));
+    }
+    all
+}
+
+/// A workspace with links, further names of files, a repository and some directories.
+fn populate(bench: &Bench) {
+    for at in 0..30 {
+        bench.write(&format!("src/{}/f{at}", at % 3), format!("line 1\nline {at}\n"));
+    }
+    bench.write(".git/HEAD", "ref: refs/heads/main\n");
+    bench.write("gone/deep/er", "old\n");
+    symlink("src/0/f0", bench.workspace.join("link")).unwrap();
+    fs::hard_link(bench.workspace.join("src/0/f3"), bench.workspace.join("again")).unwrap();
+    let mut chown = std::process::Command::new("chown");
+    chown.args(["-Rh", "--reference=.", "."]).current_dir(&bench.workspace);
+    assert!(chown.status().unwrap().success());
+}
+
+/// A command that ruins the workspace.
+const RUIN: &str = "rm -rf gone; mv src/1 moved; echo x > src/0/f0; rm link; ln -s /etc/passwd link; ln -sfn /etc src/2/out; \
+     chmod 700 src/0/f6; echo more >> again; mkfifo src/0/fifo; mkdir -p new/deep; echo n > new/deep/n; rm src/2/f2; mkdir src/2/f2; \
+     touch -d @1 src/0/f9; (echo x > .git/config) 2>/dev/null && echo LEAK; true";
+
+#[test]
+fn a_live_run_is_undone_exactly_and_its_receipt_names_the_checkpoint() {
+    on_each_bench(|bench| {
+        populate(&bench);
+        let before = listing(&bench.workspace);
+        let output = bench.run(["run", "--live", "--shell", RUIN]);
+        let told = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), ""), "{}: {told}", bench.who());
+        assert!(told.contains("nexus changes undo takes it back"), "{told}");
+        assert_ne!(listing(&bench.workspace), before);
+
+        let shown = stdout(&bench.run(["changes", "show"]));
+        for line in ["deleted    gone/deep/er", "added      moved/f1", "modified   src/0/f0", "type       src/2/f2/"] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        let diff = stdout(&bench.run(["changes", "diff", "src/0/f0"]));
+        assert!(diff.contains("-line 0\n+x\n") || diff.contains("-line 1\n-line 0\n+x\n"), "{diff}");
+        let listed = stdout(&bench.run(["changes", "list"]));
+        assert!(listed.contains("[live: nexus changes undo]"), "{listed}");
+
+        let shown: serde_json::Value =
+            serde_json::from_str(&stdout(&bench.run(["changes", "show", "--json"]))).unwrap();
+        let (run, checkpoint) = (shown["run_id"].as_str().unwrap(), shown["checkpoint"]["tree"].as_str().unwrap());
+        let receipt = stdout(&bench.run(["receipt", "show", run]));
+        assert!(receipt.contains(&format!("{checkpoint}, the workspace before this live run")), "{receipt}");
+
+        let undone = bench.run(["changes", "undo"]);
+        assert!(undone.status.success(), "{}: {}{}", bench.who(), stdout(&undone), stderr(&undone));
+        assert_eq!(listing(&bench.workspace), before, "{}", bench.who());
+        let text = stdout(&undone);
+        let kept = text.split("--to ").nth(1).unwrap().split_whitespace().next().unwrap();
+        let back = bench.run(["changes", "undo", "--to", kept]);
+        // No state keeps a FIFO, and that is said.
+        let told = stdout(&back);
+        assert!(
+            back.status.code() == Some(1) && told.contains("src/0/fifo is neither a file"),
+            "{told}{}",
+            stderr(&back)
+        );
+        assert_eq!(fs::read_to_string(bench.workspace.join("new/deep/n")).unwrap(), "n\n");
+
+        let forgotten = bench.run(["changes", "forget", "--run", run]);
+        assert!(forgotten.status.success(), "{}", stderr(&forgotten));
+        let none = bench.run(["changes", "undo"]);
+        assert_eq!(none.status.code(), Some(125), "{}", stderr(&none));
+    });
+}
+
+#[test]
+fn an_undo_that_is_killed_at_any_moment_is_finished_by_the_next_one() {
+    on_each_bench(|bench| {
+        populate(&bench);
+        for at in 0..300 {
+            bench.write(&format!("many/{at}"), format!("{at}\n"));
+        }
+        let before = listing(&bench.workspace);
+        let mut cut_off = 0;
+        for round in 0..4_u64 {
+            let ruin = format!("{RUIN}; for f in many/*; do echo {round} > $f; done; rm -rf many/1*");
+            let output = bench.run(["run", "--live", "--quiet", "--shell", &ruin]);
+            assert!(output.status.success(), "{}", stderr(&output));
+            let start = Instant::now();
+            let mut killed = 0;
+            loop {
+                let mut child =
+                    bench.nexus(["changes", "undo"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(20 + 37 * round + 60 * killed));
+                child.kill().unwrap();
+                let status = child.wait().unwrap();
+                killed += 1;
+                // A run in half of a workspace does not start.
+                // A file that was being written has another name.
+                let is_whole = |name: std::ffi::OsString| !name.to_string_lossy().starts_with('.');
+                let is_cut_off = bench
+                    .state
+                    .join("checkpoints/undo")
+                    .read_dir()
+                    .is_ok_and(|mut undos| undos.any(|undo| is_whole(undo.unwrap().file_name())));
+                cut_off += u32::from(is_cut_off);
+                if is_cut_off {
+                    let refused = bench.run(["run", "--", "true"]);
+                    let told = stderr(&refused);
+                    assert!(refused.status.code() == Some(125) && told.contains("goes on with it"), "{told}");
+                }
+                if status.success() || killed > 8 {
+                    break;
+                }
+            }
+            let done = bench.run(["changes", "undo"]);
+            assert!(done.status.success(), "{}: {}{}", bench.who(), stdout(&done), stderr(&done));
+            assert_eq!(listing(&bench.workspace), before, "{} round {round}, killed {killed} times", bench.who());
+            assert!(start.elapsed() < Duration::from_mins(1));
+        }
+        assert!(cut_off > 0, "{}: no undo was killed half-way", bench.who());
+    });
+}
+
+#[test]
+fn a_live_run_sees_edits_of_the_host_at_once_and_moves_directories() {
+    for bench in benches() {
+        bench.write("dir/f", "old\n");
+        bench.write("watched", "old\n");
+        let script = "mv dir other && ln -s other/f l && echo ready > ready; \
+             for i in $(seq 100); do grep -q new watched && break; sleep 0.1; done; cat watched";
+        let child = bench
+            .nexus(["run", "--live", "--shell", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while !bench.workspace.join("ready").exists() {
+            assert!(start.elapsed() < Duration::from_mins(1), "the command did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // An undo of a run that goes on is refused.
+        let early = bench.run(["changes", "undo"]);
+        assert!(early.status.code() == Some(125) && stderr(&early).contains("has not ended"), "{}", stderr(&early));
+        bench.write("watched.new", "new\n");
+        fs::rename(bench.workspace.join("watched.new"), bench.workspace.join("watched")).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "new\n", "{}", stderr(&output));
+        assert_eq!(fs::read_link(bench.workspace.join("l")).unwrap(), Path::new("other/f"));
+    }
+}
+
+#[test]
+fn what_a_person_edits_after_a_live_run_stays() {
+    for bench in benches() {
+        bench.write("f", "old\n");
+        bench.write("g", "old\n");
+        assert!(bench.run(["run", "--live", "--shell", "echo x > f; echo x > g; echo x > h"]).status.success());
+        bench.write("f", "mine\n");
+        bench.write("i", "mine\n");
+        let shown = stdout(&bench.run(["changes", "show"]));
+        assert!(shown.contains("f  [changed since the run]"), "{shown}");
+        let undone = bench.run(["changes", "undo"]);
+        let text = stdout(&undone);
+        assert_eq!(undone.status.code(), Some(1), "{text}");
+        assert!(text.contains("f is left as it is: it was changed since the run ended"), "{text}");
+        let texts = ["f", "g", "h", "i"].map(|name| fs::read_to_string(bench.workspace.join(name)).unwrap_or_default());
+        assert_eq!(texts, ["mine\n", "old\n", "", "mine\n"]);
+        let undone = bench.run(["changes", "undo", "--overwrite", "f"]);
+        assert!(undone.status.success(), "{}", stderr(&undone));
+        let texts = ["f", "i"].map(|name| fs::read_to_string(bench.workspace.join(name)).unwrap_or_default());
+        assert_eq!(texts, ["old\n", "mine\n"]);
+    }
+}
+
+#[test]
+fn a_live_run_whose_nexus_is_killed_is_undone() {
+    for bench in benches() {
+        bench.write("f", "old\n");
+        let mut child = bench
+            .nexus(["run", "--live", "--shell", "echo x > f; echo x > ready; sleep 600"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while !bench.workspace.join("ready").exists() {
+            assert!(start.elapsed() < Duration::from_mins(1), "the command did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let undone = bench.run(["changes", "undo"]);
+        assert!(undone.status.success(), "{}", stderr(&undone));
+        assert_eq!(fs::read_to_string(bench.workspace.join("f")).unwrap(), "old\n");
+        assert!(!bench.workspace.join("ready").exists());
+    }
+}
+
+#[test]
+fn live_is_refused_beside_what_it_cannot_hold() {
+    for bench in benches() {
+        bench.write("f", "old\n");
+        for flags in [
+            &["--live", "--changes", "review"][..],
+            &["--live", "--direct"],
+            &["--live", "--disk", "1M"],
+            &["--live-git"],
+            &["--live-size", "1M"],
+            &["--live", "--facility", "x"],
+        ] {
+            let output = bench.run(["run"].iter().chain(flags).chain(&["--", "true"]));
+            assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", stderr(&output));
+        }
+        bench.write("large", vec![b'x'; 4096]);
+        let output = bench.run(["run", "--live", "--live-size", "1K", "--", "touch", "made"]);
+        let told = stderr(&output);
+        assert!(output.status.code() == Some(125) && told.contains("--live-size"), "{told}");
+        assert!(!bench.workspace.join("made").exists());
+        assert!(bench.run(["run", "--live", "--live-size", "1M", "--", "touch", "made"]).status.success());
+    }
+}

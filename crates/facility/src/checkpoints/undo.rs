@@ -1,0 +1,199 @@
+//! Brings a workspace back to a state that was kept.
+//!
+//! ```text
+//!  an undo that was cut off? ─ yes ─▶ its own words ─┐
+//!                            └ no ──▶ decided ─▶ present state into the record ─▶ undo/DIRECTORY ─┴▶ entries ─▶ undo/DIRECTORY removed
+//! ```
+
+use super::error::CheckpointError;
+use super::record::{LiveRun, State, Unfinished, VERSION};
+use super::states::{Checkpoints, top_of};
+use nexus_model::{ByteText, RunId};
+use nexus_snapshot::put_back::{Applied, Choice, Decision, Place, Trees3, apply, decide, remove_staging};
+use nexus_snapshot::{Hold, ObjectId, SnapshotError, Store};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// The choices of a user.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UndoRequest {
+    /// The paths; empty means all.
+    pub only: Vec<ByteText>,
+    /// The state, by the beginning of its hash; `None` means the checkpoint.
+    pub to: Option<String>,
+    /// Takes back what was changed since the run, too.
+    pub overwrites: bool,
+}
+
+/// The result of an undo.
+#[derive(Debug)]
+pub struct Undone {
+    /// An earlier undo was cut off, and this call went on with it, and did nothing else.
+    pub went_on: Option<RunId>,
+    /// The state before it; `None` where nothing had to be done.
+    pub kept: Option<State>,
+    /// The entries that went back, and those that did not.
+    pub applied: Applied,
+    /// Paths that only other processes changed since the run ended.
+    pub theirs: u64,
+    /// Files and directories that the run removed or replaced and that no state keeps.
+    pub lost: Vec<ByteText>,
+}
+
+/// Called between any two changes; an error stops at once, as a kill would.
+pub type Pause<'a> = &'a mut dyn FnMut() -> Result<(), SnapshotError>;
+
+impl Checkpoints {
+    /// Brings a workspace back to the checkpoint of a run, or to another state of it. The present state is kept first. An undo in this
+    /// directory that was cut off is finished instead. The caller keeps commits of other runs away.
+    pub fn undo(
+        &self,
+        run: RunId,
+        root: BorrowedFd<'_>,
+        ask: &UndoRequest,
+        pause: Pause<'_>,
+    ) -> Result<Undone, CheckpointError> {
+        let record = self.run(run)?;
+        let mut store = self.store(Hold::Use)?;
+        if let Some(unfinished) = self.files.unfinished(&record.directory)? {
+            return self.go_on(&mut store, root, &record.directory, unfinished, pause);
+        }
+        let now = self.scanned(&mut store, &record.directory, root, None, &mut |_, _| {})?;
+        let wanted = match &ask.to {
+            None => record.checkpoint.clone(),
+            Some(which) => record
+                .state(which)
+                .flatten()
+                .cloned()
+                .ok_or_else(|| CheckpointError::NoState { run, which: which.chars().take(80).collect() })?,
+        };
+        // Without a state that the run left, everything counts as its own.
+        let left = match &record.end {
+            Some(end) if !ask.overwrites && ask.to.is_none() => end.clone(),
+            _ => now.clone(),
+        };
+        let unfinished = Unfinished {
+            version: VERSION,
+            run,
+            id: RunId::new(),
+            workspace: record.workspace.clone(),
+            wanted: wanted.tree.clone(),
+            left: left.tree.clone(),
+            only: ask.only.clone(),
+            special: special(&wanted, &left, &now),
+        };
+        let trees = trees_of(&unfinished, &now)?;
+        let decision = decided(&mut store, trees, &unfinished)?;
+        for one in &ask.only {
+            let is_named = |path: &[u8]| path == one.0 || path.starts_with(&[one.0.as_slice(), b"/"].concat());
+            if !decision.paths().any(is_named) {
+                return Err(CheckpointError::Unchanged { path: one.as_path().display().to_string() });
+            }
+        }
+        if decision.is_empty() {
+            let applied = Applied { left: decision.left, ..Applied::default() };
+            return Ok(Undone { went_on: None, kept: None, applied, theirs: decision.theirs, lost: Vec::new() });
+        }
+        let lost = lost(&wanted, root);
+        let mut record = record;
+        keep(&mut record, &now);
+        self.files.put_run(&record)?;
+        self.files.put_unfinished(&record.directory, &unfinished)?;
+        pause()?;
+        let theirs = decision.theirs;
+        let applied = self.carried_out(&mut store, root, (&unfinished, trees), decision, pause)?;
+        self.files.remove_unfinished(&record.directory)?;
+        Ok(Undone { went_on: None, kept: Some(now), applied, theirs, lost })
+    }
+
+    /// Goes on with an undo that was cut off, after keeping the state that it left.
+    fn go_on(
+        &self,
+        store: &mut Store,
+        root: BorrowedFd<'_>,
+        directory: &str,
+        unfinished: Unfinished,
+        pause: Pause<'_>,
+    ) -> Result<Undone, CheckpointError> {
+        let mut record = self.run(unfinished.run)?;
+        // With what the cut-off one displaced and did not come to look at.
+        let now = self.scanned(store, directory, root, None, &mut |_, _| {})?;
+        keep(&mut record, &now);
+        self.files.put_run(&record)?;
+        pause()?;
+        remove_staging(root, &unfinished.staging())?;
+        pause()?;
+        // Without it again: names of files in it were further names of files elsewhere.
+        let without = self.scanned(store, directory, root, None, &mut |_, _| {})?;
+        let trees = trees_of(&unfinished, &without)?;
+        let decision = decided(store, trees, &unfinished)?;
+        let theirs = decision.theirs;
+        let applied = self.carried_out(store, root, (&unfinished, trees), decision, pause)?;
+        self.files.remove_unfinished(directory)?;
+        let went_on = Some(unfinished.run);
+        Ok(Undone { went_on, kept: Some(now), applied, theirs, lost: Vec::new() })
+    }
+
+    fn carried_out(
+        &self,
+        store: &mut Store,
+        root: BorrowedFd<'_>,
+        (unfinished, trees): (&Unfinished, Trees3),
+        decision: Decision,
+        pause: Pause<'_>,
+    ) -> Result<Applied, CheckpointError> {
+        let id = unfinished.id.to_string();
+        let ending = format!(".kept-{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+        let place = Place { root, staging: &unfinished.staging(), ending: &ending };
+        Ok(apply(place, store, trees, decision, pause)?)
+    }
+}
+
+fn decided(store: &mut Store, trees: Trees3, unfinished: &Unfinished) -> Result<Decision, SnapshotError> {
+    let (only, special) = (paths(&unfinished.only), paths(&unfinished.special));
+    let staging = unfinished.staging();
+    decide(store, trees, Choice { only: &only, special: &special, staging: staging.as_bytes() })
+}
+
+fn keep(record: &mut LiveRun, state: &State) {
+    let known = std::iter::once(&record.checkpoint).chain(&record.end).chain(&record.kept);
+    if !known.into_iter().any(|one| one.tree == state.tree) {
+        record.kept.push(state.clone());
+    }
+}
+
+fn paths(all: &[ByteText]) -> Vec<Vec<u8>> {
+    all.iter().map(|path| path.0.clone()).collect()
+}
+
+fn trees_of(unfinished: &Unfinished, now: &State) -> Result<Trees3, CheckpointError> {
+    let damaged = || CheckpointError::Damaged { file: "undo".to_owned(), why: "a state has no name".to_owned() };
+    let wanted = ObjectId::from_hex(&unfinished.wanted).ok_or_else(damaged)?;
+    let left = ObjectId::from_hex(&unfinished.left).ok_or_else(damaged)?;
+    Ok(Trees3 { wanted, left, present: top_of(now, unfinished.run)? })
+}
+
+/// Returns the FIFOs, sockets and devices that came with the run. None where a list is not whole.
+fn special(wanted: &State, left: &State, now: &State) -> Vec<ByteText> {
+    let is_whole = |state: &State| state.left_out.len() as u64 == state.left_out_count;
+    if ![wanted, left, now].into_iter().all(is_whole) {
+        return Vec::new();
+    }
+    let is_of_run = |path: &&ByteText| left.left_out.contains(path) && !wanted.left_out.contains(path);
+    now.left_out.iter().filter(is_of_run).cloned().collect()
+}
+
+/// Returns the entries that were there at a state and are gone, and that no state keeps.
+fn lost(wanted: &State, root: BorrowedFd<'_>) -> Vec<ByteText> {
+    let is_there = |path: &ByteText| {
+        let (parent, name) = match path.0.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&path.0[..at], &path.0[at + 1..]),
+            None => (&b"."[..], path.0.as_slice()),
+        };
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_SYMLINKS;
+        let dir = rustix::fs::openat2(root, parent, flags, rustix::fs::Mode::empty(), resolve);
+        dir.and_then(|dir| statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)).is_ok()
+    };
+    wanted.left_out.iter().filter(|path| !is_there(path)).cloned().collect()
+}

@@ -1,0 +1,396 @@
+//! The way back of a workspace: against a model, cut off at each step, and beside programs that write meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod common;
+
+use common::{Listing, edit, listing};
+use nexus_facility::checkpoints::{CheckpointError, Checkpoints, Most, Subject, UndoRequest, Undone};
+use nexus_model::RunId;
+use nexus_snapshot::SnapshotError;
+use proptest::prelude::*;
+use std::fs::{self, File, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+struct Scene {
+    base: tempfile::TempDir,
+    root: File,
+    checkpoints: Checkpoints,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        fs::create_dir(base.path().join("state")).unwrap();
+        fs::create_dir(base.path().join("w")).unwrap();
+        let root = File::open(base.path().join("w")).unwrap();
+        let checkpoints = Checkpoints::make(&base.path().join("state")).unwrap();
+        Self { base, root, checkpoints }
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.base.path().join("w")
+    }
+
+    fn put(&self, name: &str, content: &str) {
+        let path = self.tree().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.tree().join(name)).unwrap_or_default()
+    }
+
+    fn take(&self) -> RunId {
+        let run = RunId::new();
+        let workspace = self.tree().as_path().into();
+        let subject = Subject { run, workspace, directory: "d".to_owned(), command: vec!["x".into()] };
+        self.checkpoints.take(subject, self.root.as_fd(), None, &mut |_, _| {}).unwrap();
+        run
+    }
+
+    fn end(&self, run: RunId) {
+        self.checkpoints.end(run, self.root.as_fd(), &mut |_, _| {}).unwrap();
+    }
+
+    fn undo(&self, run: RunId, ask: &UndoRequest) -> Result<Undone, CheckpointError> {
+        self.checkpoints.undo(run, self.root.as_fd(), ask, &mut || Ok(()))
+    }
+
+    /// Undoes up to the given number of pauses, and stops there as a kill would.
+    fn cut_off(&self, run: RunId, after: usize) -> Result<Undone, CheckpointError> {
+        let mut left = after;
+        self.checkpoints.undo(run, self.root.as_fd(), &UndoRequest::default(), &mut || {
+            left = left.checked_sub(1).ok_or_else(|| SnapshotError::Store(std::io::Error::other("cut off")))?;
+            Ok(())
+        })
+    }
+}
+
+/// The tree with its root, and no directory of an undo in it.
+fn whole(tree: &Path) -> (Listing, u32, i64, i64) {
+    let meta = fs::metadata(tree).unwrap();
+    (listing(tree), meta.mode(), meta.mtime(), meta.mtime_nsec())
+}
+
+/// One change by a run: those of other tests, and directories that move, special files, and links across directories.
+fn hostile(tree: &Path, what: u8, place: u8, value: u16) {
+    let names = ["", "a", "a/b", "c", "x", "a/x"];
+    let (from, to) = (names[usize::from(place) % 6], names[usize::from(value) % 6]);
+    match what % 14 {
+        0..9 => edit(tree, what % 14, place, value),
+        9 | 10 => {
+            fs::rename(tree.join(from), tree.join(to).join("moved")).ok();
+        }
+        11 => {
+            let mode = rustix::fs::Mode::from_raw_mode(0o644);
+            rustix::fs::mkfifoat(rustix::fs::CWD, tree.join(from).join("fifo"), mode).ok();
+        }
+        12 => {
+            fs::hard_link(tree.join(from).join("y"), tree.join(to).join("z")).ok();
+        }
+        _ => {
+            let path = tree.join(from);
+            if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+                fs::set_permissions(path, Permissions::from_mode(0o500 | u32::from(value % 0o200))).unwrap();
+            }
+        }
+    }
+}
+
+type Edits = Vec<(u8, u8, u16)>;
+
+fn edits(most: usize) -> impl Strategy<Value = Edits> {
+    prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 0..most)
+}
+
+fn played(before: &Edits, during: &Edits) -> (Scene, RunId, (Listing, u32, i64, i64)) {
+    let scene = Scene::new();
+    for (what, place, value) in before {
+        edit(&scene.tree(), *what, *place, *value);
+    }
+    let wanted = whole(&scene.tree());
+    let run = scene.take();
+    for (what, place, value) in during {
+        hostile(&scene.tree(), *what, *place, *value);
+    }
+    (scene, run, wanted)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_undo_restores_the_directory_exactly(before in edits(20), during in edits(30), ends in any::<bool>()) {
+        let (scene, run, wanted) = played(&before, &during);
+        let ruined = whole(&scene.tree());
+        if ends {
+            scene.end(run);
+        }
+        let done = scene.undo(run, &UndoRequest::default()).unwrap();
+        prop_assert_eq!(&done.applied.left, &vec![]);
+        prop_assert_eq!(&done.applied.aside, &vec![]);
+        prop_assert_eq!(whole(&scene.tree()), wanted);
+        // And the undo can be undone, all but what no state keeps.
+        if let Some(kept) = done.kept {
+            let to = Some(kept.tree);
+            scene.undo(run, &UndoRequest { to, ..UndoRequest::default() }).unwrap();
+            let mut ruined = ruined;
+            let is_fifo = |mode: u32| mode & 0o170_000 == 0o010_000;
+            let has_fifos = ruined.0.values().any(|one| is_fifo(one.mode));
+            ruined.0.retain(|_, one| !is_fifo(one.mode));
+            // The time of a directory that had a FIFO is the one of that time, too.
+            let again = whole(&scene.tree());
+            prop_assert!(again == ruined, "{has_fifos}: {again:?} {ruined:?}");
+        }
+    }
+
+    #[test]
+    fn an_undo_that_is_cut_off_goes_on(
+        before in edits(12), during in edits(16), cuts in prop::collection::vec(0..40_usize, 1..4), ends in any::<bool>()
+    ) {
+        let (scene, run, wanted) = played(&before, &during);
+        if ends {
+            scene.end(run);
+        }
+        let mut is_done = false;
+        for after in cuts {
+            is_done = scene.cut_off(run, after).is_ok();
+            if is_done {
+                break;
+            }
+        }
+        if !is_done {
+            let done = scene.undo(run, &UndoRequest::default()).unwrap();
+            prop_assert_eq!(&done.applied.left, &vec![]);
+            prop_assert_eq!(&done.applied.aside, &vec![]);
+        }
+        prop_assert_eq!(whole(&scene.tree()), wanted);
+        let next = scene.undo(run, &UndoRequest::default()).unwrap();
+        prop_assert!(next.went_on.is_none() && next.kept.is_none(), "nothing is left to do");
+    }
+}
+
+#[test]
+fn what_a_person_edited_after_the_run_stays() {
+    let scene = Scene::new();
+    for name in ["both", "mine", "run", "d/run"] {
+        scene.put(name, "old\n");
+    }
+    let run = scene.take();
+    for name in ["both", "run", "new/by-run", "new/both"] {
+        scene.put(name, "by the run\n");
+    }
+    fs::remove_dir_all(scene.tree().join("d")).unwrap();
+    scene.end(run);
+    scene.put("mine", "mine\n");
+    scene.put("both", "both\n");
+    scene.put("new/both", "both\n");
+    scene.put("new/mine", "mine\n");
+    scene.put("fresh/mine", "mine\n");
+    let done = scene.undo(run, &UndoRequest::default()).unwrap();
+    let left: Vec<_> = done.applied.left.iter().map(|left| String::from_utf8_lossy(&left.path).into_owned()).collect();
+    assert_eq!(left, ["both", "new/both"]);
+    assert_eq!(done.theirs, 3, "mine, new/mine and fresh");
+    for (name, content) in [
+        ("both", "both\n"),
+        ("mine", "mine\n"),
+        ("run", "old\n"),
+        ("d/run", "old\n"),
+        ("new/by-run", ""),
+        ("new/both", "both\n"),
+        ("new/mine", "mine\n"),
+        ("fresh/mine", "mine\n"),
+    ] {
+        assert_eq!(scene.text(name), content, "{name}");
+    }
+    // Asked for, they go back too, and the state before stays.
+    let kept = scene.undo(run, &UndoRequest { overwrites: true, ..UndoRequest::default() }).unwrap().kept.unwrap();
+    assert_eq!(
+        (scene.text("both"), scene.text("mine"), scene.text("fresh/mine")),
+        ("old\n".into(), "old\n".into(), String::new())
+    );
+    assert!(scene.checkpoints.run(run).unwrap().kept.contains(&kept));
+    scene.undo(run, &UndoRequest { to: Some(kept.short().to_owned()), ..UndoRequest::default() }).unwrap();
+    assert_eq!((scene.text("both"), scene.text("new/mine")), ("both\n".into(), "mine\n".into()));
+}
+
+#[test]
+fn single_paths_go_back_and_others_stay() {
+    let scene = Scene::new();
+    for name in ["a/one", "a/two", "b"] {
+        scene.put(name, "old\n");
+    }
+    fs::hard_link(scene.tree().join("a/one"), scene.tree().join("linked")).unwrap();
+    let run = scene.take();
+    for name in ["a/one", "a/two", "b", "c"] {
+        fs::remove_file(scene.tree().join(name)).ok();
+        scene.put(name, "new\n");
+    }
+    fs::remove_file(scene.tree().join("linked")).unwrap();
+    scene.end(run);
+    let only = |names: &[&str]| UndoRequest {
+        only: names.iter().map(|name| (*name).into()).collect(),
+        ..UndoRequest::default()
+    };
+    scene.undo(run, &only(&["a/one", "c"])).unwrap();
+    let texts = |scene: &Scene| ["a/one", "a/two", "b", "c", "linked"].map(|name| scene.text(name));
+    assert_eq!(texts(&scene), ["old\n", "new\n", "new\n", "", ""]);
+    assert!(matches!(scene.undo(run, &only(&["a/one"])), Err(CheckpointError::Unchanged { .. })));
+    scene.undo(run, &only(&["linked"])).unwrap();
+    let inode = |name: &str| fs::metadata(scene.tree().join(name)).unwrap().ino();
+    assert_eq!((scene.text("linked"), inode("linked")), ("old\n".into(), inode("a/one")), "one file again");
+    scene.undo(run, &only(&["a"])).unwrap();
+    assert_eq!(texts(&scene), ["old\n", "old\n", "new\n", "", "old\n"]);
+}
+
+#[test]
+fn what_is_written_while_an_undo_works_is_put_beside() {
+    for at in 0..12 {
+        let scene = Scene::new();
+        scene.put("f", "old\n");
+        let run = scene.take();
+        scene.put("f", "by the run\n");
+        scene.put("g", "by the run\n");
+        scene.end(run);
+        let (tree, mut count) = (scene.tree(), 0);
+        let done = scene
+            .checkpoints
+            .undo(run, scene.root.as_fd(), &UndoRequest::default(), &mut || {
+                if count == at {
+                    for name in ["f", "g"] {
+                        fs::write(tree.join("new"), "of an editor\n").unwrap();
+                        fs::rename(tree.join("new"), tree.join(name)).unwrap();
+                    }
+                }
+                count += 1;
+                Ok(())
+            })
+            .unwrap();
+        if count <= at {
+            assert!(at > 3, "{at}: there are several pauses");
+            break;
+        }
+        let all = fs::read_dir(&tree).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+        let edits = all.filter(|text| text == "of an editor\n").count();
+        assert_eq!(edits, 2, "pause {at}: both edits are there: {:?}", done.applied);
+    }
+}
+
+#[test]
+fn a_tree_that_is_swapped_for_links_leads_an_undo_nowhere() {
+    let scene = Scene::new();
+    for at in 0..40 {
+        scene.put(&format!("d/e/{at}"), "old\n");
+    }
+    let outside = scene.base.path().join("outside");
+    fs::create_dir_all(outside.join("e")).unwrap();
+    for at in 0..40 {
+        fs::write(outside.join(format!("e/{at}")), "outside\n").unwrap();
+    }
+    let before = listing(&outside);
+    let run = scene.take();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tree = scene.tree();
+        let (swapper_tree, outside, is_over) = (tree.clone(), outside.clone(), &is_over);
+        scope.spawn(move || {
+            let tree = swapper_tree;
+            symlink(&outside, tree.join("link")).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                let (dir, link) = (tree.join("d"), tree.join("link"));
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &dir, rustix::fs::CWD, &link, flags).ok();
+            }
+        });
+        for _ in 0..40 {
+            // By a descriptor, so that the test itself follows no link.
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
+            if let Ok(dir) = rustix::fs::open(tree.join("d"), flags, rustix::fs::Mode::empty()) {
+                for at in 0..40 {
+                    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::TRUNC;
+                    if let Ok(file) = rustix::fs::openat(&dir, format!("e/{at}"), flags, rustix::fs::Mode::empty()) {
+                        rustix::io::write(file, b"by the run\n").unwrap();
+                    }
+                }
+            }
+            // It may find that something keeps changing.
+            scene.undo(run, &UndoRequest::default()).ok();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(listing(&outside), before);
+    // And it ends once no thread swaps any more.
+    for _ in 0..3 {
+        scene.undo(run, &UndoRequest { overwrites: true, ..UndoRequest::default() }).unwrap();
+    }
+    assert_eq!((scene.text("d/e/0"), scene.text("d/e/39")), ("old\n".into(), "old\n".into()));
+    assert!(fs::read_dir(scene.tree()).unwrap().all(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name == "d" || name.contains(".kept-")
+    }));
+    assert_eq!(listing(&outside), before);
+}
+
+#[test]
+fn a_checkpoint_above_the_bound_is_refused_and_one_of_known_files_is_not() {
+    let scene = Scene::new();
+    for at in 0..5 {
+        scene.put(&format!("{at}"), "12345678\n");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let take = |most: Option<Most>| {
+        let subject = Subject {
+            run: RunId::new(),
+            workspace: scene.tree().as_path().into(),
+            directory: "d".to_owned(),
+            command: Vec::new(),
+        };
+        scene.checkpoints.take(subject, scene.root.as_fd(), most, &mut |_, _| {})
+    };
+    for (files, bytes) in [(4, 1 << 20), (100, 44)] {
+        let error = take(Some(Most { files, bytes })).unwrap_err();
+        assert_eq!(error.code(), "snapshot_too_much", "{error}");
+    }
+    assert_eq!(scene.checkpoints.runs().unwrap().0.len(), 0, "nothing was recorded");
+    take(Some(Most { files: 5, bytes: 45 })).unwrap();
+    take(Some(Most { files: 0, bytes: 0 })).unwrap();
+}
+
+#[test]
+fn each_changed_byte_of_a_record_is_found() {
+    let scene = Scene::new();
+    scene.put("f", "old\n");
+    let run = scene.take();
+    let path = scene.base.path().join(format!("state/checkpoints/runs/{run}"));
+    let good = fs::read(&path).unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let error = scene.checkpoints.run(run).unwrap_err();
+        assert_eq!(error.code(), "checkpoint_damaged", "byte {at}: {error}");
+        assert_eq!(scene.checkpoints.runs().unwrap().1.len(), 1);
+    }
+    fs::write(&path, &good).unwrap();
+    assert_eq!(scene.checkpoints.run(run).unwrap().run, run);
+}
+
+#[test]
+fn a_cleaning_keeps_what_a_record_reaches() {
+    let scene = Scene::new();
+    scene.put("f", "old\n");
+    let (first, run) = (scene.take(), scene.take());
+    scene.put("f", "by the run\n");
+    scene.end(run);
+    scene.checkpoints.forget(first).unwrap();
+    assert_eq!(scene.checkpoints.clean(&mut |_, _| {}).unwrap().objects, 0);
+    scene.undo(run, &UndoRequest::default()).unwrap();
+    assert_eq!(scene.text("f"), "old\n");
+    scene.checkpoints.forget(run).unwrap();
+    assert!(scene.checkpoints.clean(&mut |_, _| {}).unwrap().objects > 0);
+}
