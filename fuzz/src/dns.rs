@@ -17,7 +17,7 @@ pub fn question(data: &[u8]) {
         }
         Ok(question) => question,
         Err(None) => return,
-        Err(Some(refusal)) => return is_an_answer(data, &refusal),
+        Err(Some(refusal)) => return check_answer(data, &refusal),
     };
     // Numbers are an address, in whatever form.
     if let Ok(Host::Name(host)) = &question.host {
@@ -41,7 +41,7 @@ pub fn question(data: &[u8]) {
     }
 }
 
-fn is_an_answer(question: &[u8], answer: &[u8]) {
+fn check_answer(question: &[u8], answer: &[u8]) {
     assert_eq!(answer.get(..2), question.get(..2), "it answers another message");
     assert!(answer.get(2).is_some_and(|flags| flags & 0x80 != 0), "it is itself a question");
     assert!(matches!(read(answer), Err(None)), "an answer is answered");
@@ -49,7 +49,7 @@ fn is_an_answer(question: &[u8], answer: &[u8]) {
 }
 
 fn is_an_answer_to(asked: &[u8], answer: &[u8]) -> Message {
-    is_an_answer(asked, answer);
+    check_answer(asked, answer);
     let (Ok(asked), Ok(message)) = (Message::from_vec(asked), Message::from_vec(answer)) else {
         panic!("the answer cannot be read: {answer:?}")
     };

@@ -4,7 +4,7 @@
 //!  sources ─▶ doc comments   ─▶ riddles, avoided words
 //!          ─▶ other comments ─▶ avoided words
 //!          ─▶ literals       ─▶ avoided words in messages  ─▶ compared with `words_allowed`, crate by crate
-//!          ─▶ code           ─▶ avoided parts of names
+//!          ─▶ code           ─▶ avoided parts of names, and questions that a function does not answer
 //! ```
 //! A number of the table can only go down: the check fails when a crate has more, and when it has fewer, until the table
 //! is lowered. Names that users see (flags, JSON keys, error codes, environment variables, files of the state directory)
@@ -149,9 +149,15 @@ pub fn findings(path: &Path, source: &str) -> Vec<Finding> {
         add_words(&mut found, Kind::Message, text.line, &without_code(&text.text));
     }
     let mut is_test_function = false;
-    for (line, code) in (1..).zip(code_only(source).lines()) {
+    let code_only = code_only(source);
+    let lines: Vec<&str> = code_only.lines().collect();
+    for (line, code) in (1..).zip(&lines) {
         if line <= product_lines {
             add_names(&mut found, line, code);
+            found.extend(unanswered(&lines[line - 1..]).map(|name| {
+                let text = format!("{name} → a verb: it answers nothing");
+                Finding { kind: Kind::Name, line, text }
+            }));
         } else if let Some((_, function)) = code.split_once("fn ").filter(|_| is_test_function) {
             add_names(&mut found, line, function.split('(').next().unwrap_or_default());
         }
@@ -245,6 +251,26 @@ fn add_names(found: &mut Vec<Finding>, line: usize, code: &str) {
             found.push(Finding { kind: Kind::Name, line, text: format!("{name} → {better}") });
         }
     }
+}
+
+/// Returns the name of the function that begins in the first line if it reads as a question and the function returns no answer. That
+/// something may not be is an answer, given as an error, but not by a function that changes its object.
+fn unanswered<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    let (_, rest) = lines.first()?.split_once("fn ")?;
+    let name = rest.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).next()?;
+    if !["is_", "has_", "was_", "may_", "can_"].iter().any(|start| name.starts_with(start)) {
+        return None;
+    }
+    let mut signature = String::new();
+    for line in lines {
+        signature.push_str(line.split('{').next().unwrap_or_default());
+        if line.contains('{') || line.trim_end().ends_with(';') {
+            break;
+        }
+    }
+    let answer = signature.rsplit_once("->").map_or("", |(_, answer)| answer.trim());
+    (answer.is_empty() || answer == "()" || (answer.contains("Result<()") && signature.contains("&mut self")))
+        .then_some(name)
 }
 
 /// Returns whether a line of code makes a name that stands for a type or a module, or gives one another name.

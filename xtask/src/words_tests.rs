@@ -26,6 +26,28 @@ fn a_doc_comment_that_asks_a_question_is_a_riddle() {
 }
 
 #[test]
+fn a_function_named_like_a_question_returns_an_answer() {
+    for code in [
+        "pub fn is_last(&self) {}",
+        "fn has_read(\n    &mut self,\n    count: usize,\n) {\n}",
+        "fn may_end(&mut self) -> io::Result<()> {}",
+        "fn was_lost(&self);",
+    ] {
+        assert_eq!(kinds(code), [Kind::Name], "{code}");
+    }
+    for code in [
+        "fn is_last(&self) -> bool { self.note(); true }",
+        "fn has_room(&mut self, wanted: fn(u8)) -> Result<bool, ()> {}",
+        "fn issue(&self) {}",
+        "fn is_magic(\n    bytes: [u8; 4],\n) -> bool {",
+        "fn may_commit(&self) -> Result<(), String> {}",
+        "#[cfg(test)]\nmod tests {\n    fn is_whole(scene: &Scene) {}\n}",
+    ] {
+        assert!(found(code).is_empty(), "{code}");
+    }
+}
+
+#[test]
 fn a_doc_comment_of_two_words_is_a_riddle() {
     assert_eq!(
         kinds("/// Why.\na: u8,\n/// The call.\nb: u8,\n/// Number of calls.\nc: u8,"),

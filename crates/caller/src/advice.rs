@@ -390,7 +390,7 @@ impl From<RulesError> for Failure {
             RulesError::Group { known, name, .. } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).chain(nexus_profiles::clients::GROUPS).collect();
                 let meant = meant_group(name, &known).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
-                format!("{meant}known are {}", known.join(", "))
+                format!("{meant}Known are {}", known.join(", "))
             }
             RulesError::HostPort { .. } => "write one port".to_owned(),
             RulesError::Range { .. } => "write the range as NETWORK/BITS in config.toml".to_owned(),

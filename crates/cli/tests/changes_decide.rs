@@ -67,7 +67,7 @@ fn a_run_is_named_by_the_start_of_its_id_or_as_the_latest() {
         let (both, first) = (&one[..same.max(4)], &one[..=same.max(4)]);
         assert_refused(&bench, &["changes", "accept", "--run", both], "the ids of 2 runs begin with");
         let said = stderr(&bench.run(["changes", "accept", "--run", both]));
-        assert!(said.contains(&one) && said.contains(&two) && said.contains("write more of the id"), "{said}");
+        assert!(said.contains(&one) && said.contains(&two) && said.contains("Write more of the id."), "{said}");
         for (start, wanted) in [("ffff", "begins with ffff"), ("01", "is not an id"), ("last", "is not an id")] {
             let other = bench.run(["changes", "accept", "--run", start]);
             assert!(!other.status.success() && stderr(&other).contains(wanted), "{start}: {}", stderr(&other));

@@ -5,6 +5,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -266,6 +267,35 @@ fn a_cleaning_that_is_killed_loses_nothing() {
         scene.good(&["facility", "restore", "p", label, "--no-snapshot"]);
         assert_eq!(contents(&tree), state);
     }
+}
+
+/// The test's own process has the file open, as an editor or a server of the user's would.
+#[test]
+fn a_replaced_tree_stays_while_a_file_of_it_is_open_for_writing() {
+    let scene = Scene::new();
+    scene.shell("p", "mkdir -p deep; echo one > deep/x; echo other > y");
+    scene.good(&["facility", "snapshot", "p", "--label", "one"]);
+    let mut writer = fs::File::options().append(true).open(scene.tree("p").join("deep/x")).unwrap();
+    writer.write_all(b"early\n").unwrap();
+    let restored = scene.json(&["facility", "restore", "p", "one"]);
+    let in_use = restored["in_use"].as_array().unwrap();
+    assert_eq!((in_use.len(), &in_use[0]["file"]["text"]), (1, &"deep/x".into()), "{restored}");
+    let kept = PathBuf::from(in_use[0]["tree"].as_str().unwrap());
+    writer.write_all(b"late\n").unwrap();
+    assert_eq!(fs::read_to_string(kept.join("deep/x")).unwrap(), "one\nearly\nlate\n");
+    assert_eq!(fs::read_to_string(scene.tree("p").join("deep/x")).unwrap(), "one\n");
+    let cleaned = scene.nexus(&["facility", "gc"]);
+    let told = String::from_utf8_lossy(&cleaned.stderr);
+    assert!(cleaned.status.success() && told.contains("deep/x") && kept.exists(), "{told}");
+    drop(writer);
+    assert_eq!(scene.json(&["facility", "gc"])["in_use"], serde_json::json!([]));
+    assert!(!kept.exists(), "nothing uses it any more");
+    let all = scene.json(&["facility", "snapshots", "p"]);
+    let last = all["snapshots"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["label"], "changed during a restore", "{all}");
+    let restored = scene.json(&["facility", "restore", "p", last["id"].as_str().unwrap()]);
+    assert_eq!(restored["in_use"], serde_json::json!([]));
+    assert_eq!(fs::read_to_string(scene.tree("p").join("deep/x")).unwrap(), "one\nearly\nlate\n");
 }
 
 /// Mounts in a namespace of one `sh`. A directory of the user's that is mounted there does not belong to the facility, and stays whole.

@@ -74,7 +74,7 @@ fn a_run_with_too_few_descriptors_says_that_nothing_was_run() {
             let err = stderr(&output);
             if is_refused(&bench, &output) && err.contains("the command could not be started") {
                 unstarted += 1;
-                assert!(err.contains("nothing was run"), "{}: {err}", bench.who());
+                assert!(err.contains("Nothing was run"), "{}: {err}", bench.who());
             }
         }
         assert!(unstarted > 0, "{}: no limit stops the request to start", bench.who());

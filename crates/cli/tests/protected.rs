@@ -240,7 +240,7 @@ fn a_direct_run_in_a_protected_place_is_refused_by_name() {
             let output = bench.nexus(["run", "--direct", "--", "true"]).current_dir(&at).output().unwrap();
             assert_eq!(output.status.code(), Some(125), "{place}: {}", stderr(&output));
             let told = stderr(&output);
-            assert!(told.contains("all of it is protected") && told.contains("leave --direct out"), "{place}: {told}");
+            assert!(told.contains("all of it is protected") && told.contains("Leave --direct out:"), "{place}: {told}");
         }
         // In the git directory itself, hooks and settings are held and the rest can be written.
         let script = "echo x > description; ! echo x > hooks/post-merge && ! echo x >> config";

@@ -438,7 +438,7 @@ pub enum FacilityAction {
         name: String,
         /// Snapshot to restore
         snapshot: String,
-        /// Do not keep the present state: it is lost
+        /// Do not keep the present state: it is lost, with what other processes write into it meanwhile
         #[arg(long)]
         no_snapshot: bool,
     },

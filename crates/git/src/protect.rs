@@ -12,16 +12,15 @@ use std::borrow::Cow;
 pub struct EntryRules<'a> {
     names: &'a Names,
     directory: &'a [u8],
-    /// No pattern matches the beginning of the way to the directory, and no git directory is on it: an entry is plain
-    /// unless a pattern begins with it.
-    by_name: bool,
+    /// True if no pattern and no `.git` matches a part of the directory's path. The last name of an entry then decides alone.
+    no_match_above: bool,
 }
 
 impl EntryRules<'_> {
     /// Returns the class of the entry `name`.
     #[must_use]
     pub fn class(&self, name: &[u8]) -> Class {
-        if self.by_name {
+        if self.no_match_above {
             let folded = fold(name);
             if folded.as_ref() != b".git" && !self.names.may_begin(&folded) {
                 return Class::Plain;
@@ -61,7 +60,7 @@ impl Names {
         let own = directory.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(fold);
         let names: Vec<Cow<'_, [u8]>> = place.chain(own).collect();
         let is_git = names.iter().any(|name| name.as_ref() == b".git");
-        let by_name = !is_git && self.find(&names) == Match::None;
-        EntryRules { names: self, directory, by_name }
+        let no_match_above = !is_git && self.find(&names) == Match::None;
+        EntryRules { names: self, directory, no_match_above }
     }
 }

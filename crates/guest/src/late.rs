@@ -37,12 +37,12 @@ impl Late {
     }
 
     /// Counts from now on: the command has started.
-    pub fn has_started(&mut self) {
+    pub fn note_started(&mut self) {
         self.since = Instant::now();
     }
 
     /// Notes that everything inside was asked to end.
-    pub fn is_asked(&mut self) {
+    pub fn note_asked(&mut self) {
         self.is_asked = true;
     }
 
@@ -70,12 +70,12 @@ mod tests {
             (after(&late, 2999), after(&late, 3000), after(&late, 9000)),
             (None, Some(Due::Terminate), Some(Due::Terminate))
         );
-        late.is_asked();
+        late.note_asked();
         assert_eq!((after(&late, 3999), after(&late, 4000)), (None, Some(Due::End)));
         let never = Late::new(u64::MAX, u64::MAX);
         assert_eq!(never.due(never.since + Duration::from_secs(1_000_000)), None);
         let mut endless = Late::new(0, u64::MAX);
-        endless.is_asked();
+        endless.note_asked();
         assert_eq!(endless.next().map(|_| ()), endless.since.checked_add(Duration::from_millis(u64::MAX)).map(|_| ()));
     }
 }

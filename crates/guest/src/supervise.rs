@@ -213,11 +213,11 @@ impl Guest {
                 self.starting.push(starting);
                 Ok(())
             }
-            Err((stage, errno)) => self.was_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage }),
+            Err((stage, errno)) => self.report_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage }),
         }
     }
 
-    fn was_not_started(&mut self, is_main: bool, why: &GuestFrame) -> Result<(), End> {
+    fn report_not_started(&mut self, is_main: bool, why: &GuestFrame) -> Result<(), End> {
         self.outbox.send(why)?;
         if is_main { Err(End::Done) } else { Ok(()) }
     }
@@ -280,14 +280,14 @@ impl Guest {
             Outcome::Running(proof) => {
                 self.running.push(running);
                 if let Some(late) = self.late.as_mut().filter(|_| is_main) {
-                    late.has_started();
+                    late.note_started();
                 }
                 self.outbox.send(&GuestFrame::Started { exec, proof })?;
                 signals.into_iter().try_for_each(|signal| kill(-pid, i32::from(signal)))
             }
-            Outcome::ProofFailed(proof) => self.was_not_started(is_main, &GuestFrame::ProofFailed { exec, proof }),
+            Outcome::ProofFailed(proof) => self.report_not_started(is_main, &GuestFrame::ProofFailed { exec, proof }),
             Outcome::Failed(stage, errno) => {
-                self.was_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage })
+                self.report_not_started(is_main, &GuestFrame::ExecFailed { exec, errno, stage })
             }
         }
     }
@@ -319,7 +319,7 @@ impl Guest {
     /// gets its signals afterwards: before, they would end a process of the guest's own code.
     fn signal(&mut self, exec: Option<u32>, signal: u8) -> Result<(), End> {
         if let Some(late) = self.late.as_mut().filter(|_| exec.is_none()) {
-            late.is_asked();
+            late.note_asked();
         }
         let is_meant = |starting: &&mut Starting| match exec {
             None => starting.running.is_main && i32::from(signal) != libc::SIGKILL,

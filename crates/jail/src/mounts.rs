@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// Mount attributes, as in mount_setattr(2).
 pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
-/// No setuid bits.
+/// Ignores setuid bits on the mount.
 pub const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
-/// No device nodes.
+/// Refuses to open device nodes.
 pub const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
 /// Refuses to execute files of the mount.
 pub const NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
@@ -144,7 +144,7 @@ pub fn open_canonical(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }
 
-/// Returns the mount attributes of a bind: what it may never be, whichever half binds it.
+/// Returns the mount attributes of a bind. Parent and child both use it, so neither can forget one.
 pub fn attributes(access: Access) -> u64 {
     match access {
         Access::ReadOnly if !stands(Wall::ReadOnlyBinds) => NOSUID | NODEV,

@@ -35,17 +35,17 @@ fn split<'p>(root: &OwnedFd, path: &'p Path) -> io::Result<(OwnedFd, &'p [u8])> 
     Ok((parent, name))
 }
 
-/// The first part of a path below a root.
+/// Returns the first component of a path.
 pub fn top(path: &Path) -> &Path {
     path.iter().next().map_or(Path::new(""), Path::new)
 }
 
-/// A path of the sandbox without the leading slash.
+/// Strips the leading slash of a path in the sandbox.
 pub fn below_root(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// A path for messages.
+/// Renders a path for messages.
 pub fn show(path: &Path) -> String {
     path.display().to_string()
 }

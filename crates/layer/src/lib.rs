@@ -36,7 +36,7 @@
 //! | [`commit`] | the commit, and what follows a crash |
 //! | [`review`] | shows a layer, and merges versions in conflict |
 //!
-//! //! `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
+//! `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
 //! directory descriptor.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap
@@ -94,6 +94,7 @@ pub use nexus_beneath::{IoFailure, LeaseCall, Workspace, meta};
 pub use nexus_git::index::in_place::{HeldIndex, hold_bad_index};
 pub use nexus_git::leads::{Host, Reach};
 pub use nexus_git::reads::Reads;
+pub use places::quiet::first_in_use;
 pub use places::writers::open_for_reading;
 pub use review::keep_yours::YoursError;
 pub use store::layer::{

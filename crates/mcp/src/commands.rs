@@ -48,7 +48,7 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit of a command of Nexus's own, where the server has no shorter one.
 const OWN_TIME_MS: u64 = 30_000;
 
-/// The part that the program plays for the server.
+/// Starts supervisors for the server.
 pub trait Engine: Send + Sync {
     /// Starts a supervisor with the server's own flags of `nexus run` and these after them.
     fn launch(&self, flags: Vec<OsString>) -> io::Result<Started>;
@@ -58,7 +58,7 @@ pub trait Engine: Send + Sync {
 
 /// A supervisor that was started.
 pub struct Started {
-    /// Its first word.
+    /// The first message of the supervisor.
     pub launched: Launched,
     /// The process of the supervisor.
     pub process: Child,

@@ -125,7 +125,7 @@ fn widens(message: String) -> Failure {
     Failure::refused("widens", message, hint)
 }
 
-/// The less of the changes comes into the workspace on its own, the higher.
+/// Returns the strictness of a treatment: commit 0, review 1, discard 2.
 fn rank(changes: &str) -> Option<u8> {
     ["commit", "review", "discard"].iter().position(|known| *known == changes).map(|rank| rank as u8)
 }

@@ -119,8 +119,8 @@ impl ActiveClaim {
         (state.run, state.until)
     }
 
-    /// Reports whether the lease was over at some time while a command could still run. A later renewal changes nothing of that.
-    pub fn has_lapsed(&self) -> bool {
+    /// Notes whether the lease is over now, and reports whether it was at some time while a command could still run. A later renewal changes nothing of that.
+    pub fn check_lapse(&self) -> bool {
         let mut state = self.state();
         state.note_lapse();
         state.has_lapsed
@@ -137,7 +137,7 @@ impl ActiveClaim {
     }
 
     /// Notes that the commit was asked for until the end of the lease, and no answer came.
-    pub fn is_not_answered(&self) {
+    pub fn note_unanswered(&self) {
         self.state().is_unanswered = true;
     }
 
@@ -158,12 +158,12 @@ impl ActiveClaim {
     }
 
     /// Notes that the directive has no later claim once this one has started.
-    pub fn is_the_last(&self) {
+    pub fn mark_last(&self) {
         self.state().is_last = true;
     }
 
     /// Reports whether the control plane takes the end and the output of this claim also after its lease.
-    pub fn may_tell_later(&self) -> bool {
+    pub fn accepts_late_report(&self) -> bool {
         let state = self.state();
         state.is_last || state.is_committed || state.phase == REPORTING
     }
@@ -181,7 +181,7 @@ impl ActiveClaim {
     }
 
     /// Notes that the start was acknowledged: from here on heartbeats speak of it.
-    pub fn has_started(&self) {
+    pub fn note_started(&self) {
         self.state().has_started = true;
     }
 
@@ -318,9 +318,9 @@ mod tests {
         let (live, now) = claim(Duration::ZERO);
         assert!(live.is_over());
         live.renew(now, Some("b".into()));
-        assert!(live.has_lapsed() && !live.is_over());
+        assert!(live.check_lapse() && !live.is_over());
         live.enter(REPORTING);
-        assert!(live.has_lapsed(), "it stays so");
+        assert!(live.check_lapse(), "it stays so");
         // What was committed or has ended in time is reported, however long the control plane is away.
         for is_committed in [true, false] {
             let (live, now) = claim(Duration::from_millis(20));
@@ -332,7 +332,7 @@ mod tests {
             while !live.left().is_zero() {
                 std::thread::yield_now();
             }
-            assert!(!live.has_lapsed() && !live.is_over());
+            assert!(!live.check_lapse() && !live.is_over());
             assert!(live.renew(now, None).1 > now + Duration::from_secs(50));
         }
     }
@@ -349,7 +349,7 @@ mod tests {
         let table = Table::default();
         assert!(table.insert(&live) && !table.insert(&live));
         assert!(table.beats().is_empty(), "before its start the claim has no heartbeat");
-        live.has_started();
+        live.note_started();
         assert_eq!(table.beats().len(), 1);
         assert!(!table.wait_below(1, Duration::ZERO));
         table.remove(live.directive);

@@ -81,7 +81,8 @@ pub fn send_output(source: &dyn WorkSource, live: &ActiveClaim, output: &Output,
         };
         // Without a later claim no lease is needed: the control plane takes the output of the claim that ended the directive, and of one whose
         // end is not known there.
-        let is_over = || if live.may_tell_later() { output.is_late() } else { live.is_lost() || live.left().is_zero() };
+        let is_over =
+            || if live.accepts_late_report() { output.is_late() } else { live.is_lost() || live.left().is_zero() };
         match repeated(stop, is_over, send) {
             Ok(()) => {
                 live.last_seq.fetch_max(next_seq[index], Ordering::SeqCst);

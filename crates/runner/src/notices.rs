@@ -1,11 +1,11 @@
-//! Names what the engine tells its caller while it works: each notice is one sentence for a person, with its facts.
+//! Notices that the engine gives its caller while it works: each is one sentence for a person, with its facts.
 
 use crate::recover::error::ClearError;
 use crate::session::silent::Silent;
 use nexus_layer::{Leftover, Stash};
 use nexus_model::RunId;
 
-/// One thing that a person should know, though nothing failed.
+/// A fact for a person about a run that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
     /// An entry could not be removed. It stays, and no later command waits for it.

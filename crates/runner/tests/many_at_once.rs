@@ -206,7 +206,7 @@ impl Attendant for Collector {
 
     fn give_up(&mut self, _: &mut SandboxControl) {}
 
-    fn lingers(&mut self) {}
+    fn sandbox_lingers(&mut self) {}
 
     fn sandbox_is_dead(&mut self) {}
 

@@ -217,7 +217,7 @@ impl Attendant for Writer {
 
     fn give_up(&mut self, _: &mut SandboxControl) {}
 
-    fn lingers(&mut self) {}
+    fn sandbox_lingers(&mut self) {}
 
     fn sandbox_is_dead(&mut self) {}
 

@@ -146,7 +146,7 @@ impl View {
             return Ok(Some(self.leave(SIGHUP)));
         }
         self.sink.close(outlet);
-        for stream in self.sink.on(outlet) {
+        for stream in self.sink.streams_sharing_outlet(outlet) {
             link.send(&ClientMessage::Close { err: stream == Stream::Err })?;
         }
         Ok(None)

@@ -44,7 +44,7 @@ pub enum SnapshotError {
     /// Another process has the store.
     #[error("{}", if *is_gc { "the store is being cleaned up" } else { "another process works with the store" })]
     Busy {
-        /// The other process removes objects; else it reads or adds.
+        /// True if the other process removes objects, false if it reads or adds them.
         is_gc: bool,
     },
     /// A file is larger than what one list of pieces holds.

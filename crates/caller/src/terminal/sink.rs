@@ -149,8 +149,8 @@ impl Sink {
         self.outlets.iter().all(|outlet| outlet.pending.rest().is_empty())
     }
 
-    /// Returns the streams that go to the outlet of this one.
-    pub fn on(&self, stream: Stream) -> impl Iterator<Item = Stream> {
+    /// Returns the streams whose output goes to the outlet of `stream`.
+    pub fn streams_sharing_outlet(&self, stream: Stream) -> impl Iterator<Item = Stream> {
         let routes = self.routes;
         [Stream::Out, Stream::Err].into_iter().filter(move |other| routes[*other as usize] == stream as usize)
     }
@@ -162,7 +162,7 @@ impl Sink {
         outlet.pending.clear();
     }
 
-    /// Throws away from now on what is not kept.
+    /// Discards all further output, except what is kept for `--json`.
     pub fn throw_away(&mut self) {
         for outlet in &mut self.outlets {
             outlet.gone = true;
@@ -260,7 +260,7 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// Whatever way the run ended.
+    /// Restores the modes of the terminal, also when the run ends by a panic or an early return.
     fn drop(&mut self) {
         self.put_back();
     }
@@ -277,13 +277,13 @@ pub fn write_to_caller(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match out::write_unless_closed(&mut out::Writer(stream), bytes) {
         // The run was ended, and the caller takes nothing.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
-        // On a disk, EIO is one: what was to be there is lost.
+        // On a disk EIO is an error: the output is lost.
         Err(error) if raw::is_gone(&error) && is_device(stream) => Ok(()),
         other => other,
     }
 }
 
-/// A terminal, even one that hung up: isatty(3) says no of it.
+/// Reports whether a stream is a character device. isatty(3) returns false for a terminal that hung up.
 fn is_device(stream: Stream) -> bool {
     rustix::fs::fstat(caller(stream))
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)

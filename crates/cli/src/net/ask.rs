@@ -14,7 +14,7 @@
 
 use super::args::AskOn;
 use super::elsewhere::Elsewhere;
-use super::grants::Grants;
+use super::given_answers::Grants;
 use super::question::{Question, about, place, question_text, target_of};
 use super::requests::{self, Grant, LOOK_EVERY, Requests, Response};
 use super::saved;

@@ -19,7 +19,7 @@ use nexus_runner::net::rules;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Decides and prints; 0 is allowed, 1 is not.
+/// Decides about one destination, prints the decision, and returns 0 if it is allowed, otherwise 1.
 pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let target = Target::parse(&args.target).map_err(|error| {
         let message = format!("{:?} is not a destination: {error}", args.target);
@@ -29,8 +29,8 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
     let (network, grants) = resolved(&args.rules)?;
     refuse_loopback_rules(&grants)?;
     let (policy, upstream) = network.map_or_else(Default::default, |network| (network.policy, network.upstream));
-    let asks = Question { policy: Arc::new(policy), upstream, given: given(args, &attempt.target) };
-    let explained = asks.in_every_way(&attempt)?;
+    let checker = Checker { policy: Arc::new(policy), upstream, given: given(args, &attempt.target) };
+    let explained = checker.by_every_ingress(&attempt)?;
     let text = if args.json { json(&explained)? } else { lines(&explained) };
     out::write_unless_closed(&mut std::io::stdout(), text.as_bytes())
         .map_err(|error| failures::not_written("the answer", &error))?;
@@ -38,20 +38,20 @@ pub fn check(args: &CheckArgs) -> Result<u8, Failure> {
 }
 
 /// The network of a run, and the addresses that the user gave for the name.
-struct Question {
+struct Checker {
     policy: Arc<Policy>,
     upstream: Option<UpstreamProxy>,
     given: Option<Given>,
 }
 
-impl Question {
+impl Checker {
     /// Decides about a tunnel, and where the way in could matter, about a request to the proxy too.
-    fn in_every_way(&self, attempt: &Attempt) -> Result<Explanation, Failure> {
-        let (tunnel, cause) = self.by(attempt)?;
+    fn by_every_ingress(&self, attempt: &Attempt) -> Result<Explanation, Failure> {
+        let (tunnel, cause) = self.by_ingress(attempt)?;
         if !matches!(cause, Some(Cause::Method | Cause::DeniedByRule)) {
             return Ok(tunnel);
         }
-        let (request, _) = self.by(&Attempt { way: Ingress::HttpAbsolute, ..attempt.clone() })?;
+        let (request, _) = self.by_ingress(&Attempt { way: Ingress::HttpAbsolute, ..attempt.clone() })?;
         if request.decision != Decision::Allow {
             return Ok(tunnel);
         }
@@ -63,7 +63,7 @@ impl Question {
     }
 
     /// Decides as a run would now, with the cause of a denial.
-    fn by(&self, attempt: &Attempt) -> Result<(Explanation, Option<Cause>), Failure> {
+    fn by_ingress(&self, attempt: &Attempt) -> Result<(Explanation, Option<Cause>), Failure> {
         let mut config = Config::new(Arc::clone(&self.policy), Clock::start(), Arc::new(Unrecorded));
         config.upstream_proxy.clone_from(&self.upstream);
         if let Some(given) = &self.given {

@@ -7,7 +7,7 @@
 //! ```
 //! Several connections wait at a time, those to one destination for one answer. What goes wrong with the approvals is a no.
 
-use super::grants::Grants;
+use super::given_answers::Grants;
 use super::question::{Question, about, place, question_text};
 use super::requests::{Grant, LOOK_EVERY, Requests, Response};
 use nexus_egress::Answer;

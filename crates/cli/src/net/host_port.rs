@@ -142,7 +142,7 @@ mod tests {
     fn a_flag_for_the_loopback_is_refused_and_names_the_right_one() {
         for text in ["localhost:5432", "LOCALHOST.:5432", "127.0.0.1:5432", "[::1]:5432", "0x7f000001:5432"] {
             let failure = refuse_loopback_rules(&grants(&[], &[text])).unwrap_err();
-            assert!(failure.text().contains("use --allow-host-port 5432 "), "{text}: {}", failure.text());
+            assert!(failure.text().contains("Use --allow-host-port 5432 "), "{text}: {}", failure.text());
         }
         let failure = refuse_loopback_rules(&grants(&["localhost:5432"], &[])).unwrap_err();
         assert!(failure.text().contains("--allow localhost:5432 opens nothing"), "{}", failure.text());

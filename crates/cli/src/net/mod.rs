@@ -1,7 +1,10 @@
 //! The network of a run: what its user grants and asks, and what the user reads about it. The engine serves it.
 //!
 //! ```text
-//!  flags, profiles ─▶ grants (`profile`), [egress], clients' settings ─▶ `network` ─▶ the engine's `RunNetwork`
+//!  `--allow` (`args`) ─ `crate::profile::flags` ─┐
+//!  profiles, nexus.yaml ─────────────────────────┴▶ `policy::profile::Grants` ─┐
+//!  [egress], clients' settings ────────────────────────────────────────────────┴▶ `network` ─ `runner::net::rules` ─▶ `Policy`
+//!                                                                                   └─▶ the engine's `RunNetwork`
 //!  `ask`: questions on the terminal ◀─▶ the engine's `Service`; `elsewhere`: those for another session, by `requests`
 //!  the engine's `NetworkEnd` ─▶ `ended`: lines on stderr
 //! ```
@@ -14,7 +17,7 @@ mod check;
 pub mod command;
 mod elsewhere;
 pub mod ended;
-mod grants;
+mod given_answers;
 pub mod host_port;
 mod listening;
 pub mod network;

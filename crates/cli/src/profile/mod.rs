@@ -4,7 +4,7 @@
 //!  default, --profile … ─▶ chain ─▶ grants ─┬─▶ + nexus.yaml if trusted ─▶ + flags ─▶ ceilings ─▶ Resolution
 //!                                           └─▶ + flags ─▶ narrowed by nexus.yaml ────▲
 //!                                                              └─ it widens: refused, with the lines
-//!  Resolution ─▶ toolchains found on this host ─▶ binds, PATH, variables      (run: order, explain: the same)
+//!  Resolution ─▶ toolchains found on this host ─▶ binds, PATH, variables      (run: `ResolvedRun`, explain: the same)
 //! ```
 //!
 //! `nexus-policy` decides, `nexus-profiles` reads the files and looks at the host; here both meet the arguments.

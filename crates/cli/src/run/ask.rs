@@ -68,7 +68,7 @@ pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, Str
     if set.changes.len() > SHOWN {
         lines.push(format!("nexus:   … and {} more", set.changes.len() - SHOWN));
     }
-    // Colours that hide are the command's to leave and not to keep.
+    // Resets colours first: the command may have left some that hide the text.
     let text = format!("\x1b[0m{}\n", lines.join("\n"));
     let mut stderr = crate::terminal::out::stderr();
     stderr.write_all(text.as_bytes()).map_err(|error| format!("no user could be asked: {error}"))?;
@@ -79,9 +79,8 @@ pub fn ask(question: &Question<'_>, signals: &Signals) -> Result<ChangeMode, Str
     answer(&show, &mut BufReader::new(Typed { signals }), &mut stderr)
 }
 
-/// Drops what was typed before the question, and for [`QUIET`] after its text was drawn: the command can draw a question of
-/// its own before it ends, and the real one takes its place in the moment of the answer. Returns false if a signal asks this
-/// process to end.
+/// Drops what was typed before the question, and for [`QUIET`] after its text was drawn. Otherwise the command could draw a
+/// fake question, and a key typed for it would answer the real one. Returns false if a signal asks this process to end.
 fn drop_keys(signals: &Signals) -> io::Result<bool> {
     let until = Instant::now() + QUIET;
     loop {
@@ -115,7 +114,7 @@ fn answer(
         input.read_until(b'\n', &mut line).map_err(failed)?;
         match line.trim_ascii() {
             _ if line.is_empty() => {
-                // The question stands on the line still.
+                // The cursor is still on the line of the question.
                 output.write_all(b"\n").map_err(failed)?;
                 return Ok(ChangeMode::Review);
             }

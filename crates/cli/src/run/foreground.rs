@@ -156,7 +156,7 @@ impl Attendant for Foreground {
                     if self.raw.is_some() {
                         self.terminal_is_gone(inside);
                     } else {
-                        self.sink.on(stream).for_each(|stream| inside.close(stream));
+                        self.sink.streams_sharing_outlet(stream).for_each(|stream| inside.close(stream));
                     }
                 }
                 Ok(())
@@ -236,7 +236,7 @@ impl Attendant for Foreground {
         self.ports.drop_all();
     }
 
-    fn lingers(&mut self) {
+    fn sandbox_lingers(&mut self) {
         crate::notices::print(&Notice::Lingers);
     }
 

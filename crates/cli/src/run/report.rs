@@ -51,7 +51,7 @@ impl Report {
         let argv = &asked.plan.argv;
         let command = argv.first().map(|name| name.as_os_str().display().to_string()).unwrap_or_default();
         let receipt = run.receipt.take().map(|issued| copied(issued?, copy));
-        // As with changes: what was asked for includes the receipt.
+        // A run without its receipt has not succeeded, as a run without its changes has not.
         let is_incomplete = match &receipt {
             Some(Err(_)) => true,
             Some(Ok(issued)) => issued.has_lost_its_place(),
@@ -155,7 +155,7 @@ impl Report {
         lines.0
     }
 
-    /// A commit that deleted something without a question is never silent.
+    /// Adds a line when a commit deleted files without asking.
     fn deletions(&self, lines: &mut Lines) {
         let (_, _, deleted) = self.run.settled.changes.counts();
         if self.run.settled.state == ChangesState::Committed && deleted > 0 {
@@ -175,7 +175,7 @@ impl Report {
         format!("{added} added, {modified} modified, {deleted} deleted{sockets}")
     }
 
-    /// Work that is not in the workspace because a file of the workspace wanted it so is never left unsaid.
+    /// Returns the note that the workspace's nexus.yaml kept the changes out, if it did.
     fn kept_out_by_file(&self) -> Option<String> {
         let by = self.changes_by_file.as_ref()?;
         let (what, advice) = match self.run.settled.state {

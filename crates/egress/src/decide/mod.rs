@@ -1,5 +1,5 @@
 //! From an attempt to an open connection, and new decisions while it is open. The policy itself is
-//! `nexus_policy::net`; this room finds the facts that it decides by.
+//! `nexus_policy::net`; this module finds the facts for its decisions.
 //!
 //! ```text
 //!  open ─▶ look_ups, proxied, ask_nat64, programs ─▶ state: registry (policy in force, open connections), facts, counts

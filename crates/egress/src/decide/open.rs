@@ -1,7 +1,7 @@
 //! Leads an attempt to an open connection, in the same steps for every way in.
 //!
 //! ```text
-//!  attempt ─▶ name ─▶ budget ─▶ audit ─▶ look-up ─▶ addresses ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (Ticket + stream)
+//!  attempt ─▶ name ─▶ budget ─▶ audit ─▶ look-up ─▶ addresses ─▶ audit ─▶ enter ─▶ dial ─▶ Opened (guard + stream)
 //!              │ ▲       │        │         │           │          │        │       │
 //!              │ └ ask   └────────┴─────────┴───────────┴──────────┴────────┘       └── Refusal::Unreachable
 //!              └────────────────────────────▶ Refusal::Denied

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  take ─ scan of tree/ ─▶ objects in .snapshots/, synced ─▶ record NAME/snapshots/HASH, renamed in
-//!  restore ─ take, unless told not to ─▶ .build-… built beside and synced ─▶ .tree-… ─▶ exchanged with tree/ ─▶ the old one is looked
-//!             at again: what came meanwhile is taken, too ─▶ removed
+//!  restore ─ take, unless told not to ─▶ .build-… built beside and synced ─▶ .tree-… ─▶ exchanged with tree/ ─▶ the old one is scanned
+//!             again: what came meanwhile is taken, too ─▶ removed, once no process has a file of it open for writing
 //!  fork ─ .fork-NEW-… with a tree and the record ─▶ synced ─▶ renamed to NEW
 //!  clean ─ alone with the store ─▶ what no record of any facility reaches is removed
 //! ```
@@ -22,4 +22,4 @@ pub mod states;
 pub use error::StateError;
 pub use nexus_snapshot::{Change, ChangeKind};
 pub use record::Record;
-pub use states::{Cleaned, Difference, Restored, Snapshots, Taken};
+pub use states::{Cleaned, Difference, InUse, Restored, Snapshots, Taken};

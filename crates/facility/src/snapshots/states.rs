@@ -7,6 +7,7 @@ use crate::beneath;
 use crate::name::FacilityName;
 use crate::removal;
 use crate::store::{Facilities, Facility, StoreError, TREE};
+use nexus_layer::{LeaseCall, Workspace, first_in_use};
 use nexus_model::{ByteText, RunId};
 use nexus_snapshot::reach::verify;
 use nexus_snapshot::{
@@ -17,6 +18,7 @@ use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// The directory of the objects, in that of the facilities.
@@ -49,6 +51,24 @@ pub struct Restored {
     pub before: Option<Taken>,
     /// The state with the writes of another process between that one and the exchange, if there were any.
     pub meanwhile: Option<Named>,
+    /// Replaced trees that are still there, because another process uses them.
+    pub in_use: Vec<InUse>,
+}
+
+/// A replaced tree that is not removed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InUse {
+    /// The path of the tree.
+    pub tree: PathBuf,
+    /// The file below it that a process has open for writing.
+    pub file: ByteText,
+}
+
+/// The result of a look at replaced trees.
+#[derive(Debug, Default)]
+struct Cleared {
+    meanwhile: Option<Named>,
+    in_use: Vec<InUse>,
 }
 
 /// The difference of two states.
@@ -63,25 +83,34 @@ pub struct Difference {
 }
 
 /// The result of a cleaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
     /// Snapshots that were looked at.
     pub snapshots: u64,
     /// The result for the store.
     pub swept: Swept,
+    /// Replaced trees that are still there, because another process uses them.
+    pub in_use: Vec<InUse>,
 }
 
 /// The snapshots of all facilities of a directory.
 #[derive(Debug)]
 pub struct Snapshots<'a> {
     facilities: &'a Facilities,
+    leases: Option<LeaseCall>,
 }
 
 impl<'a> Snapshots<'a> {
     /// Names the snapshots of facilities. Opens nothing.
     #[must_use]
     pub fn of(facilities: &'a Facilities) -> Self {
-        Self { facilities }
+        Self { facilities, leases: None }
+    }
+
+    /// Finds out with this call which files of a replaced tree a process has open for writing. Without it no file counts as open.
+    #[must_use]
+    pub fn with_leases(self, call: LeaseCall) -> Self {
+        Self { leases: Some(call), ..self }
     }
 
     /// Returns the records of a facility.
@@ -118,8 +147,11 @@ impl<'a> Snapshots<'a> {
     }
 
     /// Brings a facility to a snapshot, after one of its present state unless `keeps_present` is false. Its tree is the old one or the
-    /// new one, also after a kill. What another process writes into the old one meanwhile becomes a snapshot of its own before that tree is
-    /// removed, also by a later call. The caller holds the facility.
+    /// new one, also after a kill. The caller holds the facility.
+    ///
+    /// What another process writes into the old tree until it is scanned again becomes a snapshot of its own. While a process has a file of
+    /// the old tree open for writing, that tree stays, and a later call scans and removes it. If `keeps_present` is false, the old tree is
+    /// removed without any of this.
     pub fn restore(
         &self,
         facility: &Facility,
@@ -131,7 +163,7 @@ impl<'a> Snapshots<'a> {
         let history = self.history(facility)?;
         let wanted = history.find(which)?;
         let mut store = self.store(Hold::Use)?;
-        self.clear_replaced(facility, &mut store, tell)?;
+        let earlier = self.clear_replaced(facility, &mut store, tell)?.meanwhile;
         // A damaged snapshot is found before anything else is done.
         let top = top_of(&wanted, facility)?;
         reach(&mut store, &top, &mut HashSet::new())?;
@@ -159,8 +191,8 @@ impl<'a> Snapshots<'a> {
         renameat_with(directory, hidden.as_str(), directory, TREE, RenameFlags::EXCHANGE).map_err(failed)?;
         rustix::fs::fsync(directory).map_err(failed)?;
         history.set_base(&wanted.id)?;
-        let meanwhile = self.clear_replaced(facility, &mut store, tell)?;
-        Ok(Restored { to: wanted, before: taken, meanwhile })
+        let Cleared { meanwhile, in_use } = self.clear_replaced(facility, &mut store, tell)?;
+        Ok(Restored { to: wanted, before: taken, meanwhile: meanwhile.or(earlier), in_use })
     }
 
     fn built(
@@ -181,29 +213,40 @@ impl<'a> Snapshots<'a> {
     }
 
     /// Removes trees that a restore built, replaced, or left when it was cut off. The state of a replaced one that no snapshot has becomes one
-    /// first, which is returned.
+    /// first. A replaced one stays as long as a process has a file of it open for writing: what is written after the scan would be lost.
     fn clear_replaced(
         &self,
         facility: &Facility,
         store: &mut Store,
         tell: Listener<'_>,
-    ) -> Result<Option<Named>, StateError> {
+    ) -> Result<Cleared, StateError> {
         let failed = |error: io::Error| StateError::Facility(self.facilities.failed(error));
         let history = self.history(facility)?;
-        let mut kept = None;
+        let mut cleared = Cleared::default();
         for name in
             beneath::names(facility.directory()).map_err(failed)?.iter().filter(|name| name.starts_with(REPLACED))
         {
             let tree = beneath::directory(facility.directory(), name).map_err(failed)?;
+            // Before the scan: a process that closed its file by now wrote before the scan, too.
+            if let Some(file) = self.in_use(&tree).map_err(failed)? {
+                cleared.in_use.push(InUse { tree: facility.tree().with_file_name(name), file });
+                continue;
+            }
             let (scanned, _) = scanned(&history, store, tree.as_fd(), tell)?;
             let top = scanned.top.to_string();
             if !history.all()?.0.iter().any(|one| one.record.tree == top) {
-                kept = Some(recorded(&history, facility, scanned, Some("changed during a restore"))?);
+                cleared.meanwhile = Some(recorded(&history, facility, scanned, Some("changed during a restore"))?);
             }
             remove_tree(facility, name).map_err(failed)?;
         }
         self.remove_built(facility)?;
-        Ok(kept)
+        Ok(cleared)
+    }
+
+    /// Returns a file of a tree that a process has open for writing.
+    fn in_use(&self, tree: &OwnedFd) -> io::Result<Option<ByteText>> {
+        let Some(leases) = self.leases else { return Ok(None) };
+        first_in_use(&Workspace::from_fd(tree.try_clone()?).with_leases(leases))
     }
 
     /// Removes trees that a restore did not come to exchange, or gave up.
@@ -295,13 +338,14 @@ impl<'a> Snapshots<'a> {
     /// the store, and where a record or an object that must be read is damaged: what it reaches is not known.
     pub fn clean(&self, tell: Listener<'_>) -> Result<Cleaned, StateError> {
         // What a killed restore left may have to become a snapshot, which the cleaning then reaches.
+        let mut in_use = Vec::new();
         {
             let mut store = self.store(Hold::Use)?;
             for name in self.facilities.names()? {
                 if let Ok(facility) = self.facilities.get(&name)
                     && let Ok(_held) = facility.hold()
                 {
-                    self.clear_replaced(&facility, &mut store, tell)?;
+                    in_use.append(&mut self.clear_replaced(&facility, &mut store, tell)?.in_use);
                 }
             }
         }
@@ -326,7 +370,7 @@ impl<'a> Snapshots<'a> {
         }
         let swept = sweep(&mut store, &reached, tell)?;
         self.facilities.sweep_forks()?;
-        Ok(Cleaned { snapshots, swept })
+        Ok(Cleaned { snapshots, swept, in_use })
     }
 
     fn store(&self, hold: Hold) -> Result<Store, StateError> {

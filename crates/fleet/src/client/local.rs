@@ -6,7 +6,7 @@
 //! `nexus changes accept` commits into the tree without the lock of the facility; the lock of commits keeps it away.
 
 use crate::failure::Failure;
-use nexus_facility::{Facilities, Facility, FacilityName, Lock, LockError, StateError, StoreError};
+use nexus_facility::{Facilities, Facility, FacilityName, Lock, LockError, Snapshots, StateError, StoreError};
 use nexus_layer::Workspace;
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::review::waiting;
@@ -38,6 +38,11 @@ impl Local {
         let interrupted = crate::recovery::inspect(&places)?;
         let facilities = Facilities::open(&nexus_facility::beside(&places.state)).map_err(|error| of_store(&error))?;
         Ok(Self { places, interrupted, facilities })
+    }
+
+    /// Names the snapshots of all of them.
+    pub fn snapshots(&self) -> Snapshots<'_> {
+        Snapshots::of(&self.facilities).with_leases(nexus_driver_namespace::read_lease)
     }
 
     /// Opens a facility for reading of what it keeps.

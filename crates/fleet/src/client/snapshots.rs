@@ -5,8 +5,8 @@ use crate::client::progress::Progress;
 use crate::failure::{Failure, one_line};
 use crate::print::{print, print_json};
 use nexus_caller::utc::utc;
-use nexus_facility::snapshots::Restored;
 use nexus_facility::snapshots::record::Named;
+use nexus_facility::snapshots::{InUse, Restored};
 use nexus_facility::{Facility, Snapshots};
 use nexus_model::ByteText;
 use serde_json::json;
@@ -27,7 +27,7 @@ fn as_json(one: &Named) -> Result<serde_json::Value, Failure> {
 pub fn take(name: &str, label: Option<&str>, json: bool) -> Answer {
     let local = Local::open()?;
     let held = local.hold(name)?;
-    let states = Snapshots::of(&local.facilities);
+    let states = local.snapshots();
     let mut progress = Progress::new("Keeping", expected(&states, &held.facility));
     let taken = states.take(&held.facility, label, &mut |entries, bytes| progress.tell(entries, bytes));
     drop(progress);
@@ -63,7 +63,7 @@ fn line(one: &Named) -> String {
 pub fn list(name: &str, verifies: bool, json: bool) -> Answer {
     let local = Local::open()?;
     let facility = local.get(name)?;
-    let states = Snapshots::of(&local.facilities);
+    let states = local.snapshots();
     let (all, damaged) =
         states.history(&facility).and_then(|history| history.all()).map_err(|error| of_states(&error))?;
     let mut faults: Vec<String> = damaged.iter().map(ToString::to_string).collect();
@@ -105,17 +105,23 @@ pub fn restore(name: &str, which: &str, keeps_present: bool, json: bool) -> Answ
     let local = Local::open()?;
     let held = local.hold(name)?;
     local.refuse_waiting_changes(&held.facility)?;
-    let states = Snapshots::of(&local.facilities);
+    let states = local.snapshots();
     let mut progress = Progress::new("Restoring", None);
     let done =
         states.restore(&held.facility, which, keeps_present, &mut |entries, bytes| progress.tell(entries, bytes));
     drop(progress);
-    let Restored { to: restored, before, meanwhile } = done.map_err(|error| of_states(&error))?;
+    let Restored { to: restored, before, meanwhile, in_use } = done.map_err(|error| of_states(&error))?;
     if json {
         let before = before.as_ref().map(|taken| as_json(&taken.snapshot)).transpose()?;
         let meanwhile = meanwhile.as_ref().map(as_json).transpose()?;
-        return print_json(&json!({ "restored": as_json(&restored)?, "before": before, "meanwhile": meanwhile }));
+        return print_json(&json!({
+            "restored": as_json(&restored)?,
+            "before": before,
+            "meanwhile": meanwhile,
+            "in_use": in_use_json(&in_use),
+        }));
     }
+    tell_in_use(&in_use);
     if let Some(meanwhile) = meanwhile {
         let number = meanwhile.record.number;
         crate::notices::tell(&format!(
@@ -129,11 +135,27 @@ pub fn restore(name: &str, which: &str, keeps_present: bool, json: bool) -> Answ
     print(format!("The facility {name} is as it was at snapshot {}.{kept}\n", restored.record.number).as_bytes())
 }
 
+fn in_use_json(all: &[InUse]) -> Vec<serde_json::Value> {
+    all.iter().map(|one| json!({ "tree": one.tree, "file": one.file })).collect()
+}
+
+/// Names each replaced tree that is kept for a process that still writes to it.
+fn tell_in_use(all: &[InUse]) {
+    for one in all {
+        crate::notices::tell(&one_line(&format!(
+            "A process has {} of the replaced state open for writing. That state stays at {} until the next restore or nexus facility gc \
+             after the process closed the file; what it wrote is then a snapshot.",
+            one.file.as_path().display(),
+            one.tree.display()
+        )));
+    }
+}
+
 /// Lists the paths that differ.
 pub fn diff(name: &str, from: &str, to: Option<&str>, json: bool) -> Answer {
     use nexus_facility::snapshots::ChangeKind;
     let local = Local::open()?;
-    let states = Snapshots::of(&local.facilities);
+    let states = local.snapshots();
     let difference = if to.is_some() {
         states.difference(&local.get(name)?, from, to, &mut |_, _| {})
     } else {
@@ -182,7 +204,7 @@ pub fn diff(name: &str, from: &str, to: Option<&str>, json: bool) -> Answer {
 pub fn fork(name: &str, new: &str, from: Option<&str>, json: bool) -> Answer {
     let new = name_of(new)?;
     let local = Local::open()?;
-    let states = Snapshots::of(&local.facilities);
+    let states = local.snapshots();
     let mut progress = Progress::new("Forking", None);
     let mut tell = |entries, bytes| progress.tell(entries, bytes);
     let done = if from.is_some() {
@@ -204,8 +226,7 @@ pub fn fork(name: &str, new: &str, from: Option<&str>, json: bool) -> Answer {
 pub fn forget(name: &str, which: &str, json: bool) -> Answer {
     let local = Local::open()?;
     let held = local.hold(name)?;
-    let forgotten =
-        Snapshots::of(&local.facilities).forget(&held.facility, which).map_err(|error| of_states(&error))?;
+    let forgotten = local.snapshots().forget(&held.facility, which).map_err(|error| of_states(&error))?;
     if json {
         return print_json(&as_json(&forgotten)?);
     }
@@ -216,7 +237,7 @@ pub fn forget(name: &str, which: &str, json: bool) -> Answer {
 pub fn gc(json: bool) -> Answer {
     let local = Local::open()?;
     let mut progress = Progress::new("Cleaning", None);
-    let cleaned = Snapshots::of(&local.facilities).clean(&mut |packs, _| progress.tell(packs, 0));
+    let cleaned = local.snapshots().clean(&mut |packs, _| progress.tell(packs, 0));
     drop(progress);
     let cleaned = cleaned.map_err(|error| of_states(&error))?;
     let swept = cleaned.swept;
@@ -227,8 +248,10 @@ pub fn gc(json: bool) -> Answer {
             "objects_kept": swept.kept,
             "bytes_before": swept.bytes_before,
             "bytes_after": swept.bytes_after,
+            "in_use": in_use_json(&cleaned.in_use),
         }));
     }
+    tell_in_use(&cleaned.in_use);
     let freed = swept.bytes_before.saturating_sub(swept.bytes_after);
     print(
         format!(

@@ -9,29 +9,29 @@ use crate::steps::StepError;
 use std::sync::Arc;
 
 impl LauncherState {
-    /// Does one such thing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
+    /// Makes one network or one warm sandbox, whichever is missing. If it fails nothing is lost: the next launch does it itself, and says why it cannot.
     pub fn work(&mut self, setup: &Setup) {
         let Some(mode) = &mut self.mode else { return };
         let done = match (mode.build_wanted(setup.faults), &mut mode.networks) {
             (Some(built), _) => built,
             (None, Some(pool)) if pool.wants_more() => pool.refill(setup.faults),
-            (None, _) => self.begin(setup),
+            (None, _) => self.push_warm(setup),
         };
-        // Wherever that stopped. A launcher that cannot go home remembers it (`is_lost`) and refuses every launch, so the
-        // error is reported then.
+        // The error may come from any step. A launcher that cannot return to the host's namespaces sets `is_lost` and refuses
+        // every launch, so the error is reported then.
         if done.is_err() && self.leave().is_err() {
             debug_assert!(self.mode.as_ref().is_some_and(|mode| mode.is_lost), "remembered");
         }
     }
 
-    /// Begins a sandbox, if the template is one that will still do when it is wanted.
-    fn begin(&mut self, setup: &Setup) -> Result<(), StepError> {
+    /// Adds a warm sandbox, if the template is one that a later launch can still use.
+    fn push_warm(&mut self, setup: &Setup) -> Result<(), StepError> {
         let Some(mode) = self.mode.as_mut().filter(|mode| mode.wants_warm()) else { return Ok(()) };
         let Some(scratch_bytes) = mode.scratch_bytes.take() else { return Ok(()) };
         if mode.is_lost || !mode.has_current_template()? {
             return Ok(());
         }
-        let warm = begin(setup, self, scratch_bytes)?;
+        let warm = prefork(setup, self, scratch_bytes)?;
         if let Some(mode) = &mut self.mode {
             mode.scratch_bytes = Some(scratch_bytes);
             mode.warm.push(warm);
@@ -41,7 +41,7 @@ impl LauncherState {
 }
 
 /// Prepares a warm sandbox on the template of a launcher.
-fn begin(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<WarmSandbox, StepError> {
+fn prefork(setup: &Setup, kept: &mut LauncherState, scratch_bytes: u64) -> Result<WarmSandbox, StepError> {
     start::check_single_thread(setup.faults)?;
     let (channel, theirs) = start::channel(setup.faults)?;
     let (strings, quotas) = (kept.strings()?, kept.quotas()?);

@@ -47,7 +47,7 @@ impl SeccompProfile {
 }
 
 impl Program {
-    /// The compiled form of [`SeccompProfile::builtin`], at no cost.
+    /// Returns the filter that was compiled in advance from [`SeccompProfile::builtin`].
     #[must_use]
     pub const fn builtin(permissions: Permissions) -> Self {
         Self(Cow::Borrowed(match permissions {

@@ -11,8 +11,10 @@
 //! A path that changed since the plan is kept back: the workspace has the other process's version, the layer ours. All
 //! steps below it are kept back with it.
 //!
-//! An errno in `stop::blocked` keeps its path back as well. EXDEV takes the whole commit back. Any other error ends this
-//! pass: `committing` starts a second one, a later command a third one (`recover`), and if that fails too, `roll_back`.
+//! An errno in `Stop::blocked` keeps its path back as well. EXDEV of a call that moves an entry (`Stop::moving`) takes the
+//! whole commit back; of any other call it keeps the path back. Any other error ends this pass: `committing` starts a second
+//! one, the engine a third one (`recover`, `runner::settle::interrupted`) and, if that fails too, `roll_back`. After a kill the
+//! next command does this.
 //!
 //! | File | Its part |
 //! |---|---|

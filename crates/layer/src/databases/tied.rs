@@ -5,8 +5,8 @@ use nexus_git::paths::git_dir_of_names;
 /// Endings of the files that hold pages of a database of SQLite, which lies beside them.
 pub(crate) const LOGS: [&[u8]; 2] = [b"-wal", b"-journal"];
 
-/// Endings of all files beside a database, with the index of its log that its programs share: programs with two of them write over
-/// each other.
+/// Endings of all files beside a database. `-shm` is the shared index of its log; two programs with different ones overwrite each
+/// other's pages.
 const BESIDE: [&[u8]; 3] = [b"-wal", b"-journal", b"-shm"];
 
 /// Reports whether a file may belong to the database beside it.

@@ -145,7 +145,7 @@ fn halves(walk: &Walk<'_>, tree: &LayerTree) -> Vec<usize> {
         let bases = LOGS.iter().filter_map(|end| path.strip_suffix(*end));
         for database in bases.filter_map(|base| by_path.get(base).copied()) {
             let comes = |at: usize| !is_nothing(tree, &tree.nodes[at]);
-            let is_brought = |at: usize| halves::comes(walk.rules, &tree.nodes[at]);
+            let is_brought = |at: usize| halves::would_commit(walk.rules, &tree.nodes[at]);
             let is_half = comes(log) && comes(database) && is_brought(log) != is_brought(database);
             if is_half && is_database(&[walk.base, walk.upper], &tree.nodes[database].path.0) {
                 found.extend([log, database].into_iter().filter(|at| is_brought(*at)));

@@ -31,7 +31,7 @@ use crate::entries::protected::{Class, Rules};
 use crate::entries::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::fold::fold;
 use crate::git::git_rules::Version;
-use crate::git::halves::comes;
+use crate::git::halves::would_commit;
 use crate::git::nested::{by_path, has_objects};
 use crate::git::replaced::{GitDir, accepts_whole};
 use crate::meta::EntryType;
@@ -333,7 +333,7 @@ impl Reading<'_> {
             return Ok(Some(Flaw::Missing));
         }
         // What waits with another reason needs nothing yet.
-        if matches!(node.rare.verdict, Some(Verdict::Park(_))) && !comes(self.walk.rules, node) {
+        if matches!(node.rare.verdict, Some(Verdict::Park(_))) && !would_commit(self.walk.rules, node) {
             return Ok(None);
         }
         let named = self.named.entry(top).or_default();

@@ -40,7 +40,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
             by_path = tree.nodes.iter().enumerate().skip(1).map(|(at, node)| (&*node.path.0, at)).collect();
         }
         let parts = MAKERS.iter().filter_map(|name| by_path.get(join(&own, name).as_slice()));
-        if parts.into_iter().any(|at| !comes(walk.rules, &tree.nodes[*at])) {
+        if parts.into_iter().any(|at| !would_commit(walk.rules, &tree.nodes[*at])) {
             found.push(node.parent);
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn hold_back(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoF
         let beneath = |at: &usize| is_beneath(&tree.nodes[*at].path.0, &path.0);
         let held: Vec<usize> = if is_new { vec![top] } else { (1..tree.nodes.len()).filter(beneath).collect() };
         for at in held {
-            refuse(walk.rules, &mut tree.nodes[at], NEEDS_GIT_DIR);
+            park_for_good(walk.rules, &mut tree.nodes[at], NEEDS_GIT_DIR);
         }
     }
     Ok(())
@@ -60,14 +60,14 @@ fn is_new_file(node: &Node) -> bool {
     node.role == Role::Entry && node.meta.kind == EntryType::File && node.covers.is_none()
 }
 
-/// Reports whether the rules bring an entry, as far as that depends on the entry alone.
-pub(crate) fn comes(rules: &Rules, node: &Node) -> bool {
+/// Reports whether the rules commit an entry, by this entry alone.
+pub(crate) fn would_commit(rules: &Rules, node: &Node) -> bool {
     rules.is_chosen(&node.path.0) && hold(node, rules).is_none_or(|hold| hold.is_accepted(rules, node))
 }
 
-/// Lets no accept bring an entry that the rules would bring.
-pub(crate) fn refuse(rules: &Rules, node: &mut Node, why: &str) {
-    if comes(rules, node) {
+/// Parks an entry that the rules would commit, so that no accept commits it.
+pub(crate) fn park_for_good(rules: &Rules, node: &mut Node, why: &str) {
+    if would_commit(rules, node) {
         node.rare.verdict = Some(Verdict::Park(why.to_owned()));
         node.rare.in_unit = true;
     }

@@ -61,20 +61,20 @@ pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) ->
         let comes = if is_directory {
             let (was_one, will_be) = bare::before_and_after(walk, one, entries.get(&at).unwrap_or(&none))?;
             match (lower_path(one).is_none(), was_one, will_be) {
-                (true, _, true) => Comes::New,
-                (true, _, false) => Comes::Unfinished,
-                (false, false, true) => Comes::Finished,
+                (true, _, true) => DotGit::New,
+                (true, _, false) => DotGit::Unfinished,
+                (false, false, true) => DotGit::Finished,
                 (false, ..) => continue,
             }
         } else if one.covers.is_none() && waits(one) {
-            Comes::File
+            DotGit::File
         } else {
             continue;
         };
-        if around.has(tree, one.parent)? || (comes == Comes::File && is_new_tree(tree, one.parent)) {
+        if around.has(tree, one.parent)? || (comes == DotGit::File && is_new_tree(tree, one.parent)) {
             tops.push(tree.nodes[one.parent].path.0.to_vec());
             trees.push((at, comes));
-        } else if comes == Comes::Unfinished {
+        } else if comes == DotGit::Unfinished {
             // No tool leaves one, and a later run could finish it when another repository is around it.
             found.push((at, by_path(UNFINISHED, &one.path.0)));
         }
@@ -107,7 +107,7 @@ pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree, bare: &[usize]) ->
 
 /// A `.git` of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comes {
+enum DotGit {
     /// A new repository.
     New,
     /// A new directory that lacks parts of a repository.
@@ -150,7 +150,7 @@ fn is_new_tree(tree: &LayerTree, at: usize) -> bool {
 }
 
 /// Holds back each new `.git` together with the files of its working tree.
-fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
+fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, DotGit)]) {
     // A layer has any number of repositories and of entries, so that each entry is looked at once for all of them.
     let (mut whole, mut finished) = (HashMap::new(), HashMap::new());
     for (git, comes) in all.iter().copied() {
@@ -158,20 +158,20 @@ fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
         let (path, own) = (tree.nodes[top].path.clone(), tree.nodes[git].path.clone());
         if top != 0 && walk.rules.accepts_exactly(&path.0) {
             // The name of the working tree stands for its `.git`, too.
-            if comes == Comes::File {
+            if comes == DotGit::File {
                 tree.nodes[git].rare.verdict = Some(Verdict::Commit);
             }
             continue;
         }
-        // No path stands for the workspace as a whole, and the repository around it is not in reach of a run.
+        // The workspace itself has no path to name in an accept, and a run cannot reach the repository around it.
         let why = match (comes, top) {
-            (Comes::File, 0) => continue,
-            (Comes::Finished, 0) => by_all(INSIDE),
+            (DotGit::File, 0) => continue,
+            (DotGit::Finished, 0) => by_all(INSIDE),
             (_, 0) => by_path(INSIDE, &own.0),
-            (Comes::File, _) => by_path(LINKED, &path.0),
+            (DotGit::File, _) => by_path(LINKED, &path.0),
             _ => by_path(INSIDE, &path.0),
         };
-        if comes == Comes::Finished {
+        if comes == DotGit::Finished {
             finished.insert(git, why.clone());
         } else {
             tree.nodes[git].rare.verdict = Some(Verdict::Park(why.clone()));
@@ -180,8 +180,8 @@ fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
             tree.nodes[top].rare.verdict = Some(Verdict::Park(why));
         } else if top != 0 {
             // What is in a new git directory comes and waits with it.
-            let own = (comes != Comes::Finished).then_some(git);
-            whole.insert(top, Whole { own, why: by_path(WITH_REPOSITORY, &path.0) });
+            let own = (comes != DotGit::Finished).then_some(git);
+            whole.insert(top, HeldWorkTree { own, why: by_path(WITH_REPOSITORY, &path.0) });
         }
     }
     if whole.is_empty() && finished.is_empty() {
@@ -198,14 +198,14 @@ fn hold_trees(walk: &Walk<'_>, tree: &mut LayerTree, all: &[(usize, Comes)]) {
 }
 
 /// A working tree of the workspace whose changes wait with its new `.git`.
-struct Whole {
+struct HeldWorkTree {
     /// The new `.git`, with which what is in it comes.
     own: Option<usize>,
     why: String,
 }
 
-/// Returns why an entry waits that lies in one of these working trees.
-fn around<'a>(tree: &LayerTree, at: usize, whole: &'a HashMap<usize, Whole>) -> Option<&'a String> {
+/// Returns the reason for parking an entry that lies in a held working tree.
+fn around<'a>(tree: &LayerTree, at: usize, whole: &'a HashMap<usize, HeldWorkTree>) -> Option<&'a String> {
     let mut below = at;
     while below != 0 {
         let above = tree.nodes[below].parent;

@@ -8,7 +8,7 @@ use crate::entries::protected::Rules;
 use crate::entries::tree::{LayerTree, Role};
 use crate::entries::verdict::is_nothing;
 use crate::fold::fold;
-use crate::git::halves::{comes, refuse};
+use crate::git::halves::{park_for_good, would_commit};
 
 /// Says that the removal of a ref waits.
 const NEEDS_PACKED: &str =
@@ -19,7 +19,7 @@ pub(crate) fn hold_back(rules: &Rules, tree: &mut LayerTree) {
     let is_kept = |at: &usize| {
         let node = &tree.nodes[*at];
         let is_packed = node.role == Role::Entry && fold(split(&node.path.0).1).as_ref() == b"packed-refs";
-        is_packed && !is_nothing(tree, node) && !comes(rules, node)
+        is_packed && !is_nothing(tree, node) && !would_commit(rules, node)
     };
     let kept = (1..tree.nodes.len()).filter(is_kept);
     let refs: Vec<Vec<u8>> = kept.map(|at| join(split(&tree.nodes[at].path.0).0, b"refs")).collect();
@@ -28,7 +28,7 @@ pub(crate) fn hold_back(rules: &Rules, tree: &mut LayerTree) {
     }
     for node in tree.nodes.iter_mut().skip(1).filter(|node| node.role != Role::Entry) {
         if refs.iter().any(|refs| is_beneath(&node.path.0, refs)) {
-            refuse(rules, node, NEEDS_PACKED);
+            park_for_good(rules, node, NEEDS_PACKED);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::entries::tree::{LayerTree, Node, Role, Verdict, lower_path};
 use crate::entries::verdict::NEEDS_SHALLOW;
 use crate::fold::fold;
 use crate::git::git_rules::Version;
-use crate::git::halves::{NEEDS_OBJECTS, comes, refuse};
+use crate::git::halves::{NEEDS_OBJECTS, park_for_good, would_commit};
 use crate::meta::EntryType;
 use crate::read::walk::Walk;
 use nexus_git::git_dir::{PACKED, SHALLOW};
@@ -53,12 +53,12 @@ impl Walk<'_> {
             let reach = self.reach_of_shallow(tree, at)?;
             if reach == Reach::Broken {
                 tree.nodes[at].rare.verdict = Some(Verdict::Park(NO_PARENTS.to_owned()));
-                if !comes(self.rules, &tree.nodes[at]) {
+                if !would_commit(self.rules, &tree.nodes[at]) {
                     self.hold_broken(tree, at)?;
                 }
-            } else if objects.iter().any(|object| !comes(self.rules, &tree.nodes[*object])) {
+            } else if objects.iter().any(|object| !would_commit(self.rules, &tree.nodes[*object])) {
                 // By the name of the file, or with what is protected.
-                refuse(self.rules, &mut tree.nodes[at], NEEDS_OBJECTS);
+                park_for_good(self.rules, &mut tree.nodes[at], NEEDS_OBJECTS);
             } else if reach == Reach::Whole && !objects.is_empty() && notes_fetch(tree, parent) {
                 tree.nodes[at].rare.verdict = Some(Verdict::Commit);
             }

@@ -10,7 +10,7 @@ use crate::entries::tree::{LayerTree, Role, Verdict};
 use crate::entries::verdict::is_nothing;
 use crate::fold::fold;
 use crate::git::git_rules::Version;
-use crate::git::halves::comes;
+use crate::git::halves::would_commit;
 use crate::read::walk::{Walk, lower_path};
 use nexus_git::git_dir::PACKED;
 use nexus_git::refs::target;
@@ -28,7 +28,7 @@ pub(crate) fn classify(walk: &Walk<'_>, tree: &mut LayerTree) -> Result<(), IoFa
     let mut rejected: Vec<Vec<u8>> = Vec::new();
     for node in tree.nodes.iter().skip(1) {
         let path = &node.path.0;
-        if comes(walk.rules, node)
+        if would_commit(walk.rules, node)
             || node.rare.same_entries
             || is_nothing(tree, node)
             || node.role != Role::Entry

@@ -3,6 +3,7 @@
 use crate::beneath::{LeaseCall, Workspace, chmod, join, names};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::places::writers::{Writers, writers};
+use nexus_model::ByteText;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -61,6 +62,22 @@ pub(crate) fn quiet_inside(
     leases: Option<LeaseCall>,
     changed: &dyn Fn(&[u8], &Meta) -> bool,
 ) -> io::Result<Quiet> {
+    Ok(first_unquiet(tree, top, leases, changed)?.map_or(Quiet::Yes, |(quiet, _)| quiet))
+}
+
+/// Returns the first entry of a tree that another process uses: a file that is open for writing, as far as the leases of the tree tell, or
+/// an entry that went while it was looked at.
+pub fn first_in_use(tree: &Workspace) -> io::Result<Option<ByteText>> {
+    Ok(first_unquiet(tree, b"", tree.leases(), &|_, _| false)?.map(|(_, path)| ByteText(path)))
+}
+
+/// Returns the first entry that may not be removed, with the reason and its path.
+fn first_unquiet(
+    tree: &Workspace,
+    top: &[u8],
+    leases: Option<LeaseCall>,
+    changed: &dyn Fn(&[u8], &Meta) -> bool,
+) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut opened: Vec<(Vec<u8>, u32)> = Vec::new();
     let result = inspect_all(tree, top, leases, changed, &mut opened);
     for (path, mode) in opened.iter().rev() {
@@ -76,7 +93,7 @@ fn inspect_all(
     leases: Option<LeaseCall>,
     changed: &dyn Fn(&[u8], &Meta) -> bool,
     opened: &mut Vec<(Vec<u8>, u32)>,
-) -> io::Result<Quiet> {
+) -> io::Result<Option<(Quiet, Vec<u8>)>> {
     let mut stack = vec![top.to_vec()];
     while let Some(path) = stack.pop() {
         let dir = match tree.readable_dir(&path) {
@@ -88,19 +105,21 @@ fn inspect_all(
                 tree.readable_dir(&path)?
             }
             // A mount point: nothing below it may be removed.
-            Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => return Ok(Quiet::No),
+            Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => {
+                return Ok(Some((Quiet::No, path)));
+            }
             other => other?,
         };
         let mount = stat(dir.as_fd(), b"")?.mount;
         for name in names(dir.as_fd())? {
             let (meta, lease) = match inspect(leases, dir.as_fd(), &name, &|| ())? {
                 Look::At(meta, lease) => (meta, lease),
-                Look::Written => return Ok(Quiet::Written),
-                Look::Gone => return Ok(Quiet::No),
+                Look::Written => return Ok(Some((Quiet::Written, join(&path, &name)))),
+                Look::Gone => return Ok(Some((Quiet::No, join(&path, &name)))),
             };
             // A mount, also one of a single file, is of another process.
             if meta.mount != mount || changed(&name, &meta) {
-                return Ok(Quiet::No);
+                return Ok(Some((Quiet::No, join(&path, &name))));
             }
             drop(lease);
             if meta.kind == EntryType::Directory {
@@ -108,5 +127,5 @@ fn inspect_all(
             }
         }
     }
-    Ok(Quiet::Yes)
+    Ok(None)
 }

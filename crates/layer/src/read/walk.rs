@@ -274,7 +274,7 @@ impl Walk<'_> {
             Err(error) if is_gone(&error) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
                 return Ok(None);
             }
-            // Another process mounted something there: the attributes are those of the mount, which the plan tells by.
+            // Another process mounted something there: the plan recognises the mount by its attributes.
             Err(error) if is_other_mount(&error) => {
                 let meta =
                     self.base.stat(path).or_else(|error| if is_other_mount(&error) { Ok(None) } else { Err(error) });
@@ -337,10 +337,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Returns whether an entry with the name of an unfinished move is left out: a directory that was being moved when the run
-    /// was killed, whose content is still at the old place. That holds where the directory around it comes entry by entry. A
-    /// directory that comes as a whole would bring it unseen; there it is an entry that waits by its name, and it stays one
-    /// when the directory has come.
+    /// Reports whether to leave out the target of an unfinished move: a directory that was being moved when the run was killed. Its
+    /// content is still at the old place. This holds only where every directory above is merged with the workspace; in a directory that
+    /// comes as a whole the entry is kept, and parked by its name.
     fn is_left_out(&self, nodes: &[Node], parent: usize, path: &[u8]) -> io::Result<bool> {
         let mut at = parent;
         while at != 0 {

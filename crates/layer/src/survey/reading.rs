@@ -80,7 +80,7 @@ impl Walk<'_> {
                 rules: self.rules,
                 is_bare: &|path| crate::read::git_dirs::is_one(self.base, path),
                 id_lengths: nexus_git::index::lengths::lengths_by,
-                comes: crate::git::halves::comes,
+                comes: crate::git::halves::would_commit,
             },
             &mut tree,
         )?;

@@ -3,6 +3,7 @@
 mod chunk;
 mod drift;
 mod fullness;
+mod lease;
 mod matching;
 mod past;
 mod rate;
@@ -12,6 +13,7 @@ mod request;
 pub use chunk::{Chunk, ChunkFault, chunk};
 pub use drift::{Drift, Reading, drift};
 pub use fullness::Fullness;
+pub use lease::{ClaimTimes, OVERRUN_MS, ended_by_time};
 pub use matching::{fits, healthy_profiles, queued_because, room};
 pub use past::past_run;
 pub use rate::Windows;

@@ -104,7 +104,7 @@ pub fn hold(shared: &Shared, note: &Note) {
     match ActiveClaim::new(note.directive, note.fence, note.token.clone(), REPLAY_TTL, until) {
         Ok(live) => {
             live.enter(REPORTING);
-            live.has_started();
+            live.note_started();
             shared.table.insert(&Arc::new(live));
         }
         // Without heartbeats its report is sent all the same.

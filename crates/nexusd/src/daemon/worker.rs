@@ -77,7 +77,7 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
     let runs = Runs::choose(claimed.spec.facility.repo_url.is_some());
     let requeues = claimed.spec.on_lease_loss == Some(OnLeaseLoss::Requeue);
     if !requeues {
-        live.is_the_last();
+        live.mark_last();
     }
     let mut note = Note { requeues, ..Note::new(live.directive, live.fence, &live.token(), runs) };
     // Before the control plane hears of a start: a daemon that dies now finds the note and reports the loss.
@@ -93,7 +93,7 @@ fn work(shared: &Shared, live: &Arc<ActiveClaim>, claimed: &ClaimedDirective) {
         scope.spawn(|| send_output(&*shared.source, live, &output, &shared.stop));
         let mut done = done(shared, live, claimed, &output, runs, clock);
         output.close();
-        let has_lapsed = live.has_lapsed();
+        let has_lapsed = live.check_lapse();
         if requeues && (live.was_unanswered() || (has_lapsed && is_cut_off(&done.end))) {
             // The launcher killed the sandbox: this is not an end of the directive, about which the control plane decides. A command that
             // had ended on its own before is reported, and the control plane takes the report or refuses it. Without an answer nothing was
@@ -219,7 +219,7 @@ fn started(shared: &Shared, live: &ActiveClaim, claimed: &ClaimedDirective) -> b
     }
     match repeated(&shared.stop, is_over, || shared.source.started(live.directive, &live.token(), &request)) {
         Ok(_) => {
-            live.has_started();
+            live.note_started();
             true
         }
         Err(GivenUp::Stopped) => false,

@@ -128,7 +128,7 @@ impl Attendant for Reporter<'_> {
 
     fn give_up(&mut self, _: &mut SandboxControl) {}
 
-    fn lingers(&mut self) {}
+    fn sandbox_lingers(&mut self) {}
 
     fn sandbox_is_dead(&mut self) {}
 

@@ -71,7 +71,7 @@ impl DirectiveFrontend<'_> {
                 Err(error) if self.requeues => {
                     if matches!(retry::next(error.outcome(), 1, 0.5), Next::Again(_)) {
                         // The lease is lost: at its end the control plane decides whether the directive runs again.
-                        self.live.is_not_answered();
+                        self.live.note_unanswered();
                     }
                     return Err(format!("the control plane did not allow the commit: {error}"));
                 }

@@ -45,9 +45,9 @@ pub use explain::{Decision, ExplainedAddress, Explanation, explain, explain_atte
 pub use ipnet::{IpNet, Ipv6Net};
 pub use permit::{Attempt, Denial, Ingress, MonotonicMs, NameQuery, Next, Permit, Route, RuleRef};
 pub use policy::behind::Behind;
+pub use policy::bound::{MissingSni, PolicyBound};
 pub use policy::budget::{Budget, Charge, Usage};
 pub use policy::methods::Methods;
-pub use policy::narrower::{MissingSni, PolicyBound};
 pub use policy::nat64::{DISCOVERY_NAME, nat64_prefixes};
 pub use policy::{Policy, PolicyError, PolicyInput, mode_name};
 pub use replay::{Check, MAX_BYTES, Replay, ReplayError, Replayed};

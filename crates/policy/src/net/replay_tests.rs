@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::policy::PolicyInput;
-use crate::net::policy::narrower::PolicyBound;
+use crate::net::policy::bound::PolicyBound;
 use crate::net::rules::rule::{Rule, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use crate::net::vectors::{AGREE, CASES, Rules};
 

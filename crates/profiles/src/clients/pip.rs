@@ -5,7 +5,7 @@ use nexus_policy::net::packages::{Needs, read_pip};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Reads the files in pip's own order, from the weakest; inside, variables give the same settings. The file of a virtual
+/// Reads the files in pip's own order, from the weakest; the sandbox gets the merged settings as variables. The file of a virtual
 /// environment opens nothing: every install in it is a run that writes there.
 pub(super) fn read(reader: &mut Reader<'_>) -> Read<Needs> {
     let mut variables = reader.variables("PIP_");

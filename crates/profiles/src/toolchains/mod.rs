@@ -48,8 +48,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Finds the toolchains that the profile asks for and, unless it is switched off, those that the caller's PATH and
-/// variables lead to. `command` is the name of the program that will run. `searches` reads those of
-/// earlier runs where there is something to search; returned are those of this run, too.
+/// variables lead to. `command` is the name of the program that will run. `searches` loads the
+/// cached searches of earlier runs, only when needed. Returns the updated cache as well.
 pub fn find(
     grants: &Grants,
     caller: &Host,

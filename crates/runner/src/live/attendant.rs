@@ -45,7 +45,7 @@ pub trait Attendant {
     /// Gives up output that was not taken: the run does not wait any longer.
     fn give_up(&mut self, inside: &mut SandboxControl);
     /// Says that the command has ended, and that the run waits for the kernel to take the sandbox apart.
-    fn lingers(&mut self);
+    fn sandbox_lingers(&mut self);
     /// Notes that every process of the sandbox is dead.
     fn sandbox_is_dead(&mut self);
     /// Reports that nothing is left to do, after the end of the sandbox.

@@ -98,7 +98,7 @@ pub struct Outcome {
     /// True if the command was killed without its grace, because the end was asked for twice.
     pub hurried: bool,
     /// The sandbox was killed, and the kernel had not taken it apart a second later.
-    pub lingers: bool,
+    pub kernel_holds_it: bool,
     /// A covered path that a process of the host replaced, which ended the run.
     pub uncovered: Option<PathBuf>,
     /// Protected files that changed while the run went on.

@@ -25,9 +25,9 @@ use std::rc::Rc;
 const STEP: usize = 1024;
 
 /// Entries that are looked at in one turn: some milliseconds, in which output, signals and the time limit wait.
-const ENTRIES_OF_A_TURN: usize = 4000;
+const MAX_ENTRIES_PER_TURN: usize = 4000;
 /// The smallest charge of an entry, as in a layer in memory: the inodes of a file system can be used up with empty files.
-const MIN_OF_AN_ENTRY: u64 = 4096;
+const MIN_CHARGE: u64 = 4096;
 
 /// A directory that is measured while a command writes to it.
 pub struct Measured {
@@ -46,8 +46,8 @@ impl Measured {
     }
 
     /// Measures some thousand further entries, and reports whether the directory is known to hold more than `limit`.
-    pub fn look_on(&mut self, limit: u64) -> io::Result<bool> {
-        Ok(self.turn(limit, ENTRIES_OF_A_TURN)?.is_some_and(|used| used > limit))
+    pub fn measure_some(&mut self, limit: u64) -> io::Result<bool> {
+        Ok(self.turn(limit, MAX_ENTRIES_PER_TURN)?.is_some_and(|used| used > limit))
     }
 
     /// Looks at all entries, and reports whether they are more than `limit`.
@@ -74,7 +74,7 @@ impl Measured {
 
 /// Decides about the number of bytes, by what was counted and what the file system lost since the start.
 fn decide(found: &Found, lost: u64, enough: u64) -> u64 {
-    // Everybody who shares the disk takes from its room, so that alone it says nothing.
+    // Other users of the disk also take space, so the loss counts only where a directory was closed.
     if found.closed && lost > enough { found.charged.max(lost) } else { found.charged }
 }
 
@@ -84,7 +84,7 @@ fn free(directory: &Path) -> rustix::io::Result<u64> {
 }
 
 /// Says why a commit that has to copy cannot succeed, if it cannot: the layer needs more than the workspace's disk has. A
-/// commit that runs out of room after it was decided leaves a mix until there is room, so that this is asked before.
+/// commit that runs out of room after it was decided stops half-way until there is space, so the space is checked first.
 /// An answer that cannot be had does not count: then the commit itself finds out.
 pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> Option<String> {
     let (from, to) = (std::fs::metadata(upper).ok()?, std::fs::metadata(workspace).ok()?);
@@ -120,7 +120,7 @@ pub fn no_room(upper: &Path, in_memory: Option<&OwnedFd>, workspace: &Path) -> O
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     bytes: u64,
-    /// The bytes that count for a limit: each entry at least [`MIN_OF_AN_ENTRY`].
+    /// The bytes that count for a limit: each entry at least [`MIN_CHARGE`].
     charged: u64,
     entries: u64,
     /// Some directory could not be looked into.
@@ -212,7 +212,7 @@ impl Walk {
         let bytes = (stat.st_blocks as u64).saturating_mul(512);
         self.found.entries += 1;
         self.found.bytes = self.found.bytes.saturating_add(bytes);
-        self.found.charged = self.found.charged.saturating_add(bytes.max(MIN_OF_AN_ENTRY));
+        self.found.charged = self.found.charged.saturating_add(bytes.max(MIN_CHARGE));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let name = name.to_bytes();
             self.waiting.push(if at.path.len() + 1 + name.len() > STEP {
@@ -319,7 +319,7 @@ mod tests {
     fn a_directory_that_cannot_be_measured_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let mut measured = Measured::new(dir.path().join("missing"));
-        assert!(measured.look_on(1).is_err());
+        assert!(measured.measure_some(1).is_err());
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         }
         let found = counted(dir.path());
         assert_eq!((found.entries, found.charged), (100, 100 * 4096));
-        assert!(Measured::new(dir.path().to_owned()).look_on(99 * 4096).unwrap());
+        assert!(Measured::new(dir.path().to_owned()).measure_some(99 * 4096).unwrap());
     }
 
     #[test]
@@ -338,10 +338,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        for number in 0..2 * ENTRIES_OF_A_TURN {
+        for number in 0..2 * MAX_ENTRIES_PER_TURN {
             std::fs::write(inner.join(number.to_string()), "").unwrap();
         }
-        let total = (2 * ENTRIES_OF_A_TURN as u64 + 1) * MIN_OF_AN_ENTRY;
+        let total = (2 * MAX_ENTRIES_PER_TURN as u64 + 1) * MIN_CHARGE;
         let mut walk = Walk::new(dir.path()).unwrap();
         let mut turns = 0;
         while !walk.on(1000, u64::MAX).unwrap() {
@@ -350,7 +350,7 @@ mod tests {
         }
         assert!(turns >= 8 && walk.found.charged >= total, "{turns}: {:?}", walk.found);
         let mut measured = Measured::new(dir.path().to_owned());
-        let over: Vec<bool> = (0..4).map(|_| measured.look_on(total - 1).unwrap()).collect();
+        let over: Vec<bool> = (0..4).map(|_| measured.measure_some(total - 1).unwrap()).collect();
         assert!(!over[0] && over.contains(&true), "{over:?}");
     }
 }

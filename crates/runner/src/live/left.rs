@@ -30,7 +30,7 @@ impl Left {
     }
 
     /// Counts bytes that were read of a stream.
-    pub(super) fn has_read(&mut self, stream: Stream, count: usize) {
+    pub(super) fn count_read(&mut self, stream: Stream, count: usize) {
         let left = self.of(stream);
         *left = left.saturating_sub(count);
     }

@@ -43,12 +43,12 @@ pub(super) enum Linger {
 
 impl End {
     /// Notes that the main command has ended.
-    pub(super) fn has_ended(&mut self) {
+    pub(super) fn note_ended(&mut self) {
         self.ended.get_or_insert_with(Instant::now);
     }
 
     /// Notes that the wait was reported.
-    pub(super) fn has_reported(&mut self) {
+    pub(super) fn note_reported(&mut self) {
         self.is_reported = true;
     }
 

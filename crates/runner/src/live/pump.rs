@@ -80,7 +80,7 @@ pub fn run<A: Attendant>(
             first_output: None,
             output: Tally::default(),
             hurried: false,
-            lingers: false,
+            kernel_holds_it: false,
             uncovered: None,
             altered: Vec::new(),
             names: AskedNames::default(),
@@ -299,13 +299,13 @@ impl<A: Attendant> Pump<'_, A> {
             Some(Linger::Leave) => {
                 // What is not killed then is still in its sandbox, which nothing reads or commits before it is gone.
                 self.sandbox.process.kill_members().ok();
-                self.outcome.lingers = true;
+                self.outcome.kernel_holds_it = true;
                 self.inside.session = None;
                 self.nothing_runs();
             }
             Some(Linger::Report) => {
-                self.end.has_reported();
-                self.attendant.lingers();
+                self.end.note_reported();
+                self.attendant.sandbox_lingers();
             }
         }
     }
@@ -350,7 +350,7 @@ impl<A: Attendant> Pump<'_, A> {
     }
 
     /// Notes that the guest asked everything inside to end for the time limit. The grace is kept here as well.
-    fn was_out_of_time(&mut self) {
+    fn note_out_of_time(&mut self) {
         self.timed_out = true;
         let kill_at = Instant::now() + self.bounds.grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
@@ -438,7 +438,7 @@ impl<A: Attendant> Pump<'_, A> {
     }
 
     /// Returns the number of bytes that the next read of a stream may take.
-    fn may_read(&mut self, stream: Stream) -> usize {
+    fn room_to_read(&mut self, stream: Stream) -> usize {
         if self.is_dead { (*self.left.of(stream)).min(self.buffer.len()) } else { self.buffer.len() }
     }
 
@@ -447,7 +447,7 @@ impl<A: Attendant> Pump<'_, A> {
     }
 
     fn read(&mut self, stream: Stream) -> io::Result<()> {
-        let max = self.may_read(stream);
+        let max = self.room_to_read(stream);
         let Some(fd) = (if stream == Stream::Out { &self.out } else { &self.err }) else { return Ok(()) };
         if max == 0 {
             self.close_output(stream);
@@ -456,7 +456,7 @@ impl<A: Attendant> Pump<'_, A> {
         match rustix::io::read(fd, &mut self.buffer[..max]) {
             Ok(0) => self.close_output(stream),
             Ok(count) => {
-                self.left.has_read(stream, count);
+                self.left.count_read(stream, count);
                 self.silent_since = self.silent_since.map(|_| Instant::now());
                 if self.outcome.first_output.is_none() {
                     self.outcome.first_output = Some(Instant::now());

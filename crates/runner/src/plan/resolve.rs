@@ -290,7 +290,7 @@ fn with_line(error: HideError, grants: &Grants) -> ResolveError {
 }
 
 /// The host paths of a run.
-struct Shown {
+struct HostPaths {
     binds: Vec<Bind>,
     sockets: Sockets,
     /// Sources of binds that the operator opened.
@@ -316,7 +316,7 @@ fn shown(
     site: &Site,
     host: &Host,
     check: impl Fn(&shown::Shown) -> Result<(), HideError>,
-) -> Result<Shown, ResolveError> {
+) -> Result<HostPaths, ResolveError> {
     let guarded = guarded(shows, grants, tools, host);
     let place = Place { host, workspace: &site.workspace, state: &site.places.state, guarded: &guarded };
     let all = binds::read(shows, grants, tools, &place)?;
@@ -333,7 +333,7 @@ fn shown(
         }
         binds.push(bind);
     }
-    Ok(Shown { binds, sockets, opened, auto, caches })
+    Ok(HostPaths { binds, sockets, opened, auto, caches })
 }
 
 /// Reports whether a part of the cache would lie in or around what a person shows there, which counts.

@@ -115,17 +115,17 @@ fn attended<A: Attendant>(
         }
     };
     held.has_started = outcome.as_ref().is_some_and(|outcome| outcome.spawned.is_some());
-    held.lingers = lingers_on(held, &sandbox, outcome.as_ref(), has_failed)?;
-    if held.lingers
+    held.kernel_holds_it = lingers_on(held, &sandbox, outcome.as_ref(), has_failed)?;
+    if held.kernel_holds_it
         && let Err(error) = lingers::remember(&*sandbox.process, &run.site.places.runs, run.plan.run_id)
     {
         // A later command finds it by the record, or by its label, unless /proc hides it.
-        held.lingers = held.is_noted || held.around.recovery.finds(run.plan.run_id, &held.handle);
-        if !held.lingers {
+        held.kernel_holds_it = held.is_noted || held.around.recovery.finds(run.plan.run_id, &held.handle);
+        if !held.kernel_holds_it {
             held.around.frontend.tell(&Notice::WaitsForSandbox { why: error.to_string() });
         }
     }
-    let not_ended = if held.lingers {
+    let not_ended = if held.kernel_holds_it {
         None
     } else {
         match held.end(&sandbox, has_failed)? {
@@ -133,7 +133,7 @@ fn attended<A: Attendant>(
             EndOutcome::GoneAfter(error) => Some(error),
         }
     };
-    if !held.lingers && not_ended.is_none() {
+    if !held.kernel_holds_it && not_ended.is_none() {
         // Where the note stays, a later command asks for the process again.
         held.record.forget_first().ok();
     }
@@ -153,7 +153,7 @@ fn attended<A: Attendant>(
         run = %run.plan.run_id,
         reason = ?outcome.reason,
         started = held.has_started,
-        lingers = held.lingers,
+        lingers = held.kernel_holds_it,
         ms = held.clock.elapsed().as_millis() as u64,
         "the sandbox ended"
     );
@@ -172,7 +172,7 @@ fn lingers_on(
     has_failed: bool,
 ) -> Result<bool, RunError> {
     if !has_failed || outcome.is_some_and(|outcome| keeps_work(sandbox, outcome)) {
-        return Ok(outcome.is_some_and(|outcome| outcome.lingers));
+        return Ok(outcome.is_some_and(|outcome| outcome.kernel_holds_it));
     }
     lingers::outlives_a_kill(&*sandbox.process, &|notice| held.around.frontend.tell(notice))
         .map_err(|error| RunError::internal("ending the sandbox", &error))
@@ -204,7 +204,7 @@ fn settle_and_report(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box
         record: &held.record,
         reason: outcome.reason,
         cut_short: outcome.hurried || broken.is_some(),
-        lingers: held.lingers,
+        kernel_holds_it: held.kernel_holds_it,
         frontend: held.around.frontend,
         recovery: held.around.recovery,
     };
@@ -212,7 +212,7 @@ fn settle_and_report(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box
         layer.set_bases(survey);
     }
     let settled = settle(held.layer.take(), in_memory, process.as_ref(), &over);
-    if let Some(cache) = run.cache.as_ref().filter(|_| !held.lingers) {
+    if let Some(cache) = run.cache.as_ref().filter(|_| !held.kernel_holds_it) {
         let is_accepted = !over.cut_short && settled.as_ref().is_ok_and(Settled::is_all_there);
         if cache.settle(is_accepted).is_err() {
             // The next run that takes it removes what is there.

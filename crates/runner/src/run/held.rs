@@ -38,7 +38,7 @@ pub struct Held<'a> {
     /// True if the command ran, so that the layer may hold its work.
     pub has_started: bool,
     /// True if the sandbox was killed and the kernel still holds it: a later command goes on by the record.
-    pub lingers: bool,
+    pub kernel_holds_it: bool,
     /// True if the record names the first process of the sandbox.
     pub is_noted: bool,
     /// The state of the workspace that was kept before a live run, by its hash.
@@ -63,7 +63,7 @@ impl Held<'_> {
     /// Removes what there is of a run, but for work of its command. The record stays on request, and where something could
     /// not be cleared: without it no command would look for that.
     pub fn clear(mut self, keeps_record: bool) -> Result<(), RunError> {
-        if self.lingers {
+        if self.kernel_holds_it {
             return Ok(());
         }
         self.undo()?;
@@ -75,7 +75,7 @@ impl Held<'_> {
 
     /// Ends a run that has a report: its record goes, unless its sandbox is not gone.
     pub fn close(self) -> Result<(), std::io::Error> {
-        if self.lingers { Ok(()) } else { self.record.remove() }
+        if self.kernel_holds_it { Ok(()) } else { self.record.remove() }
     }
 
     /// Removes all of the sandbox after an error, but not what a command may have written.

@@ -16,9 +16,9 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Time after which a caller hears that a run waits for a commit of another one.
-const SAID_AFTER: Duration = Duration::from_secs(1);
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
-/// A run of which all is there but the sandbox.
+/// A run with record, layer and network, and no sandbox yet.
 pub struct Prepared<'a> {
     pub(super) held: Held<'a>,
     pub(super) mounting: Mounting,
@@ -58,7 +58,7 @@ impl<'a> Prepared<'a> {
             layer: None,
             has_started: false,
             is_noted: false,
-            lingers: false,
+            kernel_holds_it: false,
             checkpoint: None,
             issuer: Some(issuer),
             clock,
@@ -101,7 +101,7 @@ fn made(held: &mut Held<'_>, side: CallerSide) -> Result<(Mounting, Option<Servi
     let frontend = held.around.frontend;
     let is_said = Cell::new(false);
     let goes_on = |waited: Duration| {
-        if waited >= SAID_AFTER && !is_said.replace(true) {
+        if waited >= NOTICE_AFTER && !is_said.replace(true) {
             tracing::debug!(run = %run.plan.run_id, "the run waits for a commit of another one");
             frontend.tell(&Notice::WaitsForCommit);
         }

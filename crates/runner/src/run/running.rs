@@ -45,9 +45,9 @@ fn started(held: &mut Held<'_>) -> Result<(Option<Covers>, Sandbox), RunError> {
     if let Err(error) = noted {
         // A sandbox that a later command may not find must not run.
         let tell = |notice: &Notice| held.around.frontend.tell(notice);
-        held.lingers = lingers::outlives_a_kill(&*sandbox.process, &tell)
+        held.kernel_holds_it = lingers::outlives_a_kill(&*sandbox.process, &tell)
             .map_err(|error| RunError::internal("ending the sandbox", &error))?;
-        if !held.lingers {
+        if !held.kernel_holds_it {
             // The error of the note is the one to report.
             let (EndOutcome::Gone | EndOutcome::GoneAfter(_)) = held.end(&sandbox, false)?;
         }

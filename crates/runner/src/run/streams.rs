@@ -45,7 +45,7 @@ pub fn pumped<A: Attendant>(
         watch_memory: run.plan.limits.memory_bytes.is_some(),
         over_disk: measured_layer(run).map(|(mut layer, limit)| -> Box<dyn FnMut(Look) -> io::Result<bool>> {
             Box::new(move |depth| match depth {
-                Look::On => layer.look_on(limit),
+                Look::On => layer.measure_some(limit),
                 Look::AtAll => layer.look_at_all(limit),
             })
         }),

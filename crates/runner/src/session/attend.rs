@@ -215,7 +215,7 @@ impl Attendant for Hub {
                 if let Some(command) = self.commands.get_mut(&exec)
                     && command.client.is_some()
                 {
-                    command.show(master)?;
+                    command.set_terminal(master)?;
                 }
             }
             SandboxEvent::Other(Event::Command { exec, event }) => self.about_command(exec, event, Instant::now()),
@@ -275,7 +275,7 @@ impl Attendant for Hub {
         self.settle_commands();
     }
 
-    fn lingers(&mut self) {
+    fn sandbox_lingers(&mut self) {
         (self.tell)(&Notice::Lingers);
     }
 

@@ -57,8 +57,8 @@ impl Command {
         }
     }
 
-    /// Takes the terminal of the command, which has just come.
-    pub fn show(&mut self, master: OwnedFd) -> rustix::io::Result<()> {
+    /// Uses `master` as input and output of the command.
+    pub fn set_terminal(&mut self, master: OwnedFd) -> rustix::io::Result<()> {
         self.input = Some(rustix::io::fcntl_dupfd_cloexec(&master, 0)?);
         self.outputs[0] = Some(master);
         Ok(())

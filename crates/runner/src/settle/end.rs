@@ -33,7 +33,7 @@ pub struct Over<'a> {
     /// True if the command could not do all that it wanted: then the user has to decide about the changes.
     pub cut_short: bool,
     /// True if the sandbox was killed and the kernel still holds it.
-    pub lingers: bool,
+    pub kernel_holds_it: bool,
     /// Talks to the user.
     pub frontend: &'a dyn Frontend,
     /// Finishes the commits of other runs.
@@ -55,14 +55,18 @@ pub fn settle(
     let frontend = *frontend;
     let tell: Notify<'_> = &|notice| frontend.tell(notice);
     let Some(mut layer) = layer else {
-        return Ok(if over.lingers { lingers::leave(None, run.plan.run_id, false) } else { Settled::default() });
+        return Ok(if over.kernel_holds_it {
+            lingers::leave(None, run.plan.run_id, false)
+        } else {
+            Settled::default()
+        });
     };
     debug_assert!(run.direct.is_none(), "a direct run has no layer");
     let source = run.plan.workspace.source.as_path();
     let from_memory = in_memory.is_some();
     let keep = *reason != ExitReason::DiskQuota;
     let commit = keep && run.changes != ChangeMode::Discard;
-    if over.lingers {
+    if over.kernel_holds_it {
         return Ok(lingers::leave(Some(&layer), run.plan.run_id, !commit));
     }
     // Needs no lock, since it has no part in any commit. An error comes again on the long way, which tells it.

@@ -51,7 +51,7 @@ impl Objects {
             Some(_) => return Err(io::ErrorKind::NotADirectory.into()),
         }
         let place = join(objects, b"pack");
-        // Of a layer such files wait or are left out.
+        // In a layer these files are parked or left out.
         let is_of_workspace = at == WORKSPACE;
         self.is_open |= is_of_workspace && tree.stat(&join(objects, b"info/alternates"))?.is_some();
         match tree.stat(&place)?.map(|meta| meta.kind) {
@@ -83,7 +83,7 @@ impl Objects {
         if let Some(is_there) = self.known.get(id) {
             return *is_there;
         }
-        // What cannot be read says nothing.
+        // An unreadable index counts as having the object.
         let is_there = is_loose(trees, id) || self.is_packed(trees, id).unwrap_or(true);
         self.known.insert(id.to_vec(), is_there);
         is_there
@@ -108,7 +108,7 @@ fn is_loose(trees: Trees<'_>, id: &[u8]) -> bool {
     trees.iter().any(|(tree, git_dir)| {
         let path = join(&join(&join(git_dir, b"objects"), first), rest);
         let (parent, name) = split(&path);
-        // A mark of overlay says that an object went, and it stays.
+        // A whiteout does not count: it says that the run removed the object.
         has(tree, parent, name).unwrap_or(true) && !matches!(tree.stat(&path), Ok(Some(meta)) if meta.is_whiteout())
     })
 }

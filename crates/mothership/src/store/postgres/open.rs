@@ -18,9 +18,9 @@ const VERSION: i64 = 4;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Steps from each version to the next. A program of the version before goes on to use the database.
 const STEPS: &[&str] = &[include_str!("step_2.sql"), include_str!("step_3.sql"), include_str!("step_4.sql")];
-/// Servers that start together bring the schema up one after the other. Held by the session that does it.
-const MIGRATION: i64 = 0x006e_6578_7573_0001;
-/// The number of the server's history, which a promotion of a standby and a restoration to a point in time raise.
+/// Key of the advisory lock under which one server at a time upgrades the schema.
+const MIGRATION_LOCK: i64 = 0x006e_6578_7573_0001;
+/// Query for the timeline of the database server, which a promotion of a standby and a restoration to a point in time raise.
 const TIMELINE: &str = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
 impl Postgres {
@@ -92,7 +92,7 @@ pub fn prepare(database: &Database, now: i64) -> Result<(), StoreError> {
 
 fn migrate(session: &RefCell<Client>, now: i64) -> Result<(), StoreError> {
     let connection = Connection::postgres(session);
-    connection.query_row("SELECT TRUE FROM pg_advisory_xact_lock(?1)", params![MIGRATION], |_| Ok(()))?;
+    connection.query_row("SELECT TRUE FROM pg_advisory_xact_lock(?1)", params![MIGRATION_LOCK], |_| Ok(()))?;
     let exists: bool = connection.query_row(
         "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'schema_version')",
         params![],

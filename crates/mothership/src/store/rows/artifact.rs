@@ -130,7 +130,7 @@ pub fn received(connection: &Connection<'_>, id: Id, from: u64, to: u64) -> Resu
     Ok(changed == 1)
 }
 
-/// Ends the upload of a file, whose hash is the announced one; otherwise it begins afresh. Returns whether this call did so.
+/// Ends an upload: complete if `is_good`, otherwise reset to zero bytes. Returns whether this call did so.
 pub fn checked(connection: &Connection<'_>, id: Id, is_good: bool) -> Result<bool, StoreError> {
     let statement = if is_good {
         "UPDATE artifact SET complete = TRUE WHERE id = ?1 AND received = size"

@@ -1,10 +1,10 @@
-//! Claims and leases that have passed.
+//! Ends claims and leases that have passed; `decide::ended_by_time` says which.
 
 use super::apply::{Effect, EndFacts, apply};
 use super::approval;
-use super::report::OVERRUN_MS;
 use super::values::json;
 use super::work::{self, AWAITS, COLUMNS, LEASED, Work};
+use crate::decide::{ClaimTimes, ended_by_time};
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::Jump;
@@ -12,10 +12,6 @@ use nexus_model::directive::Event;
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::{DirectiveChanges, DirectiveSpec};
 
-/// A lease ends for the server so long after it ended for the daemon.
-const GRACE_MS: i64 = 5_000;
-/// Time that a daemon has to confirm a request to end.
-const CONFIRM_MS: i64 = 60_000;
 /// Largest number of directives of one round.
 const MAX_ROUND: usize = 200;
 
@@ -91,22 +87,9 @@ pub fn due(connection: &Connection<'_>, epoch: u64, now: i64) -> Result<Vec<Dire
 
 /// Returns the event that time has brought about.
 fn verdict(work: &Work, lease_until: Option<i64>, visible_at: Option<i64>, epoch: u64, now: i64) -> Option<Event> {
-    let fence = work.fence;
-    let next = fence.next(epoch)?;
-    if work.phase == LEASED && visible_at.is_some_and(|at| now >= at) {
-        return Some(Event::Returned { fence });
-    }
-    let ended = lease_until.is_none_or(|until| now >= until + GRACE_MS);
-    let unconfirmed = work.cancel_at.is_some_and(|at| now >= at + CONFIRM_MS);
-    match (ended, unconfirmed && work.phase != LEASED) {
-        (true, true) => Some(Event::CancelUnconfirmed { fence }),
-        (true, false) => Some(Event::LeaseLost { fence, may_restart: true, commits: true }),
-        // A claim that still beats. While no server or no network was there, no daemon could report: then its lease decides.
-        (false, _) if work.deadline.is_some_and(|deadline| now >= deadline + OVERRUN_MS) => {
-            Some(Event::Overrun { fence, next })
-        }
-        (false, _) => None,
-    }
+    let Work { fence, cancel_at, deadline, .. } = *work;
+    let has_started = work.phase != LEASED;
+    ended_by_time(&ClaimTimes { fence, has_started, lease_until, visible_at, cancel_at, deadline }, epoch, now)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::decide::OVERRUN_MS;
 use crate::store::rows::work::RUNNING;
 use crate::store::types::Counters;
 use nexus_model::directive::Fence;

@@ -6,6 +6,7 @@ use super::audit;
 use super::values::{ANY, json};
 use super::withdrawal::withdraw_connections;
 use super::work::{self, Load, Work};
+use crate::decide::OVERRUN_MS;
 use crate::store::error::StoreError;
 use crate::store::sql::{Connection, params};
 use crate::store::types::{
@@ -19,9 +20,6 @@ use nexus_model::directive::{
 };
 use nexus_model::ids::DirectiveId;
 use nexus_model::spec::DirectiveSpec;
-
-/// Time after the end of all limits until a directive that still beats is ended.
-pub const OVERRUN_MS: i64 = 60_000;
 
 /// Largest diff of a directive that names no bound.
 const DEFAULT_DIFF_BYTES: u64 = 1024 * 1024;

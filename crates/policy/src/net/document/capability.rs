@@ -1,7 +1,7 @@
 //! A directive's request (`capabilities.net`, frozen by the contract) as a ceiling: it can only narrow.
 
 use crate::net::permit::MonotonicMs;
-use crate::net::policy::narrower::PolicyBound;
+use crate::net::policy::bound::PolicyBound;
 use crate::net::rules::rule::{Origin, Rule, RuleError, Source, parse_allow};
 use crate::net::rules::target::{Port, TargetError};
 use nexus_model::capability::{BadAsk, NetCapability, NetMode};
@@ -12,7 +12,7 @@ pub enum CapabilityError {
     /// `allow` belongs to the mode allowlist, and that mode needs it.
     #[error("allow is required exactly when mode is allowlist")]
     AllowAndMode,
-    /// An item; the contract takes `host:port` with one port.
+    /// An item of `allow` is not `host:port` with exactly one port.
     #[error("{text:?} is not host:port: {why}")]
     Port {
         /// The item as written.
@@ -24,7 +24,7 @@ pub enum CapabilityError {
     /// An item cannot be read as a rule.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// Out of range.
+    /// `ttl_seconds` is outside 1 to 86400.
     #[error("ttl_seconds is {seconds}; it is 1 to 86400")]
     Ttl {
         /// The value as written.

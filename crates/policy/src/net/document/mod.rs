@@ -3,7 +3,7 @@
 //! ```text
 //!  text ─serde─▶ NetDocument ─input─▶ PolicyInput   (operator, user: gives)
 //!   unknown keys, wrong types            │ its own tests run; one that fails refuses the document
-//!   and double keys are errors      └─narrower─▶ Narrower  (workspace, directive: only takes away)
+//!   and double keys are errors      └─narrower─▶ PolicyBound (workspace, directive: only takes away)
 //! ```
 
 pub mod capability;
@@ -15,9 +15,9 @@ use crate::net::decide::check_name;
 use crate::net::document::item::Item;
 use crate::net::document::preset::Baseline;
 use crate::net::permit::{Attempt, Ingress, MonotonicMs};
+use crate::net::policy::bound::{MissingSni, PolicyBound};
 use crate::net::policy::budget::Budget;
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::{MissingSni, PolicyBound};
 use crate::net::policy::{Policy, PolicyInput};
 use crate::net::rules::groups::Groups;
 use crate::net::rules::rule::{AnyRule, Origin, Rule, parse_range};

@@ -1,7 +1,7 @@
 //! Presets: named starting points. They expand into a mode and groups; nothing else about them decides.
 
 use crate::net::policy::PolicyInput;
-use crate::net::policy::narrower::MissingSni;
+use crate::net::policy::bound::MissingSni;
 use crate::net::rules::pattern::Pattern;
 use crate::net::rules::ports::Ports;
 use crate::net::rules::rule::Rule;

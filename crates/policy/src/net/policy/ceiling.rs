@@ -9,7 +9,7 @@
 //! A list of a ceiling does not take the place of the policy's own rules: those also say what is denied, and where TLS
 //! is required.
 
-use crate::net::policy::narrower::{MissingSni, PolicyBound};
+use crate::net::policy::bound::{MissingSni, PolicyBound};
 use crate::net::rules::rule::Rule;
 use crate::net::rules::rule_set::RuleSet;
 use nexus_model::capability::NetMode;

@@ -7,11 +7,11 @@
 //! ```
 
 pub mod behind;
+pub mod bound;
 pub mod budget;
 pub(in crate::net) mod ceiling;
 mod listed;
 pub mod methods;
-pub mod narrower;
 pub mod nat64;
 
 use crate::net::permit::MonotonicMs;
@@ -21,11 +21,11 @@ use crate::net::rules::rule::{AddressRule, AnyRule, Origin, Rule, Source};
 use crate::net::rules::rule_set::RuleSet;
 use crate::net::rules::target::{Host, Target};
 use behind::Behind;
+use bound::{MissingSni, PolicyBound};
 use budget::Budget;
 use ceiling::Ceiling;
 use ipnet::{IpNet, Ipv6Net};
 use methods::Methods;
-use narrower::{MissingSni, PolicyBound};
 use nexus_model::capability::NetMode;
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -7,8 +7,8 @@ use crate::net::decide::methods::check_method;
 use crate::net::decide::{check_addrs, check_name};
 use crate::net::permit::{Attempt, Denial, Ingress, MonotonicMs, Next, Permit};
 use crate::net::policy::Policy;
+use crate::net::policy::bound::MissingSni;
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::MissingSni;
 use crate::net::rules::target::Target;
 use nexus_model::capability::NetMode;
 

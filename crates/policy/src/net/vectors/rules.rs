@@ -1,7 +1,7 @@
 //! The rules of a case, and those that most cases have.
 
+use crate::net::policy::bound::MissingSni;
 use crate::net::policy::methods::Methods;
-use crate::net::policy::narrower::MissingSni;
 use crate::net::policy::{Policy, PolicyInput};
 use crate::net::rules::rule::{Origin, Source, parse_allow, parse_allow_private, parse_deny, parse_range};
 use nexus_model::capability::NetMode;

@@ -15,7 +15,7 @@ impl<A: Attendant> Pump<'_, A> {
         let until = Instant::now() + LAST_WAIT;
         while self.receive()? && Instant::now() < until {}
         if self.inside.session.is_some() {
-            self.is_lost(ChannelError::Closed)?;
+            self.note_lost_guest(ChannelError::Closed)?;
         }
         Ok(())
     }
@@ -66,12 +66,12 @@ impl<A: Attendant> Pump<'_, A> {
             Ok(Event::Ended(ended)) => {
                 self.outcome.ended = Some(ended);
                 self.inside.session = None;
-                self.end.has_ended();
+                self.end.note_ended();
                 // What still lives is killed by the kernel, and dies at the share of the processor otherwise.
                 self.sandbox.process.hurry();
             }
             // This process was stopped meanwhile.
-            Ok(Event::OutOfTime) => self.was_out_of_time(),
+            Ok(Event::OutOfTime) => self.note_out_of_time(),
             Ok(Event::NotStarted(reason)) => {
                 if self.outcome.reason == ExitReason::Exit {
                     self.outcome.reason = ExitReason::DriverFailed;
@@ -79,13 +79,13 @@ impl<A: Attendant> Pump<'_, A> {
                 self.outcome.not_started = Some(reason);
                 self.end_now()?;
             }
-            Err(error) => self.is_lost(error)?,
+            Err(error) => self.note_lost_guest(error)?,
         }
         Ok(true)
     }
 
     /// Notes that nothing more is heard of the guest.
-    fn is_lost(&mut self, error: ChannelError) -> io::Result<()> {
+    fn note_lost_guest(&mut self, error: ChannelError) -> io::Result<()> {
         // Killed by us for a reason that is known already, or lost.
         if self.outcome.reason == ExitReason::Exit {
             self.outcome.reason = ExitReason::GuestLost;
