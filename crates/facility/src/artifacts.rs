@@ -9,7 +9,7 @@
 
 use crate::glob::Glob;
 use nexus_layer::meta::EntryType;
-use nexus_layer::review::after::{FileAfter, FilesAfter, files_of};
+use nexus_layer::review::after_run::{FileAfter, FilesAfter, files_of};
 use nexus_layer::{Layer, Rules, Workspace};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};

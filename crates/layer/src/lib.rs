@@ -36,7 +36,7 @@
 //! | [`commit`] | the commit, and what follows a crash |
 //! | [`review`] | shows a layer, and merges versions in conflict |
 //!
-//! //! `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
+//! `nexus_git` reads repositories and knows what git and other programs run; `nexus_beneath` reaches every entry through a
 //! directory descriptor.
 //!
 //! Everything inside a workspace or a layer was written by a hostile process, which may still be running and swap

@@ -16,7 +16,7 @@ use crate::entries::changes::Conflict;
 use crate::faults::Faults;
 use crate::journal::file::{DONE, JOURNAL, PARKED, SlotPlace, home_of};
 use crate::moves::leftover::Leftover;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use crate::staging::stage::remove_slots;
 use crate::store::open_for_recovery::{is_decided, is_going_back, known, locked};
 use crate::store::removal::{GONE, remove_layer};
@@ -56,7 +56,7 @@ pub fn recover_with(
 ) -> Result<Recovered, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
-    let directories = Directories { layers: &layers, root: &root, base: workspace, run };
+    let directories = LayerDirectories { layers: &layers, root: &root, base: workspace, run };
     if let Some(journal) = known(&root, DONE, run, workspace)? {
         let mut outcome = outcome_of(&root).map_err(io)?;
         finish_done(&directories, &journal, &mut outcome, faults).map_err(io)?;

@@ -8,7 +8,7 @@ use crate::decide::state::State;
 use crate::decide::unmarked::Unmarked;
 use crate::entries::marks::Origin;
 use crate::entries::tree::{Found, LayerTree, Node, Role};
-use crate::journal::ops::EVERYTHING;
+use crate::journal::step::EVERYTHING;
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::read::walk::origin_inode;
 use nexus_model::ByteText;

@@ -32,7 +32,7 @@ use crate::beneath::Workspace;
 use crate::decide::orphans::note;
 use crate::decide::plan::{CommitPlan, State};
 use crate::entries::tree::{LayerTree, Node, Role, Verdict};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::EntryType;
 use nexus_git::objects as git_objects;
 use std::collections::HashSet;
@@ -89,9 +89,9 @@ fn pieces_of(reading: &mut Reading<'_>, at: usize) -> io::Result<Vec<Piece>> {
 }
 
 /// Returns the path that a step notes.
-fn noted(op: &Op) -> Option<&[u8]> {
-    match op {
-        Op::Strip { path, is_edit: false, .. } => Some(&path.0),
+fn noted(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Strip { path, is_edit: false, .. } => Some(&path.0),
         _ => None,
     }
 }

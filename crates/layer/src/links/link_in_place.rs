@@ -2,8 +2,8 @@
 
 use crate::beneath::{IoFailure, Workspace};
 use crate::entries::protected::{Class, Rules};
+use crate::links::link_budget::{LinkEnd, Links};
 use crate::links::link_ends::{Ends, link};
-use crate::links::link_steps::{LinkEnd, Links};
 use nexus_model::ByteText;
 
 /// The place that a link leads to.
