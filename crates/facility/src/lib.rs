@@ -10,8 +10,8 @@
 //!      snapshots/HASH  one record for each snapshot; base: the last one; cache: what files looked like then
 //!      .build-…        a tree that is being built, or is given up
 //!      .tree-…         a tree that was replaced, and is looked at once more before it is removed
-//!    .gone-NAME-…      is being removed
-//!    .fork-NAME-…      is being forked
+//!    .gone-NAME-…      a facility that is being removed
+//!    .fork-NAME-…      a facility that is being forked
 //!    .snapshots/       the objects of all snapshots of all facilities
 //! ```
 //! Everything is opened under the descriptor of that directory, and no link is followed. A name is checked before it becomes

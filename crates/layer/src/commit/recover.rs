@@ -27,7 +27,7 @@ pub use crate::errors::RecoverError;
 /// State in which a recovery found a layer, and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovered {
-    /// There is no such layer (any more).
+    /// The layer does not exist (any more).
     Nothing,
     /// A decided commit was brought to its end.
     RolledForward(Box<CommitFinished>),
@@ -36,7 +36,7 @@ pub enum Recovered {
     TakenBack(Vec<Conflict>),
     /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
     Undecided,
-    /// No commit was decided, there was nothing in the layer, and it is gone, but for what could not be removed.
+    /// No commit was decided and the layer was empty. It was removed, but for what could not be removed.
     Discarded(Option<Leftover>),
     /// The layer waits for a review and was left alone.
     Parked,
@@ -84,13 +84,13 @@ pub fn recover_with(
 /// The stage that a layer has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerStage {
-    /// There is none (any more), or it is being removed.
+    /// The layer does not exist (any more), or is being removed.
     Gone,
-    /// Nothing was decided: its run was killed.
+    /// The run was killed before a commit was decided.
     Undecided,
     /// It waits for a review.
     Parked,
-    /// A commit was decided and not finished; for which workspace, if the journal can be read.
+    /// A commit was decided and not finished. Holds its workspace, if the journal can be read.
     Decided(Option<Home>),
 }
 

@@ -233,11 +233,11 @@ pub(crate) fn read<T: DeserializeOwned>(root: &Workspace, name: &str) -> Result<
 /// A journal as it was read from the layer's directory.
 #[derive(Debug)]
 pub enum FoundJournal {
-    /// There is none.
+    /// The layer has no journal.
     None,
-    /// One of this version.
+    /// A journal of this version.
     Known(Box<Journal>),
-    /// One of another version.
+    /// A journal of this other version.
     Version(u32),
 }
 

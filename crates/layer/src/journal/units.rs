@@ -35,15 +35,15 @@ pub(crate) type Member = (usize, Step);
 /// The state of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// No step of a member came yet.
+    /// No member was compared with the workspace yet.
     Unchecked,
-    /// All members may come.
+    /// The steps of all members are carried out.
     Whole,
-    /// None may come.
+    /// The steps of no member are carried out.
     Broken(Cause),
 }
 
-/// The step because of which a unit does not come.
+/// The step for which no member of a unit is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// Number of the step.

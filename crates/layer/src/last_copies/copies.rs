@@ -96,7 +96,7 @@ fn noted(step: &Step) -> Option<&[u8]> {
     }
 }
 
-/// Reports that an entry stays in the layer with bytes that the workspace does not have at its place.
+/// Reports whether an entry stays in the layer with bytes that the workspace does not have at its place.
 fn waits(node: &Node, state: State) -> bool {
     let stays = state == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
     let has_bytes = match node.meta.kind {
@@ -107,7 +107,7 @@ fn waits(node: &Node, state: State) -> bool {
     stays && has_bytes && node.role == Role::Entry && !node.same_content
 }
 
-/// Reports that an entry that stays may hold bytes of what goes.
+/// Reports whether an entry that stays may hold bytes of what goes.
 fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<bool> {
     if gone.is_nothing() {
         return Ok(false);

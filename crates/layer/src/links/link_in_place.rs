@@ -9,7 +9,7 @@ use nexus_model::ByteText;
 /// The place that a link leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lead {
-    /// Nothing protected, or no place of the workspace.
+    /// A place that is not protected, or lies outside of the workspace.
     Plain,
     /// A protected path of the workspace.
     Protected(ByteText),

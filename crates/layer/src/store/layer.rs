@@ -44,11 +44,11 @@ pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerEr
 /// State of a layer after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitState {
-    /// There was nothing in it; it is gone.
+    /// The layer was empty and was removed.
     Nothing,
-    /// Everything but what is listed as parked is in the workspace. With nothing parked the layer is gone.
+    /// The workspace has all changes but those that are listed as parked. Where none is parked the layer was removed.
     Committed,
-    /// Nothing is in the workspace, and the layer waits for a review.
+    /// The workspace has none of the changes, and the layer waits for a review.
     Parked,
 }
 

@@ -98,7 +98,7 @@ impl<'a> Trial<'a> {
         Ok(found)
     }
 
-    /// Reports that a directory has another device, project or encryption policy than the place with these properties.
+    /// Reports whether a directory has another device, project or encryption policy than the place with these properties.
     fn is_bound(&mut self, path: &[u8], (device, others): ((u32, u32), IFlags)) -> Result<bool, IoFailure> {
         let Ok(dir) = self.stage.base.readable_dir(path) else { return Ok(false) };
         if stat(dir.as_fd(), b"").doing("look at", path)?.dev != device {
@@ -112,7 +112,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Reports that a file which was made in a directory may have no name where the commit stages.
+    /// Reports whether a file which was made in a directory may have no name where the commit stages.
     fn refuses_a_file_of(&mut self, dir: BorrowedFd<'_>) -> Result<bool, IoFailure> {
         self.begin()?;
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
