@@ -438,6 +438,33 @@ fn a_mounted_socket_that_comes_out_of_a_closed_directory_is_not_reached() {
     }
 }
 
+#[test]
+fn an_ordinary_mount_in_a_closed_directory_refuses_no_start() {
+    if !needs_root() {
+        return;
+    }
+    for bench in benches() {
+        let data = bench.home.join("data");
+        for (number, mode) in [0o700, 0o710, 0o711].into_iter().enumerate() {
+            let closed = data.join(format!("z{number}"));
+            fs::create_dir_all(closed.join("m")).unwrap();
+            fs::write(closed.join("f"), "").unwrap();
+            std::os::unix::fs::chown(&closed, Some(54_999), Some(54_999)).unwrap();
+            fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        bench.give(&data);
+        let (data, nexus) = (data.display(), bench.program().display());
+        let identity =
+            bench.user.map_or(String::new(), |uid| format!("setpriv --reuid {uid} --regid {uid} --clear-groups "));
+        let line = format!(
+            "for z in {data}/z*; do mount -t tmpfs none $z/m; mount --bind /etc/hostname $z/f; done; \
+             for flag in --ro --rw; do {identity}{nexus} run -q --changes discard $flag {data} -- echo ran; done",
+        );
+        let output = bench.command_as_root("unshare").args(["-m", "sh", "-c", &line]).output().unwrap();
+        assert_eq!(stdout(&output), "ran\nran\n", "{}: {}", bench.who(), stderr(&output));
+    }
+}
+
 /// Renames `a/h` to `n/h` when the first search of a run has listed `a`. One that it never saw counts as new on overlayfs, which tells
 /// no birth (THREAT_MODEL).
 const ONE_RENAME: &str = "import ctypes, os, sys

@@ -122,19 +122,25 @@ pub(super) fn cover_below(
     for mount in below.table.below(below.directory) {
         let (path, id) = (mount.at.as_path(), mount.id);
         let place = match mounts::place(root, below_root(path)) {
-            Err(error) if is_gone(&error) || is_denied(&error) => continue,
+            Err(error) if is_gone(&error) => continue,
+            // The command reaches it no more than this process, and like all that lies in a closed directory of another user it comes
+            // out by an act of that user alone.
+            Err(error) if is_denied(&error) => {
+                looked_at.0.insert(id);
+                continue;
+            }
             place => place?,
         };
         // Another mount that has come to the place is covered as well.
-        let kind = match endpoint(&place, id)? {
-            Found::Endpoint(kind) => Some(kind),
-            Found::AnotherMount => Some(kind(&place)?),
-            Found::Other => None,
+        let (mount, kind) = match endpoint(&place, id)? {
+            Found::Endpoint(kind) => (id, Some(kind)),
+            Found::AnotherMount => (mount_id(&place)?, Some(kind(&place)?)),
+            Found::Other => (id, None),
         };
         if kind == Some(FileType::Socket) || (kind == Some(FileType::Fifo) && below.with_pipes) {
             cover(&place)?;
         } else {
-            looked_at.0.insert(mount_id(&place)?);
+            looked_at.0.insert(mount);
         }
     }
     Ok(())

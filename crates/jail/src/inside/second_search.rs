@@ -131,6 +131,8 @@ enum Opened {
     Directory(Listable),
     /// The command reaches nothing in it either.
     Closed,
+    /// The command may enter it, and no name in it has changed since the first search listed it.
+    AsListed(Stat),
     Gone,
 }
 
@@ -169,8 +171,9 @@ impl Tree<'_> {
     /// Returns the top of the bind and the directories in it that no list of this search has.
     fn first_places(&self, top: &Path) -> Vec<PathBuf> {
         let below = self.search.below_entered.iter().map(nexus_model::ByteText::as_path);
-        let below =
-            below.filter(|path| path.starts_with(top) && !self.others.iter().any(|other| path.starts_with(other)));
+        // Another bind may lie around this one as well as in it.
+        let is_of_other = |path: &Path| self.others.iter().any(|at| at.starts_with(top) && path.starts_with(at));
+        let below = below.filter(|path| path.starts_with(top) && !is_of_other(path));
         std::iter::once(top).chain(below).map(Path::to_owned).collect()
     }
 
@@ -181,6 +184,15 @@ impl Tree<'_> {
             let directory = match self.open(&path)? {
                 Opened::Directory(directory) => directory,
                 Opened::Closed => continue,
+                // A later pass looks at it again.
+                Opened::AsListed(stat) => {
+                    let state = State::of(&stat);
+                    if seen.get(&path) != Some(&state) {
+                        has_changed = true;
+                        seen.insert(path, state);
+                    }
+                    continue;
+                }
                 Opened::Gone => {
                     seen.remove(&path);
                     has_changed = true;
@@ -276,10 +288,10 @@ impl Tree<'_> {
         // rights of root, has its covers in it, if no name in it has changed since. Otherwise it is listed again.
         let stat = rustix::fs::fstat(&place).map_err(|error| at(error, path))?;
         let is_as_listed = self.entered.get(path).is_some_and(|listed| {
-            listed.id == id(&stat) && listed.changed == (stat.st_ctime, stat.st_ctime_nsec as u32)
+            listed.id == id(&stat) && listed.changed == Some((stat.st_ctime, stat.st_ctime_nsec as u32))
         });
         if is_as_listed {
-            return Ok(Opened::Closed);
+            return Ok(Opened::AsListed(stat));
         }
         let list = self.lists.get(&id(&stat)).ok_or_else(|| moved(path))?;
         let list = list.try_clone().map_err(|error| at(error, path))?;
