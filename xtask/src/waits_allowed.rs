@@ -431,7 +431,7 @@ pub const ALLOWED: &[Entry] = &[
     ),
     ("crates/runner/src/run/held.rs", &[(".wait()", 1)], "PID 1 of a sandbox, which was killed or has ended."),
     ("crates/runner/src/run/report.rs", &[(".output()", 1)], "The output that was kept, not a process."),
-    ("crates/runner/src/state/left.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
+    ("crates/runner/src/state/first_process.rs", &[("fs::read_to_string(", 2)], "Files of proc."),
     (
         "crates/runner/src/state/note.rs",
         &[("File::open(", 2)],

@@ -10,7 +10,7 @@ mod sessions;
 use crate::failure::Failure;
 use crate::used_up;
 use nexus_egress::StartError;
-use nexus_layer::disk::top::Unfit;
+use nexus_layer::disk::top_directory::Unfit;
 use nexus_model::plan::PlanError;
 use nexus_runner::live::full_output::FullOutputError;
 use nexus_runner::live::ports::PublishError;

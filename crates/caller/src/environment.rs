@@ -27,7 +27,7 @@ pub fn secret_name(flag: &OsStr) -> Result<ByteText, Failure> {
     Ok(ByteText(bytes.to_vec()))
 }
 
-/// Reports that the caller asked for warnings instead of refusals.
+/// Reports whether the caller asked for warnings instead of refusals.
 pub fn only_warns() -> bool {
     std::env::var_os(CREDENTIALS).is_some_and(|setting| setting == "warn")
 }

@@ -14,7 +14,7 @@ pub const INTERNAL_ADVICE: &str = "this should not happen; run nexus doctor";
 struct Refusal<'a> {
     schema: &'static str,
     exit_code: u8,
-    /// None for wrong use: no run came so far as to end for a reason.
+    /// The reason for which the run ended; `None` for a wrong command line, which starts no run.
     reason: Option<ExitReason>,
     error: &'a Failure,
 }

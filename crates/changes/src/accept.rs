@@ -81,8 +81,7 @@ pub fn command(args: &AcceptArgs) -> Result<String, Failure> {
     done
 }
 
-/// Refuses to accept everything of a layer of which only a part was saved: the rest of it could be what makes the
-/// part right.
+/// Refuses to accept all of a layer of which only a part was saved: the saved files may be wrong without the lost ones.
 fn only_a_part(run: &str) -> Failure {
     let message = format!("nothing was accepted of the run {run}: {}", CutShort::Partial.text());
     let hint = format!(
@@ -200,7 +199,7 @@ fn commit(pending: &Pending, rules: &Rules, how: &How) -> Result<(String, Vec<Le
     Ok((text + &held_back(&committed, rules, in_part.as_deref()), left_out))
 }
 
-/// The first chosen path that waits for what lies in it, where an accept of all that is protected was not asked for.
+/// Returns the first chosen directory that waits because of an entry in it, unless the user asked to accept protected entries too.
 fn held_by_content(committed: &Committed, rules: &Rules) -> Option<(String, String)> {
     let mut chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
     let held = chosen.find(|change| change.by_content && !rules.accept_protected)?;
@@ -208,12 +207,12 @@ fn held_by_content(committed: &Committed, rules: &Rules) -> Option<(String, Stri
     Some((one_line(&held.path.as_path().display().to_string()), why))
 }
 
-/// The accept of a path that no name accepts.
+/// Makes the failure for a path that cannot be accepted by its name.
 fn with_content(path: &str) -> String {
     format!("to name it is not enough: look at it (nexus changes diff), then nexus changes accept --protected {path}")
 }
 
-/// A path that was chosen, and what holds it back although it was accepted.
+/// A chosen path that was accepted and still waits, with the entry that holds it back.
 fn held_for_ever<'a>(committed: &'a Committed, rules: &Rules) -> Option<(String, &'a str)> {
     let mut chosen = committed.parked.iter().filter(|change| rules.is_chosen(&change.path.0));
     let held = chosen.find_map(|change| Some((change.path.as_path(), change.protected.as_deref()?)));

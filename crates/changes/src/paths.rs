@@ -24,7 +24,7 @@ pub fn read(paths: &[PathBuf], workspace: &Path) -> Result<Option<Vec<ByteText>>
     Ok(if chosen.is_empty() { None } else { Some(chosen) })
 }
 
-/// By the names alone: what a link leads to is not what changed.
+/// Compares the names alone and follows no link: the change is at the path, and not at the target of a link.
 fn inside(path: &Path, workspace: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -6,7 +6,7 @@ use nexus_model::RunId;
 use nexus_runner::recover::finish::{self, Report};
 use nexus_runner::recover::interrupted::Interrupted;
 use nexus_runner::recover::layers::remove_going_until;
-use nexus_runner::recover::words::RecoveryReport;
+use nexus_runner::recover::report::RecoveryReport;
 use nexus_runner::state::directory::StateDir;
 
 /// Finishes the interrupted commit of one run, or all of them, and prints the results. A commit that cannot be

@@ -75,7 +75,7 @@ fn keep(places: &StateDir, one: &Waiting) -> Result<Option<String>, Failure> {
 /// Attempts of a reject to remove a layer about which other commands decide at the same time.
 const TRIES: usize = 3;
 
-/// Throws everything of a run away. What the caller saw of it may be over: each step looks again under the layer's
+/// Rejects all changes of a run. Its state may have changed since the caller read it, so that each step reads it again under the layer's
 /// lock.
 fn whole(places: &StateDir, of: &Interrupted, set_aside: bool) -> Result<String, Failure> {
     let run = &of.run;
@@ -111,7 +111,7 @@ fn remove(places: &StateDir, of: &Interrupted) -> Result<Removal, Failure> {
     Ok(removal)
 }
 
-/// A run of which nothing can be read but that has a layer: it is removed unread.
+/// Rejects a run whose record and layer cannot be read: the layer is removed unread.
 fn unknown(
     places: &StateDir,
     run: RunId,

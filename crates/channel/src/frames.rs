@@ -153,7 +153,7 @@ pub enum GuestFrame {
         /// Number of the request that this frame answers.
         forward: u32,
     },
-    /// There is nothing to connect to.
+    /// The connection inside could not be made.
     ForwardFailed {
         /// Number of the request that this frame answers.
         forward: u32,

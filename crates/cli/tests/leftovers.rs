@@ -1,6 +1,7 @@
 //! Remains of runs: there are none, however many there were and however they ended.
 //!
-//! The tests of this file take turns: one of them counts the descriptors of this process.
+//! The tests of this file take turns: one of them counts the descriptors of this process. Within a test, root and an ordinary user work
+//! side by side: most of the time is spent on waiting for the disk and for the end of processes.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -22,6 +23,16 @@ use support::{stderr, stdout, wait_until};
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `test` with each of the benches, side by side.
+fn on_each_lone(benches: &[Lone], test: impl Fn(&Lone) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        let running: Vec<_> = benches.iter().map(|bench| scope.spawn(move || test(bench))).collect();
+        let failed = running.into_iter().filter_map(|thread| thread.join().err()).count();
+        assert_eq!(failed, 0, "see above");
+    });
 }
 
 fn open_descriptors() -> usize {
@@ -49,13 +60,14 @@ fn a_thousand_runs_leave_nothing() {
     let before: Vec<_> = benches.iter().map(|bench| (bench.before(), keyrings(bench))).collect();
     let descriptors = open_descriptors();
     let began = Instant::now();
-    for number in 0..1000 {
-        let bench = &benches[number % benches.len()];
-        let mode = MODES[number / benches.len() % MODES.len()];
-        let output = bench.nexus(["run"]).args(mode).args(["--", "true"]).output().unwrap();
-        let said = (output.status.code(), stdout(&output), stderr(&output));
-        assert_eq!(said, (Some(0), String::new(), String::new()), "{}, run {number} {mode:?}", bench.who());
-    }
+    on_each_lone(&benches, |bench| {
+        for number in 0..1000 / benches.len() {
+            let mode = MODES[number % MODES.len()];
+            let output = bench.nexus(["run"]).args(mode).args(["--", "true"]).output().unwrap();
+            let said = (output.status.code(), stdout(&output), stderr(&output));
+            assert_eq!(said, (Some(0), String::new(), String::new()), "{}, run {number} {mode:?}", bench.who());
+        }
+    });
     println!("1000 runs took {:?}", began.elapsed());
     for (bench, (before, keys)) in benches.iter().zip(&before) {
         bench.assert_no_trace(before, "1000 runs");
@@ -300,18 +312,18 @@ fn tries(usual: u32) -> u32 {
 fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
     let tries = tries(100);
     let _turn = turn();
-    let mut random = Random::new();
-    for bench in lone_benches() {
-        let workspace = fresh(&bench, "whole");
+    on_each_lone(&lone_benches(), |bench| {
+        let mut random = Random::new();
+        let workspace = fresh(bench, "whole");
         let old = version(&workspace);
-        assert!(work(&bench, &workspace, &[]).wait().unwrap().success());
+        assert!(work(bench, &workspace, &[]).wait().unwrap().success());
         let new = version(&workspace);
         assert!(old != new && new.len() > 60, "{} entries", new.len());
         let (mut wholes, mut ends) = (Vec::new(), Vec::new());
         for number in 0..7 {
-            let workspace = fresh(&bench, &format!("measured-{number}"));
+            let workspace = fresh(bench, &format!("measured-{number}"));
             let began = Instant::now();
-            let mut child = work(&bench, &workspace, &[]);
+            let mut child = work(bench, &workspace, &[]);
             wait_for_done(&mut child);
             let done = Instant::now();
             assert!(child.wait().unwrap().success());
@@ -334,7 +346,7 @@ fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
             } else {
                 Moment::AfterWork(end.mul_f64(part))
             };
-            ended[usize::from(killed_at(&bench, number, moment, &versions))] += 1;
+            ended[usize::from(killed_at(bench, number, moment, &versions))] += 1;
         }
         println!(
             "{}: a run takes {whole:?}, its end {end:?}; of {tries} kills {} left the old version, {} the new one",
@@ -343,17 +355,17 @@ fn a_killed_run_leaves_the_old_version_or_the_new_one_and_nothing_else() {
             ended[1]
         );
         assert!(ended[0] > 0, "no kill came before the commit");
-    }
+    });
 }
 
 #[test]
 fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
     let tries = tries(50);
     let _turn = turn();
-    let mut random = Random::new();
-    for bench in lone_benches() {
+    on_each_lone(&lone_benches(), |bench| {
+        let mut random = Random::new();
         let waiting = |name: &str| {
-            let workspace = fresh(&bench, name);
+            let workspace = fresh(bench, name);
             let status = bench
                 .nexus(["run", "--changes", "review", "--shell", WORK])
                 .current_dir(&workspace)
@@ -403,7 +415,7 @@ fn a_killed_accept_leaves_the_old_version_or_the_new_one_and_can_be_repeated() {
             ended[1]
         );
         assert!(ended[0] > 0, "no kill came before the commit");
-    }
+    });
 }
 
 /// A layer whose commit was decided and not finished, and its workspace: killed again and again until a kill came there.

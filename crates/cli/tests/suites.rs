@@ -111,7 +111,9 @@ fn fetch(program: impl AsRef<OsStr>, arguments: &[&str], folder: &Path) {
 
 /// Copies everything in a directory, for the user of `nexus`.
 fn copy_all(bench: &Bench, from: &Path) {
-    let copied = Command::new("cp").args(["-r", "--"]).arg(from.join(".")).arg(&bench.workspace).status().unwrap();
+    // With the times of the files: a module that Python compiled already is not compiled again in each run.
+    let how = ["-r", "--preserve=timestamps", "--"];
+    let copied = Command::new("cp").args(how).arg(from.join(".")).arg(&bench.workspace).status().unwrap();
     assert!(copied.success());
     if let Some(user) = bench.user {
         let owner = format!("{user}:{user}");
@@ -158,13 +160,17 @@ fn python_packages_pass_their_own_tests_inside_as_outside() {
     let pip = tools.path().join("client/bin/pip");
     let common = ["--quiet", "--disable-pip-version-check", "--no-input"];
     fetch(&pip, &[&["install"], &common[..], &["--target", "tools"], PYTHON_TOOLS].concat(), tools.path());
-    let source = ["--no-deps", "--no-binary", ":all:", "--dest", "."];
+    // The sources of all packages at once, but what builds them (for their names and versions) as pip likes it.
+    let packages: Vec<&str> = PYTHON.iter().map(|suite| suite.package).collect();
+    let names = packages.iter().map(|package| package.split_once("==").unwrap().0).collect::<Vec<_>>().join(",");
+    let source = ["--no-deps", "--no-binary", &names, "--dest", "sources"];
+    fetch(&pip, &[&["download"], &common[..], &source, &packages].concat(), tools.path());
     for suite in PYTHON {
         let place = folder();
-        fetch(&pip, &[&["download"], &common[..], &source, &[suite.package]].concat(), place.path());
-        let archive = format!("{}.tar.gz", suite.folder);
-        fetch("tar", &["--extract", "--no-same-owner", "--file", &archive], place.path());
-        fetch("cp", &["-r", tools.path().join("tools").to_str().unwrap(), "tools"], place.path());
+        let archive = tools.path().join(format!("sources/{}.tar.gz", suite.folder));
+        fetch("tar", &["--extract", "--no-same-owner", "--file", archive.to_str().unwrap()], place.path());
+        let copied = tools.path().join("tools");
+        fetch("cp", &["-r", "--preserve=timestamps", copied.to_str().unwrap(), "tools"], place.path());
         same_suite(suite, place.path(), |_| Extra::default(), |text| before("passed", text));
     }
 }

@@ -116,7 +116,7 @@ pub enum Event {
         /// Socket that is connected to the port inside.
         socket: OwnedFd,
     },
-    /// Nothing inside takes the connection.
+    /// The connection to a port inside could not be made.
     ForwardFailed {
         /// Number of the request.
         forward: u32,

@@ -12,7 +12,7 @@
 use crate::audit::record::Audit;
 use crate::audit::summary::Summary;
 use crate::config::{Config, Listeners};
-use crate::decide::follow::follow;
+use crate::decide::follow_denied::follow;
 use crate::decide::own::kernel::KernelRoutes;
 use crate::decide::own::watch::watch;
 use crate::decide::registry::ReloadError;

@@ -54,7 +54,7 @@ pub use upstream::system::System;
 #[doc(hidden)]
 pub mod pure {
     //! Parsers of hostile bytes, open to the tests of this crate.
-    pub use crate::decide::synthetic::Synthetic;
+    pub use crate::decide::facts::synthetic::Synthetic;
     pub use crate::ingress::dns::answer::{Question, answer, question};
     pub use crate::ingress::http::fields::{Forwarded, request_fields, response_fields};
     pub use crate::ingress::http::framing::{Body, ChunkEvent, Chunks, request_body, response_body};

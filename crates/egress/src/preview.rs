@@ -11,7 +11,7 @@ use crate::audit::event::{AuditError, Event};
 use crate::config::Config;
 use crate::decide::state::Shared;
 use crate::egress::{StartError, shared};
-use crate::ingress::meant::meant;
+use crate::ingress::stub_addresses::meant;
 use crate::seams::Sink;
 use nexus_policy::net::{Attempt, Denial, Hello, Ingress, Permit, Policy, check_name, check_sni};
 use std::net::IpAddr;

@@ -9,7 +9,7 @@
 
 use crate::glob::Glob;
 use nexus_layer::meta::EntryType;
-use nexus_layer::review::after::{FileAfter, FilesAfter, files_of};
+use nexus_layer::review::after_run::{FileAfter, FilesAfter, files_of};
 use nexus_layer::{Layer, Rules, Workspace};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
@@ -49,7 +49,7 @@ pub struct Manifest {
     /// Files that matched and were left out (the first few).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<Omitted>,
-    /// Files are missing: some were left out, or a directory could not be looked into.
+    /// True if files are missing: some were left out, or a directory could not be read.
     #[serde(default)]
     pub truncated: bool,
 }
@@ -69,7 +69,7 @@ pub struct Artifact {
     /// Media type by the name of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// The owner may execute a file.
+    /// True for a file that its owner may execute.
     #[serde(default)]
     pub executable: bool,
     /// Target of a link.

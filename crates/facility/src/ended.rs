@@ -1,5 +1,5 @@
-//! The directives that ended in a facility, so that none of them runs in it again, whatever a control plane says that was set back
-//! to an earlier time.
+//! The directives that ended in a facility. None of them runs in it again, even if a control plane that was restored from an older backup
+//! sends it again.
 //!
 //! ```text
 //!  ended: one id a line, appended at the end of each ─▶ beyond twice the bound the older half goes
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 /// Name of the file.
 pub(crate) const FILE: &str = "ended";
-/// Directives that are remembered at least.
+/// Smallest number of the latest directives that are remembered.
 const KEPT: usize = 1000;
 /// Bytes of a line: an id and the end of the line.
 const LINE: usize = 37;

@@ -6,7 +6,7 @@ pub const MAX_BYTES: usize = 1024;
 /// Largest number of patterns of one directive.
 pub const MAX_PATTERNS: usize = 64;
 
-/// A text is not a pattern.
+/// Reason for which a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a pattern of files: {why}")]
 pub struct GlobError {

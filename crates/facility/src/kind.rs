@@ -7,9 +7,9 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
-    /// Begins without files.
+    /// The workspace begins without files.
     Empty,
-    /// Is cloned from a repository before its first directive.
+    /// The workspace is cloned from a repository before its first directive.
     Repo {
         /// Address of the repository.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -17,7 +17,7 @@ pub enum Kind {
     },
 }
 
-/// A kind of facility is refused.
+/// Reason for which a kind of facility is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
     /// Directories of the host need an approval, which this version does not have.

@@ -9,9 +9,9 @@
 //!      tree/           the workspace: hostile content, which only layers change
 //!      snapshots/HASH  one record for each snapshot; base: the last one; cache: what files looked like then
 //!      .build-…        a tree that is being built, or is given up
-//!      .tree-…         a tree that was replaced, and is scanned once more before it is removed
-//!    .gone-NAME-…      is being removed
-//!    .fork-NAME-…      is being forked
+//!      .tree-…         a tree that was replaced, and is scanned again before it is removed
+//!    .gone-NAME-…      a facility that is being removed
+//!    .fork-NAME-…      a facility that is being forked
 //!    .snapshots/       the objects of all snapshots of all facilities
 //! ```
 //! Everything is opened under the descriptor of that directory, and no link is followed. A name is checked before it becomes

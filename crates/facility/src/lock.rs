@@ -34,7 +34,7 @@ pub struct Claim {
     pub fence: u64,
 }
 
-/// The facility was not given to the claim.
+/// Reason for which a claim does not get the facility.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another directive works in it.
@@ -140,9 +140,9 @@ impl Lock {
         }
     }
 
-    /// Lets the facility go in order: the next holder need not look for work that was cut off. After a power cut the note may
-    /// be the one before, which only makes the next holder look. `is_final` says that the directive never runs again, so that every
-    /// later claim of it is refused.
+    /// Releases the facility and notes that its work is complete: the next holder does not look for interrupted work. A power cut may lose
+    /// the note; then the next holder looks in vain. `is_final` says that the directive never runs again, so that every later claim of it is
+    /// refused.
     pub fn release(self, is_final: bool) -> io::Result<()> {
         let noted = noted(&self.file)?;
         if let (true, Some(noted), Some(ended)) = (is_final, noted, &self.ended) {
@@ -155,7 +155,8 @@ impl Lock {
     }
 }
 
-/// Remembers that the directive ended here, when it was the last holder and died with its process. No directive has the facility now.
+/// Remembers that the directive ended here, if it was the last holder and its process died. The caller has made sure that no directive holds
+/// the facility now.
 pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<()> {
     let last = noted(&beneath::file(&facility, FILE, true)?)?;
     let ended = beneath::file(&facility, ended::FILE, true)?;
@@ -163,7 +164,7 @@ pub(crate) fn end_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io
     if is_last && !ended::has(&ended, directive)? { ended::add(&ended, directive) } else { Ok(()) }
 }
 
-/// Takes the lock if the directive was the last holder and died with its process. The note stays.
+/// Takes the lock if the directive was the last holder and its process died. The note stays.
 pub(crate) fn hold_of_the_dead(facility: impl AsFd, directive: DirectiveId) -> io::Result<Option<Lock>> {
     let file = beneath::file(&facility, FILE, true)?;
     let before = noted(&file)?;

@@ -21,7 +21,7 @@ pub struct Metadata {
     pub created_ms: u64,
 }
 
-/// A record cannot be used.
+/// Reason for which a record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
     /// A newer program wrote it.

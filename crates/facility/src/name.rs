@@ -12,7 +12,7 @@ pub const MAX_NAME: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct FacilityName(String);
 
-/// A text cannot be the name of a facility.
+/// Reason for which a text cannot be the name of a facility.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} cannot name a facility: use 1 to {MAX_NAME} letters, digits, _ or -, beginning with a letter or a digit"

@@ -1,7 +1,7 @@
 //! Removes a tree that a hostile process made, under a directory descriptor.
 //!
-//! A directory in it is emptied by moving its own directories up, so that no depth takes memory or descriptors, and no path is
-//! ever followed: links are removed, not what they lead to.
+//! The directories in a directory are first moved up to the top, so that a deep tree takes neither memory nor descriptors. No path is followed: a
+//! link is removed itself, and its target stays.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -70,8 +70,8 @@ fn entries(directory: BorrowedFd<'_>) -> io::Result<Vec<(CString, FileType)>> {
     Ok(found)
 }
 
-/// Opens a directory; one that its owner cannot read gets its rights back. One that another file system is mounted on is an error (EXDEV):
-/// what lies in it is not of this tree.
+/// Opens a directory, and widens its mode first where its owner cannot read it. A mount point is an error (EXDEV): its files are not of this
+/// tree.
 fn open(parent: BorrowedFd<'_>, name: &CString) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve =

@@ -52,10 +52,10 @@ pub struct Facility {
     tree: PathBuf,
 }
 
-/// The facilities cannot be used.
+/// Reason for which a facility, or the directory of them, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no facility of this name.
+    /// No facility has this name.
     #[error("there is no facility {name}")]
     Missing {
         /// The name of the facility.
@@ -81,7 +81,7 @@ pub enum StoreError {
         /// The fault of the record.
         source: MetadataError,
     },
-    /// Something is mounted in it, which is not its own. Nothing was changed.
+    /// A file system is mounted in it, whose files are not of the facility. Nothing was changed.
     #[error("{} is mounted in the facility {name}", at.display())]
     Mounted {
         /// The name of the facility.
@@ -117,7 +117,7 @@ impl StoreError {
 }
 
 impl Facilities {
-    /// Opens the directory, and makes it, closed to others, where it is missing. What a removal left that was cut off goes.
+    /// Opens the directory. Where it is missing it is made, with the mode 0700. Facilities whose removal was interrupted are removed.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let failed = |source: io::Error| StoreError::Io { path: path.to_owned(), source };
         match rustix::fs::mkdir(path, Mode::RWXU) {
@@ -134,7 +134,7 @@ impl Facilities {
         Ok(Self { path, directory })
     }
 
-    /// Creates a facility. It has its name once it is whole.
+    /// Creates a facility. It gets its name when it is complete.
     pub fn create(&self, name: &FacilityName, kind: Kind, now_ms: u64) -> Result<Facility, StoreError> {
         // A name of its own: two threads may make the same facility.
         let hidden = format!("{MADE}{name}-{}", RunId::new());
@@ -230,7 +230,7 @@ impl Facilities {
         Ok(())
     }
 
-    /// Takes each facility in which a directive worked whose holder died. No other directive has it until the locks are dropped.
+    /// Locks each facility in which the directive worked when its process died. No other directive gets it until the locks are dropped.
     pub fn hold_of_the_dead(&self, directive: DirectiveId) -> Result<Vec<Lock>, StoreError> {
         let mut held = Vec::new();
         for name in self.names()? {
@@ -266,7 +266,7 @@ impl Facilities {
         self.remove_hidden(&hidden).map_err(|error| self.failed(error))
     }
 
-    /// Refuses a facility in which something is mounted: it would go with a tree that is removed or replaced.
+    /// Refuses a facility in which a file system is mounted: its files would be removed with the tree.
     pub(crate) fn refuse_mounts(&self, name: &FacilityName) -> Result<(), StoreError> {
         let read = || -> io::Result<Option<PathBuf>> {
             let own = std::fs::canonicalize(&self.path)?.join(name.as_str());
@@ -279,7 +279,7 @@ impl Facilities {
         }
     }
 
-    /// Removes what is left of facilities whose making or removal was cut off. Call it while no other process works here.
+    /// Removes the remains of facilities whose creation or removal was interrupted. Call it while no other process works here.
     pub fn sweep(&self) -> Result<(), StoreError> {
         for name in beneath::names(&self.directory).map_err(|error| self.failed(error))? {
             if name.starts_with(GONE) || name.starts_with(MADE) {
@@ -289,7 +289,7 @@ impl Facilities {
         self.sweep_forks()
     }
 
-    /// Removes what is left of forks that were cut off. Call it while no fork is being made.
+    /// Removes the remains of interrupted forks. Call it while no fork is being made.
     pub(crate) fn sweep_forks(&self) -> Result<(), StoreError> {
         for name in beneath::names(&self.directory).map_err(|error| self.failed(error))? {
             if name.starts_with(FORKED) {
@@ -327,7 +327,7 @@ impl Facility {
         Lock::acquire(&self.directory, claim)
     }
 
-    /// Keeps every claim out until the lock is dropped, for work on the facility as a whole. No claim is noted.
+    /// Takes the lock for work on the facility as a whole, so that no claim gets it until the lock is dropped. No claim is noted.
     pub fn hold(&self) -> Result<Lock, LockError> {
         Lock::for_upkeep(&self.directory)
     }

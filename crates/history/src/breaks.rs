@@ -46,7 +46,7 @@ pub fn close(args: &CloseArgs) -> Result<String, Failure> {
     Ok(format!("the chain of {chain} is closed with number {}; verify --chain names the break\n", last.place.seq))
 }
 
-/// Removes the receipts of closed chains, where the present chain has as many as are to be kept. Returns how many went.
+/// Removes the receipts of closed chains, where the present chain alone has as many as are to be kept. Returns the number of removed receipts.
 pub fn prune(store: &Store, keep: u64) -> Result<u64, Failure> {
     let (_, known) = local()?;
     let found = Collected::of(store, &known.ring()).map_err(|error| nothing(&error))?;

@@ -50,14 +50,14 @@ struct Line {
     repeated: Option<u64>,
 }
 
-/// The rule of a decision, as far as it says who gave it.
+/// The rule of a decision, with its source.
 #[derive(Deserialize)]
 struct Rule {
     #[serde(default)]
     source: RuleSource,
 }
 
-/// The source of a rule. A file of an answer says who answered.
+/// The source of a rule. For an answer, it names the user who answered.
 #[derive(Deserialize, Default)]
 struct RuleSource {
     #[serde(default)]

@@ -22,16 +22,16 @@ pub mod lease;
 pub mod leave_out;
 mod memory;
 mod mount_table;
+mod mount_targets;
 mod mounts;
 mod net;
 mod overlay;
+pub mod overlay_watch;
 pub mod peer;
-mod places;
 mod quotas;
 mod request;
 pub mod seccomp;
 pub mod steps;
-pub mod watch;
 
 pub use descriptors::hand_on_nothing;
 pub use identity::{DEFAULT_UID_BASE, Identity, MIN_UID_BASE};

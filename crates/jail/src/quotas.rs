@@ -8,7 +8,7 @@
 //! The counts of a user namespace are also counts of its creator in the namespace above (ucounts).
 
 use crate::leave_out::{Wall, stands};
-use crate::places::show;
+use crate::mount_targets::show;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};

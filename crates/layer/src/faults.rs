@@ -8,7 +8,7 @@ use std::io;
 macro_rules! phases {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// One phase of creating, committing, discarding or recovering a layer. The steps of a journal are
-        /// [`Op`](crate::journal::ops::Op).
+        /// [`Step`](crate::journal::step::Step).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Phase {
             $($(#[$doc])* $name,)*
@@ -21,10 +21,10 @@ macro_rules! phases {
             pub fn name(self) -> &'static str {
                 match self { $(Phase::$name => $text,)* }
             }
-            /// Returns the step of this name.
+            /// Returns the phase of this name.
             #[must_use]
             pub fn by_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|step| step.name() == name)
+                Self::ALL.iter().copied().find(|phase| phase.name() == name)
             }
         }
     };
@@ -123,13 +123,13 @@ impl std::fmt::Debug for Between {
 
 #[cfg(feature = "inject")]
 impl Faults {
-    /// Lets one step fail.
+    /// Lets one phase fail.
     #[must_use]
-    pub fn failing(step: Phase) -> Self {
-        Self { fail: Some(step), ..Self::default() }
+    pub fn failing(phase: Phase) -> Self {
+        Self { fail: Some(phase), ..Self::default() }
     }
 
-    /// Kills this process with SIGKILL just before the `nth` (from 1) step or action.
+    /// Kills this process with SIGKILL just before the `nth` (from 1) phase or pause between calls.
     #[must_use]
     pub fn aborting_at(nth: u64) -> Self {
         Self { abort_at: Some(nth), ..Self::default() }
@@ -153,7 +153,7 @@ impl Faults {
         Self { between: Between(Some(call)), ..self }
     }
 
-    /// Reads `NEXUS_LAYER_FAIL` (the name of a step) and `NEXUS_LAYER_ABORT_AT` (a number), and
+    /// Reads `NEXUS_LAYER_FAIL` (the name of a phase) and `NEXUS_LAYER_ABORT_AT` (a number), and
     /// `NEXUS_LAYER_SKIP_SYNC` (the number of a sync that is left out).
     #[must_use]
     pub fn from_env() -> Self {
@@ -165,7 +165,7 @@ impl Faults {
         }
     }
 
-    /// Returns the number of steps and actions that were passed.
+    /// Returns the number of phases and of pauses between calls that were passed.
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.seen.load(std::sync::atomic::Ordering::SeqCst)
@@ -173,16 +173,16 @@ impl Faults {
 }
 
 impl Faults {
-    /// Runs before each step.
+    /// Runs before each phase.
     #[cfg_attr(
         not(feature = "inject"),
         allow(clippy::unnecessary_wraps, unused_variables, reason = "it fails only under inject")
     )]
-    pub(crate) fn check(&self, step: Phase) -> io::Result<()> {
+    pub(crate) fn check(&self, phase: Phase) -> io::Result<()> {
         self.between_calls();
         #[cfg(feature = "inject")]
-        if self.fail == Some(step) {
-            return Err(io::Error::other(format!("step {} made to fail by a test", step.name())));
+        if self.fail == Some(phase) {
+            return Err(io::Error::other(format!("phase {} made to fail by a test", phase.name())));
         }
         Ok(())
     }
@@ -248,9 +248,9 @@ mod tests {
     use super::Phase;
 
     #[test]
-    fn every_step_is_found_by_its_name() {
-        for step in Phase::ALL {
-            assert_eq!(Phase::by_name(step.name()), Some(*step));
+    fn every_phase_is_found_by_its_name() {
+        for phase in Phase::ALL {
+            assert_eq!(Phase::by_name(phase.name()), Some(*phase));
         }
     }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Op, Scene, b, rename};
 use nexus_layer::meta::EntryType;
-use nexus_layer::review::after::{FilesAfter, files_of};
+use nexus_layer::review::after_run::{FilesAfter, files_of};
 use nexus_layer::{LayerMode, Rules, Workspace};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -8,7 +8,7 @@ mod repository;
 
 use common::{Scene, wait_for_tick};
 use nexus_layer::{Committed, Layer, Rules};
-use repository::{accept, cloned_scene, commit_by, git, named, parked, run_with};
+use repository::{accept, cloned_scene, commit_by, git, named, parked, run_with, scene_like};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -78,11 +78,14 @@ enum Logs {
 
 /// A clone whose branches `main` and `mine` have a commit each that is nowhere else.
 fn scene_with_branches(logs: Logs, is_packed: bool) -> Scene {
-    let scene = cloned_scene();
-    let pack = if is_packed { "git pack-refs --all" } else { ":" };
-    let commit = |name: &str| format!("echo {name} > {name}; git add {name}; git commit -qm {name}");
-    let (work, mine) = (commit("work"), commit("mine"));
-    sh(&scene.ws(), &format!("{AUTHOR}; {work}; git checkout -q mine; {mine}; git checkout -q main; {pack}"));
+    let scene = scene_like(&format!("branches, packed {is_packed}"), || {
+        let scene = cloned_scene();
+        let pack = if is_packed { "git pack-refs --all" } else { ":" };
+        let commit = |name: &str| format!("echo {name} > {name}; git add {name}; git commit -qm {name}");
+        let (work, mine) = (commit("work"), commit("mine"));
+        sh(&scene.ws(), &format!("{AUTHOR}; {work}; git checkout -q mine; {mine}; git checkout -q main; {pack}"));
+        scene
+    });
     age(&scene, logs);
     scene
 }
@@ -348,10 +351,12 @@ fn work_in_a_repository_with_old_logs_or_none_comes_unasked() {
 
 /// A clone with two entries in its stash.
 fn scene_with_stash(is_packed: bool) -> Scene {
-    let scene = cloned_scene();
-    let pack = if is_packed { "git pack-refs --all" } else { ":" };
-    sh(&scene.ws(), &format!("{AUTHOR}; for one in 1 2; do echo $one > f$one; git stash -qu; done; {pack}"));
-    scene
+    scene_like(&format!("stash, packed {is_packed}"), || {
+        let scene = cloned_scene();
+        let pack = if is_packed { "git pack-refs --all" } else { ":" };
+        sh(&scene.ws(), &format!("{AUTHOR}; for one in 1 2; do echo $one > f$one; git stash -qu; done; {pack}"));
+        scene
+    })
 }
 
 #[test]
@@ -407,9 +412,12 @@ fn work_with_the_stash_comes_unasked() {
 fn entries_of_the_log_that_alone_lead_to_commits_do_not_go_unasked() {
     let cut = "the log of HEAD (logs/HEAD) would lose entries, and nothing would lead to commit";
     let amended = |logs| {
-        let scene = cloned_scene();
-        let work = "echo 2 > f; git commit -qam 2; git commit -q --amend -m 3; git commit -q --amend -m 4";
-        sh(&scene.ws(), &format!("{AUTHOR}; {work}; rm .git/logs/refs/heads/main"));
+        let scene = scene_like("amended", || {
+            let scene = cloned_scene();
+            let work = "echo 2 > f; git commit -qam 2; git commit -q --amend -m 3; git commit -q --amend -m 4";
+            sh(&scene.ws(), &format!("{AUTHOR}; {work}; rm .git/logs/refs/heads/main"));
+            scene
+        });
         age(&scene, logs);
         scene
     };

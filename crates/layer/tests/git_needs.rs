@@ -9,7 +9,7 @@ mod repository;
 use common::{Op, Scene, dying};
 use nexus_layer::commit::recover::recover_with;
 use nexus_layer::{Faults, Layer, Rules};
-use repository::{accept, cloned_scene, commit_by, git, parked, run_with};
+use repository::{accept, cloned_scene, commit_by, git, parked, run_with, scene_like};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -120,22 +120,24 @@ fn ordinary_work_needs_nothing_that_is_missing() {
 
 /// A workspace that has what a run commits, since long ago, and that no ref leads to.
 fn with_unreachable_objects(packed: bool) -> Scene {
-    let scene = cloned_scene();
-    let ws = scene.ws();
-    fs::create_dir(ws.join("u")).unwrap();
-    fs::write(ws.join("u/u"), "unreachable").unwrap();
-    git(&ws, &["add", "u"]);
-    git(&ws, &["commit", "-q", "-m", "u"]);
-    if packed {
-        git(&ws, &["repack", "-q", "-a", "-d"]);
-    }
-    git(&ws, &["reset", "-q", "--soft", "HEAD~1"]);
-    git(&ws, &["reset", "-q"]);
-    git(&ws, &["reflog", "expire", "--expire=now", "--all"]);
-    let age = ["-type", "f", "-exec", "touch", "-d", "2020-01-01", "{}", "+"];
-    let aged = Command::new("find").arg(ws.join(".git/objects")).args(age).status();
-    assert!(aged.unwrap().success());
-    scene
+    scene_like(&format!("unreachable, packed {packed}"), || {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        fs::create_dir(ws.join("u")).unwrap();
+        fs::write(ws.join("u/u"), "unreachable").unwrap();
+        git(&ws, &["add", "u"]);
+        git(&ws, &["commit", "-q", "-m", "u"]);
+        if packed {
+            git(&ws, &["repack", "-q", "-a", "-d"]);
+        }
+        git(&ws, &["reset", "-q", "--soft", "HEAD~1"]);
+        git(&ws, &["reset", "-q"]);
+        git(&ws, &["reflog", "expire", "--expire=now", "--all"]);
+        let age = ["-type", "f", "-exec", "touch", "-d", "2020-01-01", "{}", "+"];
+        let aged = Command::new("find").arg(ws.join(".git/objects")).args(age).status();
+        assert!(aged.unwrap().success());
+        scene
+    })
 }
 
 fn with_unreachable(packed: bool) -> (Scene, Layer) {
@@ -289,21 +291,23 @@ fn git_ops(work: &str) -> Vec<Op> {
 
 /// A clone in which `topic` is checked out, without logs, and packed: it leads to `main`, and `side` and `later` lead to it.
 fn scene_with_topic() -> Scene {
-    let scene = cloned_scene();
-    let ws = scene.ws();
-    git(&ws, &["config", "core.logAllRefUpdates", "false"]);
-    fs::remove_dir_all(ws.join(".git/logs")).unwrap();
-    for branch in ["topic", "side"] {
-        git(&ws, &["checkout", "-q", "-b", branch]);
-        git(&ws, &["commit", "-q", "--allow-empty", "-m", branch]);
-    }
-    git(&ws, &["branch", "later"]);
-    git(&ws, &["checkout", "-q", "topic"]);
-    git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the host"]);
-    git(&ws, &["branch", "-M", "host"]);
-    git(&ws, &["checkout", "-q", "-b", "topic", "side~"]);
-    git(&ws, &["pack-refs", "--all"]);
-    scene
+    scene_like("topic", || {
+        let scene = cloned_scene();
+        let ws = scene.ws();
+        git(&ws, &["config", "core.logAllRefUpdates", "false"]);
+        fs::remove_dir_all(ws.join(".git/logs")).unwrap();
+        for branch in ["topic", "side"] {
+            git(&ws, &["checkout", "-q", "-b", branch]);
+            git(&ws, &["commit", "-q", "--allow-empty", "-m", branch]);
+        }
+        git(&ws, &["branch", "later"]);
+        git(&ws, &["checkout", "-q", "topic"]);
+        git(&ws, &["commit", "-q", "--allow-empty", "-m", "of the host"]);
+        git(&ws, &["branch", "-M", "host"]);
+        git(&ws, &["checkout", "-q", "-b", "topic", "side~"]);
+        git(&ws, &["pack-refs", "--all"]);
+        scene
+    })
 }
 
 /// The host packs its value of a branch that the run moves as well.

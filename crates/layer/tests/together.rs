@@ -14,7 +14,7 @@ use nexus_layer::commit::recover::recover_with;
 use nexus_layer::commit::roll_back::roll_back_with;
 use nexus_layer::faults::Comparison;
 use nexus_layer::{Faults, Layer, LayerMode, Rules, recover};
-use repository::{accept, git, named, packed_and_committed, parked, run_with};
+use repository::{accept, git, named, packed_and_committed, parked, run_with, scene_like};
 use sqlite::sql;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,15 +47,15 @@ const CASES: &[Case] = &[
 impl Case {
     /// A commit that was killed before its call with this number, if it came that far.
     fn killed(&self, nth: u64) -> (Scene, bool) {
-        let scene = Scene::new(LayerMode::Root, &[]);
-        sql(
-            &scene.ws(),
-            &format!("pragma journal_mode={}; create table t (i integer primary key, x); {ROWS}", self.mode),
-            true,
-        );
-        if let Some(before) = self.before {
-            sql(&scene.ws(), before, false);
-        }
+        let scene = scene_like(&format!("{} {:?}", self.mode, self.before), || {
+            let scene = Scene::new(LayerMode::Root, &[]);
+            let table = format!("pragma journal_mode={}; create table t (i integer primary key, x); {ROWS}", self.mode);
+            sql(&scene.ws(), &table, true);
+            if let Some(before) = self.before {
+                sql(&scene.ws(), before, false);
+            }
+            scene
+        });
         let mut layer = run_with(&scene, |upper| drop(sql(upper, self.run.0, self.run.1)));
         layer.set_faults(dying(&scene, nth));
         let workspace = scene.workspace();

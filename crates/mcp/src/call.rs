@@ -13,7 +13,7 @@ const NEWS_EVERY: Duration = Duration::from_millis(100);
 
 /// The parts of a connection that a call needs.
 pub struct Call<'a> {
-    /// Says whether the client has cancelled it.
+    /// Says whether the client has cancelled the call.
     pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
     /// Tells the client something new: the bytes so far, and the last of them.
     pub progress: &'a (dyn Fn(u64, &str) + Sync),
@@ -36,12 +36,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Makes the outcome of what was done.
+    /// Makes the outcome of a call that did its work.
     pub fn done(text: impl Into<String>, structured: Value) -> Self {
         Self::Done { text: text.into(), structured, is_error: false }
     }
 
-    /// Makes the outcome of what was refused.
+    /// Makes the outcome of a call that Nexus refused.
     pub fn refused(failure: &Failure) -> Self {
         let remedy =
             if failure.hint.is_empty() { "Change the call; see the schema of the tool." } else { &failure.hint };
@@ -50,7 +50,7 @@ impl Outcome {
         Self::Done { text: failure.text(), structured: json!({ "denials": denials }), is_error: true }
     }
 
-    /// Returns the result of `tools/call`; `None` for one that was cancelled.
+    /// Returns the result of `tools/call`; `None` for a call that was cancelled.
     pub fn result(self) -> Option<Value> {
         match self {
             Self::Done { text, structured, is_error } => Some(json!({

@@ -62,7 +62,7 @@ pub struct Started {
     pub launched: Launched,
     /// The process of the supervisor.
     pub process: Child,
-    /// The sandbox ends when this is closed: with this process, however that ends.
+    /// One end of a socket whose other end the supervisor has. The sandbox ends when this end is closed, thus also when this process dies.
     pub owner: UnixStream,
 }
 
@@ -95,7 +95,7 @@ pub struct Run {
     pub title: String,
     /// True for a command that goes on after the call.
     pub is_background: bool,
-    /// When it was started.
+    /// Time at which it was started.
     pub started: Instant,
     is_own: bool,
     entry: Entry,
@@ -108,7 +108,7 @@ pub struct Run {
 pub struct State {
     /// Output of the command so far.
     pub capture: Capture,
-    /// When output came last.
+    /// Time of the latest output.
     pub last_output: Instant,
     /// End of the command; `None` while it runs.
     pub ending: Option<CommandEnd>,
@@ -141,7 +141,7 @@ impl From<Failure> for NotStarted {
 }
 
 impl Run {
-    /// Looks at what is known.
+    /// Returns the state, locked.
     pub fn inspect<T>(&self, at: impl FnOnce(&mut State) -> T) -> T {
         at(&mut lock(&self.state))
     }
@@ -254,7 +254,7 @@ impl Run {
         }
     }
 
-    /// Waits until it is written down how the sandbox ended.
+    /// Waits until the supervisor has written how the sandbox ended.
     fn last_words(&self) -> CommandEnd {
         let lost = |message: String| CommandEnd {
             exit: nexus_model::exit::REFUSED,
@@ -431,7 +431,7 @@ impl Commands {
         flags
     }
 
-    /// Takes a place for one more command that runs.
+    /// Counts one more running command, or refuses it where the server has as many as it may.
     fn place(&self) -> Result<Place<'_>, Failure> {
         let mut starting = lock(&self.starting);
         let running = lock(&self.runs).values().filter(|run| run.ending().is_none()).count();
@@ -487,7 +487,7 @@ impl Commands {
     }
 }
 
-/// A sandbox of another server that cannot be read: none of the client's business.
+/// A sandbox of another server that cannot be read is not reported to the client.
 fn not_listed(_: nexus_runner::session::store::StoreError) {}
 
 /// A place for a command that is being started.

@@ -1,8 +1,7 @@
 //! Reads, writes, lists and searches files of the workspace.
 //!
-//! Each is a small command in a sandbox of the server: it sees what a command would see, hidden paths are hidden from it, what it writes
-//! is held back where a command's would be, and a link leads where it leads inside. Beyond that it follows no link that leads out of the
-//! workspace, and writes through none.
+//! Each of these is a small command in a sandbox of the server, and under the rules of every command there: hidden paths are hidden from it,
+//! and changes of protected files wait for a decision. It follows a link only to a place in the workspace, and writes through no link.
 
 use crate::commands::Request;
 use nexus_caller::failure::Failure;

@@ -39,7 +39,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Takes them from the arguments of a call.
+    /// Reads the bounds from the arguments of a call.
     pub fn read(params: &mut Params) -> Result<Self, Failure> {
         let network = params.text("network")?;
         if let Some(other) = network.as_deref().filter(|word| *word != "none") {
@@ -56,12 +56,12 @@ impl Knobs {
         })
     }
 
-    /// Reports whether the bounds have to be known to decide about it.
+    /// Reports whether the bounds of the server have to be known before the call can be decided about.
     pub fn need_bounds(&self) -> bool {
         *self != Self { no_network: self.no_network, hide: self.hide.clone(), ..Self::default() }
     }
 
-    /// Returns the flags for it.
+    /// Returns the flags of `nexus run` for these bounds.
     pub fn flags(&self, bounds: &Bounds, has_limit: bool) -> Result<Vec<OsString>, Failure> {
         let mut flags = Vec::new();
         let timeout = within("timeout_ms", self.timeout_ms, bounds.timeout_ms)?;
@@ -125,7 +125,7 @@ fn widens(message: String) -> Failure {
     Failure::refused("widens", message, hint)
 }
 
-/// Returns the strictness of a treatment: commit 0, review 1, discard 2.
+/// Orders the treatments of changes: the higher the number, the fewer changes reach the workspace without a decision.
 fn rank(changes: &str) -> Option<u8> {
     ["commit", "review", "discard"].iter().position(|known| *known == changes).map(|rank| rank as u8)
 }

@@ -1,15 +1,16 @@
-//! Keeps the output of commands: the first and last part for an answer, the end of one that still runs, and all of it in a file.
+//! Keeps the output of commands: the first and the last part in memory for an answer, the latest bytes of a command that still runs, and all
+//! of it in a file.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Bytes of the output of a command that still runs, which can be read again.
+/// Number of the latest bytes of a running command that can be read again.
 const LIVE: usize = 1 << 20;
 /// Longest line that is looked at and shown; a longer one is cut.
 const MAX_LINE: usize = 4096;
-/// Bytes from the end of an output in which its last lines are looked for.
+/// Number of bytes at the end of an output in which its last lines are looked for.
 const TAIL_WINDOW: u64 = 1 << 20;
 
 /// The first and the last part of a stream.
@@ -23,7 +24,7 @@ pub struct KeptBytes {
 }
 
 impl KeptBytes {
-    /// Keeps so many bytes, half of them from the start.
+    /// Keeps at most `room` bytes of the stream, half of them from its start.
     pub fn new(room: usize) -> Self {
         Self { room, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
@@ -113,15 +114,15 @@ impl Capture {
     }
 }
 
-/// A reader that finds its place.
+/// A source of bytes that can be read from any offset.
 trait Place: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Place for T {}
 
-/// An output that can be read.
+/// An output that is open for reading.
 pub struct Source {
-    /// The place of the first byte that is there.
+    /// The offset of the first byte that can be read.
     pub first: u64,
-    /// The place behind the last byte.
+    /// The offset behind the last byte.
     pub end: u64,
     reader: Box<dyn Place>,
 }
@@ -131,7 +132,7 @@ pub struct Source {
 pub struct Found {
     /// Number of the line, from 1, and its text.
     pub lines: Vec<(u64, String)>,
-    /// True if there are more.
+    /// True if further lines hold the text.
     pub has_more: bool,
 }
 
@@ -142,7 +143,7 @@ impl Source {
         Ok(Self { first: 0, end: file.metadata()?.len(), reader: Box::new(file) })
     }
 
-    /// Reads from a place on, at most so many bytes. A place before the first byte is that one.
+    /// Reads at most `most` bytes from an offset on. An offset before the first byte means the first byte.
     pub fn range(&mut self, from: u64, most: u64) -> io::Result<Vec<u8>> {
         let from = from.clamp(self.first, self.end);
         self.reader.seek(SeekFrom::Start(from - self.first))?;

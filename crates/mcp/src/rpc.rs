@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 /// The input is not JSON, or too long or too deep.
 pub const PARSE_ERROR: i64 = -32700;
-/// The input is JSON and no request.
+/// The input is JSON, but not a request.
 pub const INVALID_REQUEST: i64 = -32600;
-/// There is no such method.
+/// The method does not exist.
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The parameters are not those of the method.
 pub const INVALID_PARAMS: i64 = -32602;

@@ -207,7 +207,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// Reports whether there is a tool of this name.
+/// Reports whether a tool has this name.
 pub fn has(name: &str) -> bool {
     TOOLS.iter().any(|tool| tool.name == name)
 }

@@ -26,7 +26,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Calls a tool; `None` when there is none of this name.
+    /// Calls a tool; `None` for a name that no tool has.
     pub fn call(&self, name: &str, arguments: Value, call: &Call<'_>) -> Option<Outcome> {
         if !schemas::has(name) {
             return None;
@@ -240,7 +240,7 @@ impl Tools {
         Ok(Outcome::done(text.clone(), json!({ "run_id": run.id, "message": text })))
     }
 
-    /// Runs a command of Nexus's own; the failure of one that did not succeed.
+    /// Runs a command of Nexus's own. `Err` holds the outcome of a command that did not succeed.
     fn own(&self, ask: Request, path: &str, call: &Call<'_>) -> Result<Option<(Vec<u8>, String, CommandEnd)>, Failure> {
         let run = self.commands.start_own(ask).map_err(|error| match error {
             NotStarted::Failure(failure) => failure,

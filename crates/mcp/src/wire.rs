@@ -1,15 +1,15 @@
-//! The one place that writes to the client. Nothing else of this process writes to standard output.
+//! Writes messages to the client, on standard output. No other code of this process writes there.
 
 use serde_json::Value;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Takes a lock, also where a thread ended while it held it: each value behind one is whole at every moment.
+/// Takes a lock, also after a thread panicked while it held it: every value behind such a lock is valid at each moment.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The way to the client.
+/// The connection to the client, for writing.
 pub struct Wire {
     out: Mutex<Box<dyn Write + Send>>,
 }

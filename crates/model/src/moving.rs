@@ -5,14 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Says what tells the files of a workspace apart in its overlay, which shows one device for a file system.
+/// The numbers that distinguish the files of a workspace in its overlay, which shows one device for a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Numbers {
     /// The inode number.
     OfFileSystem,
     /// The inode number and the subvolume: each subvolume counts its own, and a snapshot has the numbers of its original.
     OfSubvolume,
-    /// Nothing that is known: a file system of a program, of a server, or of another overlay.
+    /// The kind of the file system is not known: it is one of a program, of a server, or another overlay.
     #[default]
     Unknown,
 }

@@ -1,7 +1,7 @@
 //! The part of the recovery that the composition root brings: this crate must not name its types.
 
 use nexus_model::RunId;
-use nexus_runner::recover::steps::Recovery;
+use nexus_runner::recover::recovery::Recovery;
 use nexus_runner::state::directory::StateDir;
 
 /// Hears of each run whose commit is finished, and of what of it is not where it was to be.

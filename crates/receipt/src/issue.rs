@@ -145,7 +145,7 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// Reports that the receipt has no sure place in the chain for a reason that the next run meets as well.
+    /// Reports whether the receipt has no sure place in the chain for a reason that the next run meets as well.
     #[must_use]
     pub fn has_lost_its_place(&self) -> bool {
         self.unchained.is_some() && !self.is_busy

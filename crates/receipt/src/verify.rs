@@ -178,7 +178,7 @@ pub enum Invalid {
         /// The chain that was closed.
         chain: RunId,
     },
-    /// There are no receipts and no chain.
+    /// The state directory has no receipts and no chain.
     #[error(
         "there is nothing to verify: no receipts and no chain; either no run has ended here yet, or all of them were taken away"
     )]

@@ -19,7 +19,7 @@ use nexus_runner::notices::Notice;
 use nexus_runner::plan::resolve::resolve;
 use nexus_runner::plan::site::Site;
 use nexus_runner::plan::workspace::WorkspaceChoice;
-use nexus_runner::recover::steps::Recovery;
+use nexus_runner::recover::recovery::Recovery;
 use nexus_runner::request::{ChangeMode, RunRequest, Shows, Streams, Tools, WriteMode};
 use nexus_runner::run::finished::Finished;
 use nexus_runner::run::prepared::Prepared;

@@ -1,7 +1,8 @@
-//! The extended attributes that are kept: those of the user and access lists. Marks of overlay file systems and privileges are not.
+//! Reads and writes the extended attributes that a snapshot keeps: those of the user (`user.*`) and access lists. It keeps no marks of overlay
+//! file systems and no privileges (`security.*`).
 //!
-//! `/proc/self/fd/DIRECTORY/NAME` with the l-variants of the calls: the directory is held open and the name is a single
-//! component, so nothing is followed.
+//! The calls take the path `/proc/self/fd/DIRECTORY/NAME` and follow no link at its end. The directory is held open and the name is a single
+//! component, so that no link of the tree is followed.
 
 use nexus_beneath::{join, proc_path};
 use rustix::fs::XattrFlags;

@@ -3,7 +3,7 @@
 //! ```text
 //!  directories (0700) and files, depth first ─▶ further names of files ─▶ attributes of directories, the deepest first ─▶ synced
 //! ```
-//! Every name is made new (`O_EXCL`) below a descriptor of its directory, so that a link in the tree leads no call anywhere.
+//! Every name is created with `O_EXCL` below a descriptor of its directory, so that no call follows a link of the tree.
 
 use crate::attributes;
 use crate::error::SnapshotError;
@@ -15,7 +15,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Entries up to which each file is synced on its own: a sync of the file system waits for what others wrote, too.
+/// Trees of up to so many entries are synced file by file. For a larger one the whole file system is synced, which also waits for the writes
+/// of other processes.
 const FEW: u64 = 1000;
 
 /// Finds content and attributes of a file by its path in the whole tree.
@@ -187,7 +188,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Sets the attributes of directories, which making entries in them would change.
+    /// Sets the attributes of the directories, and syncs. It comes last, because an entry that is made changes its directory's time.
     fn finish(mut self) -> Result<(), SnapshotError> {
         for (at, attributes) in std::mem::take(&mut self.directories) {
             let dir = open_dir(self.root, &at, OFlags::RDONLY).doing("open", &at)?;
@@ -203,7 +204,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Gives an entry to its owner. Only root can; everybody else's tree has one owner.
+    /// Gives an entry to its owner. Only root can do that; the tree of an ordinary user has one owner.
     fn own(&self, dir: BorrowedFd<'_>, name: &[u8], attributes: &Attributes) -> std::io::Result<()> {
         if !self.is_root {
             return Ok(());

@@ -1,8 +1,7 @@
 //! Remembers the files of a tree from one scan to the next, so that the next one reads only files that changed.
 //!
-//! A file counts as unchanged when inode, size, time of change of content (mtime) and of anything (ctime) are the same. No process can
-//! set ctime. A file that changed in the moment of the scan could change again without another time stamp; it is not
-//! remembered (`RACE`).
+//! A file counts as unchanged while its inode number, size, mtime and ctime are the same; no process can set ctime. A file that changed
+//! shortly before the scan could change again within one tick of the clock and keep its time stamps, so it is not remembered (`RACE`).
 
 use crate::attributes::Extended;
 use crate::object::{Content, ObjectId, bytes_of};
@@ -14,19 +13,19 @@ use std::io;
 /// Files that changed within this time before a scan are read again by the next one, in nanoseconds: longer than a tick of the kernel's
 /// clock.
 const RACE: i128 = 100_000_000;
-/// The same where time stamps seem to have whole seconds.
+/// The same where time stamps seem to have whole seconds, in nanoseconds.
 const RACE_OF_SECONDS: i128 = 2_000_000_000;
 
-/// Holds the attributes and the content of one file at the last scan.
+/// The attributes and the content of one file at the last scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Known {
     ino: u64,
     size: u64,
     mtime: (i64, u32),
     ctime: (i64, u32),
-    /// Holds the content of the file.
+    /// The content of the file.
     pub content: Content,
-    /// Holds the extended attributes of the file.
+    /// The extended attributes of the file.
     pub extended: Extended,
 }
 
@@ -38,7 +37,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Reads a cache; what cannot be read or was damaged is an empty one.
+    /// Reads a cache. Bytes that were damaged, or that another version wrote, give an empty cache.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let Some((hash, bytes)) = bytes.split_at_checked(32) else { return Self::default() };

@@ -1,4 +1,4 @@
-//! Compares two kept trees. Directories with the same content are not looked into.
+//! Compares two kept trees. A directory that has the same content in both is not read.
 
 use crate::error::SnapshotError;
 use crate::object::{Attributes, Content, Directory, Entry, KeptObjects, Node, ObjectId, read_top};
@@ -9,15 +9,15 @@ use std::cmp::Ordering;
 /// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is new.
+    /// Only the later tree has the entry.
     Added,
-    /// Its content is another one.
+    /// Its content differs.
     Modified,
-    /// It is gone.
+    /// Only the earlier tree has the entry.
     Deleted,
-    /// It has another type.
+    /// Its type differs.
     Type,
-    /// It has another mode, owner or extended attributes, and the same content.
+    /// Its mode, owner or extended attributes differ, and its content does not.
     Attributes,
 }
 
@@ -28,7 +28,7 @@ pub struct Change {
     pub path: Vec<u8>,
     /// The kind of the difference.
     pub kind: ChangeKind,
-    /// It is a directory, in the later tree if it is in both.
+    /// True for a directory: of the later tree, where both trees have the path.
     pub is_directory: bool,
     /// Bytes in the earlier tree.
     pub old_size: u64,
@@ -164,7 +164,7 @@ fn size(entry: &Entry) -> u64 {
     }
 }
 
-/// The time of change alone is not a difference.
+/// Compares all attributes but the time of change.
 fn differ(one: &Attributes, other: &Attributes) -> bool {
     (one.mode, one.uid, one.gid) != (other.mode, other.uid, other.gid) || one.extended != other.extended
 }

@@ -4,7 +4,7 @@ use crate::object::ObjectId;
 use nexus_beneath::IoFailure;
 use std::io;
 
-/// A kept tree cannot be made or used.
+/// Reason for which a tree cannot be kept, or a kept tree cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// A call on an entry of the tree failed.
@@ -41,7 +41,7 @@ pub enum SnapshotError {
     /// A newer program made the store.
     #[error("the store was made by a newer version of Nexus: update this one")]
     Newer,
-    /// Another process has the store.
+    /// Another process holds the lock of the store.
     #[error("{}", if *is_gc { "the store is being cleaned up" } else { "another process works with the store" })]
     Busy {
         /// True if the other process removes objects, false if it reads or adds them.

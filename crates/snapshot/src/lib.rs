@@ -7,9 +7,9 @@
 //!
 //!  build: objects ─▶ a new directory      compare: two trees ─▶ paths that differ      mark + sweep: what no root reaches goes
 //! ```
-//! The trees that are read were written by a hostile process. No link is followed, nothing but regular files is opened, and what is kept
-//! of an entry is its type, content, mode, owner, time of change and extended attributes. The store belongs to its owner
-//! alone; every read of it is checked against a hash all the same, so that a damaged disk is named and never copied on.
+//! The trees that are read were written by a hostile process: the scan follows no link, and opens regular files and directories alone. Of
+//! an entry it keeps the type, content, mode, owner, time of change and extended attributes. The store is closed to other users. Every
+//! read of it is checked against a hash all the same, so that bytes which a disk damaged are an error and reach no tree.
 //!
 //! * [`object`]: the forms of objects and their names. Pure.
 //! * `pieces`: cuts a large file by its content. Pure.

@@ -103,7 +103,7 @@ pub enum Node {
     Directory(Content),
     /// A symbolic link with its target.
     Link(Vec<u8>),
-    /// One more name of a file whose first name, in the order of a scan, is this path from the root.
+    /// A further hard link to a file. Holds the path, from the root, of the first link in the order of the scan.
     Same(Vec<u8>),
 }
 

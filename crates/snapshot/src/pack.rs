@@ -41,9 +41,9 @@ pub(crate) struct Block {
     pub stored: u32,
     /// Bytes of its objects.
     pub raw: u32,
-    /// Its objects are directories and tops; else pieces of files.
+    /// True for directories and tops of trees, false for pieces of files.
     pub of_directories: bool,
-    /// It is compressed (zstd); else the stored bytes are those of the objects.
+    /// True if the stored bytes are compressed (zstd); otherwise they are those of the objects.
     pub is_compressed: bool,
     /// BLAKE3 of the stored bytes.
     pub hash: [u8; 32],
@@ -66,7 +66,7 @@ fn damaged(pack: &str, why: &'static str) -> SnapshotError {
     SnapshotError::Damaged { pack: pack.to_owned(), why }
 }
 
-/// Reads bytes at a place; a file that is too short is damaged.
+/// Reads bytes at an offset. A file that is too short is a damaged pack.
 fn read_at(file: &File, pack: &str, at: u64, length: usize) -> Result<Vec<u8>, SnapshotError> {
     let mut bytes = vec![0; length];
     match file.read_exact_at(&mut bytes, at) {

@@ -16,10 +16,11 @@ pub(crate) const MAX: usize = 4 << 20;
 const HARD: u64 = !0 << (64 - 22);
 const EASY: u64 = !0 << (64 - 18);
 
-/// One random number for each byte. They are part of the form of a store: other numbers would cut other pieces and find nothing again.
+/// One random number for each byte. They are part of the form of a store: with other numbers a file would be cut into other pieces, and none
+/// of them would be found in the store.
 const GEAR: [u64; 256] = gear();
 
-/// SplitMix64 from a fixed beginning.
+/// Makes the table by SplitMix64 from a fixed seed.
 const fn gear() -> [u64; 256] {
     let mut table = [0; 256];
     let mut state = 0x6e65_7875_7320_3136_u64;

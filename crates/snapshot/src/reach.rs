@@ -1,11 +1,11 @@
-//! All objects of a tree.
+//! Collects the names of all objects of a tree.
 
 use crate::error::SnapshotError;
 use crate::object::{Content, Node, ObjectId, ObjectIds};
 use crate::store::Store;
 
-/// Adds the names of all objects of the tree with this top. Directories and lists are read and checked; pieces of files are looked for.
-/// One that the store does not have is an error.
+/// Adds the names of all objects of the tree with this top. Directories and lists of pieces are read and checked; of the pieces of files only
+/// their presence is checked. An object that the store does not have is an error.
 pub fn reach(store: &mut Store, top: &ObjectId, found: &mut ObjectIds) -> Result<(), SnapshotError> {
     let entry = store.top(top)?;
     found.insert(*top);
@@ -28,7 +28,7 @@ pub fn reach(store: &mut Store, top: &ObjectId, found: &mut ObjectIds) -> Result
     Ok(())
 }
 
-/// Adds the objects of a content; reports whether some are new.
+/// Adds the objects of a content. Returns whether some of them were not in the set.
 fn add(store: &mut Store, content: &Content, found: &mut ObjectIds) -> Result<bool, SnapshotError> {
     let mut is_new = false;
     if let Content::Many { list, .. } = content {

@@ -25,9 +25,9 @@ use std::fs::File;
 use std::io::Seek as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Times that a file is read before its changes are an error.
+/// Number of times that a changing file is read before that is an error.
 const TRIES: usize = 3;
-/// Entries that are named as left out, at most.
+/// Largest number of entries that are named as left out.
 const MAX_NAMED: usize = 100;
 
 const MOUNTED: &str = "another file system is mounted there";
@@ -81,8 +81,8 @@ struct Scan<'a, 'b> {
     done: Scanned,
 }
 
-/// Reads the tree below a directory. `now` is the time of the clock that file systems use; `tell` hears the number of entries and bytes
-/// so far.
+/// Reads the tree below a directory. `now` is the present time of the clock that file systems use. `tell` is called with the number of entries
+/// and bytes so far.
 pub fn scan(
     root: BorrowedFd<'_>,
     writer: &mut Writer<'_>,
@@ -182,7 +182,7 @@ impl<'a, 'b> Scan<'a, 'b> {
         self.content(Kind::Directory, &mut bytes.as_slice(), path)
     }
 
-    /// Reads an entry; `None` where it is gone or left out. One that another took the place of in the meantime is looked at again.
+    /// Reads an entry; `None` where it is gone or left out. Where another entry took its place meanwhile, that one is read.
     fn found(&mut self, dir: BorrowedFd<'_>, name: &[u8], at: &[u8]) -> Result<Option<Entry>, SnapshotError> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -321,14 +321,14 @@ fn kept(meta: &Meta, extended: attributes::Extended) -> Attributes {
     Attributes { mode: meta.mode, uid: meta.uid, gid: meta.gid, mtime: pair(meta.mtime), extended }
 }
 
-/// An entry whose mode kept its owner out and was opened up for the moment.
+/// An entry whose mode denied its owner the reading, and was widened for the scan.
 struct Widened {
     entry: OwnedFd,
     mode: u32,
 }
 
 impl Widened {
-    /// Opens an entry up for its owner where that is needed; root needs it nowhere.
+    /// Widens the mode of an entry so that its owner can read it. Root needs that nowhere.
     fn new(dir: BorrowedFd<'_>, name: &[u8], at: &[u8], meta: &Meta, rights: u32) -> Result<Option<Self>, IoFailure> {
         if rustix::process::geteuid().is_root() || meta.mode & rights == rights {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! All packs of a directory: their indexes in memory, reading of objects, and the lock.
+//! A store: all packs of a directory, with their indexes in memory. Reads objects, and holds the lock.
 
 use crate::error::SnapshotError;
 use crate::object::{Content, Directory, Entry, ObjectId, ObjectIds, read_top};
@@ -17,7 +17,7 @@ const LOCK: &str = "lock";
 const FORMAT: &str = "format";
 /// The text of the format file.
 const VERSION: &[u8] = b"nexus snapshots 1\n";
-/// Blocks that stay unpacked in memory.
+/// Number of blocks that stay unpacked in memory.
 const UNPACKED: usize = 8;
 /// Begins the name of a pack that is being written.
 pub(crate) const NEW: &str = "new-";
@@ -25,9 +25,9 @@ pub(crate) const NEW: &str = "new-";
 /// The use that a process makes of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// Reads and adds objects, beside other processes.
+    /// The process reads and adds objects, and others may do so too.
     Use,
-    /// Removes objects, alone.
+    /// The process removes objects, and no other one uses the store.
     Clean,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct Pack {
 }
 
 impl Store {
-    /// Opens the store in a directory, and makes it, closed to others, where it is missing. A pack that is damaged is left out and
-    /// remembered ([`Self::damaged`]).
+    /// Opens the store in a directory. Where the directory is missing it is made, with the mode 0700. A damaged pack is left out, and
+    /// [`Self::damaged`] names it.
     pub fn open(path: &Path, hold: Hold) -> Result<Self, SnapshotError> {
         made(CWD, path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -81,7 +81,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes the pack with this name, or remembers that it is damaged.
+    /// Reads the index of the pack with this name, or remembers that the pack is damaged.
     pub(crate) fn add(&mut self, name: String) -> Result<(), SnapshotError> {
         let opened = open_file(self.packs_dir.as_fd(), name.as_bytes(), OFlags::RDONLY).map(File::from);
         let file = match opened {
@@ -141,7 +141,7 @@ impl Store {
         self.get_at(number, at, id)
     }
 
-    /// Puts names of objects into the order in which the packs have them.
+    /// Sorts names of objects into the order in which the packs have them, so that each block is unpacked once.
     #[must_use]
     pub fn in_order(&self, ids: &ObjectIds) -> Vec<ObjectId> {
         let mut ids: Vec<ObjectId> = ids.iter().copied().collect();
@@ -237,7 +237,7 @@ impl Store {
         self.packs_dir.as_fd()
     }
 
-    /// Lists the directory of the packs from its beginning, which an earlier listing of the same descriptor left.
+    /// Lists the directory of the packs. An earlier listing has moved the offset of the descriptor to the end, so it is set back first.
     pub(crate) fn names(&self) -> Result<Vec<Vec<u8>>, SnapshotError> {
         rustix::fs::seek(&self.packs_dir, rustix::fs::SeekFrom::Start(0))?;
         Ok(names(self.packs_dir.as_fd())?)
@@ -259,7 +259,7 @@ fn made(parent: BorrowedFd<'_>, path: &Path) -> Result<(), SnapshotError> {
     }
 }
 
-/// Takes the lock at once or not at all.
+/// Takes the lock without waiting.
 fn locked(directory: BorrowedFd<'_>, hold: Hold) -> Result<File, SnapshotError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(directory, LOCK, flags, Mode::RUSR | Mode::WUSR)?);

@@ -5,7 +5,7 @@
 //!        ├─ nothing ─▶ removed
 //!        └─ some ─▶ what is reached goes into a new pack, which is on the disk before the old one is removed
 //! ```
-//! A process that is killed leaves an object in two packs at worst; the next sweep takes one of them.
+//! A sweep that is killed leaves an object in two packs at worst; the next sweep removes one of them.
 
 use crate::error::SnapshotError;
 use crate::object::{ObjectId, ObjectIds};
@@ -27,8 +27,8 @@ pub struct Swept {
     pub bytes_after: u64,
 }
 
-/// Removes all objects that are not in `reached`. The store must be held for cleaning, and no pack may be damaged: what one that cannot be
-/// read has is not known.
+/// Removes all objects that are not in `reached`. The caller holds the store with [`Hold::Clean`]. A damaged pack is an
+/// error, because its objects are not known.
 pub fn sweep(store: &mut Store, reached: &ObjectIds, tell: &mut dyn FnMut(u64, u64)) -> Result<Swept, SnapshotError> {
     if store.hold() != Hold::Clean {
         return Err(SnapshotError::Busy { is_gc: false });

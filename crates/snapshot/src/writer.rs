@@ -1,4 +1,4 @@
-//! Adds objects to a store. They are there for other processes once the pack is whole, on the disk and named.
+//! Adds objects to a store. Other processes find them once their pack is complete, synced and renamed to its name.
 //!
 //! ```text
 //!  put ─ known? ─▶ its name
@@ -16,11 +16,11 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// Bytes of a block before it is compressed.
+/// Size of a block before it is compressed, in bytes.
 const BLOCK: usize = 1 << 20;
-/// Bytes after which a pack is closed and the next one is started.
+/// Size after which a pack is closed and the next one is started, in bytes.
 const PACK: u64 = 256 << 20;
-/// Level of zstd.
+/// Compression level of zstd.
 const LEVEL: i32 = 3;
 
 /// The kind of an object.
@@ -36,7 +36,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Writer<'a> {
     store: &'a mut Store,
-    /// Objects are only named and counted; directories stay in memory.
+    /// True if objects are only named and counted, and none is written; directories stay in memory.
     is_dry: bool,
     open: [Open; 2],
     pack: Option<NewPack>,

@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Warm sandboxes, each with a network of its own: in a pooled one a run learns no names that its command asks for, and has no
-/// egress.
+/// The launcher keeps warm sandboxes, each with a network of its own. It keeps no pooled networks: a run in one has no egress, and
+/// its report does not name what the command looked up.
 const POOLS: PoolConfig = PoolConfig { networks: 0, reuse: false, sandboxes: 3 };
 
 /// Listens until a signal or the idle time ends it.
@@ -60,7 +60,7 @@ fn io(what: &'static str) -> impl FnOnce(io::Error) -> DoorError {
     move |source| DoorError::Io { what, source }
 }
 
-/// Writes the line that the caller waits for, and lets go of the pipe.
+/// Writes the line that the caller waits for, and closes the pipe.
 fn first_line(line: &FirstLine) -> io::Result<()> {
     let text = serde_json::to_string(line)?;
     io::stdout().write_all(format!("{text}\n").as_bytes())?;

@@ -1,4 +1,4 @@
-//! The driver of a run, and what it has in common with the warm launcher that may serve it.
+//! Makes the driver of a run, which asks the user's warm launcher first, and lists the settings that both must share.
 
 use nexus_driver_namespace::Namespace;
 use nexus_driver_namespace::warm::WarmDriver;

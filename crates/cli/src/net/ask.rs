@@ -252,7 +252,7 @@ struct Prompter {
     egress: Arc<OnceLock<Weak<Egress>>>,
     /// Destinations that were decided for the rest of the run.
     settled: BTreeMap<String, bool>,
-    /// Nothing more is asked: all of it is denied.
+    /// True if the user is not asked any more, and each further destination is denied.
     refuses_all: bool,
     /// The time when the latest question was withdrawn.
     withdrawn: Option<Instant>,

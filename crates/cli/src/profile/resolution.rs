@@ -25,7 +25,7 @@ use std::path::Path;
 /// State of the workspace's `nexus.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
-    /// There is none.
+    /// The workspace has no such file.
     Absent,
     /// The file takes rights away and grants none.
     Narrows,

@@ -12,7 +12,7 @@ use nexus_runner::host::Host;
 use nexus_runner::notices::Notice;
 use nexus_runner::recover::finish::finish_others;
 use nexus_runner::recover::layers::{Parked, park};
-use nexus_runner::recover::steps::Recovery;
+use nexus_runner::recover::recovery::Recovery;
 use nexus_runner::request::ChangeMode;
 use nexus_runner::settle::frontend::{Frontend, Question};
 use nexus_runner::state::directory::StateDir;

@@ -80,7 +80,7 @@ const PROCESSES: &[&str] = &[
     "OS can't spawn worker thread",
 ];
 
-/// Reports that a command seems to have reached the limit of processes and threads.
+/// Reports whether a command seems to have reached the limit of processes and threads.
 pub fn wanted_processes(words: &LastWords) -> bool {
     words.has(PROCESSES)
 }

@@ -4,7 +4,7 @@ use crate::members;
 use nexus_driver::{Channel, SandboxProcess};
 use nexus_jail::cgroup::Group;
 use nexus_jail::clone::Child;
-use nexus_jail::watch::overlay_is_gone;
+use nexus_jail::overlay_watch::overlay_is_gone;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::cell::RefCell;
 use std::io;

@@ -1,6 +1,6 @@
 //! Asks for the prefixes of NAT64 (`nat64`) when an attempt needs them, one question at a time.
 
-use crate::decide::nat64::{Latest, WAIT, lacks_ipv6, may_be_below, not_known};
+use crate::decide::facts::nat64::{Latest, WAIT, lacks_ipv6, may_be_below, not_known};
 use crate::decide::state::Shared;
 use crate::seams::{ResolveError, Resolved};
 use nexus_policy::net::{DISCOVERY_NAME, Denial, Host, nat64_prefixes};

@@ -16,7 +16,7 @@ use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::Charged;
 use crate::decide::context::DecisionContext;
 use crate::decide::denials;
-use crate::decide::look_up_pool::Found;
+use crate::decide::facts::look_up_pool::Found;
 use crate::decide::state::Shared;
 use crate::seams::{ResolveError, Resolved};
 use nexus_policy::net::{Attempt, Charge, Denial, Name, NameQuery};

@@ -13,9 +13,9 @@
 
 use crate::audit::event::{Event, EventKind};
 use crate::decide::charge::{Charged, Permitted};
+use crate::decide::client_gone::{self, Waiting};
 use crate::decide::context::DecisionContext;
 use crate::decide::denials;
-use crate::decide::gone::{self, Waiting};
 use crate::decide::guard::ConnectionGuard;
 use crate::decide::look_ups::unknown_here;
 use crate::decide::own::own_among;
@@ -170,7 +170,7 @@ impl Shared {
         let answer = tokio::select! {
             answer = approver.ask(attempt, &denial) => answer,
             // After a yes, a request would go out for which no client waits.
-            () = gone::until_ended(client) => Answer::Deny,
+            () = client_gone::until_ended(client) => Answer::Deny,
         };
         match answer {
             Answer::Deny => Err((denial, context)),

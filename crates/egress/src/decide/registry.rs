@@ -3,8 +3,8 @@
 //! Both stand behind one lock, so that a new policy and a new connection cannot miss each other: either the connection
 //! is seen by the reload, or it is checked against the new policy when it is entered.
 
-use crate::decide::behind::Followed;
 use crate::decide::context::InForce;
+use crate::decide::facts::denied_addresses::Followed;
 use crate::decide::own::own_among;
 use crate::seams::OwnAddresses;
 use nexus_policy::net::{

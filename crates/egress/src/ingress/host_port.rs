@@ -6,7 +6,7 @@
 //! The egress reads nothing of the bytes, so any protocol goes through. A client that is denied, or whose service is
 //! away, gets a reset: there is no protocol in which to explain it.
 
-use crate::decide::gone::Waiting;
+use crate::decide::client_gone::Waiting;
 use crate::decide::open::Speech;
 use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;

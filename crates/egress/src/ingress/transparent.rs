@@ -4,13 +4,13 @@
 //! decided as the name that the DNS stub gave it for; any other address as itself. The client's protocol cannot carry
 //! the reason of a denial, so it gets a reset; the reason is in the audit and in the summary.
 
+use crate::decide::client_gone::Waiting;
 use crate::decide::denials;
-use crate::decide::gone::Waiting;
 use crate::decide::open::Speech;
 use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::http::serve::carried;
-use crate::ingress::meant::meant;
+use crate::ingress::stub_addresses::meant;
 use crate::ingress::tunnel;
 use crate::memory::inbuf::InBuf;
 use crate::seams::{Connection, Destinations};

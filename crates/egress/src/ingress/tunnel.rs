@@ -10,7 +10,7 @@
 //! The upstream's bytes flow while the hello is awaited, so that protocols in which the server sends first do not
 //! deadlock when a rule marks them as TLS by mistake: the client sees the server's greeting and then the reset.
 
-use crate::decide::gone;
+use crate::decide::client_gone;
 use crate::decide::guard::{ConnectionGuard, Flow};
 use crate::ingress::stop::Stop;
 use crate::ingress::tls::handshake::{self, Answer};
@@ -37,7 +37,7 @@ pub(crate) struct Ends<'a> {
 /// The part of a connection that came before its tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// Nothing was seen: a ClientHello is checked if the permit expects one.
+    /// No part of the connection was read yet: a ClientHello is checked if the permit expects one.
     Unseen,
     /// A request that named exactly the host of the permit.
     Named,
@@ -130,7 +130,7 @@ async fn one_way(
         if count == 0 {
             // The close that follows at once reports the second end.
             if !guard.half_close() {
-                gone::ask(from.as_ref())?;
+                client_gone::ask(from.as_ref())?;
                 to.shutdown().await?;
             }
             return Ok(());

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 use nexus_snapshot::SnapshotError;
 use std::io;
 
-/// A snapshot cannot be taken or used.
+/// Reason for which a snapshot cannot be taken or used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The facility cannot be used.

@@ -1,4 +1,4 @@
-//! States of a facility, kept by content: taken, restored, forked, compared, forgotten.
+//! Takes, restores, forks, compares and removes snapshots of a facility. Their files are kept by content.
 //!
 //! ```text
 //!  take ─ scan of tree/ ─▶ objects in .snapshots/, synced ─▶ record NAME/snapshots/HASH, renamed in
@@ -7,7 +7,7 @@
 //!  fork ─ .fork-NEW-… with a tree and the record ─▶ synced ─▶ renamed to NEW
 //!  clean ─ alone with the store ─▶ what no record of any facility reaches is removed
 //! ```
-//! A record is the last thing that a snapshot writes, and the only thing that makes one. Its file is named after its hash.
+//! The record is written last, and a snapshot exists once its record does. The file of a record is named after its hash.
 //!
 //! * [`record`]: the form of a record. Pure.
 //! * [`history`]: the records of one facility.

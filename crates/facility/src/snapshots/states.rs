@@ -25,10 +25,10 @@ use std::time::SystemTime;
 const OBJECTS: &str = ".snapshots";
 /// Begins the name of a tree that is being built, or was replaced and is given up.
 const BUILT: &str = ".build-";
-/// Begins the name of a tree that was replaced, or is about to replace one, and that a snapshot has to have before it is removed.
+/// Begins the name of a tree that was replaced, or is about to replace one. Its state is kept in a snapshot before it is removed.
 const REPLACED: &str = ".tree-";
 
-/// Hears how far long work is: entries and bytes so far.
+/// Is called during long work, with the entries and bytes so far.
 pub type Listener<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// A snapshot that was taken.
@@ -49,7 +49,7 @@ pub struct Restored {
     pub to: Named,
     /// The state of before.
     pub before: Option<Taken>,
-    /// The state with the writes of another process between that one and the exchange, if there were any.
+    /// The state that includes what another process wrote between that one and the exchange, if it wrote anything.
     pub meanwhile: Option<Named>,
     /// Replaced trees that are still there, because another process uses them.
     pub in_use: Vec<InUse>,
@@ -71,7 +71,7 @@ struct Cleared {
     in_use: Vec<InUse>,
 }
 
-/// The difference of two states.
+/// The difference between two states.
 #[derive(Debug)]
 pub struct Difference {
     /// The later state; `None` for the present one.
@@ -249,7 +249,7 @@ impl<'a> Snapshots<'a> {
         first_in_use(&Workspace::from_fd(tree.try_clone()?).with_leases(leases))
     }
 
-    /// Removes trees that a restore did not come to exchange, or gave up.
+    /// Removes trees that a restore built and did not exchange.
     fn remove_built(&self, facility: &Facility) -> Result<(), StateError> {
         let removed = || -> io::Result<()> {
             for name in beneath::names(facility.directory())?.iter().filter(|name| name.starts_with(BUILT)) {

@@ -1,6 +1,6 @@
 //! Reads the errors and the kinds of files that calls on a path return while binds are covered.
 
-use crate::places::show;
+use crate::mount_targets::show;
 use crate::steps::{Step, StepError};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;

@@ -4,8 +4,8 @@ use crate::inside::birth::Identity;
 use crate::inside::pins;
 use crate::inside::rootfs::Root;
 use crate::inside::workspace::mount_on_itself;
+use crate::mount_targets::{self, below_root, show};
 use crate::mounts::{self, NODEV, NOSUID};
-use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::plan::Access;
@@ -24,7 +24,7 @@ pub(super) fn open(request: &Request<'_>, ready: Option<Vec<OwnedFd>>) -> Result
         .binds
         .iter()
         .map(|bind| {
-            places::open_source(bind.source.as_path(), mounts::attributes(bind.access))
+            mount_targets::open_source(bind.source.as_path(), mounts::attributes(bind.access))
                 .at(Step::OpenBinds, &show(bind.source.as_path()))
         })
         .collect()
@@ -63,7 +63,7 @@ pub(super) fn attach(request: &Request<'_>, root: &Root, binds: Vec<OwnedFd>) ->
             // Never make a mount point in a directory of the user.
             mounts::place(root.tree(), below_root(target))
         } else {
-            root.place_for(below_root(target), places::is_dir(&mount).at(Step::MountBinds, &name)?)
+            root.place_for(below_root(target), mount_targets::is_dir(&mount).at(Step::MountBinds, &name)?)
         };
         mounts::attach(mount, place.at(Step::MountBinds, &name)?).at(Step::MountBinds, &name)?;
         if let Some(directories) = above_covers.get(target) {

@@ -7,8 +7,8 @@ use crate::inside::mounted::{self, LookedAt};
 use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
 use crate::mount_table;
+use crate::mount_targets::{self, below_root, show};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
-use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::mount_table::Mount;
@@ -69,7 +69,7 @@ pub(super) fn cover_sockets(
         if !is_found || !is_held {
             return Err(moved(path.as_path()));
         }
-        if places::is_dir(&place).map_err(at)? {
+        if mount_targets::is_dir(&place).map_err(at)? {
             let bind = innermost(request, path.as_path());
             let is_read_only = bind.is_some_and(|bind| bind.access == Access::ReadOnly);
             let within = closed::each_within(&place, is_read_only, &|inner| cover(root, inner));
@@ -133,7 +133,7 @@ pub(super) fn make(request: &Request<'_>, root: &Root) -> Result<(), StepError> 
     let at = |error: io::Error, path: &Path| StepError::os(Step::HidePaths, error, show(path));
     for (name, is_dir) in COVERS {
         let name = Path::new(name);
-        places::ensure_place(root.own(), name, is_dir).map_err(|error| at(error, name))?;
+        mount_targets::ensure_place(root.own(), name, is_dir).map_err(|error| at(error, name))?;
         rustix::fs::chmodat(root.own(), name, Mode::empty(), AtFlags::empty())
             .map_err(|error| at(error.into(), name))?;
     }
@@ -168,7 +168,7 @@ fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
 
 /// Covers an open file or directory.
 pub(super) fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
-    let (name, _) = COVERS[usize::from(places::is_dir(place)?)];
+    let (name, _) = COVERS[usize::from(mount_targets::is_dir(place)?)];
     let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
     mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;

@@ -2,8 +2,8 @@
 
 use crate::cgroup::Group;
 use crate::inside::rootfs::Root;
+use crate::mount_targets::{self, show};
 use crate::mounts::{self, NODEV, NOEXEC, NOSUID, RDONLY};
-use crate::places::{self, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use rustix::fd::OwnedFd;
@@ -16,7 +16,7 @@ pub(super) fn open(request: &Request<'_>) -> Result<Vec<(PathBuf, OwnedFd)>, Ste
     let shown = request.group.map_or_else(Vec::new, Group::shown);
     let open = |(source, name): (&Path, &str)| {
         let mount =
-            places::open_source(source, RDONLY | NOSUID | NODEV | NOEXEC).at(Step::ShowLimits, &show(source))?;
+            mount_targets::open_source(source, RDONLY | NOSUID | NODEV | NOEXEC).at(Step::ShowLimits, &show(source))?;
         Ok((Path::new("sys/fs/cgroup").join(name), mount))
     };
     shown.into_iter().map(open).collect()

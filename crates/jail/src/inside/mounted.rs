@@ -3,8 +3,8 @@
 
 use crate::inside::answers::{is_denied, is_gone, moved};
 use crate::mount_table::{self, kind, mount_id};
+use crate::mount_targets::{below_root, show};
 use crate::mounts;
-use crate::places::{below_root, show};
 use crate::steps::{AtStep as _, Step, StepError};
 use nexus_model::mount_table::{Mount, MountTable};
 use rustix::fd::OwnedFd;

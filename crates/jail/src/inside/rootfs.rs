@@ -10,8 +10,8 @@
 
 use crate::inside::system::{self, SCRATCH, System};
 use crate::leave_out::{Wall, stands};
+use crate::mount_targets::{self, below_root, show, top};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
-use crate::places::{self, below_root, show, top};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use nexus_model::ByteText;
 use nexus_model::plan::HOME;
@@ -169,7 +169,7 @@ impl Root {
             tops.insert(top(path));
         }
         for top in tops {
-            places::ensure_place(own, top, true)?;
+            mount_targets::ensure_place(own, top, true)?;
             let cover = mounts::open_tree_at(own, top)?;
             mounts::set_attributes(&cover, RDONLY, Depth::One)?;
             mounts::attach_at(cover, &self.tree, top)?;
@@ -183,16 +183,16 @@ impl Root {
 
     /// Makes a private directory at a place of the plan. In one of every sandbox it is written already.
     fn mount_more(&self, path: &Path) -> io::Result<()> {
-        places::ensure_place(self.own(), path, true)?;
+        mount_targets::ensure_place(self.own(), path, true)?;
         if SCRATCH.iter().any(|(name, _)| path.starts_with(name)) { Ok(()) } else { self.mount_scratch(path) }
     }
 
     /// Opens the target of a mount, and makes it where the directory is this sandbox's.
     pub fn place_for(&self, path: &Path, is_dir: bool) -> io::Result<OwnedFd> {
-        let Some(own) = &self.own else { return places::ensure_place(&self.tree, path, is_dir) };
+        let Some(own) = &self.own else { return mount_targets::ensure_place(&self.tree, path, is_dir) };
         match mounts::place(&self.tree, path) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-                places::ensure_place(own, path, is_dir)?;
+                mount_targets::ensure_place(own, path, is_dir)?;
                 mounts::place(&self.tree, path)
             }
             found => found,

@@ -3,8 +3,8 @@
 
 use crate::inside::etc;
 use crate::leave_out::{Wall, stands};
+use crate::mount_targets::{ensure_place, show};
 use crate::mounts::{self, Depth, NODEV, NOEXEC, NOSUID, RDONLY};
-use crate::places::{ensure_place, show};
 use crate::steps::{AtStep, Faults, Step, StepError};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};

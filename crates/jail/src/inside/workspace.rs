@@ -1,11 +1,11 @@
 //! Opens the workspace of a sandbox and mounts it: directly, or as a layer over it.
 
 use crate::inside::rootfs::Root;
+use crate::mount_targets::{self, below_root, show};
 use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
-use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
-use crate::{memory, overlay, watch};
+use crate::{memory, overlay, overlay_watch};
 use nexus_channel::frames::GuestFrame;
 use nexus_model::ByteText;
 use nexus_model::moving::Numbers;
@@ -47,7 +47,7 @@ pub(super) fn open(
     let source = workspace.source.as_path();
     let at = |error: io::Error| StepError::os(Step::OpenWorkspace, error, show(source));
     match &workspace.writes {
-        Writes::Direct { .. } => places::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
+        Writes::Direct { .. } => mount_targets::open_source(source, NOSUID | NODEV).map(Workspace::Mount).map_err(at),
         Writes::MemoryLayer { .. } => {
             // The layer is still to be made.
             Ok(Workspace::Lower { lower: mounts::open_canonical(source).map_err(at)?, layer: None, watch })
@@ -81,7 +81,7 @@ pub(super) fn attach(
             let parts = overlay::Parts { lower: &lower, upper: &upper, work: &work };
             faults.check(Step::MountWorkspace)?;
             let mount = overlay::in_user_namespace(&parts).at(Step::MountWorkspace, "the overlay of the workspace")?;
-            watch::watch(watch.as_ref(), &mount);
+            overlay_watch::watch(watch.as_ref(), &mount);
             if memory.is_some() {
                 faults.check(Step::SendLayer)?;
                 let readable = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -134,7 +134,7 @@ impl MemoryLayer {
         };
         let make = || -> io::Result<OwnedFd> {
             let mount = memory::filesystem(*bytes)?;
-            mounts::attach(&mount, places::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
+            mounts::attach(&mount, mount_targets::ensure_place(root, Path::new(LAYER_PLACE), true)?)?;
             memory::make_directories(&mount, workspace, false)?;
             Ok(mount)
         };

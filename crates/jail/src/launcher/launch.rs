@@ -15,9 +15,9 @@ use crate::launcher::prefork::WarmSandbox;
 use crate::launcher::state::{CloneSite, LauncherState};
 use crate::launcher::{keyring, prepare, start};
 use crate::leave_out::{Wall, stands};
+use crate::overlay_watch;
 use crate::request::{Here, Request, Setup, Start};
 use crate::steps::{AtStep, Faults, Step, StepError};
-use crate::watch;
 use nexus_model::plan::Writes;
 use rustix::fd::OwnedFd;
 use std::io;
@@ -38,7 +38,7 @@ pub struct Launched {
     pub identity: Identity,
     /// The pooled network that it has; for [`LauncherState::give_back`] once its first process was waited for.
     pub network: Option<Network>,
-    /// Reports when the workspace's overlay is gone for good; for [`crate::watch::overlay_is_gone`]. A launcher process, which
+    /// Reports when the workspace's overlay is gone for good; for [`crate::overlay_watch::overlay_is_gone`]. A launcher process, which
     /// keeps mounts of dead sandboxes for a while, has one where it was asked to ([`LauncherState::watch_layers`]).
     pub watch: Option<OwnedFd>,
     /// Mounts to close when no request waits: the kernel waits for all processors when their last descriptor is closed.
@@ -52,7 +52,7 @@ pub fn launch(request: &Request<'_>, kept: &mut LauncherState) -> Result<Launche
     start::check_single_thread(faults)?;
     join_keyring(faults, kept)?;
     let is_layered = !matches!(request.plan.workspace.writes, Writes::Direct { .. });
-    let watch = (is_layered && kept.watches_layers()).then(watch::instance).flatten();
+    let watch = (is_layered && kept.watches_layers()).then(overlay_watch::instance).flatten();
     // One that needs a group has to be in it from its beginning: that becomes what it sees of the hierarchy.
     let warm = if request.group.is_none() { kept.take_warm(request.plan)? } else { None };
     // Root maps the owners of files to the ids of the sandbox, which a warm one has had since it was made.

@@ -3,10 +3,10 @@
 //! ```text
 //!  launch ──▶ prepare (mounts of the host) ──▶ start (clone3, maps, group)     one sandbox, from a plan
 //!     └─────▶ state ──▶ template, netpool, prefork                            what the next launch takes
-//!                         ahead ──▶ state, start                               filling it while no request waits
+//!                         idle_work ──▶ state, start                           filling it while no request waits
 //! ```
 
-mod ahead;
+mod idle_work;
 mod idmap;
 mod keyring;
 pub mod launch;

@@ -8,12 +8,12 @@ use crate::launcher::lists;
 use crate::launcher::overlay_compat;
 use crate::launcher::state::LauncherState;
 use crate::memory;
+use crate::mount_targets::{open_source, show};
 use crate::mounts::{self, Depth, NODEV, NOSUID};
 use crate::overlay;
-use crate::places::{open_source, show};
+use crate::overlay_watch;
 use crate::request::{Prepared, Request};
 use crate::steps::{AtStep, Step, StepError};
-use crate::watch;
 use nexus_model::plan::{Access, Writes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -54,7 +54,7 @@ pub fn prepare(
         }
     };
     if !matches!(workspace.writes, Writes::Direct { .. }) {
-        watch::watch(watch, &mount);
+        overlay_watch::watch(watch, &mount);
     }
     let mut binds = Vec::with_capacity(request.plan.binds.len());
     for bind in &request.plan.binds {

@@ -22,8 +22,8 @@ use crate::clone::{Cloned, clone_process, exit_now, readable_until};
 use crate::inside::etc::FROM_HOST;
 use crate::inside::rootfs::{self, Root};
 use crate::inside::system;
+use crate::mount_targets::{below_root, ensure_place, show};
 use crate::mounts;
-use crate::places::{below_root, ensure_place, show};
 use crate::request::targets;
 use crate::steps::{AtStep, Faults, Step, StepError};
 use nexus_model::Plan;
@@ -108,7 +108,7 @@ impl Template {
 
     /// Returns whether a top directory that these targets need is still to be made.
     pub fn lacks_top(&self, targets: &[&Path]) -> bool {
-        targets.iter().any(|target| !self.tops.contains(crate::places::top(below_root(target))))
+        targets.iter().any(|target| !self.tops.contains(crate::mount_targets::top(below_root(target))))
     }
 
     /// Moves this process into it and makes the top directories that a plan's targets need. They are the only traces
@@ -117,7 +117,7 @@ impl Template {
         move_into_link_name_space(rustix::fd::AsFd::as_fd(&self.namespace), Some(LinkNameSpaceType::Mount))
             .at(Step::Template, "entering the template")?;
         for target in targets {
-            let top = crate::places::top(below_root(target));
+            let top = crate::mount_targets::top(below_root(target));
             if self.tops.contains(top) {
                 continue;
             }

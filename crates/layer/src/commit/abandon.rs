@@ -11,10 +11,10 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, unlink_if
 use crate::errors::RecoverError;
 use crate::faults::Faults;
 use crate::journal::file::{SlotPlace, slots_in_workspace, sync_directory, write};
-use crate::moves::calls::Spot;
 use crate::moves::leftover::{
     Leftover, found_aside, found_in_workspace, is_numbered, move_to_a_free_name, set_aside_in_workspace,
 };
+use crate::moves::rename_calls::Spot;
 use crate::staging::stage::{keep_slots, remove_slots};
 use crate::store::open_for_recovery::{HALF_ASIDE, is_decided, is_half_aside, locked};
 use crate::store::removal::remove_layer;

@@ -59,8 +59,8 @@ use crate::entries::tree::CommittedEntry;
 use crate::entries::verdict::shown;
 use crate::faults::Faults;
 use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
-use crate::journal::ops::{Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put, Slot, Step};
 use crate::journal::units::{Allows, Units};
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use crate::moves::beside::Beside;
@@ -201,45 +201,47 @@ impl<'a> Apply<'a> {
         }
         self.units = Units::find(&journal.steps, self.base, &journal.header.borrowers, true)
             .doing("read", JOURNAL.as_bytes())?;
-        for (at, op) in journal.steps.each().enumerate() {
+        for (at, step) in journal.steps.each().enumerate() {
             self.at = at;
-            let op = &op.doing("read", JOURNAL.as_bytes())?;
+            let step = &step.doing("read", JOURNAL.as_bytes())?;
             self.faults.between_calls();
-            let unit = self.unit_of_step(op)?;
-            self.renamed.extend(renamed(op));
-            let mut below = op.path().is_some_and(|path| self.is_kept(&path.0));
-            let waits = |apply: &Self| apply.is_awaited(op) && !apply.is_carried_out(op);
-            let is_held = |apply: &Self| unit == Allows::Broken && !(apply.again && apply.is_done(op));
-            if !below && (waits(self) || self.misses_objects(op) || is_held(self)) {
-                self.kept_paths.extend(op.path().map(|path| path.0.clone()));
+            let unit = self.unit_of_step(step)?;
+            self.renamed.extend(renamed(step));
+            let mut below = step.path().is_some_and(|path| self.is_kept(&path.0));
+            let waits = |apply: &Self| apply.is_awaited(step) && !apply.is_carried_out(step);
+            let is_held = |apply: &Self| unit == Allows::Broken && !(apply.again && apply.is_done(step));
+            if !below && (waits(self) || self.misses_objects(step) || is_held(self)) {
+                self.kept_paths.extend(step.path().map(|path| path.0.clone()));
                 below = true;
             }
             let done = match unit {
                 _ if below => Ok(()),
-                Allows::Changed(cause) if !(self.again && self.is_done(op)) => Err(Stop::because(cause)),
-                _ => self.traced(op),
+                Allows::Changed(cause) if !(self.again && self.is_done(step)) => Err(Stop::because(cause)),
+                _ => self.traced(step),
             };
             if below || done.is_err() {
                 self.units.break_at(at);
             }
             match done {
                 Ok(()) if below => {
-                    let returned = self.bring_home(op)?;
+                    let returned = self.bring_home(step)?;
                     match self
-                        .foreign(op)
+                        .foreign(step)
                         .map_err(into_io)
-                        .doing("put beside", op.path().map_or(b"", |path| &path.0))?
+                        .doing("put beside", step.path().map_or(b"", |path| &path.0))?
                     {
-                        Some(keeping) => self.keep(op, keeping, returned),
-                        None => self.hang(op, returned),
+                        Some(keeping) => self.keep(step, keeping, returned),
+                        None => self.hang(step, returned),
                     }
                 }
                 Ok(()) => {}
                 Err(Stop::KeepBack(keeping)) => {
-                    let returned = self.bring_home(op)?;
-                    self.keep(op, keeping, returned);
+                    let returned = self.bring_home(step)?;
+                    self.keep(step, keeping, returned);
                 }
-                Err(Stop::Io(error)) => return Err(error).doing(verb(op), op.path().map_or(&b""[..], |path| &path.0)),
+                Err(Stop::Io(error)) => {
+                    return Err(error).doing(verb(step), step.path().map_or(&b""[..], |path| &path.0));
+                }
             }
         }
         self.find_lost_objects()?;
@@ -247,17 +249,17 @@ impl<'a> Apply<'a> {
         self.return_units()
     }
 
-    fn bring_home(&mut self, op: &Op) -> Result<Returned, IoFailure> {
-        match op {
-            Op::Put(put) => self.return_renamed(put).doing("put back", &put.path.0),
+    fn bring_home(&mut self, step: &Step) -> Result<Returned, IoFailure> {
+        match step {
+            Step::Put(put) => self.return_renamed(put).doing("put back", &put.path.0),
             _ => Ok(Returned::NotRenamed),
         }
     }
 
     /// Returns the details with which a step that is not carried out has to be kept back, when an earlier pass left a
     /// version of another process at its source.
-    fn foreign(&mut self, op: &Op) -> Result<Option<Keeping>, Stop> {
-        let Op::Put(put) = op else { return Ok(None) };
+    fn foreign(&mut self, step: &Step) -> Result<Option<Keeping>, Stop> {
+        let Step::Put(put) = step else { return Ok(None) };
         let Some(new) = put.new.filter(|_| self.again) else { return Ok(None) };
         match self.without_target(put, &new, Stop::keep(Outside::Changed))? {
             Stop::KeepBack(keeping) if keeping.beside.is_some() => Ok(Some(keeping)),
@@ -337,21 +339,21 @@ impl<'a> Apply<'a> {
     }
 
     /// Keeps back a step whose directory was kept back.
-    fn hang(&mut self, op: &Op, returned: Returned) {
-        let path = match op {
-            Op::Take { slot, renamed: true, whiteout, .. } => {
+    fn hang(&mut self, step: &Step, returned: Returned) {
+        let path = match step {
+            Step::Take { slot, renamed: true, whiteout, .. } => {
                 self.dead_slots.insert(*slot);
                 self.kept.extend(whiteout.clone().map(whiteout_of));
                 return;
             }
-            Op::Take { at, .. } => at.clone(),
-            Op::Put(put) => put.path.clone(),
-            Op::SetDir(_) | Op::Hold { .. } | Op::Strip { .. } => return,
+            Step::Take { at, .. } => at.clone(),
+            Step::Put(put) => put.path.clone(),
+            Step::SetDir(_) | Step::Hold { .. } | Step::Strip { .. } => return,
         };
-        let subtree = is_directory(op);
-        let in_layer = !matches!(op, Op::Put(put) if put.only_staged);
-        self.wait(op, in_layer);
-        self.note_object(op);
+        let subtree = is_directory(step);
+        let in_layer = !matches!(step, Step::Put(put) if put.only_staged);
+        self.wait(step, in_layer);
+        self.note_object(step);
         let conflict = match returned {
             Returned::Beside(at) => {
                 Some(Conflict { beside: Some(at), ..Conflict::new(path.clone(), Outside::Changed) })
@@ -361,14 +363,14 @@ impl<'a> Apply<'a> {
         self.kept.push(KeptBack { path, conflict, in_layer, subtree, arrived: false });
     }
 
-    fn keep(&mut self, op: &Op, mut keeping: Keeping, returned: Returned) {
-        let Some(path) = op.path() else {
-            if let Op::Hold { slot, .. } = op {
+    fn keep(&mut self, step: &Step, mut keeping: Keeping, returned: Returned) {
+        let Some(path) = step.path() else {
+            if let Step::Hold { slot, .. } = step {
                 self.dead_slots.insert(*slot);
             }
             return;
         };
-        if let Op::Take { slot, renamed: true, whiteout, .. } = op {
+        if let Step::Take { slot, renamed: true, whiteout, .. } = step {
             self.dead_slots.insert(*slot);
             self.kept.extend(whiteout.clone().map(whiteout_of));
         }
@@ -383,16 +385,16 @@ impl<'a> Apply<'a> {
             self.kept.push(KeptBack { path, conflict, in_layer, subtree, arrived: false });
         }
         let Keeping { outside, beside, detail, in_layer } = keeping;
-        let subtree = is_directory(op);
+        let subtree = is_directory(step);
         // A renamed directory that stays at its old place does not keep back what happens below that place.
-        if !matches!(op, Op::Take { renamed: true, .. } | Op::SetDir(_)) {
+        if !matches!(step, Step::Take { renamed: true, .. } | Step::SetDir(_)) {
             self.kept_paths.insert(path.0.clone());
         }
         let conflict = Some(Conflict { path: shown(&path.0), outside, beside, detail });
         // A renamed directory and a directory's attributes are not entries of the layer at this path.
-        let in_layer = in_layer && !matches!(op, Op::Take { renamed: true, .. });
-        self.wait(op, in_layer);
-        self.note_object(op);
+        let in_layer = in_layer && !matches!(step, Step::Take { renamed: true, .. });
+        self.wait(step, in_layer);
+        self.note_object(step);
         self.kept.push(KeptBack { path: path.clone(), conflict, in_layer, subtree, arrived: false });
     }
 
@@ -403,34 +405,34 @@ impl<'a> Apply<'a> {
     }
 
     /// Carries out a step and notes how it changed the time of its directory.
-    fn traced(&mut self, op: &Op) -> Done {
-        let path = match op {
-            Op::Take { at, .. } => at,
-            Op::Put(put) => &put.path,
-            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => return self.one(op),
+    fn traced(&mut self, step: &Step) -> Done {
+        let path = match step {
+            Step::Take { at, .. } => at,
+            Step::Put(put) => &put.path,
+            Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => return self.one(step),
         };
         let parent = split(&path.0).0;
         let inspect = |apply: &mut Self| apply.parents.get(parent).ok().and_then(|dir| stat(dir, b"").ok());
         if let Some(dir) = inspect(self) {
             self.traces.before(dir.id, dir.mtime);
         }
-        let done = self.one(op);
+        let done = self.one(step);
         if let Some(dir) = inspect(self) {
             self.traces.after(dir.id, dir.mtime);
         }
-        if let Op::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = op {
+        if let Step::Put(Put { from: Origin::Slot(_), new: Some(new), .. }) = step {
             self.traces.before(new.id, new.mtime);
         }
         done
     }
 
-    fn one(&mut self, op: &Op) -> Done {
-        match op {
-            Op::Hold { at, old, slot } => self.hold(&at.0, old, *slot),
-            Op::Take { at, old, slot, renamed, .. } => self.take(&at.0, old, *slot, *renamed),
-            Op::Strip { path, names, .. } => Ok(self.strip(&path.0, names)?),
-            Op::Put(put) => self.put(put),
-            Op::SetDir(set) => self.set_dir(set),
+    fn one(&mut self, step: &Step) -> Done {
+        match step {
+            Step::Hold { at, old, slot } => self.hold(&at.0, old, *slot),
+            Step::Take { at, old, slot, renamed, .. } => self.take(&at.0, old, *slot, *renamed),
+            Step::Strip { path, names, .. } => Ok(self.strip(&path.0, names)?),
+            Step::Put(put) => self.put(put),
+            Step::SetDir(set) => self.set_dir(set),
         }
     }
 
@@ -440,8 +442,8 @@ impl<'a> Apply<'a> {
 }
 
 /// Reports whether a step brings a directory, which stays in the layer with all that is in it.
-fn is_directory(op: &Op) -> bool {
-    matches!(op, Op::Put(put) if put.new.is_some_and(|new| new.kind == EntryType::Directory))
+fn is_directory(step: &Step) -> bool {
+    matches!(step, Step::Put(put) if put.new.is_some_and(|new| new.kind == EntryType::Directory))
 }
 
 /// Returns the error of a step that was not to be carried out.
@@ -456,12 +458,12 @@ fn own_fd(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(dir, 0)?)
 }
 
-fn verb(op: &Op) -> &'static str {
-    match op {
-        Op::Hold { .. } => "hold",
-        Op::Take { .. } => "take away",
-        Op::Strip { .. } => "clean",
-        Op::Put(_) => "put in place",
-        Op::SetDir(_) => "set the attributes of",
+fn verb(step: &Step) -> &'static str {
+    match step {
+        Step::Hold { .. } => "hold",
+        Step::Take { .. } => "take away",
+        Step::Strip { .. } => "clean",
+        Step::Put(_) => "put in place",
+        Step::SetDir(_) => "set the attributes of",
     }
 }

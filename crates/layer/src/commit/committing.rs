@@ -10,7 +10,7 @@ use crate::entries::tree::{LayerTree, Role};
 use crate::faults::{Comparison, Phase};
 use crate::journal::file::{NEW, SlotPlace, sync_directory};
 use crate::meta::EntryType;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use crate::staging::stage::remove_slots;
 use crate::store::layer::{CommitError, CommitState, Committed, Layer};
 use crate::store::removal::remove_layer;
@@ -91,7 +91,7 @@ impl Layer {
         let interrupted = |source| CommitError::Interrupted { run: self.run.clone(), source };
         self.faults.check(Phase::SyncJournal).doing("sync", b"").map_err(interrupted)?;
         sync_directory(&self.root, &self.faults).map_err(interrupted)?;
-        let directories = Directories { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
+        let directories = LayerDirectories { layers: &self.layers, root: &self.root, base: workspace, run: &self.run };
         let outcome = match roll_forward(&directories, &journal, &self.faults, false) {
             Ok(outcome) => outcome,
             Err(failure) if is_other_mount(&failure.source) && self.is_half_way().map_err(interrupted)? => {

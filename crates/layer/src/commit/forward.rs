@@ -16,7 +16,7 @@ use crate::journal::file::{DONE, JOURNAL, Journal, OUTCOME, Outcome, read, sync_
 use crate::moves::beside::unnamed;
 use crate::moves::leftover::{Leftover, found_aside};
 use crate::places::commit_places::CommitPlaces;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use crate::staging::stage::open_slots;
 use crate::store::removal::remove_layer;
 
@@ -55,7 +55,7 @@ impl CommitFinished {
 
 /// Does everything that comes after the commit point.
 pub(crate) fn roll_forward(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     journal: &Journal,
     faults: &Faults,
     again: bool,
@@ -83,7 +83,11 @@ pub(crate) fn roll_forward(
 }
 
 /// Goes on with a commit of this process that an error stopped.
-pub(crate) fn go_on(directories: &Directories<'_>, journal: &Journal, faults: &Faults) -> Result<Outcome, IoFailure> {
+pub(crate) fn go_on(
+    directories: &LayerDirectories<'_>,
+    journal: &Journal,
+    faults: &Faults,
+) -> Result<Outcome, IoFailure> {
     if directories.root.stat(DONE.as_bytes()).doing("look at", DONE.as_bytes())?.is_none() {
         return roll_forward(directories, journal, faults, true);
     }
@@ -106,7 +110,7 @@ pub(crate) fn outcome_of(root: &Workspace) -> Result<Outcome, IoFailure> {
 
 /// Finishes a commit that is marked done.
 pub(crate) fn finish_done(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
     faults: &Faults,

@@ -16,7 +16,7 @@ use crate::entries::changes::Conflict;
 use crate::faults::Faults;
 use crate::journal::file::{DONE, JOURNAL, PARKED, SlotPlace, home_of};
 use crate::moves::leftover::Leftover;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use crate::staging::stage::remove_slots;
 use crate::store::open_for_recovery::{is_decided, is_going_back, known, locked};
 use crate::store::removal::{GONE, remove_layer};
@@ -27,7 +27,7 @@ pub use crate::errors::RecoverError;
 /// State in which a recovery found a layer, and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recovered {
-    /// There is no such layer (any more).
+    /// The layer does not exist (any more).
     Nothing,
     /// A decided commit was brought to its end.
     RolledForward(Box<CommitFinished>),
@@ -36,7 +36,7 @@ pub enum Recovered {
     TakenBack(Vec<Conflict>),
     /// No commit was decided: the workspace is the old version. The layer is not empty and was left alone.
     Undecided,
-    /// No commit was decided, there was nothing in the layer, and it is gone, but for what could not be removed.
+    /// No commit was decided and the layer was empty. It was removed, but for what could not be removed.
     Discarded(Option<Leftover>),
     /// The layer waits for a review and was left alone.
     Parked,
@@ -56,7 +56,7 @@ pub fn recover_with(
 ) -> Result<Recovered, RecoverError> {
     let io = |source: IoFailure| RecoverError::Io { run: run.to_owned(), source };
     let (layers, Some(root)) = locked(layers_dir, run)? else { return Ok(Recovered::Nothing) };
-    let directories = Directories { layers: &layers, root: &root, base: workspace, run };
+    let directories = LayerDirectories { layers: &layers, root: &root, base: workspace, run };
     if let Some(journal) = known(&root, DONE, run, workspace)? {
         let mut outcome = outcome_of(&root).map_err(io)?;
         finish_done(&directories, &journal, &mut outcome, faults).map_err(io)?;
@@ -84,13 +84,13 @@ pub fn recover_with(
 /// The stage that a layer has reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerStage {
-    /// There is none (any more), or it is being removed.
+    /// The layer does not exist (any more), or is being removed.
     Gone,
-    /// Nothing was decided: its run was killed.
+    /// The run was killed before a commit was decided.
     Undecided,
     /// It waits for a review.
     Parked,
-    /// A commit was decided and not finished; for which workspace, if the journal can be read.
+    /// A commit was decided and not finished. Holds its workspace, if the journal can be read.
     Decided(Option<Home>),
 }
 

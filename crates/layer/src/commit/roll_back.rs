@@ -4,8 +4,8 @@
 //! process changed since keeps that process's version; the entry that was there before the commit is placed beside it.
 
 mod put;
-mod steps;
 mod together;
+mod undo;
 
 use crate::beneath::{Doing as _, IoFailure, Workspace};
 use crate::disk::opened::close_again;
@@ -15,7 +15,7 @@ use crate::entries::tree::CommittedEntry;
 use crate::errors::RecoverError;
 use crate::faults::{Comparison, Faults};
 use crate::journal::file::{BACK, DONE, JOURNAL, Journal, OURS, SlotPlace, read, sync_directory, write};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::journal::units::Units;
 use crate::moves::beside::{Beside, unnamed};
 use crate::moves::leftover::{Leftover, found_in_workspace};
@@ -32,7 +32,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use steps::Back;
+use undo::Back;
 
 /// Rolls back the half-applied commit of `<layers_dir>/<run>` and returns the versions that could not be put back to
 /// their places. The layer is undecided afterwards. Does nothing if there is no journal.
@@ -77,11 +77,11 @@ pub(crate) fn reverse(
     let beside = places.beside(&journal.header.run, faults);
     let steps = &journal.steps;
     let (mut taken, mut held) = (HashSet::new(), HashSet::new());
-    for op in steps.each() {
-        match op.doing("read", JOURNAL.as_bytes())? {
-            Op::Take { slot, .. } => drop(taken.insert(slot)),
-            Op::Hold { old, .. } => drop(held.insert(old.id)),
-            Op::Put(_) | Op::SetDir(_) | Op::Strip { .. } => {}
+    for step in steps.each() {
+        match step.doing("read", JOURNAL.as_bytes())? {
+            Step::Take { slot, .. } => drop(taken.insert(slot)),
+            Step::Hold { old, .. } => drop(held.insert(old.id)),
+            Step::Put(_) | Step::SetDir(_) | Step::Strip { .. } => {}
         }
     }
     let mut back = Back {

@@ -8,7 +8,7 @@ use crate::journal::file::{JOURNAL, Journal};
 use crate::store::layer::{CommitError, CommitState, Committed, Layer};
 
 impl Layer {
-    /// Reports that a commit was decided and that not all of its steps are done.
+    /// Reports whether a commit was decided and that not all of its steps are done.
     pub(crate) fn is_half_way(&self) -> Result<bool, IoFailure> {
         Ok(self.root.stat(JOURNAL.as_bytes()).doing("look at", JOURNAL.as_bytes())?.is_some())
     }

@@ -8,7 +8,7 @@
 //! One of them makes it a database, and so does a file that cannot be read (<https://www.sqlite.org/fileformat.html>, 1.3, 3 and 4.1).
 
 use crate::beneath::{Workspace, is_gone, open_file, split};
-use crate::databases::tied::{LOGS, databases_of, is_log};
+use crate::databases::companions::{LOGS, databases_of, is_log};
 use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::AsFd as _;

@@ -16,8 +16,8 @@
 //! no file that has one in the workspace or in the layer.
 
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, split};
+use crate::databases::companions::{LOGS, is_log, may_be_database};
 use crate::databases::sqlite_files::is_database;
-use crate::databases::tied::{LOGS, is_log, may_be_database};
 use crate::entries::tree::{Found, LayerTree, Node, Role, SharedPath, Verdict};
 use crate::entries::verdict::{IN_HALVES, is_nothing};
 use crate::git::halves;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::beneath::split;
-use crate::databases::tied::{databases_of, is_beside};
+use crate::databases::companions::{databases_of, is_beside};
 use crate::decide::plan::State;
 use crate::entries::tree::{LayerTree, Role};
 use crate::fold::fold;

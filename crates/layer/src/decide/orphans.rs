@@ -10,7 +10,7 @@ use crate::decide::sources::{Taken, goes, is_edit_of_its_file, is_unnamed, key, 
 use crate::decide::state::State;
 use crate::decide::unmarked::Unmarked;
 use crate::entries::tree::{LayerTree, Node, Verdict};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::{EntryType, FsTime};
 use nexus_model::ByteText;
 use std::collections::HashSet;
@@ -53,25 +53,25 @@ impl Gone {
 }
 
 /// Notes an entry. Its mark stays.
-pub(crate) fn note(node: &Node) -> Op {
-    Op::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new(), is_edit: false }
+pub(crate) fn note(node: &Node) -> Step {
+    Step::Strip { path: node.path.text(), names: Vec::new(), marks: Vec::new(), is_edit: false }
 }
 
 /// Entries that stay although the commit takes away the file that they were copied from: without their marks they are
 /// simply new. `None` when that file has several names, which then part or not with the layer as a whole.
-pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
-    let mut ops = Vec::new();
+pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
     let waits = |at: usize| states[at] == State::Park || matches!(tree.nodes[at].rare.verdict, Some(Verdict::Strip(_)));
     if !(1..tree.nodes.len()).any(waits) {
-        return Some(ops);
+        return Some(steps);
     }
     let (gone, unmarked) = (Gone::new(tree, states), Unmarked::new(tree, states));
     for (node, _) in tree.nodes.iter().zip(states).skip(1).filter(|(_, state)| **state == State::Park) {
         if is_unnamed(tree, node) && gone.may_have(node) {
             let names = node.marks.all.names(tree.mode).map(ByteText).collect();
-            ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
+            steps.push(Step::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit: false });
         } else if unmarked.may_have(node) {
-            ops.push(note(node));
+            steps.push(note(node));
         }
     }
     let taken = Taken::new(tree, states);
@@ -86,7 +86,7 @@ pub(crate) fn orphans(tree: &LayerTree, states: &[State]) -> Option<Vec<Op>> {
         let names = node.marks.all.names(tree.mode).map(ByteText).collect();
         // What it was made from is not deleted but gets a part of it.
         let is_edit = is_edit_of_its_file(tree, node) && matches!(node.rare.verdict, Some(Verdict::Strip(_)));
-        ops.push(Op::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit });
+        steps.push(Step::Strip { path: node.path.text(), names, marks: Vec::new(), is_edit });
     }
-    Some(ops)
+    Some(steps)
 }

@@ -42,7 +42,7 @@ pub(crate) fn replaced(tree: &LayerTree, states: &[State]) -> Vec<(ByteText, Out
     tree.nodes.iter().enumerate().filter_map(replaced).collect()
 }
 
-/// Reports that another process may have put an entry to its place: names came to, or left, the directory that it is
+/// Reports whether another process may have put an entry to its place: names came to, or left, the directory that it is
 /// in. A chmod of the entry alone changes its own ctime only.
 fn may_have_been_moved(tree: &LayerTree, node: &Node) -> bool {
     let is_unchanged = |parent: &Found| !tree.is_fresh(parent);

@@ -1,5 +1,5 @@
-//! Decides what a commit does. Pure: `plan` decides about each entry that was read, and `commit::actions` turns the
-//! decisions into steps ([`crate::journal::ops`]).
+//! Decides what a commit does. Pure: `plan` decides about each entry that was read, and `commit::decide::steps_of_plan` turns the
+//! decisions into steps ([`crate::journal::step`]).
 //!
 //! Every step can run twice (a crash, then recovery): it names the entries it means by inode and birth time, not only
 //! by path, and leaves alone what is another entry by now.
@@ -17,7 +17,7 @@ use crate::entries::tree::{Found, Group, LayerTree, Lower, Node, Role, SharedPat
 use crate::entries::verdict::{hold, is_nothing};
 use crate::entries::yours::Yours;
 use crate::journal::kept_entry::KeptEntry;
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::{EntryType, Meta};
 use crate::read::walk::origin_inode;
 use nexus_model::ByteText;
@@ -25,13 +25,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(crate) use crate::decide::state::{State, is_new_dir, writes_shared};
 
-/// The effect of a commit: a decision about each entry. `commit::actions` turns it into steps.
+/// The effect of a commit: a decision about each entry. `commit::decide::steps_of_plan` turns it into steps.
 #[derive(Debug, Default)]
 pub(crate) struct CommitPlan {
     /// The decision about each node; `None` when nothing is committed.
     pub(crate) states: Option<Vec<State>>,
     /// Steps after those of the entries.
-    pub(crate) tail: Vec<Op>,
+    pub(crate) tail: Vec<Step>,
     /// The changes that reach the workspace.
     pub(crate) committed: Report,
     /// The changes that stay in the layer.

@@ -8,7 +8,7 @@ use crate::decide::state::State;
 use crate::decide::unmarked::Unmarked;
 use crate::entries::marks::Origin;
 use crate::entries::tree::{Found, LayerTree, Node, Role};
-use crate::journal::ops::EVERYTHING;
+use crate::journal::step::EVERYTHING;
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::read::walk::origin_inode;
 use nexus_model::ByteText;
@@ -76,7 +76,7 @@ pub(crate) fn is_unnamed(tree: &LayerTree, node: &Node) -> bool {
         && (node.covers.is_none() || node.meta.mtime <= tree.started)
 }
 
-/// Reports that no mark makes an entry a copy of another file than the one that it covers.
+/// Reports whether no mark makes an entry a copy of another file than the one that it covers.
 pub(crate) fn is_edit_of_its_file(tree: &LayerTree, node: &Node) -> bool {
     tree.origin_of(node).is_none_or(|from| from.at.0 == node.path.0)
 }

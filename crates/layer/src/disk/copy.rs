@@ -85,7 +85,7 @@ pub(crate) const STAGED: &[u8] = b"copying";
 
 /// Holds one file at a time while its content arrives.
 #[derive(Clone, Copy)]
-pub(crate) struct Stage<'a> {
+pub(crate) struct CopyStage<'a> {
     /// A directory of the copy's file system that no reader of a layer looks into.
     pub(crate) dir: BorrowedFd<'a>,
     /// The faults of a test.
@@ -99,10 +99,10 @@ pub(crate) fn copy_whole(
     from: BorrowedFd<'_>,
     name: &[u8],
     to: BorrowedFd<'_>,
-    stage: Stage<'_>,
+    stage: CopyStage<'_>,
     attrs: Attrs,
 ) -> io::Result<()> {
-    let Stage { dir: stage, faults } = stage;
+    let CopyStage { dir: stage, faults } = stage;
     let meta = stat(from, name)?;
     if meta.kind != EntryType::File {
         return copy_entry(from, name, to, name, attrs);

@@ -8,7 +8,7 @@
 //! less room than contents. A copy that ends early, at whatever point, therefore has none of them.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, check_depth, chmod, join, names, pin, split};
-use crate::disk::copy::{Attrs, Stage, copy_attrs_by_name, copy_entry, copy_whole, finish, make_whiteout};
+use crate::disk::copy::{Attrs, CopyStage, copy_attrs_by_name, copy_entry, copy_whole, finish, make_whiteout};
 use crate::disk::opened::Opened;
 use crate::entries::marks::LayerMode;
 use crate::meta::{EntryType, Meta, stat};
@@ -36,7 +36,7 @@ pub(crate) fn rescue_trees(
     to: &Workspace,
     tops: &[&[u8]],
     mode: LayerMode,
-    stage: Stage<'_>,
+    stage: CopyStage<'_>,
 ) -> Result<(), IoFailure> {
     TreeCopy::new(from, to, mode, &mut Opened::forgotten(), Some(stage)).run(tops)
 }
@@ -47,7 +47,7 @@ struct TreeCopy<'a> {
     mode: LayerMode,
     opened: &'a mut Opened,
     /// Holds a file until it is whole. `None` where an error ends the copy.
-    stage: Option<Stage<'a>>,
+    stage: Option<CopyStage<'a>>,
     /// The first error.
     failed: Option<IoFailure>,
     /// The path of the copy of each file, by its inode.
@@ -66,7 +66,7 @@ impl<'a> TreeCopy<'a> {
         to: &'a Workspace,
         mode: LayerMode,
         opened: &'a mut Opened,
-        stage: Option<Stage<'a>>,
+        stage: Option<CopyStage<'a>>,
     ) -> Self {
         let (links, dirs, stack, whiteouts) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
         Self { from, to, mode, opened, stage, failed: None, links, dirs, stack, whiteouts }

@@ -9,7 +9,7 @@
 //! * `started`: the start of a run, by the clock of the workspace's file system
 //! * `state_file`: opens and reads the files of the state directory, which may be damaged or replaced
 //! * `sync`: syncs a tree to disk
-//! * `top`: the attributes of the workspace's own directory
+//! * `top_directory`: the attributes of the workspace's own directory
 //! * `upper`: opens the upper directory of a layer, even if the run removed its permission bits
 //! * `xattr`: extended attributes of entries that need not be openable
 
@@ -22,6 +22,6 @@ pub(crate) mod remove;
 pub mod started;
 pub mod state_file;
 pub(crate) mod sync;
-pub mod top;
+pub mod top_directory;
 pub(crate) mod upper;
 pub(crate) mod xattr;

@@ -38,7 +38,7 @@ pub(crate) enum Arrival {
 }
 
 impl Arrival {
-    /// Reports that the directory may have come after the run began.
+    /// Reports whether the directory may have come after the run began.
     pub(crate) fn is_possible(self) -> bool {
         self != Self::Before
     }

@@ -104,7 +104,7 @@ impl CommittedEntry {
         sorted[begin..].iter().take_while(|own| *own.path.0 == *at.0)
     }
 
-    /// Reports that an entry, at whatever path, is as this one was left.
+    /// Reports whether an entry, at whatever path, is as this one was left.
     pub(crate) fn is(&self, meta: &Meta) -> bool {
         self.arrival.is_none()
             && meta.ctime == self.ctime
@@ -115,7 +115,7 @@ impl CommittedEntry {
     }
 }
 
-/// Reports that an entry changed after the run started, and not by a commit of this layer.
+/// Reports whether an entry changed after the run started, and not by a commit of this layer.
 pub(crate) fn is_fresh(started: FsTime, ours: &[CommittedEntry], at: &SharedPath, meta: &Meta) -> bool {
     meta.ctime > started && !CommittedEntry::is_one(ours, at, meta)
 }

@@ -161,7 +161,7 @@ pub(crate) fn hold(node: &Node, rules: &Rules) -> Option<Hold> {
             if is_dir && node.covers.is_none() =>
         {
             match &node.rare.verdict {
-                // It closes the directory to its owner (`closed`).
+                // It closes the directory to its owner (`closed_directories`).
                 Some(Verdict::Park(why)) => protected(why),
                 Some(Verdict::Commit | Verdict::Strip(_) | Verdict::LeaveOut) | None => None,
             }

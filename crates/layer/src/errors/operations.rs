@@ -26,7 +26,7 @@ pub enum CreateLayerError {
 /// Reason for which a parked layer could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenLayerError {
-    /// There is none of this name.
+    /// No parked layer has this name.
     #[error("there is no parked layer {run:?}")]
     NotParked {
         /// Text that was given as a run id.

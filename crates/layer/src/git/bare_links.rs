@@ -6,8 +6,8 @@
 use crate::beneath::{Doing as _, IoFailure, is_gone, is_other_mount, join, names, split};
 use crate::entries::tree::LayerTree;
 use crate::fold::fold;
+use crate::links::link_budget::{LinkEnd, Links};
 use crate::links::link_ends::{Ends, LayerLinks, link};
-use crate::links::link_steps::{LinkEnd, Links};
 use crate::meta::{EntryType, stat_if_there};
 use crate::read::git_dirs;
 use crate::read::walk::Walk;

@@ -3,7 +3,7 @@
 use crate::beneath::chmod;
 use crate::disk::copy::times;
 use crate::disk::xattr;
-use crate::journal::ops::{AttrList, SetDir};
+use crate::journal::step::{AttrList, SetDir};
 use crate::meta::{FsTime, Meta};
 use crate::read::compare::attrs_of;
 use nexus_model::ByteText;

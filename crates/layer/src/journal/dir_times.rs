@@ -14,11 +14,11 @@ use crate::meta::{FsTime, Meta};
 /// Times that decide which time a directory gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DirTimes {
-    /// When the layer was made.
+    /// Time at which the layer was made.
     pub(crate) started: FsTime,
-    /// No other layer of this workspace is older.
+    /// Time at which the oldest other layer of this workspace was made.
     pub(crate) first_other: FsTime,
-    /// There is no other layer, and nothing of this one waits.
+    /// True if the workspace has no other layer, and no change of this one waits.
     pub(crate) is_alone: bool,
 }
 

@@ -19,14 +19,14 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, open_file, unlink_if_ther
 use crate::disk::identity::Home;
 use crate::disk::started::{Clocks, Started, effective};
 use crate::disk::state_file::{Bounded, MAX_LAYER_FILE};
-use crate::disk::top::Top;
+use crate::disk::top_directory::Top;
 use crate::entries::changes::{ChangeSet, Conflict};
 use crate::entries::marks::LayerMode;
 use crate::entries::tree::CommittedEntry;
 use crate::faults::Faults;
 use crate::git::stash::Stash;
-use crate::journal::ops::Op;
-use crate::journal::steps::{At, Steps};
+use crate::journal::step::Step;
+use crate::journal::step_reader::{At, Steps};
 use crate::meta::FsTime;
 use crate::moves::beside::Aside;
 use crate::moves::leftover::Leftover;
@@ -178,10 +178,10 @@ impl Writing {
     }
 
     /// Adds a step.
-    pub(crate) fn step(&mut self, op: Op) -> Result<(), IoFailure> {
-        let written = serde_json::to_writer(&mut self.file, &op).map_err(std::io::Error::from);
+    pub(crate) fn step(&mut self, step: Step) -> Result<(), IoFailure> {
+        let written = serde_json::to_writer(&mut self.file, &step).map_err(std::io::Error::from);
         written.and_then(|()| self.file.write_all(b"\n")).doing("write", NEW.as_bytes())?;
-        self.steps.add(op);
+        self.steps.add(step);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Writing {
         header: Option<Header>,
         faults: &Faults,
     ) -> Result<Journal, IoFailure> {
-        let closing = Closing { ops: self.steps.count() };
+        let closing = Closing { steps: self.steps.count() };
         let written = serde_json::to_writer(&mut self.file, &closing).map_err(std::io::Error::from);
         written
             .and_then(|()| self.file.write_all(b"\n"))
@@ -233,11 +233,11 @@ pub(crate) fn read<T: DeserializeOwned>(root: &Workspace, name: &str) -> Result<
 /// A journal as it was read from the layer's directory.
 #[derive(Debug)]
 pub enum FoundJournal {
-    /// There is none.
+    /// The layer has no journal.
     None,
-    /// One of this version.
+    /// A journal of this version.
     Known(Box<Journal>),
-    /// One of another version.
+    /// A journal of this other version.
     Version(u32),
 }
 
@@ -254,11 +254,11 @@ impl Journal {
     pub fn write_to(&self, file: &mut impl Write) -> std::io::Result<()> {
         serde_json::to_writer(&mut *file, &self.header)?;
         file.write_all(b"\n")?;
-        for op in self.steps.each() {
-            serde_json::to_writer(&mut *file, &op?)?;
+        for step in self.steps.each() {
+            serde_json::to_writer(&mut *file, &step?)?;
             file.write_all(b"\n")?;
         }
-        serde_json::to_writer(&mut *file, &Closing { ops: self.steps.count() })?;
+        serde_json::to_writer(&mut *file, &Closing { steps: self.steps.count() })?;
         file.write_all(b"\n")
     }
 

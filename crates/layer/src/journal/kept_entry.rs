@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct KeptEntry {
     /// Its path in the layer.
     pub path: ByteText,
-    /// It stays with everything below it, untouched.
+    /// True if it stays with everything below it, untouched.
     pub subtree: bool,
-    /// There is no entry yet: a whiteout has to be made.
+    /// True if the layer has no entry at the path, so that a whiteout has to be made.
     pub whiteout: bool,
     /// The permission bits of a directory, which working in it may have opened up.
     pub mode: Option<u32>,

@@ -6,9 +6,9 @@
 //! * `file`: the file with the decision to commit, written before the workspace changes
 //! * `journals`: finds the journals of a workspace
 //! * `kept_entry`: an entry that stays in the layer when a commit removes the rest
-//! * `ops`: the steps of a commit, as its plan makes them and its journal keeps them
 //! * `seen`: the identity of an entry when the commit was planned
-//! * `steps`: the steps of a journal, read one by one: those of a large commit stay in the file
+//! * `step`: one step of a commit, as its plan makes it and its journal keeps it
+//! * `step_reader`: reads the steps of a journal one by one: those of a large commit stay in the file
 //! * `units`: groups of paths that a commit applies completely or not at all
 
 pub(crate) mod dir_attrs;
@@ -17,7 +17,7 @@ pub mod directory_content;
 pub mod file;
 pub(crate) mod journals;
 pub mod kept_entry;
-pub mod ops;
 pub mod seen;
-pub(crate) mod steps;
+pub mod step;
+pub(crate) mod step_reader;
 pub(crate) mod units;

@@ -17,11 +17,11 @@
 //! A database and its logs are compared again before each step.
 
 use crate::beneath::{Workspace, is_beneath};
-use crate::databases::tied::{databases_of, is_beside, is_log, may_be_database, siblings};
+use crate::databases::companions::{databases_of, is_beside, is_log, may_be_database, siblings};
 use crate::entries::changes::Outside;
-use crate::journal::ops::Op;
 use crate::journal::seen::Seen;
-use crate::journal::steps::Steps;
+use crate::journal::step::Step;
+use crate::journal::step_reader::Steps;
 use crate::meta::EntryType;
 use crate::read::git_dirs::may_be_repository;
 use nexus_git::paths::{git_dir_of_names, is_index};
@@ -30,24 +30,24 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// A step that belongs to a unit, with its number.
-pub(crate) type Member = (usize, Op);
+pub(crate) type Member = (usize, Step);
 
 /// The state of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// No step of a member came yet.
+    /// No member was compared with the workspace yet.
     Unchecked,
-    /// All members may come.
+    /// The steps of all members are carried out.
     Whole,
-    /// None may come.
+    /// The steps of no member are carried out.
     Broken(Cause),
 }
 
-/// The step because of which a unit does not come.
+/// The step for which no member of a unit is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// Number of the step.
-    pub(crate) step: usize,
+    pub(crate) number: usize,
     /// Event that happened to its path.
     pub(crate) outside: Outside,
     /// More about it for a person.
@@ -56,8 +56,8 @@ pub(crate) struct Cause {
 
 impl Cause {
     /// A step on whose path another process acted.
-    pub(crate) fn new(step: usize, outside: Outside) -> Self {
-        Self { step, outside, detail: None }
+    pub(crate) fn new(number: usize, outside: Outside) -> Self {
+        Self { number, outside, detail: None }
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Unit {
 impl Unit {
     /// Returns the files of the same database for which there is no step: they are to be as they were at the start.
     pub(crate) fn others(&self) -> Vec<Vec<u8>> {
-        let paths: HashSet<&[u8]> = self.members.iter().filter_map(|(_, op)| member(op)).collect();
+        let paths: HashSet<&[u8]> = self.members.iter().filter_map(|(_, step)| member(step)).collect();
         let all: HashSet<Vec<u8>> = if self.git_dir.is_none() {
             paths.iter().flat_map(|path| siblings(path)).collect()
         } else {
@@ -97,10 +97,10 @@ impl Unit {
 }
 
 /// Returns the files beside the one of a step that may be a database or its log, where the step is the only one of them.
-pub(crate) fn others_of_one(op: &Op) -> Vec<Vec<u8>> {
-    let Some(path) = member(op) else { return Vec::new() };
-    let new = if let Op::Put(put) = op { put.new } else { None };
-    let seen = [new, op.displaces().copied()];
+pub(crate) fn others_of_one(step: &Step) -> Vec<Vec<u8>> {
+    let Some(path) = member(step) else { return Vec::new() };
+    let new = if let Step::Put(put) = step { put.new } else { None };
+    let seen = [new, step.displaces().copied()];
     let is_file = |one: &Seen| one.kind == EntryType::File && (is_log(path) || may_be_database(one.size));
     if seen.iter().flatten().any(is_file) { siblings(path) } else { Vec::new() }
 }
@@ -127,20 +127,20 @@ impl Units {
             return Ok(Self::default());
         }
         let mut databases: HashSet<Vec<u8>> = HashSet::new();
-        for op in steps.each() {
-            let op = op?;
-            if let Some(path) = member(&op).filter(|path| is_beside(path)) {
+        for step in steps.each() {
+            let step = step?;
+            if let Some(path) = member(&step).filter(|path| is_beside(path)) {
                 databases.extend(databases_of(path).map(<[u8]>::to_vec));
             }
         }
         let mut repositories: HashMap<Vec<u8>, bool> = HashMap::new();
         let mut found: HashMap<Key, Vec<Member>> = HashMap::new();
-        for (at, op) in steps.each().enumerate() {
-            let op = op?;
-            let Some(path) = member(&op) else { continue };
-            if matches!(&op, Op::Put(put) if put.whole) {
+        for (at, step) in steps.each().enumerate() {
+            let step = step?;
+            let Some(path) = member(&step) else { continue };
+            if matches!(&step, Step::Put(put) if put.whole) {
                 for borrower in borrowers.iter().filter(|one| is_beneath(&one.0, path)) {
-                    found.entry(Key::Git(borrower.0.clone())).or_default().push((at, op.clone()));
+                    found.entry(Key::Git(borrower.0.clone())).or_default().push((at, step.clone()));
                 }
             }
             let key = if let Some(git_dir) = git_dir_of_names(path) {
@@ -156,7 +156,7 @@ impl Units {
             } else {
                 continue;
             };
-            found.entry(key).or_default().push((at, op));
+            found.entry(key).or_default().push((at, step));
         }
         let mut units = Self::default();
         for (key, members) in found {
@@ -203,15 +203,15 @@ impl Units {
 }
 
 /// Returns the path of a step that can be a member.
-fn member(op: &Op) -> Option<&[u8]> {
-    match op {
-        Op::Take { renamed: false, at, .. } => Some(&at.0),
-        Op::Put(put) => Some(&put.path.0),
+fn member(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Take { renamed: false, at, .. } => Some(&at.0),
+        Step::Put(put) => Some(&put.path.0),
         _ => None,
     }
 }
 
 /// Reports whether a step of a git directory brings an index.
-pub(crate) fn brings_index(op: &Op) -> bool {
-    matches!(op, Op::Put(_)) && member(op).is_some_and(is_index)
+pub(crate) fn brings_index(step: &Step) -> bool {
+    matches!(step, Step::Put(_)) && member(step).is_some_and(is_index)
 }

@@ -32,7 +32,7 @@ use crate::beneath::Workspace;
 use crate::decide::orphans::note;
 use crate::decide::plan::{CommitPlan, State};
 use crate::entries::tree::{LayerTree, Node, Role, Verdict};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::EntryType;
 use nexus_git::objects as git_objects;
 use std::collections::HashSet;
@@ -89,14 +89,14 @@ fn pieces_of(reading: &mut Reading<'_>, at: usize) -> io::Result<Vec<Piece>> {
 }
 
 /// Returns the path that a step notes.
-fn noted(op: &Op) -> Option<&[u8]> {
-    match op {
-        Op::Strip { path, is_edit: false, .. } => Some(&path.0),
+fn noted(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Strip { path, is_edit: false, .. } => Some(&path.0),
         _ => None,
     }
 }
 
-/// Reports that an entry stays in the layer with bytes that the workspace does not have at its place.
+/// Reports whether an entry stays in the layer with bytes that the workspace does not have at its place.
 fn waits(node: &Node, state: State) -> bool {
     let stays = state == State::Park || matches!(node.rare.verdict, Some(Verdict::Strip(_)));
     let has_bytes = match node.meta.kind {
@@ -107,7 +107,7 @@ fn waits(node: &Node, state: State) -> bool {
     stays && has_bytes && node.role == Role::Entry && !node.same_content
 }
 
-/// Reports that an entry that stays may hold bytes of what goes.
+/// Reports whether an entry that stays may hold bytes of what goes.
 fn may_be_copy(reading: &mut Reading<'_>, gone: &Gone, at: usize) -> io::Result<bool> {
     if gone.is_nothing() {
         return Ok(false);

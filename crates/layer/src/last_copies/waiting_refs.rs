@@ -25,7 +25,7 @@ use crate::faults::Faults;
 use crate::git::git_rules::Version;
 use crate::git::stash::{Holds, NAMED, Stash};
 use crate::journal::file::{read, write};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::last_copies::autostash;
 use crate::meta::{EntryType, stat_if_there};
 use crate::read::git_dirs;
@@ -83,7 +83,7 @@ pub(crate) fn note_refs(tree: &LayerTree, plan: &mut CommitPlan, upper: &Workspa
     }
     // A ref says more of a commit than a log.
     waiting.sort_by_key(|one| (one.form, one.at));
-    let notes: Vec<Op> = waiting.iter().map(|one| note(&tree.nodes[one.at])).collect();
+    let notes: Vec<Step> = waiting.iter().map(|one| note(&tree.nodes[one.at])).collect();
     plan.tail.extend(notes);
     to_name(waiting)
 }

@@ -8,7 +8,7 @@ pub(crate) use crate::beneath::is_no_way;
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, split};
 use crate::entries::protected::{Class, Rules};
 use crate::entries::tree::{LayerTree, Node, Role, SharedPath, Verdict};
-use crate::links::link_steps::{LinkEnd, Links, MAX_PATH, Steps, TOO_LONG, Target, is_too_long};
+use crate::links::link_budget::{LinkEnd, Links, MAX_PATH, Steps, TOO_LONG, Target, is_too_long};
 use crate::meta::EntryType;
 use crate::read::git_dirs;
 use crate::read::walk::{LastDir, Walk, lower_path};

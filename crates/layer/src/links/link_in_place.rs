@@ -2,14 +2,14 @@
 
 use crate::beneath::{IoFailure, Workspace};
 use crate::entries::protected::{Class, Rules};
+use crate::links::link_budget::{LinkEnd, Links};
 use crate::links::link_ends::{Ends, link};
-use crate::links::link_steps::{LinkEnd, Links};
 use nexus_model::ByteText;
 
 /// The place that a link leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lead {
-    /// Nothing protected, or no place of the workspace.
+    /// A place that is not protected, or lies outside of the workspace.
     Plain,
     /// A protected path of the workspace.
     Protected(ByteText),

@@ -9,7 +9,7 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, join, open_file, split};
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::Faults;
 use crate::meta::{FileId, stat, stat_if_there};
-use crate::moves::calls::{Moved, Spot, move_to_free};
+use crate::moves::rename_calls::{Moved, Spot, move_to_free};
 use crate::read::git_dirs::may_be_repository;
 use nexus_git::commits::{Form, common, place};
 use nexus_model::ByteText;

@@ -9,8 +9,8 @@
 use crate::beneath::{Workspace, is_gone, names};
 use crate::faults::Faults;
 use crate::meta::stat;
-use crate::moves::calls::{Moved, Spot, move_to_free};
 use crate::moves::movable::make_movable;
+use crate::moves::rename_calls::{Moved, Spot, move_to_free};
 use nexus_model::ByteText;
 use rustix::fs::Mode;
 use rustix::io::Errno;

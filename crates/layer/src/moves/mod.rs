@@ -2,11 +2,11 @@
 //! journal.
 //!
 //! * `beside`: names beside a path for a version that cannot stay in its place
-//! * `calls`: the calls by which a commit moves entries
 //! * `leftover`: sets aside what a commit or a reject cannot remove
 //! * `movable`: prepares an entry for a rename
+//! * `rename_calls`: the calls by which a commit moves entries
 
 pub mod beside;
-pub(crate) mod calls;
 pub mod leftover;
 pub(crate) mod movable;
+pub(crate) mod rename_calls;

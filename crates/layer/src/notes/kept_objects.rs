@@ -12,12 +12,12 @@
 //! done: a commit that is taken back finds no copies in the way of what returns.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, join, names, split, unlink_if_there};
-use crate::disk::copy::{Attrs, Stage, copy_whole, finish};
+use crate::disk::copy::{Attrs, CopyStage, copy_whole, finish};
 use crate::entries::marks::LayerMode;
 use crate::faults::Faults;
 use crate::git::nested::has_objects;
 use crate::journal::file::{JOURNAL, Journal, Outcome};
-use crate::journal::ops::{Op, Put};
+use crate::journal::step::{Put, Step};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::notes::uncopied::{self, Room};
 use crate::places::commit_places::CommitPlaces;
@@ -106,8 +106,8 @@ fn moved(
         outcome.kept.iter().filter(|one| !one.arrived).map(|one| (one.path.0.clone(), one.subtree)).collect();
     let is_of = |path: &[u8]| git_dir_of_object(path).is_some_and(|git_dir| waiting.contains(git_dir));
     let mut found = Vec::new();
-    for op in journal.steps.each() {
-        let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
+    for step in journal.steps.each() {
+        let Step::Put(put) = step.doing("read", JOURNAL.as_bytes())? else { continue };
         if is_of(&put.path.0) && !is_kept_back(&stays, &put.path.0) {
             found.extend(files_of(places.base, &put));
         }
@@ -192,7 +192,7 @@ fn copy(places: &CommitPlaces<'_>, mode: LayerMode, path: &[u8], faults: &Faults
     if stat_if_there(to.as_fd(), name)?.is_some() {
         return Ok(false);
     }
-    let stage = Stage { dir: places.root.fd(), faults };
+    let stage = CopyStage { dir: places.root.fd(), faults };
     let attrs = Attrs::Content(mode);
     match copy_whole(from.as_fd(), name, to.as_fd(), stage, attrs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -9,8 +9,8 @@ use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, split};
 use crate::disk::xattr;
 use crate::faults::Faults;
 use crate::journal::file::{JOURNAL, Journal, Outcome};
-use crate::journal::ops::{AttrList, Op, Origin, Put};
-use crate::journal::steps::Steps;
+use crate::journal::step::{AttrList, Origin, Put, Step};
+use crate::journal::step_reader::Steps;
 use crate::meta::{FileId, stat_if_there};
 use crate::places::commit_places::CommitPlaces;
 use nexus_model::ByteText;
@@ -55,8 +55,8 @@ pub(crate) fn of_all(
     faults: &Faults,
 ) -> Result<(), IoFailure> {
     let mut any = false;
-    for op in steps.each() {
-        any |= one(places, &op.doing("read", JOURNAL.as_bytes())?, is_clean, faults);
+    for step in steps.each() {
+        any |= one(places, &step.doing("read", JOURNAL.as_bytes())?, is_clean, faults);
     }
     sync(places, any, faults)
 }
@@ -73,24 +73,24 @@ pub(crate) fn of_kept(
         return Ok(());
     }
     let (mut any, mut whole) = (false, HashSet::new());
-    for op in journal.steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        if let Op::Put(put) = &op
+    for step in journal.steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        if let Step::Put(put) = &step
             && kept.contains(&put.path)
         {
-            any |= one(places, &op, false, faults);
+            any |= one(places, &step, false, faults);
             if put.whole && is_there(places, put) {
                 whole.insert(put.path.clone());
             }
         }
     }
     // What is in a directory was stripped before it. The other entries that were stripped are not to arrive.
-    for op in journal.steps.each().take_while(|_| !whole.is_empty()) {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        if let Op::Strip { path, .. } = &op
+    for step in journal.steps.each().take_while(|_| !whole.is_empty()) {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        if let Step::Strip { path, .. } = &step
             && is_below(&path.0, &whole)
         {
-            any |= one(places, &op, false, faults);
+            any |= one(places, &step, false, faults);
         }
     }
     sync(places, any, faults)
@@ -122,19 +122,19 @@ fn sync(places: &CommitPlaces<'_>, any: bool, faults: &Faults) -> Result<(), IoF
 }
 
 /// Sets the marks of one entry again. Returns whether it was done.
-fn one(places: &CommitPlaces<'_>, op: &Op, is_clean: bool, faults: &Faults) -> bool {
+fn one(places: &CommitPlaces<'_>, step: &Step, is_clean: bool, faults: &Faults) -> bool {
     let slot_name;
-    let (tree, path, id, marks) = match op {
-        Op::Put(Put { from: Origin::Layer, path, new: Some(new), marks, .. }) => {
+    let (tree, path, id, marks) = match step {
+        Step::Put(Put { from: Origin::Layer, path, new: Some(new), marks, .. }) => {
             (places.upper, path.0.as_slice(), Some(new.id), marks)
         }
-        Op::Put(Put { from: Origin::Slot(slot), new: Some(new), marks, .. }) => {
+        Step::Put(Put { from: Origin::Slot(slot), new: Some(new), marks, .. }) => {
             let Some(slots) = places.slots else { return false };
             slot_name = slot.to_string().into_bytes();
             (slots, slot_name.as_slice(), Some(new.id), marks)
         }
-        Op::Strip { path, marks, .. } => (places.upper, path.0.as_slice(), None, marks),
-        Op::Put(_) | Op::Hold { .. } | Op::Take { .. } | Op::SetDir(_) => return false,
+        Step::Strip { path, marks, .. } => (places.upper, path.0.as_slice(), None, marks),
+        Step::Put(_) | Step::Hold { .. } | Step::Take { .. } | Step::SetDir(_) => return false,
     };
     if marks.is_empty() {
         return false;

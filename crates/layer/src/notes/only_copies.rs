@@ -10,9 +10,9 @@ use crate::disk::xattr;
 use crate::faults::Faults;
 use crate::git::stash::{NAMED, Stash};
 use crate::journal::file::{JOURNAL, Journal, Outcome, read, sync_directory, write};
-use crate::journal::ops::{Op, Origin};
 use crate::journal::seen::Seen;
-use crate::journal::steps::Steps;
+use crate::journal::step::{Origin, Step};
+use crate::journal::step_reader::Steps;
 use crate::last_copies::autostash;
 use crate::last_copies::waiting_refs;
 use crate::meta::EntryType;
@@ -53,15 +53,15 @@ pub(crate) fn note(
     };
     waiting_refs::remember(places.root, &stashes, faults)?;
     let mut found = refs;
-    for op in journal.steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        if let Op::Strip { path, names, .. } = &op
+    for step in journal.steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        if let Step::Strip { path, names, .. } = &step
             && names.is_empty()
         {
             found.push(path.clone());
             continue;
         }
-        if let Op::Put(put) = &op
+        if let Step::Put(put) = &step
             && put.any_source
             && is_any_gone
             && kept.contains(&put.path)
@@ -69,7 +69,8 @@ pub(crate) fn note(
             found.push(put.path.clone());
             continue;
         }
-        let Some(path) = stripped(&op).filter(|path| matches!(op, Op::Strip { .. }) || kept.contains(path)) else {
+        let Some(path) = stripped(&step).filter(|path| matches!(step, Step::Strip { .. }) || kept.contains(path))
+        else {
             continue;
         };
         if is_unmarked(places.upper, &path.0).doing("look at", &path.0)? {
@@ -87,15 +88,15 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome, counts: &dyn Fn(&[u8]) -> b
     if stays.is_empty() {
         return Ok(false);
     }
-    for op in journal.steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
+    for step in journal.steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
         let has_bytes = |old: &Seen| match old.kind {
             EntryType::File => old.size > 0,
             EntryType::Directory | EntryType::Symlink => true,
             EntryType::Fifo | EntryType::Device | EntryType::Socket => false,
         };
-        if op.displaces().is_some_and(has_bytes)
-            && op.path().is_some_and(|path| !stays.contains(path) && counts(&path.0))
+        if step.displaces().is_some_and(has_bytes)
+            && step.path().is_some_and(|path| !stays.contains(path) && counts(&path.0))
         {
             return Ok(true);
         }
@@ -107,9 +108,9 @@ fn takes_bytes(journal: &Journal, outcome: &Outcome, counts: &dyn Fn(&[u8]) -> b
 /// before the journal goes.
 pub(crate) fn note_all(places: &CommitPlaces<'_>, steps: &Steps, faults: &Faults) -> Result<(), IoFailure> {
     let mut found = Vec::new();
-    for op in steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        let Some(path) = stripped(&op) else { continue };
+    for step in steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        let Some(path) = stripped(&step) else { continue };
         if is_unmarked(places.upper, &path.0).doing("look at", &path.0)? {
             found.push(path.clone());
         }
@@ -122,12 +123,12 @@ pub(crate) fn note_all(places: &CommitPlaces<'_>, steps: &Steps, faults: &Faults
 }
 
 /// Returns the entry of the layer that a step takes the mark off.
-fn stripped(op: &Op) -> Option<&ByteText> {
+fn stripped(step: &Step) -> Option<&ByteText> {
     let has_origin = |names: &[ByteText]| names.iter().any(|name| name.0.ends_with(ORIGIN));
-    match op {
-        Op::Strip { is_edit: true, .. } => None,
-        Op::Strip { path, names, .. } if has_origin(names) => Some(path),
-        Op::Put(put) if put.from == Origin::Layer && has_origin(&put.strip) => Some(&put.path),
+    match step {
+        Step::Strip { is_edit: true, .. } => None,
+        Step::Strip { path, names, .. } if has_origin(names) => Some(path),
+        Step::Put(put) if put.from == Origin::Layer && has_origin(&put.strip) => Some(&put.path),
         _ => None,
     }
 }
@@ -155,8 +156,8 @@ pub(crate) fn forget(
     let missing: HashSet<&[u8]> =
         outcome.kept.iter().filter(|one| !one.arrived).map(|one| one.path.0.as_slice()).collect();
     let mut arrived: HashMap<ByteText, bool> = HashMap::new();
-    for op in journal.steps.each() {
-        if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+    for step in journal.steps.each() {
+        if let Step::Put(put) = step.doing("read", JOURNAL.as_bytes())?
             && !is_at_or_below(&put.path.0, |path| missing.contains(path))
         {
             arrived.insert(put.path, put.whole);

@@ -7,9 +7,9 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, chmod, open_file, pin, split, unlink_if_there};
 use crate::entries::tree::CommittedEntry;
 use crate::journal::file::{JOURNAL, OURS, read};
-use crate::journal::ops::{Op, Origin, Put};
 use crate::journal::seen::Seen;
-use crate::journal::steps::Steps;
+use crate::journal::step::{Origin, Put, Step};
+use crate::journal::step_reader::Steps;
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat};
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
@@ -94,11 +94,11 @@ pub(crate) fn stamps(
     let moved = moved(steps).doing("read", JOURNAL.as_bytes())?;
     // What is in a directory comes before it, which may be closed here.
     for step in steps.each_back().doing("read", JOURNAL.as_bytes())? {
-        let (_, op) = step.doing("read", JOURNAL.as_bytes())?;
-        let (path, old) = match &op {
-            Op::Take { at, old, renamed: true, .. } | Op::Hold { at, old, .. } => (at.clone(), old),
-            Op::Take { at, old, .. } => (home(&moved, at), old),
-            Op::Put(Put { path, old: Some(old), .. }) => (home(&moved, path), old),
+        let (_, step) = step.doing("read", JOURNAL.as_bytes())?;
+        let (path, old) = match &step {
+            Step::Take { at, old, renamed: true, .. } | Step::Hold { at, old, .. } => (at.clone(), old),
+            Step::Take { at, old, .. } => (home(&moved, at), old),
+            Step::Put(Put { path, old: Some(old), .. }) => (home(&moved, path), old),
             _ => continue,
         };
         // Without its stamp an entry is a conflict at the next accept.
@@ -140,14 +140,14 @@ fn is_as_returned(old: &Seen, now: &Meta, ctime: Option<FsTime>) -> bool {
 /// Lists the new places of renamed directories, and their old ones.
 fn moved(steps: &Steps) -> io::Result<Vec<(ByteText, ByteText)>> {
     let mut taken = HashMap::new();
-    for op in steps.each() {
-        if let Op::Take { at, slot, renamed: true, .. } = op? {
+    for step in steps.each() {
+        if let Step::Take { at, slot, renamed: true, .. } = step? {
             taken.insert(slot, at);
         }
     }
     let mut found = Vec::new();
-    for op in steps.each().take_while(|_| !taken.is_empty()) {
-        if let Op::Put(Put { path, from: Origin::Slot(slot), .. }) = op?
+    for step in steps.each().take_while(|_| !taken.is_empty()) {
+        if let Step::Put(Put { path, from: Origin::Slot(slot), .. }) = step?
             && let Some(at) = taken.get(&slot)
         {
             found.push((path, at.clone()));

@@ -12,12 +12,12 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone, names, split};
 use crate::faults::Faults;
 use crate::journal::file::{JOURNAL, SLOTS, sync_directory, write};
-use crate::journal::ops::{Op, Origin, Put};
 use crate::journal::seen::Seen;
-use crate::journal::steps::Steps;
+use crate::journal::step::{Origin, Put, Step};
+use crate::journal::step_reader::Steps;
 use crate::meta::{EntryType, stat_if_there};
-use crate::moves::calls::Spot;
 use crate::moves::leftover::{is_numbered, move_to_a_free_name};
+use crate::moves::rename_calls::Spot;
 use crate::notes::empty_directories::remove_empty;
 use crate::places::commit_places::CommitPlaces;
 use crate::places::side::SIDE;
@@ -48,8 +48,8 @@ pub(crate) struct Doubt {
 /// may still reach. All that the journal names count: which of them had arrived is not known after a kill.
 pub(crate) fn doubt(places: &CommitPlaces<'_>, steps: &Steps) -> Result<Doubt, IoFailure> {
     let mut found = Doubt::default();
-    for op in steps.each() {
-        let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())? else { continue };
+    for step in steps.each() {
+        let Step::Put(put) = step.doing("read", JOURNAL.as_bytes())? else { continue };
         let Some(new) = &put.new else { continue };
         let known = match put.from {
             Origin::Layer => found.upper,

@@ -1,13 +1,11 @@
 //! The directories that a commit works in, and the processes that have a file there open.
 //!
-//! * `commit_places`: the directories that the steps of a commit work in
-//! * `directories`: the directories of a layer and its workspace, for the stages around the steps
+//! * `commit_places`: the directories that the steps of a commit work in, and those of the stages around the steps
 //! * `quiet`: finds out whether an entry that a commit moves out changed, or is open for writing
 //! * `side`: the side name of an entry while an exchange is made of three renames
 //! * `writers`: finds out whether a process has a file open for writing, by a read lease (fcntl(2), `F_SETLEASE`)
 
 pub(crate) mod commit_places;
-pub(crate) mod directories;
 pub(crate) mod quiet;
 pub(crate) mod side;
 pub(crate) mod writers;

@@ -11,13 +11,13 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 /// Answer whether a displaced entry may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quiet {
-    /// Nothing happened to it.
+    /// The entry is unchanged, and no process has it open for writing.
     Yes,
     /// The entry changed.
     No,
     /// A process has a file of it open for writing.
     Written,
-    /// It is not there.
+    /// The entry does not exist any more.
     Gone,
 }
 

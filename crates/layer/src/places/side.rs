@@ -1,8 +1,8 @@
 //! The side name of an entry while an exchange is made of three renames.
 
 use crate::beneath::Workspace;
-use crate::journal::ops::Origin;
-use crate::moves::calls::Spot;
+use crate::journal::step::Origin;
+use crate::moves::rename_calls::Spot;
 use std::os::fd::BorrowedFd;
 
 /// The place of an entry while an exchange is made of three renames. It lies in the layer's directory or in the staging

@@ -6,8 +6,8 @@
 
 use crate::beneath::{LeaseCall, Workspace, open_file, split};
 use crate::entries::changes::{Conflict, Outside};
-use crate::journal::ops::Op;
 use crate::journal::seen::Seen;
+use crate::journal::step::Step;
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use nexus_model::ByteText;
 use rustix::fs::OFlags;
@@ -106,8 +106,8 @@ impl<'a> OpenElsewhere<'a> {
     }
 
     /// Looks at what a step displaces.
-    pub(crate) fn inspect(&mut self, op: &Op) -> io::Result<()> {
-        let (Some(path), Some(old)) = (op.path(), op.displaces()) else { return Ok(()) };
+    pub(crate) fn inspect(&mut self, step: &Step) -> io::Result<()> {
+        let (Some(path), Some(old)) = (step.path(), step.displaces()) else { return Ok(()) };
         if old.kind != EntryType::File {
             return Ok(());
         }

@@ -15,7 +15,7 @@ use crate::beneath::{
     Doing as _, IoFailure, Workspace, check_depth, check_named, is_gone, is_other_mount, join, names, split,
 };
 use crate::disk::opened::Notes;
-use crate::disk::top::{Top, TopAttrs};
+use crate::disk::top_directory::{Top, TopAttrs};
 use crate::disk::xattr::{self, Attrs};
 use crate::entries::index_notes::IndexNote;
 use crate::entries::marks::{Attr, LayerMode, LowerFs, MarkError, Marks, Redirect, attr, read};

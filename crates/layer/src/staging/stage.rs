@@ -12,8 +12,8 @@ use crate::entries::marks::{Attr, LayerMode, attr};
 use crate::entries::tree::Source;
 use crate::faults::Faults;
 use crate::journal::file::{SLOTS, SlotPlace, slots_in_workspace, sync_directory, write};
-use crate::journal::ops::{AttrList, Slot, Staged};
 use crate::journal::seen::Seen;
+use crate::journal::step::{AttrList, Slot, Staged};
 use crate::meta::{EntryType, stat};
 use crate::moves::leftover::{Leftover, set_aside_in_workspace};
 use crate::notes::marks_back;
@@ -36,7 +36,7 @@ const IGNORE: &[u8] =
 # After a crash, nexus changes recover finishes the commit, and nexus changes reject takes it back.\n*\n";
 
 /// The trees that staging reads from and writes to.
-pub(crate) struct Stage<'a> {
+pub(crate) struct StagingTrees<'a> {
     pub(crate) root: &'a Workspace,
     pub(crate) upper: &'a Workspace,
     pub(crate) index: Option<&'a Workspace>,
@@ -140,7 +140,7 @@ pub(crate) fn keep_slots(
     }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> StagingTrees<'a> {
     /// Makes the staging directory for `count` entries.
     pub(crate) fn begin(self, place: SlotPlace, count: usize) -> Result<Staging<'a>, IoFailure> {
         let slots = Workspace::from_fd(self.make_directory(place)?);
@@ -264,7 +264,7 @@ impl<'a> Stage<'a> {
 
 /// A staging directory that is being filled.
 pub(crate) struct Staging<'a> {
-    stage: Stage<'a>,
+    stage: StagingTrees<'a>,
     tree: &'a Workspace,
     slots: Workspace,
     count: usize,

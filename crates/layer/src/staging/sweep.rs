@@ -7,10 +7,10 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty, names};
 use crate::faults::Faults;
 use crate::journal::file::{JOURNAL, Journal, SLOTS};
-use crate::journal::ops::{Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put, Slot, Step};
 use crate::meta::{EntryType, FileId, Meta, stat_if_there};
-use crate::moves::calls::Spot;
+use crate::moves::rename_calls::Spot;
 use crate::places::commit_places::CommitPlaces;
 use crate::places::side::SIDE;
 use crate::places::writers::{Compared, compare};
@@ -99,15 +99,15 @@ fn known(all: &[Left<'_>], journal: &Journal) -> Result<(ByNumber, ByNumber), Io
     let slots: HashSet<Slot> = all.iter().filter(|one| one.from != Origin::Layer).map(|one| one.number).collect();
     let numbers: HashSet<usize> = all.iter().filter(|one| one.from == Origin::Layer).map(|one| one.number).collect();
     let (mut by_slot, mut by_step) = (ByNumber::new(), ByNumber::new());
-    for (number, op) in journal.steps.each().enumerate() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        if let Some(path) = op.path().filter(|_| numbers.contains(&number)) {
+    for (number, step) in journal.steps.each().enumerate() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        if let Some(path) = step.path().filter(|_| numbers.contains(&number)) {
             by_step.insert(number, Known { path: path.clone(), held: None, made: None });
         }
-        let (slot, known) = match op {
-            Op::Take { at, slot, .. } => (slot, Known { path: at, held: None, made: None }),
-            Op::Hold { at, old, slot } => (slot, Known { path: at, held: Some(old.id), made: None }),
-            Op::Put(Put { path, from: Origin::Slot(slot), new, .. }) if !by_slot.contains_key(&slot) => {
+        let (slot, known) = match step {
+            Step::Take { at, slot, .. } => (slot, Known { path: at, held: None, made: None }),
+            Step::Hold { at, old, slot } => (slot, Known { path: at, held: Some(old.id), made: None }),
+            Step::Put(Put { path, from: Origin::Slot(slot), new, .. }) if !by_slot.contains_key(&slot) => {
                 (slot, Known { path, held: None, made: new })
             }
             _ => continue,

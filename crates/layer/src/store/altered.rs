@@ -1,6 +1,6 @@
 //! Detects changes to a parked layer after it was parked or last shown to the user.
 //!
-//! Only this user and root can change a parked layer (see `part`). Every change updates a file's ctime, which no process can
+//! Only this user and root can change a parked layer (see `separate`). Every change updates a file's ctime, which no process can
 //! choose. The check therefore compares each ctime with the mtime of the layer's record, which Nexus writes when it parks the
 //! layer and when it shows it.
 
@@ -10,7 +10,7 @@ use crate::errors::CommitError;
 use crate::journal::file::PARKED;
 use crate::meta::{EntryType, FsTime, Meta};
 use crate::store::layer::Layer;
-use crate::store::part::COPIED;
+use crate::store::separate::COPIED;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 impl Layer {

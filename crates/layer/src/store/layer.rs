@@ -16,7 +16,7 @@ use crate::beneath::{DirectoryIdentity, Doing as _, IoFailure, Workspace, chmod}
 use crate::disk::identity::Home;
 use crate::disk::opened::close_again;
 use crate::disk::started::{self, Clocks, Started};
-use crate::disk::top::Top;
+use crate::disk::top_directory::Top;
 use crate::disk::upper::{open_upper, reopen_upper};
 use crate::entries::changes::{Change, ChangeSet, Conflict};
 use crate::entries::tree::CommittedEntry;
@@ -44,11 +44,11 @@ pub use crate::errors::{CommitError, CreateLayerError, DiscardError, OpenLayerEr
 /// State of a layer after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitState {
-    /// There was nothing in it; it is gone.
+    /// The layer was empty and was removed.
     Nothing,
-    /// Everything but what is listed as parked is in the workspace. With nothing parked the layer is gone.
+    /// The workspace has all changes but those that are listed as parked. Where none is parked the layer was removed.
     Committed,
-    /// Nothing is in the workspace, and the layer waits for a review.
+    /// The workspace has none of the changes, and the layer waits for a review.
     Parked,
 }
 
@@ -108,7 +108,7 @@ pub struct Layer {
     pub(crate) recorded: Recorded,
     pub(crate) home: Option<Home>,
     pub(crate) upper_fd: Option<OwnedFd>,
-    /// Set if no other user can reach the entries; see `part`.
+    /// Set if no other user can reach the entries; see `separate`.
     pub(crate) unreached: AtomicBool,
     /// All of a layer in memory was copied to the layer's directory.
     pub(crate) copied: AtomicBool,
@@ -165,7 +165,7 @@ impl Layer {
                 .doing("lock", run.as_bytes())?;
             // By name: no other process has seen these directories yet.
             let upper = root.dir(b"upper").doing("open", b"upper")?;
-            let top = crate::disk::top::carry(mode, workspace, upper.as_fd())?;
+            let top = crate::disk::top_directory::carry(mode, workspace, upper.as_fd())?;
             if rustix::process::geteuid().is_root() {
                 let (uid, gid) = (Uid::from_raw(top.workspace.owner.0), Gid::from_raw(top.workspace.owner.1));
                 rustix::fs::chownat(root.fd(), "work", Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)

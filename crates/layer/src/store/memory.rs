@@ -8,7 +8,7 @@
 //! the workspace's own directory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, unlink_if_there};
-use crate::disk::copy::Stage;
+use crate::disk::copy::CopyStage;
 use crate::disk::copy_trees::rescue_trees;
 use crate::disk::upper::{open_index, open_upper, reopen_upper};
 use crate::entries::marks::LayerMode;
@@ -82,7 +82,7 @@ impl Layer {
         };
         make("upper")?;
         let rescue = |from: &Workspace, to: &Workspace, tops: &[&[u8]]| {
-            let stage = Stage { dir: self.root.fd(), faults: &self.faults };
+            let stage = CopyStage { dir: self.root.fd(), faults: &self.faults };
             let copied = rescue_trees(from, to, tops, self.mode, stage);
             // Also what was saved of a layer has its attributes.
             let top = self.copy_top(upper);
@@ -116,6 +116,7 @@ impl Layer {
     fn copy_top(&self, upper: &OwnedFd) -> Result<(), IoFailure> {
         let to = self.root.dir(b"upper").doing("open", b"upper")?;
         let mode = stat(upper.as_fd(), b"").doing("look at", b"upper")?.mode;
-        crate::disk::top::copy(self.mode, upper.as_fd(), to.as_fd(), mode).doing("set the attributes of", b"upper")
+        crate::disk::top_directory::copy(self.mode, upper.as_fd(), to.as_fd(), mode)
+            .doing("set the attributes of", b"upper")
     }
 }

@@ -9,10 +9,10 @@
 //! * `open_for_recovery`: opens and locks a layer that no other process uses, and reads which decision was recorded
 //!   for it
 //! * `origin`: opens the layer of a run that ended before its commit was decided
-//! * `part`: separates a layer from processes that may still have a file of it open
 //! * `pool`: directories for layers that are made ahead or removed later
 //! * `recorded`: records the file sizes of a layer when it is parked
 //! * `removal`: removes a layer with everything in it, or sets it aside
+//! * `separate`: separates a layer from processes that may still have a file of it open, by copies
 
 pub(crate) mod altered;
 pub(crate) mod empty;
@@ -21,7 +21,7 @@ pub(crate) mod locked;
 pub(crate) mod memory;
 pub(crate) mod open_for_recovery;
 pub mod origin;
-pub(crate) mod part;
 pub mod pool;
 pub(crate) mod recorded;
 pub(crate) mod removal;
+pub(crate) mod separate;

@@ -3,7 +3,7 @@
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_gone};
 use crate::disk::opened::close_again;
 use crate::disk::started::Started;
-use crate::disk::top::{Top, TopAttrs};
+use crate::disk::top_directory::{Top, TopAttrs};
 use crate::disk::upper::is_bare;
 use crate::entries::marks::LayerMode;
 use crate::errors::OpenLayerError;

@@ -67,8 +67,8 @@ impl Walk<'_> {
         crate::links::link_ends::classify(self, &mut tree)?;
         let bare = crate::git::bare::classify(self, &mut tree)?;
         let mut new = crate::git::nested::classify(self, &mut tree, &bare)?;
-        new.extend(crate::git::led_to::hold_back(self, &mut tree)?);
-        crate::git::between::classify(self, &mut tree, &new)?;
+        new.extend(crate::git::repository_at_link::hold_back(self, &mut tree)?);
+        crate::git::links_between::classify(self, &mut tree, &new)?;
         crate::git::further_trees::classify(self, &mut tree)?;
         crate::git::unmade::classify(self, &mut tree)?;
         crate::git::graphs::hold_back(self, &mut tree, &bare)?;
@@ -84,7 +84,7 @@ impl Walk<'_> {
             },
             &mut tree,
         )?;
-        crate::git::closed::classify(self, &mut tree)?;
+        crate::git::closed_directories::classify(self, &mut tree)?;
         crate::git::git_index::classify(self, &mut tree)?;
         crate::git::with_index::classify(self, &mut tree)?;
         crate::git::outside_branches::classify(self, &mut tree)?;
@@ -126,7 +126,7 @@ impl Walk<'_> {
             wanted: &wanted,
             budget: crate::survey::scan::Budget::default(),
             ends: crate::links::link_ends::Ends::new(self.rules, self.base.path()),
-            links: crate::links::link_steps::Links::new(|path| crate::links::link_ends::link(self.base, path)),
+            links: crate::links::link_budget::Links::new(|path| crate::links::link_ends::link(self.base, path)),
         };
         for one in &mut tree.nodes {
             let whole = match (&one.rare.lower, &one.covers) {

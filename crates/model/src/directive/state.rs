@@ -192,7 +192,7 @@ impl EndReason {
 /// State in which a directive is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Initial {
-    /// Nothing stands in its way.
+    /// The directive may run at once.
     Queued,
     /// A person has to approve the directive.
     AwaitingApproval,

@@ -14,7 +14,7 @@ use nexus_model::directive::{Fence, State};
 use nexus_model::ids::{DirectiveId, FacilityId, TerritoryId};
 use nexus_policy::document::{Effective, LoadedPolicy};
 use nexus_policy::settings::EgressSettings;
-use nexus_runner::recover::steps::Recovery;
+use nexus_runner::recover::recovery::Recovery;
 use nexus_runner::state::directory::StateDir;
 use nexusd::upkeep::{Committed, Unfinished};
 use nexusd::{Daemon, Parts, Settings, SourceError, Territory, Upkeep, WorkSource};

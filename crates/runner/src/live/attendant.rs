@@ -26,7 +26,7 @@ pub trait Attendant {
     fn input_source(&mut self) -> io::Result<Option<InputSource>> {
         Ok(None)
     }
-    /// Reports that output of a stream is taken now; while it is not, the command waits.
+    /// Reports whether output of a stream is taken now; while it is not, the command waits.
     fn takes(&self, stream: Stream) -> bool;
     /// Takes output of the command. `true` means that the stream is not read any more.
     fn take(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<bool>;
@@ -48,7 +48,7 @@ pub trait Attendant {
     fn sandbox_lingers(&mut self);
     /// Notes that every process of the sandbox is dead.
     fn sandbox_is_dead(&mut self);
-    /// Reports that nothing is left to do, after the end of the sandbox.
+    /// Reports whether nothing is left to do, after the end of the sandbox.
     fn is_done(&self) -> bool;
     /// Ends the attendance and returns the kept output. Terminals are as they were before.
     fn finish(&mut self) -> io::Result<KeptOutput>;

@@ -50,12 +50,12 @@ impl SandboxControl {
         Self { session: None, input: None, pending: Vec::new(), ended: true, terminal: false, actions: Vec::new() }
     }
 
-    /// Reports that the command has a terminal.
+    /// Reports whether the command has a terminal.
     pub fn has_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Reports that it takes more input now. After the end of the command it takes all and loses it.
+    /// Reports whether the command takes more input now. After the end of the command it takes all and loses it.
     pub fn takes_input(&self) -> bool {
         self.session.is_none() || self.pending.len() < MAX_INPUT
     }

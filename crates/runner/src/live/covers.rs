@@ -44,9 +44,9 @@ struct Identity {
 /// One covered path, or a directory above one.
 struct Place {
     path: PathBuf,
-    /// Nothing was there: then the launch cannot cover it, unless it comes in the meantime.
+    /// The entry at the path; `None` if the path was free. The launch cannot cover a free path, unless an entry appears there meanwhile.
     identity: Option<Identity>,
-    /// Of a protected file: its time of change.
+    /// Time of the last change of a protected file.
     changed: Option<(i64, u32)>,
 }
 

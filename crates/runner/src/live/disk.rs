@@ -232,7 +232,7 @@ fn open(at: Waiting) -> rustix::io::Result<Current> {
     Ok(Current { entries: Dir::read_from(&*directory)?, directory, at })
 }
 
-/// Reports that a layer in memory has no room left.
+/// Reports whether a layer in memory has no room left.
 pub fn is_full(upper: &OwnedFd, limit: u64) -> bool {
     let almost_nothing = (limit / 64).clamp(4096, 1 << 20);
     rustix::fs::fstatvfs(upper.as_fd())

@@ -27,7 +27,7 @@ impl LastWords {
         kept.extend_from_slice(bytes);
     }
 
-    /// Reports that the last output of a stream has one of these texts in it.
+    /// Reports whether the last output of a stream has one of these texts in it.
     pub fn has(&self, all: &[&str]) -> bool {
         let said = |words: &&str| {
             self.streams.iter().any(|stream| {

@@ -7,6 +7,12 @@
 //!        └─▶ tally ─▶ last_words       └─▶ output, ring: what is kept of the output
 //!  ports ─▶ relay: published ports
 //! ```
+//! * `pump`, `bounds`, `signal`: the one thread that serves a sandbox, its bounds and its outcome
+//! * `attendant`, `control`, `input`: whom the sandbox is run for, and how the attendant acts on it
+//! * `output`, `ring`, `tally`, `last_words`, `full_output`, `pipes`, `left_in_pipes`: what the command prints, bounded, counted and kept
+//! * `looks`, `disk`, `covers`: what is polled while the command runs
+//! * `lingers`: the wait for a sandbox whose processes are dead, while the kernel still releases its resources
+//! * `ports`, `relay`, `names`: published ports, and the questions of a command without a network
 
 pub mod attendant;
 pub mod bounds;
@@ -16,7 +22,7 @@ pub mod disk;
 pub mod full_output;
 pub mod input;
 pub mod last_words;
-pub mod left;
+pub mod left_in_pipes;
 pub mod lingers;
 pub mod looks;
 pub mod names;

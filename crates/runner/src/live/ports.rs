@@ -40,7 +40,7 @@ pub struct ParsePublishError {
 }
 
 impl Publish {
-    /// Reports that the port of the host is still to be picked.
+    /// Reports whether the port of the host is still to be picked.
     pub fn picks(self) -> bool {
         self.host == 0
     }
@@ -239,7 +239,7 @@ impl Ports {
         self.relays.clear();
     }
 
-    /// Reports that no connection is left.
+    /// Reports whether no connection is left.
     pub fn is_done(&self) -> bool {
         self.relays.is_empty()
     }

@@ -17,7 +17,7 @@ use crate::live::bounds::{Bounds, Broken, Ends, Outcome};
 use crate::live::control::{Action, SandboxControl};
 use crate::live::covers::Covers;
 use crate::live::input::Feed;
-use crate::live::left::Left;
+use crate::live::left_in_pipes::LeftInPipes;
 use crate::live::lingers::{End, Linger};
 use crate::live::looks::{self, LOOK_AT_MEMORY_EVERY, SURVEY_AFTER};
 use crate::live::names::AskedNames;
@@ -67,7 +67,7 @@ pub fn run<A: Attendant>(
         timed_out: false,
         is_dead: false,
         silent_since: None,
-        left: Left::default(),
+        left: LeftInPipes::default(),
         end: End::default(),
         buffer: vec![0; BUFFER],
         outcome: Outcome {
@@ -120,7 +120,7 @@ struct Pump<'a, A: Attendant> {
     is_dead: bool,
     /// The time since which no process inside lives, and nothing that they left was passed on.
     silent_since: Option<Instant>,
-    left: Left,
+    left: LeftInPipes,
     end: End,
     buffer: Vec<u8>,
     outcome: Outcome,
@@ -141,7 +141,7 @@ enum Source<T> {
 }
 
 impl<A: Attendant> Pump<'_, A> {
-    /// Reports that nothing is left to do. The last frames of the guest count even when everything else is over already.
+    /// Reports whether nothing is left to do. The last frames of the guest count even when everything else is over already.
     fn is_done(&self) -> bool {
         let silent = self.out.is_none() && self.err.is_none();
         self.inside.session.is_none() && self.is_dead && silent && self.attendant.is_done()
@@ -314,7 +314,7 @@ impl<A: Attendant> Pump<'_, A> {
     fn nothing_runs(&mut self) {
         self.is_dead = true;
         let has_terminal = self.inside.has_terminal();
-        self.left = Left::note(self.out.as_ref(), self.err.as_ref(), has_terminal);
+        self.left = LeftInPipes::note(self.out.as_ref(), self.err.as_ref(), has_terminal);
         self.silent_since = Some(Instant::now());
         self.hung_up_until = None;
         self.outcome.names.close();

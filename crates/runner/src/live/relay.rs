@@ -74,7 +74,7 @@ impl Relay {
         self.inside = Some(inside);
     }
 
-    /// Reports that the other half is there.
+    /// Reports whether the other half is there.
     pub fn is_joined(&self) -> bool {
         self.inside.is_some()
     }
@@ -115,12 +115,12 @@ impl Relay {
         self.outward.step(inside.as_fd(), self.host.as_fd(), scratch)
     }
 
-    /// Reports that both directions have ended.
+    /// Reports whether both directions have ended.
     pub fn is_over(&self) -> bool {
         self.inward.is_passed_on && self.outward.is_passed_on
     }
 
-    /// Reports that everything that was sent inside has been passed on.
+    /// Reports whether everything that was sent inside has been passed on.
     pub fn said_all(&self) -> bool {
         self.outward.is_passed_on
     }

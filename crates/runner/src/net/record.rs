@@ -66,7 +66,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reports that a process still writes to a record.
+/// Reports whether a process still writes to a record.
 pub fn is_written(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => flock(file, FlockOperation::Unlock).map(|()| false).map_err(io::Error::from),
@@ -180,7 +180,7 @@ fn beyond(places: &StateDir, run: RunId, kept: usize, max_bytes: u64) -> io::Res
     Ok(pruned)
 }
 
-/// Reports that a process still writes to a record, or that changes of its run wait for a decision that it may matter for.
+/// Reports whether a process still writes to a record, or that changes of its run wait for a decision that it may matter for.
 fn is_needed(places: &StateDir, run: RunId) -> io::Result<bool> {
     if places.layers.join(run.to_string()).try_exists()? {
         return Ok(true);

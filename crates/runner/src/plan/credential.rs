@@ -137,7 +137,7 @@ fn by_value(value: &str) -> Option<&'static str> {
     scheme.map(|_| "its value is a login of HTTP")
 }
 
-/// Reports that a value is an address with a password: `scheme://user:password@host`.
+/// Reports whether a value is an address with a password: `scheme://user:password@host`.
 fn has_login(value: &str) -> bool {
     let Some((scheme, rest)) = value.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -168,7 +168,7 @@ fn one(asked: &Sourced<PathBuf>, opened: &[Sourced<String>], drivers: &str) -> R
     Ok(Shown { bind, made: None, why: None, from: asked.from.clone(), by_operator })
 }
 
-/// Reports that the user inside may open a device. Root's sandboxes have a uid that owns nothing on the host.
+/// Reports whether the user inside may open a device. Root's sandboxes have a uid that owns nothing on the host.
 fn can_be_opened(path: &Path, mode: u32) -> bool {
     if rustix::process::geteuid().is_root() {
         return mode & 0o006 == 0o006;

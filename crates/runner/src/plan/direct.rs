@@ -34,7 +34,7 @@ pub struct Direct {
 
 /// Holds what a direct run left that programs of the host may act on.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct LeftByDirectRun {
     /// Protected paths that the workspace did not have at the beginning, what git resumes and finds its history by and that is
     /// new or changed, new links to protected names, and new or changed refs that stand for others.
     pub appeared: Vec<ByteText>,
@@ -70,7 +70,7 @@ pub enum DirectError {
         /// The missing place in the workspace.
         place: PathBuf,
     },
-    /// Nothing could be written.
+    /// The command could write to no path of the workspace.
     #[error("{} cannot be the workspace of a direct run: all of it is protected ({why})", workspace.display())]
     AllProtected {
         /// The path of the workspace.
@@ -127,7 +127,7 @@ impl Direct {
     }
 
     /// Examines the changes of a direct run after its end, and moves index files aside that git must not read.
-    pub fn examine_and_set_aside(&self, workspace: &Path) -> Result<Left, DirectError> {
+    pub fn examine_and_set_aside(&self, workspace: &Path) -> Result<LeftByDirectRun, DirectError> {
         let failed = |source| DirectError::Unreadable { workspace: workspace.to_owned(), source };
         let mut found = Found::new(&self.rules, self.opens_git);
         found.scan(workspace).map_err(failed)?;
@@ -159,7 +159,7 @@ impl Direct {
         appeared.extend(inside.watched.changed_refs(&self.watched).cloned());
         appeared.sort();
         appeared.dedup();
-        Ok(Left { appeared, held })
+        Ok(LeftByDirectRun { appeared, held })
     }
 }
 

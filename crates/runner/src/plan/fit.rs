@@ -1,7 +1,7 @@
 //! Refuses a workspace of which a layer would be wrong, before anything is made.
 
 use crate::causes::chain;
-use nexus_layer::disk::top::{self, Unfit};
+use nexus_layer::disk::top_directory::{self, Unfit};
 use nexus_layer::{IoFailure, Workspace};
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ impl FitError {
 
 /// Refuses a directory whose new files would get another group or access list in a layer than they get outside.
 pub fn check_top(workspace: &Path, in_memory: bool) -> Result<(), FitError> {
-    let found = Workspace::open(workspace).and_then(|opened| top::unfit(&opened, in_memory));
+    let found = Workspace::open(workspace).and_then(|opened| top_directory::unfit(&opened, in_memory));
     match found.map_err(|source| FitError::Unreadable { workspace: workspace.to_owned(), source })? {
         None => Ok(()),
         Some(unfit) => Err(FitError::Unfit { workspace: workspace.to_owned(), unfit }),

@@ -7,6 +7,19 @@
 //!         ▼       ├─ binds ◀─ devices, guarded; sockets ◀─ pins; hide
 //!     ResolvedRun └─ environment ◀─ credential
 //! ```
+//! The workspace:
+//! * `site`, `workspace`: open the workspace and its working directory, and refuse directories that cannot be one
+//! * `mounts`, `fit`: refuse a workspace that cannot carry a layer
+//! * `scan`, `protect`, `git_host`, `watch`: what a commit holds back, and what a direct run (`direct`) covers or watches
+//! * `hide`: the paths that cannot be read inside
+//!
+//! Other paths of the host:
+//! * `binds`, `shown`, `homes`: the paths that are shown inside
+//! * `guarded`, `configuration`: the paths that no bind shows
+//! * `sockets`, `pins`, `closed`: what is covered in binds, and the directories that no search can look through
+//! * `devices`: the character devices that a command may be given
+//!
+//! The environment: `environment`, `credential`
 
 pub mod binds;
 mod closed;

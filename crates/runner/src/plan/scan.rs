@@ -273,7 +273,7 @@ fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Reports that the command could reach something in a directory that this process cannot look through: the command is the
+/// Reports whether the command could reach something in a directory that this process cannot look through: the command is the
 /// owner and may set the mode, or it may enter the directory and use names that it knows. Such a directory is covered as a whole.
 fn opens_to_command(directory: &Path) -> Result<bool, Error> {
     match directory.symlink_metadata() {

@@ -47,7 +47,7 @@ pub(super) struct Watched {
     reads: Reads,
 }
 
-/// Reports that git reads a file of this name as an index.
+/// Reports whether git reads a file of this name as an index.
 pub(super) fn is_index(name: &[u8]) -> bool {
     const SHARED: &[u8] = b"sharedindex.";
     name.eq_ignore_ascii_case(b"index")

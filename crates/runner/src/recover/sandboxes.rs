@@ -12,7 +12,7 @@ use crate::causes::chain;
 use crate::recover::error::{ClearError, Elsewhere};
 use crate::recover::remains::Remains;
 use crate::state::directory::StateDir;
-use crate::state::left::{self, Left, Presence};
+use crate::state::first_process::{self, FirstProcess, Presence};
 use crate::state::note;
 use crate::state::record::{self, Orphan, Record, RecordState};
 use nexus_driver::Handle;
@@ -42,7 +42,7 @@ impl Sandboxes {
         let mut found = Self { lingering: HashSet::new(), elsewhere: HashSet::new(), unknown: HashMap::new() };
         let mut others = Vec::new();
         for orphan in orphans {
-            let left = left::presence(&places.runs, orphan.run).map(|left| left.unwrap_or(Presence::Gone));
+            let left = first_process::presence(&places.runs, orphan.run).map(|left| left.unwrap_or(Presence::Gone));
             if found.takes(orphan.run, left) == Presence::Gone && may_have_one(orphan) {
                 others.push(orphan);
             }
@@ -55,7 +55,7 @@ impl Sandboxes {
         let lingering = driver.end(&all, GONE_WITHIN).map_err(|error| ClearError::not_cleared(&chain(&error)))?;
         for one in lingering {
             // Later commands do not wait again. Where it cannot be noted, they do.
-            let left = Left::of(one.process.as_fd()).ok().flatten();
+            let left = FirstProcess::of(one.process.as_fd()).ok().flatten();
             left.and_then(|left| left.write(&places.runs, one.run).ok());
             found.lingering.insert(one.run);
         }
@@ -114,7 +114,7 @@ impl Sandboxes {
 
 /// Describes a sandbox that is not known here.
 fn elsewhere(places: &StateDir, run: RunId) -> Elsewhere {
-    let files = [left::place(&places.runs, run), Record::place(&places.runs, run)];
+    let files = [first_process::place(&places.runs, run), Record::place(&places.runs, run)];
     let files = files.into_iter().filter(|file| file.exists()).collect();
     Elsewhere { run, files, waits: has_changes(places, run) }
 }
@@ -122,7 +122,7 @@ fn elsewhere(places: &StateDir, run: RunId) -> Elsewhere {
 /// Returns what is known of the sandbox of a run, whatever process holds its record: it is read without its lock. A
 /// command that is stopped while it holds that lock is not a sign that the sandbox is gone.
 pub fn presence(places: &StateDir, run: RunId) -> io::Result<Presence> {
-    if let Some(left) = left::presence(&places.runs, run)? {
+    if let Some(left) = first_process::presence(&places.runs, run)? {
         return Ok(left);
     }
     match record::inspect(&places.runs, run)?.map_or(Ok(None), |record| record.first) {

@@ -175,7 +175,7 @@ impl RunError {
         }
     }
 
-    /// Reports that a commit stopped half-way, so that the record of the run has to stay.
+    /// Reports whether a commit stopped half-way, so that the record of the run has to stay.
     #[must_use]
     pub fn is_half_way(&self) -> bool {
         self.code() == INTERRUPTED

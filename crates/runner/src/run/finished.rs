@@ -8,6 +8,7 @@ use crate::live::disk;
 use crate::live::lingers::keeps_work;
 use crate::net::service::Service;
 use crate::notices::Notice;
+use crate::plan::direct::LeftByDirectRun;
 use crate::run::error::RunError;
 use crate::run::held::{EndOutcome, Held};
 use crate::run::receipt;
@@ -235,7 +236,11 @@ fn settle_and_report(held: &mut Held<'_>, ended: Ended) -> Result<RunReport, Box
         tracing::debug!(run = %run.plan.run_id, ms = held.clock.elapsed().as_millis() as u64, "the changes are settled");
     }
     let settled = settled.unwrap_or_else(Settled::failed);
-    let (mut report, output) = RunReport::new(run, &held.handle, outcome, settled, facts);
+    // Moves index files of git aside that git must not read.
+    let workspace = run.plan.workspace.source.as_path();
+    let left =
+        run.direct.as_ref().map_or(Ok(LeftByDirectRun::default()), |direct| direct.examine_and_set_aside(workspace));
+    let (mut report, output) = RunReport::new(run, &held.handle, outcome, settled, left, facts);
     report.checkpoint = held.checkpoint.take();
     let receipt = held.issuer.take().map(|issuer| receipt::issue(&issuer, run, &report, output));
     match error {

@@ -5,7 +5,7 @@ use crate::live::bounds::Outcome;
 use crate::live::last_words::LastWords;
 use crate::live::names::AskedNames;
 use crate::net::ended::NetworkEnd;
-use crate::plan::direct::{DirectError, Left};
+use crate::plan::direct::{DirectError, LeftByDirectRun};
 use crate::plan::resolve::ResolvedRun;
 use crate::run::error::ReceiptError;
 use crate::settle::settled::Settled;
@@ -81,7 +81,7 @@ pub struct RunReport {
     /// The outcome of the changes.
     pub settled: Settled,
     /// Entries that a direct run left and that programs of the host may act on.
-    pub left: Left,
+    pub left: LeftByDirectRun,
     /// Protected files that changed during the run.
     pub altered: Vec<ByteText>,
     /// A path whose cover a process outside took away.
@@ -109,13 +109,14 @@ pub struct Facts {
 }
 
 impl RunReport {
-    /// Puts the report together, without a receipt. After a direct run it also examines the workspace, and moves index files of git
-    /// aside that git must not read. Returns the lengths and hashes of the output for one.
+    /// Puts the report together, without a receipt. `left` is what the examination of the workspace after a direct run found. Returns the
+    /// lengths and hashes of the output for the receipt.
     pub(crate) fn new(
         run: &ResolvedRun,
         handle: &Handle,
         outcome: Outcome,
         settled: Settled,
+        left: Result<LeftByDirectRun, DirectError>,
         facts: Facts,
     ) -> (Self, Output) {
         let Facts { kept, network, prepared, clock, guarantees } = facts;
@@ -128,10 +129,9 @@ impl RunReport {
         // A command that succeeded and whose changes are not there has not succeeded.
         let command_exit = if exit == 0 && settled.problem.is_some() { REFUSED } else { exit };
         let workspace = run.plan.workspace.source.as_path();
-        let left = run.direct.as_ref().map_or(Ok(Left::default()), |direct| direct.examine_and_set_aside(workspace));
         let (left, remarks) = match left {
             Ok(left) => (left, Vec::new()),
-            Err(error) => (Left::default(), vec![Remark::Unseen(error)]),
+            Err(error) => (LeftByDirectRun::default(), vec![Remark::Unseen(error)]),
         };
         // No reader may take the workspace for one that git can work in.
         let is_bad = !remarks.is_empty() || left.held.iter().any(|index| index.aside.is_err());

@@ -1,7 +1,7 @@
 //! The sides of the caller that every stage of a run needs.
 
 use crate::live::attendant::Interrupts;
-use crate::recover::steps::Recovery;
+use crate::recover::recovery::Recovery;
 use crate::settle::frontend::Frontend;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -28,7 +28,7 @@ pub struct Link {
 pub enum Found {
     /// The supervisor answers on this link.
     Live(Link),
-    /// There is no supervisor any more: the sandbox has ended.
+    /// The sandbox has ended, and its supervisor with it.
     Over(Box<Entry>),
     /// This signal asked the client to end before the supervisor answered.
     Interrupted(u8),

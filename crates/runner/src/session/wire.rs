@@ -61,11 +61,11 @@ pub enum ClientMessage {
         /// Milliseconds until SIGKILL.
         grace_ms: Option<u64>,
     },
-    /// Tell when it has ended.
+    /// Asks for a message when the sandbox has ended.
     Wait,
-    /// Typed by this client.
+    /// Input that this client typed.
     Input(ByteText),
-    /// Nothing more will be typed.
+    /// The end of this client's input.
     EndInput,
     /// The client's terminal has another size.
     Resize(TerminalSize),

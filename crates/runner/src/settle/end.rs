@@ -6,7 +6,7 @@ use crate::live::disk;
 use crate::notices::{Notice, Notify, tell_leftovers};
 use crate::plan::protect;
 use crate::plan::resolve::ResolvedRun;
-use crate::recover::steps::Recovery;
+use crate::recover::recovery::Recovery;
 use crate::request::ChangeMode;
 use crate::settle::frontend::Frontend;
 use crate::settle::parking::{Parking, keep_note};

@@ -9,7 +9,7 @@
 use crate::notices::{Notice, Notify};
 use crate::settle::problem::SettleProblem;
 use crate::settle::settled::{ChangesState, Settled};
-use crate::state::left::{Left, ends_until};
+use crate::state::first_process::{FirstProcess, ends_until};
 use crate::state::note::{self, CutShort, RunNote};
 use crate::state::record::Record;
 use nexus_driver::SandboxProcess;
@@ -68,13 +68,13 @@ fn noted(layer: &Path, discards: bool) -> io::Result<()> {
 /// the driver tells.
 pub fn note_first(process: &dyn SandboxProcess, record: &Record) -> io::Result<bool> {
     let Some(ended) = process.ended() else { return Ok(false) };
-    let Some(first) = Left::of(ended)? else { return Ok(false) };
+    let Some(first) = FirstProcess::of(ended)? else { return Ok(false) };
     record.note_first(&first).map(|()| true)
 }
 
 /// Records the process that a later command has to look for. If this fails, only the label of the sandbox leads to it.
 pub fn remember(process: &dyn SandboxProcess, runs: &Path, run: RunId) -> io::Result<()> {
     let ended = process.ended().ok_or_else(|| io::Error::other("the driver tells no end of its process"))?;
-    let left = Left::of(ended)?.ok_or_else(|| io::Error::other("the sandbox is gone"))?;
+    let left = FirstProcess::of(ended)?.ok_or_else(|| io::Error::other("the sandbox is gone"))?;
     left.write(runs, run)
 }

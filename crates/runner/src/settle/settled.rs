@@ -9,23 +9,23 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangesState {
-    /// Nothing changed, or there was no layer.
+    /// The run changed no file, or had no layer.
     #[default]
     None,
-    /// In the workspace.
+    /// The changes are in the workspace.
     Committed,
-    /// In the layer, waiting.
+    /// The changes wait in the layer.
     Parked,
     /// The changes were thrown away.
     Discarded,
-    /// Neither: only a receipt says this, the run itself ends with the failure.
+    /// Settling failed. Only a receipt says this; the run itself ends with the failure.
     Failed,
 }
 
 /// Result of settling a run's changes.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// In one word.
+    /// The state of the changes.
     pub state: ChangesState,
     /// The changes that reached the workspace, or would have.
     pub changes: ChangeSet,
@@ -43,7 +43,7 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Reports that all changes are in the workspace: none waits, and none was thrown away.
+    /// Reports whether all changes are in the workspace: none waits, and none was thrown away.
     #[must_use]
     pub fn is_all_there(&self) -> bool {
         let is_there = matches!(self.state, ChangesState::None | ChangesState::Committed);

@@ -129,7 +129,7 @@ impl RunNote {
         }
     }
 
-    /// Reports that the run ended before its sandbox was gone.
+    /// Reports whether the run ended before its sandbox was gone.
     pub fn was_left(&self) -> bool {
         self.cut_short == Some(CutShort::Left)
     }

@@ -7,8 +7,8 @@
 //! The lock is a record lock of fcntl(2): it belongs to the process alone, so that a sandbox that is being killed
 //! does not hold the lock of its dead launcher.
 
+use crate::state::first_process::{self, FirstProcess};
 use crate::state::identity::DirectoryId;
-use crate::state::left::{self, Left};
 use nexus_driver::Handle;
 use nexus_layer::disk::state_file::{self, Bounded, StateFileError};
 use nexus_model::RunId;
@@ -59,7 +59,7 @@ const ROOM: usize = 384;
 #[derive(Deserialize)]
 struct Noted {
     #[serde(default)]
-    first: Option<Left>,
+    first: Option<FirstProcess>,
 }
 
 impl Record {
@@ -96,7 +96,7 @@ impl Record {
     }
 
     /// Notes the first process of the sandbox. A power cut ends that process, so nothing is brought to the disk.
-    pub fn note_first(&self, first: &Left) -> io::Result<()> {
+    pub fn note_first(&self, first: &FirstProcess) -> io::Result<()> {
         let room = self.room.ok_or_else(|| io::Error::other("the record has no room"))?;
         let text = format!(",\"first\":{}", serde_json::to_string(first)?);
         if text.len() > ROOM {
@@ -146,7 +146,7 @@ pub struct Orphan {
     /// Holds what could be read of the record.
     pub state: RecordState,
     /// The first process of the sandbox, once it was noted; an error where it was and cannot be read.
-    pub first: Result<Option<Left>, String>,
+    pub first: Result<Option<FirstProcess>, String>,
 }
 
 /// Tells how much of a record can be read.
@@ -164,7 +164,7 @@ impl Orphan {
     pub fn remove(self) -> io::Result<()> {
         let path = self.record.path.display().to_string();
         if let Some(runs) = self.record.path.parent() {
-            left::remove(runs, self.run)?;
+            first_process::remove(runs, self.run)?;
         }
         self.record.remove().map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
     }
@@ -211,7 +211,7 @@ pub struct Inspected {
     /// known here (another pid namespace) is an inner `None`.
     pub owner: Option<Option<Pid>>,
     /// The first process of the sandbox, as in [`Orphan`].
-    pub first: Result<Option<Left>, String>,
+    pub first: Result<Option<FirstProcess>, String>,
     /// The owner decides about changes that wait, and no command runs.
     pub reviewing: bool,
 }
@@ -247,7 +247,7 @@ fn read(file: &File, run: RunId) -> io::Result<(RecordState, Vec<u8>)> {
     Ok((state, text))
 }
 
-fn first_of(path: &Path, state: &RecordState, text: &[u8]) -> Result<Option<Left>, String> {
+fn first_of(path: &Path, state: &RecordState, text: &[u8]) -> Result<Option<FirstProcess>, String> {
     let first = match state {
         RecordState::Complete(_) => serde_json::from_slice::<Noted>(text).map(|noted| noted.first),
         RecordState::Empty | RecordState::Corrupt => Ok(None),
@@ -294,7 +294,7 @@ fn now_seconds() -> io::Result<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::left::Presence;
+    use crate::state::first_process::Presence;
     use rustix::fd::AsFd;
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
     use std::time::Instant;
@@ -322,7 +322,7 @@ mod tests {
         let content = content();
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        let first = Left::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap();
+        let first = FirstProcess::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap();
         let record = Record::create(runs.path(), &content).unwrap();
         let path = Record::place(runs.path(), content.handle.run_id);
         let length = std::fs::metadata(&path).unwrap().len();

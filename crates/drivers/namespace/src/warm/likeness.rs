@@ -129,13 +129,13 @@ impl Likeness {
         self.among(other, |fact| IDENTITY.contains(fact))
     }
 
-    /// Reports that another process is of another user, in another namespace or confined otherwise.
+    /// Reports whether another process is of another user, in another namespace or confined otherwise.
     #[must_use]
     pub fn is_elsewhere(&self, other: &Self) -> bool {
         !self.among(other, |fact| PLACE.contains(fact)).is_empty()
     }
 
-    /// Reports that another process is of the same user and beside this one, whichever program it is.
+    /// Reports whether another process is of the same user and beside this one, whichever program it is.
     #[must_use]
     pub fn is_neighbour(&self, other: &Self) -> bool {
         self.strangeness(other).iter().all(|fact| fact == "program")
@@ -170,7 +170,7 @@ impl Likeness {
         self.facts.keys().filter(|fact| counts(fact)).filter(differs).map(|fact| (*fact).to_owned()).collect()
     }
 
-    /// Reports that programs which this process executes gain no rights. Then a filter or a Landlock domain may be around it that
+    /// Reports whether programs which this process executes gain no rights. Then a filter or a Landlock domain may be around it that
     /// `/proc` does not show, and a launcher could not tell it from another process with another one.
     #[must_use]
     pub fn is_confined(&self) -> bool {

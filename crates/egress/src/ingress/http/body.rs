@@ -2,7 +2,7 @@
 
 use super::framing::{Body, ChunkEvent, Chunks};
 use super::head::HeadError;
-use crate::decide::gone;
+use crate::decide::client_gone;
 use crate::decide::guard::{ConnectionGuard, Flow};
 use crate::ingress::tunnel::ready_bytes;
 use crate::memory::buffers::SMALL;
@@ -154,6 +154,6 @@ async fn write(
     tokio::select! {
         biased;
         written = to.write_all(bytes) => written.map_err(|_| CopyError::To),
-        () = gone::watch(from, || guard.client_ended()), if flow == Flow::Up => Err(CopyError::From),
+        () = client_gone::watch(from, || guard.client_ended()), if flow == Flow::Up => Err(CopyError::From),
     }
 }

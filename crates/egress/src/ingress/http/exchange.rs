@@ -9,8 +9,8 @@ use super::fields::response_fields;
 use super::framing::{Body, content_length, response_body};
 use super::head::{HeadError, Response, parse_response, unfold_response};
 use super::proxy_request::{Forward, put};
+use crate::decide::client_gone;
 use crate::decide::denials;
-use crate::decide::gone;
 use crate::decide::guard::Flow;
 use crate::decide::open::Opened;
 use crate::ingress::tunnel;
@@ -105,7 +105,7 @@ pub(crate) async fn run(
                 Err(CopyError::To) => {}
                 Err(error) => return error,
             }
-            gone::watch(up.from.as_ref(), || guard.client_ended()).await;
+            client_gone::watch(up.from.as_ref(), || guard.client_ended()).await;
             CopyError::From
         };
         let receive = response(&mut down, proxy_request, &answered, by_proxy);

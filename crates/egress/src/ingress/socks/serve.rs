@@ -1,13 +1,13 @@
 //! Serves one client connection to the SOCKS5 proxy: greeting, request, reply, tunnel.
 
 use super::frame::{Command, Greeting, Step, greeting, request};
+use crate::decide::client_gone::Waiting;
 use crate::decide::denials;
-use crate::decide::gone::Waiting;
 use crate::decide::open::{Opened, Refusal, Speech};
 use crate::decide::programs::caller::ConnectionOwner;
 use crate::decide::state::Shared;
 use crate::ingress::http::serve::carried;
-use crate::ingress::meant::meant;
+use crate::ingress::stub_addresses::meant;
 use crate::memory::inbuf::InBuf;
 use crate::seams::Connection;
 use crate::upstream::dial::DialError;

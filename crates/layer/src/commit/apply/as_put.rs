@@ -5,10 +5,10 @@
 
 use crate::beneath::{LeaseCall, Workspace, is_empty};
 use crate::journal::directory_content::DirectoryContent;
-use crate::journal::ops::{Origin, Put};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put};
 use crate::meta::{EntryType, Meta};
-use crate::moves::calls::Spot;
+use crate::moves::rename_calls::Spot;
 use crate::places::quiet::{Quiet, quiet_inside};
 use crate::places::writers::{Compared, compare};
 use rustix::fs::{Mode, OFlags};

@@ -5,7 +5,7 @@ use super::stop::{Done, Stop};
 use crate::beneath::{chmod, is_gone, is_other_mount, split, widen};
 use crate::entries::changes::Outside;
 use crate::journal::dir_attrs::{AttrState, apply_dir_state, found, set_mtime};
-use crate::journal::ops::SetDir;
+use crate::journal::step::SetDir;
 use crate::meta::stat;
 use crate::moves::movable::strip_marks;
 use nexus_model::ByteText;

@@ -3,8 +3,8 @@
 use super::Apply;
 use super::renamed::Brought;
 use crate::beneath::is_no_way;
-use crate::journal::ops::{Op, Origin, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Slot, Step};
 use crate::meta::Meta;
 use std::collections::HashSet;
 use std::io;
@@ -33,19 +33,19 @@ impl Apply<'_> {
     fn brought(&mut self) -> io::Result<&Brought> {
         if self.brought.is_none() {
             let (mut filled, mut brought) = (HashSet::new(), Brought::new());
-            for op in self.journal.steps.each() {
-                match op? {
-                    Op::Hold { slot, .. } | Op::Take { slot, renamed: true, .. } => {
+            for step in self.journal.steps.each() {
+                match step? {
+                    Step::Hold { slot, .. } | Step::Take { slot, renamed: true, .. } => {
                         filled.insert(slot);
                     }
-                    Op::Put(put) => {
+                    Step::Put(put) => {
                         if let Origin::Slot(slot) = put.from
                             && filled.contains(&slot)
                         {
                             brought.insert(slot, (put.path, put.old.map(|old| old.id)));
                         }
                     }
-                    Op::Take { .. } | Op::Strip { .. } | Op::SetDir(_) => {}
+                    Step::Take { .. } | Step::Strip { .. } | Step::SetDir(_) => {}
                 }
             }
             self.brought = Some(brought);

@@ -4,7 +4,7 @@ use super::Apply;
 use crate::beneath::{Workspace, is_beneath, join, names, split};
 use crate::entries::protected::Class;
 use crate::git::git_rules::Version;
-use crate::journal::ops::{Origin, Put};
+use crate::journal::step::{Origin, Put};
 use crate::meta::{EntryType, stat_if_there};
 use nexus_git::git_dir::PACKED;
 use nexus_git::reads::Reads;

@@ -5,8 +5,8 @@ use super::stop::{Done, Stop};
 use crate::beneath::{Workspace, is_gone, split};
 use crate::entries::changes::Outside;
 use crate::faults::Comparison;
-use crate::journal::ops::{Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put, Slot, Step};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
 use crate::places::quiet::{Quiet, quiet_inside};
 use crate::places::side::Side;
@@ -85,12 +85,12 @@ impl Apply<'_> {
     /// Finds the files with several names that an interrupted pass moved or linked. One that cannot be found counts as
     /// unmoved: it is kept back if its ctime changed.
     pub(super) fn find_moved(&mut self) -> io::Result<()> {
-        for (at, op) in self.journal.steps.each().enumerate() {
-            let moved = match op? {
-                Op::Hold { old, slot, .. } | Op::Take { old, slot, .. } => {
+        for (at, step) in self.journal.steps.each().enumerate() {
+            let moved = match step? {
+                Step::Hold { old, slot, .. } | Step::Take { old, slot, .. } => {
                     self.is_in_slot(slot, &old).then_some(old.id)
                 }
-                Op::Put(put) => {
+                Step::Put(put) => {
                     let old =
                         put.old.filter(|old| self.shared.contains_key(&old.id) && self.is_displaced(at, &put, old));
                     // What was held has its new name.
@@ -101,7 +101,7 @@ impl Apply<'_> {
                     self.moved.extend(new.map(|new| new.id));
                     old.map(|old| old.id)
                 }
-                Op::Strip { .. } | Op::SetDir(_) => None,
+                Step::Strip { .. } | Step::SetDir(_) => None,
             };
             self.moved.extend(moved);
         }

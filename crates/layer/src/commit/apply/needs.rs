@@ -27,7 +27,7 @@ use crate::entries::changes::Outside;
 use crate::git::nested::has_objects;
 use crate::git::shallow::words;
 use crate::journal::file::KeptBack;
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::journal::units::{Cause, Member, State};
 use crate::read::git_dirs;
 use nexus_git::index::ids::new_ids;
@@ -64,7 +64,7 @@ pub(super) enum Look {
 
 /// A file that a step brings, and that leads to objects.
 struct NamingFile {
-    step: usize,
+    number: usize,
     naming: Naming,
     /// Its text, and that of the file in whose place it comes; `None` where it is not read.
     texts: Option<(Vec<u8>, Vec<u8>)>,
@@ -77,7 +77,7 @@ impl Apply<'_> {
         let with_git = whole.filter_map(|unit| Some((unit.git_dir.clone()?, unit.members.clone())));
         for (git_dir, members) in with_git.collect::<Vec<_>>() {
             if let Some(cause) = self.lost_objects(&git_dir, &members, Look::Last)? {
-                self.units.set(cause.step, State::Broken(cause));
+                self.units.set(cause.number, State::Broken(cause));
             }
         }
         Ok(())
@@ -92,7 +92,7 @@ impl Apply<'_> {
     ) -> Result<Option<Cause>, IoFailure> {
         let is_new_borrower = self.is_new_borrower(git_dir);
         // It may come before what it borrows does.
-        if is_new_borrower && when == Look::First && members.iter().any(|(_, op)| brings_around(op, git_dir)) {
+        if is_new_borrower && when == Look::First && members.iter().any(|(_, step)| brings_around(step, git_dir)) {
             return Ok(None);
         }
         let files = self.naming_files(git_dir, members);
@@ -123,7 +123,7 @@ impl Apply<'_> {
             match known.map_or(Reach::Unknown, |history| file.reach(history, &ends, &is_new)) {
                 Reach::Whole => {}
                 Reach::Unknown => unknown.push(file),
-                Reach::Broken => missing = missing.or(Some(file.step)),
+                Reach::Broken => missing = missing.or(Some(file.number)),
             }
         }
         if missing.is_none() && unknown.is_empty() {
@@ -149,7 +149,7 @@ impl Apply<'_> {
         let waits = are_too_many || is_any_gone(&of_layer.waiting);
         let is_lost = is_any_gone(&of_layer.copies);
         if missing.is_none() && is_lost {
-            missing = unknown.iter().find(|file| file.naming.is_strict()).map(|file| file.step);
+            missing = unknown.iter().find(|file| file.naming.is_strict()).map(|file| file.number);
         }
         if missing.is_none() && (is_lost || waits) {
             let brought = self.brought_objects(&directories)?;
@@ -158,9 +158,9 @@ impl Apply<'_> {
             let mut reach = |file: &NamingFile| {
                 both.as_mut().map_or(Reach::Unknown, |both| file.reach_in_layer(both, &ends, &is_new))
             };
-            missing = unknown.iter().find(|file| reach(file) != Reach::Whole).map(|file| file.step);
+            missing = unknown.iter().find(|file| reach(file) != Reach::Whole).map(|file| file.number);
         }
-        let Some(step) = missing else { return Ok(None) };
+        let Some(number) = missing else { return Ok(None) };
         let detail = match (waits, of_layer.copies.is_empty()) {
             (true, _) if is_any_gone(&self.objects_of_layer(&own)?.waiting) => WAITS,
             (true, _) => WAITS_ELSEWHERE,
@@ -170,7 +170,7 @@ impl Apply<'_> {
         };
         let OfLayer { copies, .. } = of_layer;
         self.keep_copies(copies);
-        Ok(Some(Cause { step, outside: Outside::Blocked, detail: Some(detail) }))
+        Ok(Some(Cause { number, outside: Outside::Blocked, detail: Some(detail) }))
     }
 
     /// Reports whether the layer makes a repository that borrows objects.
@@ -189,17 +189,17 @@ impl Apply<'_> {
     /// Reads the files that the steps of a git unit bring, as far as they lead to objects.
     fn naming_files(&self, git_dir: &[u8], members: &[Member]) -> Vec<NamingFile> {
         let mut found = Vec::new();
-        for (step, op) in members {
-            let Op::Put(put) = op else { continue };
+        for (number, step) in members {
+            let Step::Put(put) = step else { continue };
             let Ok(files) = self.files_of(put, git_dir) else {
-                found.push(NamingFile { step: *step, naming: Naming::Tables, texts: None });
+                found.push(NamingFile { number: *number, naming: Naming::Tables, texts: None });
                 continue;
             };
             for file in files {
                 let Some(naming) = naming(&file) else { continue };
                 let text = if naming == Naming::Tables { None } else { self.text_at(put, &file) };
                 let texts = text.map(|text| (text, if naming.replaces() { self.present(put) } else { Vec::new() }));
-                found.push(NamingFile { step: *step, naming, texts });
+                found.push(NamingFile { number: *number, naming, texts });
             }
         }
         found
@@ -228,8 +228,8 @@ impl Apply<'_> {
 }
 
 /// Reports whether a step brings a whole directory that a git directory lies in, or is.
-pub(super) fn brings_around(op: &Op, git_dir: &[u8]) -> bool {
-    matches!(op, Op::Put(put) if put.whole && is_beneath(git_dir, &put.path.0))
+pub(super) fn brings_around(step: &Step, git_dir: &[u8]) -> bool {
+    matches!(step, Step::Put(put) if put.whole && is_beneath(git_dir, &put.path.0))
 }
 
 impl NamingFile {

@@ -21,7 +21,7 @@ use crate::entries::changes::Outside;
 use crate::entries::protected::Class;
 use crate::git::git_rules::Version;
 use crate::git::shallow::words;
-use crate::journal::ops::{Op, Put};
+use crate::journal::step::{Put, Step};
 use crate::journal::units::{Cause, Member};
 use crate::meta::EntryType;
 use nexus_git::commits::{Form, common, place};
@@ -41,37 +41,38 @@ impl Apply<'_> {
     /// Returns the first step of a git unit that would hide a value which another process packed.
     pub(super) fn hides_packed(&mut self, git_dir: &[u8], members: &[Member]) -> Option<Cause> {
         let path = join(git_dir, b"packed-refs");
-        let is_member = members.iter().any(|(_, op)| op.path().is_some_and(|member| member.0 == path));
-        let new_refs: Vec<_> = members.iter().filter_map(|(step, op)| Some((*step, refs_at_free_name(op)?))).collect();
+        let is_member = members.iter().any(|(_, step)| step.path().is_some_and(|member| member.0 == path));
+        let new_refs: Vec<_> =
+            members.iter().filter_map(|(number, step)| Some((*number, refs_at_free_name(step)?))).collect();
         let meta = self.base.stat(&path).ok().flatten()?;
         if is_member || new_refs.is_empty() || !self.journal.header.is_fresh(self.started, &path, &meta) {
             return None;
         }
         let dir = self.base.dir(git_dir).ok()?;
-        let cause = |step| Cause { step, outside: Outside::Changed, detail: Some(PACKED_MEANWHILE) };
+        let cause = |number| Cause { number, outside: Outside::Changed, detail: Some(PACKED_MEANWHILE) };
         let Ok(Version::Bytes(text)) =
             Version::read(dir.as_fd(), b"packed-refs", &Class::GitState(PACKED), &Reads::default())
         else {
             // A value that cannot be read may be any.
-            return new_refs.first().map(|(step, _)| cause(*step));
+            return new_refs.first().map(|(number, _)| cause(*number));
         };
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| {
             let at = line.iter().position(|byte| *byte == b' ')?;
             Some((&line[at + 1..], &line[..at]))
         });
         let packed: HashMap<&[u8], &[u8]> = lines.collect();
-        for (step, put) in new_refs {
+        for (number, put) in new_refs {
             // What cannot be listed may be any ref.
-            let Ok(files) = self.files_of(put, git_dir) else { return Some(cause(step)) };
+            let Ok(files) = self.files_of(put, git_dir) else { return Some(cause(number)) };
             for file in files {
                 let Some(name) = place(&file).map(|place| place.inside) else { continue };
                 let Some(old) = packed.get(name) else { continue };
                 let text = self.text_at(put, &file).unwrap_or_default();
                 let Some(new) = words(&text).next().filter(|_| !text.starts_with(b"ref:")) else {
-                    return Some(cause(step));
+                    return Some(cause(number));
                 };
                 if new != *old && !self.moves_on(git_dir, members, name, (old, new)) {
-                    return Some(cause(step));
+                    return Some(cause(number));
                 }
             }
         }
@@ -88,8 +89,8 @@ impl Apply<'_> {
             return began == old && history.ok().flatten().is_some_and(|mut history| history.leads_to(new, old));
         }
         // Without a log (`core.logAllRefUpdates`) the objects of the run have to do.
-        let ops = self.journal.steps.each().filter_map(Result::ok);
-        let paths = ops.filter_map(|op| if let Op::Put(put) = op { Some(put.path.0) } else { None });
+        let steps = self.journal.steps.each().filter_map(Result::ok);
+        let paths = steps.filter_map(|step| if let Step::Put(put) = step { Some(put.path.0) } else { None });
         let brought: HashSet<Vec<u8>> = paths.filter(|path| git_dir_of_object(path) == Some(git_dir)).collect();
         let is_new = |path: &[u8]| {
             let ups = std::iter::successors(Some(path), |path| Some(split(path).0).filter(|path| !path.is_empty()));
@@ -122,31 +123,30 @@ impl Apply<'_> {
     /// Returns the first step that takes the file of a ref away which another process deleted already, where the `packed-refs` of the
     /// same unit would bring the ref back.
     pub(super) fn deleted_meanwhile(&self, members: &[Member]) -> Option<Cause> {
-        let packs =
-            |op: &Op| matches!(op, Op::Put(put) if place(&put.path.0).is_some_and(|place| place.form == Form::Packed));
-        if !members.iter().any(|(_, op)| packs(op)) {
+        let packs = |step: &Step| matches!(step, Step::Put(put) if place(&put.path.0).is_some_and(|place| place.form == Form::Packed));
+        if !members.iter().any(|(_, step)| packs(step)) {
             return None;
         }
-        members.iter().find_map(|(step, op)| {
-            let Op::Take { at, old, slot, renamed: false, .. } = op else { return None };
+        members.iter().find_map(|(number, step)| {
+            let Step::Take { at, old, slot, renamed: false, .. } = step else { return None };
             let is_ref = place(&at.0).is_some_and(|place| place.form == Form::Ref) && old.kind == EntryType::File;
             let is_deleted = is_ref && matches!(self.base.stat(&at.0), Ok(None)) && !self.is_in_slot(*slot, old);
-            is_deleted.then(|| Cause::new(*step, Outside::Vanished))
+            is_deleted.then(|| Cause::new(*number, Outside::Vanished))
         })
     }
 }
 
 /// Returns the step that brings a log.
 fn brings<'b>(members: &'b [Member], log: &[u8]) -> Option<&'b Put> {
-    members.iter().find_map(|(_, op)| match op {
-        Op::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
+    members.iter().find_map(|(_, step)| match step {
+        Step::Put(put) if put.path.0 == log || (put.whole && is_beneath(log, &put.path.0)) => Some(put),
         _ => None,
     })
 }
 
 /// Returns a step that brings a ref, or a directory of refs, where nothing stood.
-fn refs_at_free_name(op: &Op) -> Option<&Put> {
-    let Op::Put(put) = op else { return None };
+fn refs_at_free_name(step: &Step) -> Option<&Put> {
+    let Step::Put(put) = step else { return None };
     let place = place(&put.path.0).filter(|place| place.form == Form::Ref && put.old.is_none())?;
     // The refs of a further working tree alone are never packed.
     (common(place.git_dir) == place.git_dir).then_some(put)

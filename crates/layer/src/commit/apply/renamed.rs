@@ -1,8 +1,8 @@
 //! Tracks the directories that a commit renames: they exist in the workspace or a slot, never in the layer.
 
 use crate::journal::file::KeptBack;
-use crate::journal::ops::{Op, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Slot, Step};
 use crate::meta::FileId;
 use nexus_model::ByteText;
 use std::collections::HashMap;
@@ -25,9 +25,9 @@ pub(super) enum Returned {
 }
 
 /// Returns the renamed directory that a step moves, with its slot.
-pub(super) fn renamed(op: &Op) -> Option<(Slot, Renamed)> {
-    match op {
-        Op::Take { at, old, slot, renamed: true, whiteout } => Some((*slot, (at.clone(), *old, whiteout.clone()))),
+pub(super) fn renamed(step: &Step) -> Option<(Slot, Renamed)> {
+    match step {
+        Step::Take { at, old, slot, renamed: true, whiteout } => Some((*slot, (at.clone(), *old, whiteout.clone()))),
         _ => None,
     }
 }

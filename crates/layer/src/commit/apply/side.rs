@@ -4,10 +4,10 @@ use super::Apply;
 use super::stop::{Done, Keeping, Stop};
 use crate::commit::apply::as_put::is_as_put;
 use crate::entries::changes::Outside;
-use crate::journal::ops::{Origin, Put};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put};
 use crate::meta::{stat, stat_if_there};
-use crate::moves::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
+use crate::moves::rename_calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::places::side::Side;
 use std::io;
 

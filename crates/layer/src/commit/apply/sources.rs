@@ -6,11 +6,11 @@ use crate::beneath::{Doing as _, IoFailure, split};
 use crate::entries::changes::{Conflict, Outside};
 use crate::entries::tree::CommittedEntry;
 use crate::journal::file::{JOURNAL, KeptBack};
-use crate::journal::ops::{EVERYTHING, Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{EVERYTHING, Origin, Put, Slot, Step};
 use crate::meta::{Meta, stat, stat_if_there};
-use crate::moves::calls::{Moved, Spot, move_to_free};
 use crate::moves::movable::make_movable;
+use crate::moves::rename_calls::{Moved, Spot, move_to_free};
 use crate::notes::returned;
 use nexus_model::ByteText;
 use std::io;
@@ -18,8 +18,8 @@ use std::os::fd::AsFd as _;
 
 impl Apply<'_> {
     /// Notes the steps that wait for one that was kept back.
-    pub(super) fn wait(&mut self, op: &Op, in_layer: bool) {
-        if let Op::Put(put) = op
+    pub(super) fn wait(&mut self, step: &Step, in_layer: bool) {
+        if let Step::Put(put) = step
             && in_layer
         {
             self.awaited.extend(put.sources.iter().cloned());
@@ -27,20 +27,20 @@ impl Apply<'_> {
     }
 
     /// Reports whether a step takes away an entry from which one that was kept back was made.
-    pub(super) fn is_awaited(&self, op: &Op) -> bool {
-        if self.awaited.is_empty() || op.displaces().is_none() {
+    pub(super) fn is_awaited(&self, step: &Step) -> bool {
+        if self.awaited.is_empty() || step.displaces().is_none() {
             return false;
         }
         let is_named = |path: &ByteText| self.awaited.contains(path);
-        op.path().is_some_and(is_named) || self.awaited.iter().any(|path| path.0 == EVERYTHING)
+        step.path().is_some_and(is_named) || self.awaited.iter().any(|path| path.0 == EVERYTHING)
     }
 
     /// Reports whether an earlier pass carried out a step that takes something away.
-    pub(super) fn is_carried_out(&self, op: &Op) -> bool {
-        match op {
-            Op::Take { old, slot, .. } => self.is_in_slot(*slot, old),
-            Op::Put(put) => put.old.is_some_and(|old| self.is_displaced(self.at, put, &old)),
-            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => false,
+    pub(super) fn is_carried_out(&self, step: &Step) -> bool {
+        match step {
+            Step::Take { old, slot, .. } => self.is_in_slot(*slot, old),
+            Step::Put(put) => put.old.is_some_and(|old| self.is_displaced(self.at, put, &old)),
+            Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => false,
         }
     }
 
@@ -50,14 +50,16 @@ impl Apply<'_> {
             return Ok(());
         }
         let journal = self.journal;
-        for (at, op) in journal.steps.each().enumerate() {
+        for (at, step) in journal.steps.each().enumerate() {
             self.at = at;
-            let op = op.doing("read", JOURNAL.as_bytes())?;
-            let Some(path) = op.path().filter(|path| self.is_awaited(&op) && !self.is_kept(&path.0)) else { continue };
-            let kept = match &op {
-                Op::Take { at, old, slot, .. } => self.return_taken(at, old, *slot),
-                Op::Put(put) => self.keep_displaced(put),
-                Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(None),
+            let step = step.doing("read", JOURNAL.as_bytes())?;
+            let Some(path) = step.path().filter(|path| self.is_awaited(&step) && !self.is_kept(&path.0)) else {
+                continue;
+            };
+            let kept = match &step {
+                Step::Take { at, old, slot, .. } => self.return_taken(at, old, *slot),
+                Step::Put(put) => self.keep_displaced(put),
+                Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => Ok(None),
             };
             if let Some(kept) = kept.doing("put back", &path.0)? {
                 self.kept_paths.insert(kept.path.0.clone());

@@ -9,12 +9,12 @@ use crate::databases::sqlite_files::is_of_database;
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::Comparison;
 use crate::journal::file::KeptBack;
-use crate::journal::ops::{Op, Origin, Put, Slot};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put, Slot, Step};
 use crate::journal::units::{self, Allows, Cause, State, others_of_one};
 use crate::meta::{EntryType, Meta, stat_if_there};
-use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
 use crate::moves::movable::strip_marks;
+use crate::moves::rename_calls::{Moved, Spot, move_out, move_to_free};
 use crate::places::writers::{Writers, writers};
 use nexus_model::ByteText;
 use std::io;
@@ -22,11 +22,11 @@ use std::os::fd::AsFd as _;
 
 impl Apply<'_> {
     /// Decides before a step whether its unit may come. Returns the reason where this step is the one that may not.
-    pub(super) fn unit_of_step(&mut self, op: &Op) -> Result<Allows, IoFailure> {
+    pub(super) fn unit_of_step(&mut self, step: &Step) -> Result<Allows, IoFailure> {
         let at = self.at;
         let Some(unit) = self.units.of(at) else {
             let of_database = |path: &ByteText| is_of_database(&[self.base, self.upper], &path.0);
-            let is_fresh = self.is_any_fresh(&others_of_one(op)) && op.path().is_some_and(of_database);
+            let is_fresh = self.is_any_fresh(&others_of_one(step)) && step.path().is_some_and(of_database);
             let is_changed = is_fresh && self.faults.compares(Comparison::Unit);
             return Ok(if is_changed { Allows::Changed(Cause::new(at, Outside::Changed)) } else { Allows::Comes });
         };
@@ -37,10 +37,10 @@ impl Apply<'_> {
             let is_fresh = self.is_any_fresh(&others);
             let mut state = if is_fresh { State::Broken(Cause::new(at, Outside::Changed)) } else { State::Whole };
             // What is in a whole new repository is compared as without a unit.
-            let is_around = |op: &Op| git_dir.as_ref().is_some_and(|git_dir| brings_around(op, git_dir));
-            for (number, op) in members.iter().filter(|(_, op)| !is_around(op)) {
-                let path = op.path().map_or(&b""[..], |path| &path.0);
-                if let Some(outside) = self.changed(*number, op).doing("look at", path)? {
+            let is_around = |step: &Step| git_dir.as_ref().is_some_and(|git_dir| brings_around(step, git_dir));
+            for (number, step) in members.iter().filter(|(_, step)| !is_around(step)) {
+                let path = step.path().map_or(&b""[..], |path| &path.0);
+                if let Some(outside) = self.changed(*number, step).doing("look at", path)? {
                     // A step that was carried out is not named any more.
                     state = State::Broken(Cause::new(at.max(*number), outside));
                     break;
@@ -55,18 +55,18 @@ impl Apply<'_> {
             self.units.set(at, if compares { state } else { State::Whole });
         }
         Ok(match self.units.of(at).map(|unit| unit.state) {
-            Some(State::Broken(cause)) if cause.step == at => Allows::Changed(cause),
+            Some(State::Broken(cause)) if cause.number == at => Allows::Changed(cause),
             Some(State::Broken(..)) => Allows::Broken,
             _ => Allows::Comes,
         })
     }
 
     /// Reports how the workspace differs from what a step was planned for, or from what an earlier pass made of it.
-    fn changed(&mut self, number: usize, op: &Op) -> io::Result<Option<Outside>> {
-        let (path, old) = match op {
-            Op::Put(put) => (&put.path.0, put.old),
-            Op::Take { at, old, .. } => (&at.0, Some(*old)),
-            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => return Ok(None),
+    fn changed(&mut self, number: usize, step: &Step) -> io::Result<Option<Outside>> {
+        let (path, old) = match step {
+            Step::Put(put) => (&put.path.0, put.old),
+            Step::Take { at, old, .. } => (&at.0, Some(*old)),
+            Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => return Ok(None),
         };
         let now = match self.base.stat(path) {
             Err(error) if is_gone(&error) => None,
@@ -74,7 +74,7 @@ impl Apply<'_> {
             Err(_) => return Ok(Some(Outside::Blocked)),
             Ok(now) => now,
         };
-        let brought = if let Op::Put(put) = op { put.new.map(|new| (put, new)) } else { None };
+        let brought = if let Step::Put(put) = step { put.new.map(|new| (put, new)) } else { None };
         Ok(match (now, old) {
             (Some(now), _) if brought.is_some_and(|(_, new)| new.id == now.id) => {
                 let is_whole = brought.is_none_or(|(put, new)| self.is_still_as_put(put, &new, &now).unwrap_or(false));
@@ -131,19 +131,19 @@ impl Apply<'_> {
         for unit in self.units.take_broken() {
             // A log goes back only to its database, and the other way round.
             let is_apart = unit.git_dir.is_none() && self.is_apart(&unit)?;
-            for (at, op) in unit.members.iter().rev() {
+            for (at, step) in unit.members.iter().rev() {
                 self.at = *at;
-                let Some(path) = op.path().filter(|path| !self.kept_paths.contains(&path.0)) else { continue };
-                let kept = match op {
-                    Op::Take { at, old, slot, .. } if is_apart => self.keep_taken(at, old, *slot),
-                    Op::Take { at, old, slot, .. } => self.return_taken(at, old, *slot),
-                    Op::Put(put) if is_apart => self.keep_displaced(put),
-                    Op::Put(put) => self.return_put(put),
-                    Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(None),
+                let Some(path) = step.path().filter(|path| !self.kept_paths.contains(&path.0)) else { continue };
+                let kept = match step {
+                    Step::Take { at, old, slot, .. } if is_apart => self.keep_taken(at, old, *slot),
+                    Step::Take { at, old, slot, .. } => self.return_taken(at, old, *slot),
+                    Step::Put(put) if is_apart => self.keep_displaced(put),
+                    Step::Put(put) => self.return_put(put),
+                    Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => Ok(None),
                 };
                 if let Some(mut kept) = kept.doing("put back", &path.0)? {
                     if let State::Broken(cause) = unit.state
-                        && cause.step == *at
+                        && cause.number == *at
                         && kept.conflict.is_none()
                     {
                         // It had come before the reason was found.
@@ -160,10 +160,10 @@ impl Apply<'_> {
 
     /// Reports whether a member is neither as it was nor as the commit brought it.
     fn is_apart(&mut self, unit: &units::Unit) -> Result<bool, IoFailure> {
-        for (number, op) in &unit.members {
-            let path = op.path().map_or(&b""[..], |path| &path.0);
+        for (number, step) in &unit.members {
+            let path = step.path().map_or(&b""[..], |path| &path.0);
             // A program that has it open has not changed it.
-            if self.changed(*number, op).doing("look at", path)?.is_some_and(|outside| outside != Outside::Open) {
+            if self.changed(*number, step).doing("look at", path)?.is_some_and(|outside| outside != Outside::Open) {
                 return Ok(true);
             }
         }

@@ -4,7 +4,7 @@
 use super::Apply;
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_beneath, is_no_way, join, names, split};
 use crate::journal::file::JOURNAL;
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::{EntryType, stat_if_there};
 use nexus_git::objects::has_shape;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -92,8 +92,8 @@ impl Apply<'_> {
         let is_around = |path: &[u8]| directories.iter().any(|one| is_beneath(one, path));
         let is_inside = |path: &[u8]| directories.iter().any(|one| is_beneath(path, one));
         let mut found = HashSet::new();
-        for op in self.journal.steps.each() {
-            if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+        for step in self.journal.steps.each() {
+            if let Step::Put(put) = step.doing("read", JOURNAL.as_bytes())?
                 && (is_inside(&put.path.0) || (put.whole && is_around(&put.path.0)))
             {
                 found.insert(put.path.0);

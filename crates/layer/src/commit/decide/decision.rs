@@ -2,8 +2,8 @@
 //! writes the steps. Neither pass holds all steps in memory.
 
 use crate::beneath::{Doing as _, IoFailure, Workspace, names, unlink_if_there};
-use crate::commit::decide::actions::{Sink, emit, moved_from, parents};
 use crate::commit::decide::immovable::{self, Trial};
+use crate::commit::decide::steps_of_plan::{Sink, emit, moved_from, parents};
 use crate::commit::decide::survey::{Needs, Survey};
 use crate::decide::partial::arrivals;
 use crate::decide::plan::CommitPlan;
@@ -13,16 +13,16 @@ use crate::entries::protected::Rules;
 use crate::entries::tree::LayerTree;
 use crate::faults::Phase;
 use crate::journal::file::{BACK, Header, JOURNAL, Journal, SlotPlace, VERSION, Writing, sync_directory};
-use crate::journal::ops::{Op, Origin, Slot, Staged};
 use crate::journal::seen::Seen;
-use crate::journal::steps::IN_MEMORY;
+use crate::journal::step::{Origin, Slot, Staged, Step};
+use crate::journal::step_reader::IN_MEMORY;
 use crate::meta::{FileId, FsTime, stat, stat_if_there};
 use crate::moves::beside::BESIDE;
 use crate::notes::marks_back;
 use crate::notes::removing::{LEAVING_NOTE, REMOVING};
 use crate::notes::returned;
 use crate::places::writers::OpenElsewhere;
-use crate::staging::stage::{Stage, Staging, remove_slots};
+use crate::staging::stage::{Staging, StagingTrees, remove_slots};
 use crate::store::layer::Layer;
 use crate::store::layer::index_notes::write_notes;
 use crate::store::locked::is_run_id;
@@ -56,20 +56,20 @@ impl Sink for Record<'_, '_> {
         Ok(())
     }
 
-    fn step(&mut self, mut op: Op) -> Result<(), IoFailure> {
-        match &mut op {
-            Op::Put(put) if put.new.is_none() => {
+    fn step(&mut self, mut step: Step) -> Result<(), IoFailure> {
+        match &mut step {
+            Step::Put(put) if put.new.is_none() => {
                 let last = self.last.filter(|(slot, _)| put.from == Origin::Slot(*slot));
                 put.new = last.map(|(_, made)| made);
                 put.strip.append(&mut self.marks);
             }
-            Op::SetDir(set) if set.id.is_none() => {
+            Step::SetDir(set) if set.id.is_none() => {
                 set.id = set.slot.and_then(|slot| self.directories.get(&slot)).copied();
             }
-            Op::Strip { path, names, marks, .. } => *marks = marks_back::values(self.upper, &path.0, names)?,
+            Step::Strip { path, names, marks, .. } => *marks = marks_back::values(self.upper, &path.0, names)?,
             _ => {}
         }
-        if let Op::Put(put) = &mut op
+        if let Step::Put(put) = &mut step
             && !put.strip.is_empty()
         {
             put.marks = match (&put.from, &self.staging) {
@@ -78,7 +78,7 @@ impl Sink for Record<'_, '_> {
                 (Origin::Slot(_), None) => Vec::new(),
             };
         }
-        self.writing.step(op)
+        self.writing.step(step)
     }
 }
 
@@ -101,7 +101,8 @@ impl Layer {
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         let trial = |place| {
             let (root, base, run) = (&*self.root, workspace, &*self.run);
-            let stage = Stage { root, upper: &upper, index: None, base, run, mode: self.mode, faults: &self.faults };
+            let stage =
+                StagingTrees { root, upper: &upper, index: None, base, run, mode: self.mode, faults: &self.faults };
             Trial::new(stage, &self.layers, place)
         };
         let apart = immovable::inspect(tree, plan, trial)?;
@@ -151,7 +152,7 @@ impl Layer {
         let slots = place(&tree);
         let upper = Workspace::from_fd(open_upper(&self.root).doing("open", b"upper")?);
         let index = open_index(&self.root)?;
-        let stage = Stage {
+        let stage = StagingTrees {
             root: &self.root,
             upper: &upper,
             index: index.as_ref(),

@@ -19,11 +19,11 @@ use crate::decide::plan::{CommitPlan, State};
 use crate::entries::changes::{Conflict, Outside};
 use crate::entries::tree::{LayerTree, Lower};
 use crate::journal::file::SlotPlace;
-use crate::journal::ops::{Op, Put};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Put, Step};
 use crate::meta::{EntryType, stat, stat_if_there};
-use crate::moves::calls::{Spot, move_to_free};
-use crate::staging::stage::{Stage, remove_slots, slots_at};
+use crate::moves::rename_calls::{Spot, move_to_free};
+use crate::staging::stage::{StagingTrees, remove_slots, slots_at};
 use nexus_model::ByteText;
 use rustix::fs::{AtFlags, CWD, IFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -44,7 +44,7 @@ const TRIED: &[u8] = b"tried";
 
 /// Tries moves between the workspace and the place where a commit stages, without moving anything.
 pub(crate) struct Trial<'a> {
-    stage: Stage<'a>,
+    stage: StagingTrees<'a>,
     /// The directory of all layers.
     layers: &'a Workspace,
     place: SlotPlace,
@@ -53,7 +53,7 @@ pub(crate) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    pub(crate) fn new(stage: Stage<'a>, layers: &'a Workspace, place: SlotPlace) -> Self {
+    pub(crate) fn new(stage: StagingTrees<'a>, layers: &'a Workspace, place: SlotPlace) -> Self {
         Self { stage, layers, place, made: None }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Trial<'a> {
         if self.made.is_none() {
             return Ok(());
         }
-        let Stage { root, base, run, faults, .. } = self.stage;
+        let StagingTrees { root, base, run, faults, .. } = self.stage;
         remove_slots(root, base, run, self.place, faults).map(drop)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Trial<'a> {
         Ok(found)
     }
 
-    /// Reports that a directory has another device, project or encryption policy than the place with these properties.
+    /// Reports whether a directory has another device, project or encryption policy than the place with these properties.
     fn is_bound(&mut self, path: &[u8], (device, others): ((u32, u32), IFlags)) -> Result<bool, IoFailure> {
         let Ok(dir) = self.stage.base.readable_dir(path) else { return Ok(false) };
         if stat(dir.as_fd(), b"").doing("look at", path)?.dev != device {
@@ -112,7 +112,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Reports that a file which was made in a directory may have no name where the commit stages.
+    /// Reports whether a file which was made in a directory may have no name where the commit stages.
     fn refuses_a_file_of(&mut self, dir: BorrowedFd<'_>) -> Result<bool, IoFailure> {
         self.begin()?;
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -124,11 +124,11 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns the conflict for a step that has to move a directory which cannot be moved.
-    pub(crate) fn refuses(&mut self, op: &Op) -> Result<Option<Conflict>, IoFailure> {
-        let (at, old) = match op {
-            Op::Take { at, old, .. } => (at, old),
-            Op::Put(Put { path, old: Some(old), .. }) => (path, old),
-            Op::Put(_) | Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => return Ok(None),
+    pub(crate) fn refuses(&mut self, step: &Step) -> Result<Option<Conflict>, IoFailure> {
+        let (at, old) = match step {
+            Step::Take { at, old, .. } => (at, old),
+            Step::Put(Put { path, old: Some(old), .. }) => (path, old),
+            Step::Put(_) | Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => return Ok(None),
         };
         if old.kind != EntryType::Directory || !self.refuses_directory(&at.0, old)? {
             return Ok(None);

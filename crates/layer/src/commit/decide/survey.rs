@@ -1,10 +1,10 @@
 //! Collects the resources that the steps of a plan need, and the obstacles to them.
 
 use crate::beneath::{Doing as _, IoFailure};
-use crate::commit::decide::actions::Sink;
 use crate::commit::decide::immovable::Trial;
+use crate::commit::decide::steps_of_plan::Sink;
 use crate::entries::changes::Conflict;
-use crate::journal::ops::{Op, Origin, Slot, Staged};
+use crate::journal::step::{Origin, Slot, Staged, Step};
 use crate::places::writers::OpenElsewhere;
 use nexus_model::ByteText;
 
@@ -39,15 +39,15 @@ impl Sink for Survey<'_> {
         Ok(())
     }
 
-    fn step(&mut self, op: Op) -> Result<(), IoFailure> {
+    fn step(&mut self, step: Step) -> Result<(), IoFailure> {
         self.needs.steps += 1;
         let from_slot = |from: &Origin| matches!(from, Origin::Slot(_));
-        self.needs.slots |=
-            matches!(op, Op::Hold { .. } | Op::Take { .. }) || matches!(&op, Op::Put(put) if from_slot(&put.from));
+        self.needs.slots |= matches!(step, Step::Hold { .. } | Step::Take { .. })
+            || matches!(&step, Step::Put(put) if from_slot(&put.from));
         if let Some(open) = &mut self.open {
-            open.inspect(&op).doing("ask for writers of", op.path().map_or(&b""[..], |path| &path.0))?;
+            open.inspect(&step).doing("ask for writers of", step.path().map_or(&b""[..], |path| &path.0))?;
         }
-        self.needs.in_the_way.extend(self.trial.refuses(&op)?);
+        self.needs.in_the_way.extend(self.trial.refuses(&step)?);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::commit::finish::displaced::remove_displaced;
 use crate::commit::finish::prune::prune_layer;
 use crate::disk::opened::close_again;
 use crate::disk::remove::remove_known;
-use crate::disk::top::{Top, TopAttrs};
+use crate::disk::top_directory::{Top, TopAttrs};
 use crate::entries::changes::{Change, ChangeSet};
 use crate::entries::tree::CommittedEntry;
 use crate::faults::{Faults, Phase};
@@ -15,19 +15,19 @@ use crate::journal::file::{
     sync_directory, write,
 };
 use crate::journal::kept_entry::KeptEntry;
-use crate::journal::ops::{Op, Origin};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Step};
 use crate::last_copies::waiting_refs::left_objects;
 use crate::meta::{EntryType, FileId, FsTime};
 use crate::moves::beside::BESIDE;
-use crate::moves::calls::Spot;
 use crate::moves::leftover::{Leftover, found_in_workspace, set_aside, set_aside_in_workspace};
+use crate::moves::rename_calls::Spot;
 use crate::notes::kept_objects::keep_objects;
 use crate::notes::marks_back;
 use crate::notes::only_copies;
 use crate::notes::removing::{LEAVING_NOTE, REMOVING};
 use crate::places::commit_places::CommitPlaces;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use crate::staging::stage::{mark_stays, slots_at, unmark_stays};
 use crate::staging::sweep::{is_known_name, sweep};
 use crate::store::removal::{because, remove_layer, set_layer_aside};
@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 ///
 /// An entry that cannot be removed never holds the end up: it is set aside and named.
 pub(crate) fn finish(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     places: &CommitPlaces<'_>,
     journal: &Journal,
     outcome: &mut Outcome,
@@ -148,7 +148,7 @@ pub(crate) fn finish(
 }
 
 /// Adds what earlier commands moved out of the way of this commit, or could not remove.
-fn name_kept(directories: &Directories<'_>, outcome: &mut Outcome) -> Result<(), IoFailure> {
+fn name_kept(directories: &LayerDirectories<'_>, outcome: &mut Outcome) -> Result<(), IoFailure> {
     for one in found_in_workspace(directories.base, directories.run).doing("list", b"")? {
         if !outcome.left.iter().any(|known| known.at.as_path().starts_with(one.at.as_path())) {
             outcome.left.push(one);
@@ -189,8 +189,8 @@ enum Cleared {
 
 /// Removes the staging directory, or sets it aside when an entry of it has to stay. What came into it since the sweep
 /// stays as well: no directory in it is removed with what is in it.
-fn clear_slots(directories: &Directories<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
-    let Directories { layers, root, base, run } = directories;
+fn clear_slots(directories: &LayerDirectories<'_>, place: SlotPlace, may_go: bool, faults: &Faults) -> Cleared {
+    let LayerDirectories { layers, root, base, run } = directories;
     let mut why = None;
     if may_go {
         let (tree, name) = slots_at(root, base, run, place);
@@ -217,8 +217,8 @@ fn clear_slots(directories: &Directories<'_>, place: SlotPlace, may_go: bool, fa
 fn that_lose_names(journal: &Journal) -> Result<HashMap<FileId, Seen>, IoFailure> {
     let displaced = journal.steps.several().iter().filter(|one| one.is_displaced);
     let mut files: HashMap<FileId, Seen> = displaced.map(|one| (one.old.id, one.old)).collect();
-    for op in journal.steps.each() {
-        if let Op::Put(put) = op.doing("read", JOURNAL.as_bytes())?
+    for step in journal.steps.each() {
+        if let Step::Put(put) = step.doing("read", JOURNAL.as_bytes())?
             && let Some(new) = put.new.filter(|new| new.links > 1 && new.kind == EntryType::File)
         {
             files.insert(new.id, new);
@@ -261,8 +261,8 @@ fn keep(journal: &Journal, outcome: &Outcome) -> Result<Vec<KeptEntry>, IoFailur
     }
     let planned: HashSet<ByteText> = keep.iter().map(|one| one.path.clone()).collect();
     let mut deleted: HashSet<ByteText> = HashSet::new();
-    for op in journal.steps.each() {
-        if let Op::Take { at, renamed: false, .. } = op.doing("read", JOURNAL.as_bytes())?
+    for step in journal.steps.each() {
+        if let Step::Take { at, renamed: false, .. } = step.doing("read", JOURNAL.as_bytes())?
             && back.contains(&at)
         {
             deleted.insert(at);

@@ -7,11 +7,11 @@ use crate::beneath::{Doing as _, IoFailure, LeaseCall, Workspace, join, names, s
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::{Comparison, Faults};
 use crate::journal::file::{JOURNAL, Journal, KeptBack, Outcome};
-use crate::journal::ops::{Op, Origin};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Step};
 use crate::meta::{EntryType, FileId, FsTime, Meta, stat, stat_if_there};
-use crate::moves::calls::{Moved, Spot, move_out, move_to_free};
 use crate::moves::leftover::{Leftover, set_aside};
+use crate::moves::rename_calls::{Moved, Spot, move_out, move_to_free};
 use crate::notes::removing::Removing;
 use crate::places::commit_places::CommitPlaces;
 use crate::places::quiet::{Look, Quiet, inspect, quiet_inside};
@@ -94,13 +94,13 @@ pub(crate) fn remove_displaced(
     let left_at: HashMap<&[u8], FsTime> = outcome.left_at.iter().map(|(path, at)| (path.0.as_slice(), *at)).collect();
     let mut removal = Removal::default();
     let removing = Removing::open(places.root)?;
-    for op in journal.steps.each() {
-        let op = op.doing("read", JOURNAL.as_bytes())?;
-        let Some(old) = op.displaces() else { continue };
-        let Some(path) = op.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
-        let from = match &op {
-            Op::Take { slot, .. } => Origin::Slot(*slot),
-            Op::Put(put) => put.from.clone(),
+    for step in journal.steps.each() {
+        let step = step.doing("read", JOURNAL.as_bytes())?;
+        let Some(old) = step.displaces() else { continue };
+        let Some(path) = step.path().filter(|path| !kept.contains(path.0.as_slice())) else { continue };
+        let from = match &step {
+            Step::Take { slot, .. } => Origin::Slot(*slot),
+            Step::Put(put) => put.from.clone(),
             _ => continue,
         };
         let (tree, at) = match &from {
@@ -110,8 +110,8 @@ pub(crate) fn remove_displaced(
             }
             Origin::Layer => (places.upper, path.0.clone()),
         };
-        let new = match &op {
-            Op::Put(put) => put.new.map(|new| new.id),
+        let new = match &step {
+            Step::Put(put) => put.new.map(|new| new.id),
             _ => None,
         };
         // A process with the directory open may still add to it, so that everything younger than the move is its own.

@@ -9,12 +9,12 @@ use crate::journal::file::INDEX_IN_PART;
 use crate::journal::file::sync_directory;
 use crate::journal::kept_entry::KeptEntry;
 use crate::meta::{EntryType, stat, stat_if_there};
-use crate::moves::calls::Spot;
 use crate::moves::leftover::{Leftover, set_aside};
+use crate::moves::rename_calls::Spot;
 use crate::notes::empty_directories::remove_empty;
 use crate::notes::withdrawn::{WHY, is_marked};
 use crate::places::commit_places::CommitPlaces;
-use crate::places::directories::Directories;
+use crate::places::commit_places::LayerDirectories;
 use nexus_model::ByteText;
 use rustix::fs::{Mode, OFlags};
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ use std::os::fd::AsFd as _;
 /// Removes what was committed from the layer, and keeps what waits. `left` is what may not be removed and was set
 /// aside.
 pub(crate) fn prune_layer(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     places: &CommitPlaces<'_>,
     (keep, keep_in_index): (&[KeptEntry], &[ByteText]),
     left: &mut Vec<Leftover>,
@@ -66,7 +66,7 @@ fn prune_index(root: &Workspace, keep: &[ByteText], faults: &Faults) -> Result<(
 
 /// Removes everything from the upper directory but `keep` and the directories on the way to it.
 fn prune(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     places: &CommitPlaces<'_>,
     keep: &[KeptEntry],
     left: &mut Vec<Leftover>,
@@ -145,7 +145,7 @@ fn settle(upper: &Workspace, base: &Workspace, path: &[u8], kept: Option<&KeptEn
 /// Removes an entry of a layer to which a process may still write since a commit of it was taken back. Directories go
 /// only while they are empty; files and the rest are set aside.
 fn clear(
-    directories: &Directories<'_>,
+    directories: &LayerDirectories<'_>,
     places: &CommitPlaces<'_>,
     path: &[u8],
     faults: &Faults,

@@ -1,15 +1,15 @@
 //! Undoes a `Put` step: moves the entry out of the workspace, unless another process changed it, and restores the old version.
 
-use super::steps::{Back, LOST};
+use super::undo::{Back, LOST};
 use crate::beneath::split;
 use crate::commit::apply::as_put::is_as_put;
 use crate::entries::changes::{Conflict, Outside};
 use crate::faults::Comparison;
-use crate::journal::ops::{Origin, Put};
 use crate::journal::seen::Seen;
+use crate::journal::step::{Origin, Put};
 use crate::meta::{EntryType, Meta, stat, stat_if_there};
-use crate::moves::calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::moves::movable::make_movable;
+use crate::moves::rename_calls::{Exchanged, Moved, Spot, exchange, move_out, move_to_free};
 use crate::notes::returned;
 use crate::read::git_dirs::may_be_repository;
 use nexus_git::paths::git_dir_of_object;

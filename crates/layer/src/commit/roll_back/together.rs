@@ -1,13 +1,13 @@
 //! Finds the members of a commit unit that a rollback leaves as they are, because another process changed one member.
 
-use super::steps::Back;
+use super::undo::Back;
 use crate::beneath::{Doing as _, IoFailure, is_gone, split};
 use crate::faults::Comparison;
 use crate::journal::file::{JOURNAL, Journal};
-use crate::journal::ops::{Op, Origin, Put};
+use crate::journal::step::{Origin, Put, Step};
 use crate::journal::units::{Unit, Units, brings_index, others_of_one};
 use crate::meta::{EntryType, FsTime, stat_if_there};
-use crate::moves::calls::Spot;
+use crate::moves::rename_calls::Spot;
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -26,10 +26,10 @@ impl Back<'_> {
             })
         };
         let mut alone = Vec::new();
-        for (at, op) in self.steps.each().enumerate() {
-            let op = op.doing("read", JOURNAL.as_bytes())?;
-            if units.of(at).is_none() && is_fresh(others_of_one(&op)) {
-                alone.extend(op.path().map(|path| path.0.clone()));
+        for (at, step) in self.steps.each().enumerate() {
+            let step = step.doing("read", JOURNAL.as_bytes())?;
+            if units.of(at).is_none() && is_fresh(others_of_one(&step)) {
+                alone.extend(step.path().map(|path| path.0.clone()));
             }
         }
         let fresh: Vec<bool> = units.all().iter().map(|unit| is_fresh(unit.others())).collect();
@@ -37,11 +37,11 @@ impl Back<'_> {
         for (unit, is_fresh) in units.all().iter().zip(fresh) {
             let mut is_changed = is_fresh;
             let mut indexes = HashSet::new();
-            for (at, op) in &unit.members {
+            for (at, step) in &unit.members {
                 self.at = *at;
-                let path = op.path().map_or(&b""[..], |path| &path.0);
-                let is_this = self.is_changed(op).doing("look at", path)?;
-                if is_this && unit.git_dir.is_some() && brings_index(op) {
+                let path = step.path().map_or(&b""[..], |path| &path.0);
+                let is_this = self.is_changed(step).doing("look at", path)?;
+                if is_this && unit.git_dir.is_some() && brings_index(step) {
                     indexes.insert(path.to_vec());
                 } else {
                     is_changed |= is_this;
@@ -52,7 +52,7 @@ impl Back<'_> {
                 self.indexes.extend(indexes);
             }
             if is_changed {
-                self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
+                self.stays.extend(unit.members.iter().filter_map(|(_, step)| step.path()).map(|path| path.0.clone()));
             }
         }
         self.units = units;
@@ -64,10 +64,11 @@ impl Back<'_> {
         let units = std::mem::take(&mut self.units);
         if let Some(unit) = units.of(self.at).filter(|unit| unit.git_dir.is_none() && !self.stays_of(unit)) {
             let at = self.at;
-            for (number, op) in &unit.members {
+            for (number, step) in &unit.members {
                 self.at = *number;
-                if self.is_changed(op)? {
-                    self.stays.extend(unit.members.iter().filter_map(|(_, op)| op.path()).map(|path| path.0.clone()));
+                if self.is_changed(step)? {
+                    self.stays
+                        .extend(unit.members.iter().filter_map(|(_, step)| step.path()).map(|path| path.0.clone()));
                     break;
                 }
             }
@@ -78,17 +79,17 @@ impl Back<'_> {
     }
 
     fn stays_of(&self, unit: &Unit) -> bool {
-        unit.members.iter().filter_map(|(_, op)| op.path()).any(|path| self.stays.contains(&path.0))
+        unit.members.iter().filter_map(|(_, step)| step.path()).any(|path| self.stays.contains(&path.0))
     }
 
     /// Reports whether another process changed what a step brought, or took the place of what it took away.
-    fn is_changed(&self, op: &Op) -> io::Result<bool> {
+    fn is_changed(&self, step: &Step) -> io::Result<bool> {
         let now = |path: &[u8]| match self.base.stat(path) {
             Err(error) if is_gone(&error) => Ok(None),
             other => other,
         };
-        match op {
-            Op::Take { at, old, slot, .. } => {
+        match step {
+            Step::Take { at, old, slot, .. } => {
                 let is_taken = |slots: &crate::beneath::Workspace| {
                     stat_if_there(slots.fd(), slot.to_string().as_bytes())
                         .map(|found| found.is_some_and(|found| found.id == old.id))
@@ -99,7 +100,7 @@ impl Back<'_> {
                 }
                 Ok(self.slots.map_or(Ok(false), is_taken)? && now.is_some())
             }
-            Op::Put(put) => {
+            Step::Put(put) => {
                 let Some(new) = put.new else { return Ok(false) };
                 match now(&put.path.0)? {
                     // What the commit put into a directory that it made is not a change by another process.
@@ -116,7 +117,7 @@ impl Back<'_> {
                     _ => self.was_put(put),
                 }
             }
-            Op::Hold { .. } | Op::Strip { .. } | Op::SetDir(_) => Ok(false),
+            Step::Hold { .. } | Step::Strip { .. } | Step::SetDir(_) => Ok(false),
         }
     }
 

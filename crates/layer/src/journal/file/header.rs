@@ -2,7 +2,7 @@
 
 use crate::disk::identity::Home;
 use crate::disk::started::Started;
-use crate::disk::top::Top;
+use crate::disk::top_directory::Top;
 use crate::entries::changes::Change;
 use crate::entries::marks::LayerMode;
 use crate::entries::tree::{CommittedEntry, SharedPath, is_fresh};
@@ -131,5 +131,5 @@ impl<L> Header<L> {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Closing {
     /// The number of steps.
-    pub(super) ops: usize,
+    pub(super) steps: usize,
 }

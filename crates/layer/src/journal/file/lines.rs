@@ -1,8 +1,8 @@
 //! The text of a journal: a line for the header, one for each step, and a closing line.
 
 use super::header::{Closing, Header, VERSION};
-use crate::journal::ops::Op;
-use crate::journal::steps::Steps;
+use crate::journal::step::Step;
+use crate::journal::step_reader::Steps;
 use serde::Deserialize as _;
 use std::io::{BufRead, Write};
 
@@ -38,15 +38,15 @@ pub(super) fn read_lines(file: impl BufRead, mut steps: Steps) -> std::io::Resul
         if lines.read_until(b'\n', &mut line)? == 0 {
             return bad(&"its end is missing");
         }
-        let error = match serde_json::from_slice::<Op>(&line) {
-            Ok(op) => {
-                steps.add(op);
+        let error = match serde_json::from_slice::<Step>(&line) {
+            Ok(step) => {
+                steps.add(step);
                 continue;
             }
             Err(error) => error,
         };
         return match serde_json::from_slice::<Closing>(&line) {
-            Ok(closing) if closing.ops == steps.count() => Ok(Lines::Known { header, steps, from }),
+            Ok(closing) if closing.steps == steps.count() => Ok(Lines::Known { header, steps, from }),
             Ok(_) => bad(&"steps are missing"),
             Err(_) => bad(&error),
         };

@@ -13,7 +13,7 @@ use crate::entries::changes::{Change, Conflict};
 use crate::entries::protected::Rules;
 use crate::entries::tree::{LayerTree, Node, Role, Verdict};
 use crate::entries::verdict::{change, hold};
-use crate::journal::ops::Op;
+use crate::journal::step::Step;
 use crate::meta::{EntryType, stat};
 use crate::review::diff::hunks::{ApplyError, apply_hunks};
 use crate::review::diff::model::{Content, DiffKind, FileDiff};
@@ -238,7 +238,7 @@ fn partial(mut tree: LayerTree, rules: &Rules, path: &ByteText, content: Vec<u8>
     let names: Vec<_> = tree.nodes[at].marks.all.names(tree.mode).map(ByteText).collect();
     if !names.is_empty() {
         let is_edit = is_edit_of_its_file(&tree, &tree.nodes[at]);
-        plan.tail.push(Op::Strip { path: path.clone(), names, marks: Vec::new(), is_edit });
+        plan.tail.push(Step::Strip { path: path.clone(), names, marks: Vec::new(), is_edit });
     }
     // The write changes its directory too, and perhaps the way to it.
     let mut up = tree.nodes[at].parent;

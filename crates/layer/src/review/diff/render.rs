@@ -16,7 +16,7 @@ pub enum Binary {
     /// A line with name, sizes and hashes.
     #[default]
     Summary,
-    /// Nothing is written about them.
+    /// They are left out of the diff.
     Omit,
 }
 

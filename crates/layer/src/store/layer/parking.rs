@@ -10,7 +10,7 @@ use crate::entries::protected::Rules;
 use crate::entries::tree::LayerTree;
 use crate::faults::Phase;
 use crate::journal::file::{PARKED, Parked, ParkedChanges, SlotPlace, VERSION, read, sync_directory, write};
-use crate::journal::steps::IN_MEMORY;
+use crate::journal::step_reader::IN_MEMORY;
 use crate::moves::leftover::Leftover;
 use crate::staging::stage::remove_slots;
 use crate::store::layer::index_notes::write_notes;

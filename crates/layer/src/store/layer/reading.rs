@@ -3,7 +3,7 @@
 use super::{Layer, LayerMode, ReadLayerError};
 use crate::beneath::{Doing as _, IoFailure, Workspace, is_empty};
 use crate::decide::plan::{CommitPlan, plan, report};
-use crate::disk::top::TopAttrs;
+use crate::disk::top_directory::TopAttrs;
 use crate::disk::upper::{open_index, open_upper, reopen_upper};
 use crate::disk::xattr;
 use crate::entries::changes::{ChangeSet, Conflict};

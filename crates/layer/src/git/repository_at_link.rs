@@ -1,6 +1,6 @@
 //! Holds back a new repository at the target of a link in another repository.
 //!
-//! A new link from one repository into another is held back (`between`). An older link, or one that the user made, points to an
+//! A new link from one repository into another is held back (`links_between`). An older link, or one that the user made, points to an
 //! ordinary directory until a run creates a repository there. From then on, the user's commits below the link would be recorded in
 //! the new repository.
 
@@ -9,8 +9,8 @@ use crate::entries::protected::Class;
 use crate::entries::tree::{LayerTree, Role, Verdict};
 use crate::git::bare_links::existing;
 use crate::git::nested::{by_path, is_git, is_in_one};
+use crate::links::link_budget::{LinkEnd, Links};
 use crate::links::link_ends::{Ends, LayerLinks, link};
-use crate::links::link_steps::{LinkEnd, Links};
 use crate::meta::EntryType;
 use crate::read::git_dirs::has;
 use crate::read::walk::{Walk, lower_path};

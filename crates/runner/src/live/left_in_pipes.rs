@@ -1,6 +1,6 @@
-//! Counts the output that is left in the pipes of a sandbox that has ended. A write end that left the sandbox, over a socket in a directory that it
-//! shares, stays open for as long as its holder likes, and its holder may go on writing: bytes that come after the death of
-//! everything inside are not of this run.
+//! Counts the output that is left in the pipes of a sandbox that has ended. A command can pass the write end of a pipe to a process outside, over
+//! a socket in a directory that both see. That process may go on writing; what it writes after the death of everything inside is not output
+//! of this run.
 
 use crate::live::output::Stream;
 use rustix::fd::OwnedFd;
@@ -12,12 +12,12 @@ const MAX_IN_A_PIPE: usize = 1 << 20;
 
 /// The number of bytes that are still to be read of each stream of a dead sandbox.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct LeftInPipes {
     out: usize,
     err: usize,
 }
 
-impl Left {
+impl LeftInPipes {
     /// Notes how many bytes each stream holds. To be called one time, when everything inside is dead.
     pub(super) fn note(out: Option<&OwnedFd>, err: Option<&OwnedFd>, has_terminal: bool) -> Self {
         let held = |fd: Option<&OwnedFd>| fd.map_or(0, in_pipe);

@@ -11,7 +11,7 @@
 //! The program inside chooses the names below a wildcard, and their name servers. So these names wait for each other,
 //! and delay neither the names of the user's rules nor the host's name servers.
 
-use crate::decide::pace::Pace;
+use crate::decide::facts::pace::Pace;
 use crate::seams::{ResolveError, Resolved};
 use nexus_policy::net::{Name, NameQuery};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Runs the look-ups of denied names (`behind`).
+//! Runs the look-ups of denied names (`facts::denied_addresses`).
 
 use crate::decide::state::Shared;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The steps of a journal, read one by one: those of a large commit stay in the file.
 
-use crate::databases::tied::is_tied;
-use crate::journal::ops::{Op, SetDir};
+use crate::databases::companions::is_tied;
 use crate::journal::seen::Seen;
+use crate::journal::step::{SetDir, Step};
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,7 +20,7 @@ const BLOCK: usize = 256;
 pub(crate) struct Steps {
     /// So many are kept.
     limit: usize,
-    first: Vec<Op>,
+    first: Vec<Step>,
     file: Option<InFile>,
     count: usize,
     several: Vec<Several>,
@@ -65,25 +65,25 @@ impl Steps {
     }
 
     /// Notes a step. Only the first ones are kept.
-    pub(crate) fn add(&mut self, op: Op) {
-        let old = match &op {
-            Op::Hold { old, .. } => Some((old, false)),
+    pub(crate) fn add(&mut self, step: Step) {
+        let old = match &step {
+            Step::Hold { old, .. } => Some((old, false)),
             other => other.displaces().map(|old| (old, true)),
         };
         // One that is held has several from then on.
         if let Some((old, is_displaced)) = old.filter(|(old, is_displaced)| old.links > 1 || !is_displaced) {
             self.several.push(Several { old: *old, is_displaced });
         }
-        if let Op::SetDir(set) = &op
+        if let Step::SetDir(set) = &step
             && set.path.0.is_empty()
             && set.was.is_some()
         {
             self.top = Some(Box::new(set.clone()));
         }
-        self.has_units |= op.path().is_some_and(|path| is_tied(&path.0));
+        self.has_units |= step.path().is_some_and(|path| is_tied(&path.0));
         self.count += 1;
         if self.count <= self.limit {
-            self.first.push(op);
+            self.first.push(step);
         }
     }
 
@@ -116,7 +116,7 @@ impl Steps {
     }
 
     /// Reads the steps in their order.
-    pub(crate) fn each(&self) -> impl Iterator<Item = io::Result<Op>> + use<> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = io::Result<Step>> + use<> {
         let lines = self.file.clone().map(|InFile { file, from }| Lines {
             file: BufReader::with_capacity(1 << 16, At { file, from }),
             left: self.count,
@@ -128,7 +128,7 @@ impl Steps {
 
     /// Reads the steps from the last one to the first, each with its number. Of those in the file one block is in
     /// memory.
-    pub(crate) fn each_back(&self) -> io::Result<impl Iterator<Item = io::Result<(usize, Op)>> + use<>> {
+    pub(crate) fn each_back(&self) -> io::Result<impl Iterator<Item = io::Result<(usize, Step)>> + use<>> {
         let mut starts = Vec::new();
         if let Some(InFile { file, from }) = &self.file {
             let mut at = *from;
@@ -166,7 +166,7 @@ struct Lines {
 }
 
 impl Iterator for Lines {
-    type Item = io::Result<Op>;
+    type Item = io::Result<Step>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
@@ -182,7 +182,7 @@ struct Back {
     /// Offsets of the blocks that are still to be read.
     starts: Vec<u64>,
     /// The steps that come next, the last one first.
-    block: Vec<Op>,
+    block: Vec<Step>,
     left: usize,
 }
 
@@ -198,7 +198,7 @@ impl Back {
 }
 
 impl Iterator for Back {
-    type Item = io::Result<(usize, Op)>;
+    type Item = io::Result<(usize, Step)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left > 0
@@ -210,8 +210,8 @@ impl Iterator for Back {
         }
         self.left = self.left.checked_sub(1)?;
         // A step that is missing must not pass for the end.
-        let op = self.block.pop().ok_or_else(|| io::Error::other("a step of the journal is missing"));
-        Some(op.map(|op| (self.left, op)))
+        let step = self.block.pop().ok_or_else(|| io::Error::other("a step of the journal is missing"));
+        Some(step.map(|step| (self.left, step)))
     }
 }
 
@@ -227,17 +227,17 @@ mod tests {
             file.write_all(b"{\"header\":1}\n").unwrap();
             let mut steps = Steps::default();
             for number in 0..count {
-                let op = Op::Strip {
+                let step = Step::Strip {
                     path: format!("path {number}").as_str().into(),
                     names: Vec::new(),
                     marks: Vec::new(),
                     is_edit: false,
                 };
-                serde_json::to_writer(&file, &op).unwrap();
+                serde_json::to_writer(&file, &step).unwrap();
                 file.write_all(b"\n").unwrap();
-                steps.add(op);
+                steps.add(step);
             }
-            file.write_all(b"{\"ops\":0}\n").unwrap();
+            file.write_all(b"{\"steps\":0}\n").unwrap();
             steps.lie_in(file, 13);
             let forward: Vec<_> = steps.each().map(Result::unwrap).enumerate().collect();
             let mut back: Vec<_> = steps.each_back().unwrap().map(Result::unwrap).collect();
@@ -251,7 +251,7 @@ mod tests {
     fn a_journal_that_lost_its_end_is_an_error_also_backwards() {
         let mut steps = Steps::default();
         for _ in 0..=BLOCK {
-            steps.add(Op::Strip { path: "x".into(), names: Vec::new(), marks: Vec::new(), is_edit: false });
+            steps.add(Step::Strip { path: "x".into(), names: Vec::new(), marks: Vec::new(), is_edit: false });
         }
         steps.lie_in(tempfile::tempfile().unwrap(), 0);
         let read: Vec<_> = steps.each_back().unwrap().collect();

@@ -31,7 +31,7 @@ pub enum Origin {
 /// One step of a commit. Paths are relative to the workspace unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Op {
+pub enum Step {
     /// Gives a file of the workspace the further name `slot`.
     Hold {
         /// Path of the file.
@@ -76,7 +76,7 @@ pub enum Op {
     SetDir(SetDir),
 }
 
-/// Content of [`Op::Put`].
+/// Content of [`Step::Put`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Put {
     /// The place in the workspace.
@@ -117,7 +117,7 @@ pub struct Put {
 /// Stands for all paths in [`Put::sources`].
 pub const EVERYTHING: &[u8] = b"";
 
-/// Content of [`Op::SetDir`].
+/// Content of [`Step::SetDir`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetDir {
     /// Path of the directory.
@@ -178,7 +178,7 @@ pub enum Staged {
     },
 }
 
-impl Op {
+impl Step {
     /// Returns the path whose version the step decides; `None` for steps that only prepare others.
     #[must_use]
     pub fn path(&self) -> Option<&ByteText> {
@@ -211,9 +211,9 @@ mod tests {
         let time = FsTime { sec: 5, nsec: 0 };
         let id = FileId { ino: 7, born: Some(time) };
         let old = Seen { kind: EntryType::Directory, id, mode: 0o755, size: 0, links: 1, mtime: time, ctime: time };
-        let take = Op::Take { at: "a".into(), old, slot: 0, renamed: true, whiteout: Some("w".into()) };
+        let take = Step::Take { at: "a".into(), old, slot: 0, renamed: true, whiteout: Some("w".into()) };
         let text = serde_json::to_value(&take).unwrap();
         assert_eq!(text["take"]["mark"], serde_json::to_value(ByteText::from("w")).unwrap());
-        assert_eq!(serde_json::from_value::<Op>(text).unwrap(), take);
+        assert_eq!(serde_json::from_value::<Step>(text).unwrap(), take);
     }
 }

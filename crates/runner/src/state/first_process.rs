@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// The first process of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct FirstProcess {
     pid: i32,
     /// Time of its start in clock ticks since the boot (proc_pid_stat(5), field 22); `None` where /proc hides it.
     started: Option<u64>,
@@ -46,7 +46,7 @@ pub enum Presence {
     Unknown,
 }
 
-impl Left {
+impl FirstProcess {
     /// Describes the process of a pidfd; `None` if it has ended, or the descriptor is none of a process.
     pub fn of(process: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
@@ -113,7 +113,7 @@ pub fn presence(runs: &Path, run: RunId) -> io::Result<Option<Presence>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(named)?,
     };
-    let left: Left = serde_json::from_slice(&text).map_err(|error| named(error.into()))?;
+    let left: FirstProcess = serde_json::from_slice(&text).map_err(|error| named(error.into()))?;
     left.presence(Instant::now()).map(Some).map_err(named)
 }
 
@@ -171,9 +171,9 @@ mod tests {
         RunId::new()
     }
 
-    fn of_child(child: &std::process::Child) -> Left {
+    fn of_child(child: &std::process::Child) -> FirstProcess {
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        Left::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap()
+        FirstProcess::of(pidfd_open(pid, PidfdFlags::empty()).unwrap().as_fd()).unwrap().unwrap()
     }
 
     #[test]
@@ -195,12 +195,15 @@ mod tests {
     fn only_the_same_process_of_the_same_boot_counts() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let left = of_child(&child);
-        let alive = |left: &Left| left.presence(Instant::now()).unwrap() == Presence::There;
-        let hidden = Left { started: None, ..left.clone() };
+        let alive = |left: &FirstProcess| left.presence(Instant::now()).unwrap() == Presence::There;
+        let hidden = FirstProcess { started: None, ..left.clone() };
         assert!(alive(&left));
-        assert!(!alive(&Left { started: left.started.map(|start| start + 1), ..left.clone() }), "another process");
-        assert!(!alive(&Left { boot: Some("another".to_owned()), ..hidden.clone() }), "another boot");
-        assert!(alive(&hidden) && alive(&Left { boot: None, ..hidden.clone() }), "its start was hidden");
+        assert!(
+            !alive(&FirstProcess { started: left.started.map(|start| start + 1), ..left.clone() }),
+            "another process"
+        );
+        assert!(!alive(&FirstProcess { boot: Some("another".to_owned()), ..hidden.clone() }), "another boot");
+        assert!(alive(&hidden) && alive(&FirstProcess { boot: None, ..hidden.clone() }), "its start was hidden");
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!alive(&left) && !alive(&hidden));
@@ -209,9 +212,9 @@ mod tests {
     #[test]
     fn another_boot_id_alone_is_no_sign_of_an_end() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let left = Left { boot: Some("another".to_owned()), ..of_child(&child) };
-        let presence = |left: Left| left.presence(Instant::now()).unwrap();
-        let of = |container| presence(Left { container, ..left.clone() });
+        let left = FirstProcess { boot: Some("another".to_owned()), ..of_child(&child) };
+        let presence = |left: FirstProcess| left.presence(Instant::now()).unwrap();
+        let of = |container| presence(FirstProcess { container, ..left.clone() });
         let here = left.container.clone();
         let namespace = here.namespace + 1;
         assert_eq!(of(ContainerId { namespace, ..here.clone() }), Presence::Unknown, "a container");

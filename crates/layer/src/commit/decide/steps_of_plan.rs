@@ -19,8 +19,8 @@ use crate::entries::tree::{Found, LayerTree, Lower, Node, Role, SharedPath, Sour
 use crate::journal::dir_times::DirTimes;
 use crate::journal::directory_content::DirectoryContent;
 use crate::journal::file::Parent;
-use crate::journal::ops::{AttrList, DirState, Op, Origin, Put, SetDir, Slot, Staged};
 use crate::journal::seen::Seen;
+use crate::journal::step::{AttrList, DirState, Origin, Put, SetDir, Slot, Staged, Step};
 use crate::links::hardlinks;
 use crate::meta::{EntryType, FsTime};
 use nexus_model::ByteText;
@@ -31,7 +31,7 @@ pub(crate) trait Sink {
     /// Takes an entry that has to be made in a slot. Comes before the step that uses it.
     fn stage(&mut self, slot: Slot, staged: Staged) -> Result<(), IoFailure>;
     /// Takes the next step.
-    fn step(&mut self, op: Op) -> Result<(), IoFailure>;
+    fn step(&mut self, step: Step) -> Result<(), IoFailure>;
 }
 
 type Emitted = Result<(), IoFailure>;
@@ -40,7 +40,7 @@ type Emitted = Result<(), IoFailure>;
 pub(crate) fn emit(tree: &LayerTree, rules: &Rules, plan: &CommitPlan, sink: &mut dyn Sink) -> Emitted {
     let Some(states) = &plan.states else { return Ok(()) };
     Emitter::new(tree, rules, states, sink).emit()?;
-    plan.tail.iter().try_for_each(|op| sink.step(op.clone()))
+    plan.tail.iter().try_for_each(|step| sink.step(step.clone()))
 }
 
 /// Builds the list of steps.
@@ -130,7 +130,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 if self.states[*at] == State::Commit && tree.covered_id(*at) != Some(anchor.meta.id) {
                     let slot = self.slot();
                     self.held.insert(*at, slot);
-                    self.sink.step(Op::Hold { at: anchor.at.text(), old: Seen::from(&anchor.meta), slot })?;
+                    self.sink.step(Step::Hold { at: anchor.at.text(), old: Seen::from(&anchor.meta), slot })?;
                 }
             }
         }
@@ -152,7 +152,7 @@ impl<'a, 's> Emitter<'a, 's> {
             let slot = self.slot();
             self.taken.insert(&found.at.0, slot);
             let whiteout = whiteouts.get(&found.at).map(|path| path.text());
-            self.sink.step(Op::Take {
+            self.sink.step(Step::Take {
                 at: found.at.text(),
                 old: Seen::from(&found.meta),
                 slot,
@@ -200,7 +200,7 @@ impl<'a, 's> Emitter<'a, 's> {
         for at in self.commits() {
             let node = &self.tree.nodes[at];
             if whole[node.parent] && !node.marks.all.is_empty() {
-                self.sink.step(Op::Strip {
+                self.sink.step(Step::Strip {
                     path: node.path.text(),
                     names: self.marks(node),
                     marks: Vec::new(),
@@ -236,7 +236,7 @@ impl<'a, 's> Emitter<'a, 's> {
         if node.role != Role::Entry {
             let Some(old) = Self::old(node) else { return Ok(()) };
             let slot = self.slot();
-            return self.sink.step(Op::Take { at: node.path.text(), old, slot, renamed: false, whiteout: None });
+            return self.sink.step(Step::Take { at: node.path.text(), old, slot, renamed: false, whiteout: None });
         }
         // A socket cannot be committed, and what lies in a whole directory goes along with it.
         if node.meta.kind == EntryType::Socket || whole[node.parent] {
@@ -252,7 +252,7 @@ impl<'a, 's> Emitter<'a, 's> {
         if let Some(slot) = self.held.get(&at).copied() {
             let anchor = node.group().and_then(|number| self.tree.groups[number].anchor.as_ref());
             let new = anchor.map(|one| Seen::from(&one.meta));
-            return self.sink.step(Op::Put(Put { new, ..put(Origin::Slot(slot)) }));
+            return self.sink.step(Step::Put(Put { new, ..put(Origin::Slot(slot)) }));
         }
         // A name of an unchanged file of the workspace, which is this very file: nothing to do.
         if let Some(group) = node.group().map(|number| &self.tree.groups[number])
@@ -267,18 +267,18 @@ impl<'a, 's> Emitter<'a, 's> {
         };
         if let Some(content) = stripped {
             let slot = self.stage(Staged::Bytes { content: content.clone(), like: node.path.text() })?;
-            return self.sink.step(Op::Put(put(Origin::Slot(slot))));
+            return self.sink.step(Step::Put(put(Origin::Slot(slot))));
         }
         let copy =
             node.marks.forged || !self.tree.same_mount || node.group().is_some_and(|number| self.must_copy(number));
         if copy {
             let group = node.group().filter(|number| !hardlinks::must_part(&self.tree.groups[*number]));
             let slot = self.copy(group, Source::Upper(node.path.text()))?;
-            return self.sink.step(Op::Put(put(Origin::Slot(slot))));
+            return self.sink.step(Step::Put(put(Origin::Slot(slot))));
         }
         let mode = (node.meta.kind != EntryType::Symlink).then_some(node.meta.mode);
         let (new, strip) = (Some(Seen::from(&node.meta)), self.marks(node));
-        self.sink.step(Op::Put(Put { new, strip, mode, ..put(Origin::Layer) }))
+        self.sink.step(Step::Put(Put { new, strip, mode, ..put(Origin::Layer) }))
     }
 
     /// Makes a copy in a slot, or a further name of the first copy of the same file.
@@ -319,7 +319,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 put(Origin::Slot(slot))
             }
         };
-        self.sink.step(Op::Put(put))
+        self.sink.step(Step::Put(put))
     }
 
     /// Names of a changed file that the layer does not contain: overlay showed them the new content too.
@@ -342,7 +342,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 let strip = group.members.first().map(|at| self.marks(&tree.nodes[*at])).unwrap_or_default();
                 let old = Some(Seen::from(&other.meta));
                 let put = put(ByteText(path), Origin::Slot(slot));
-                self.sink.step(Op::Put(Put { old, strip, only_staged: true, ..put }))?;
+                self.sink.step(Step::Put(Put { old, strip, only_staged: true, ..put }))?;
             }
         }
         Ok(())
@@ -369,14 +369,14 @@ impl<'a, 's> Emitter<'a, 's> {
             let is_committed = self.states[at] == State::Commit;
             let (Lower::Merged(old) | Lower::Moved(old)) = &node.rare.lower else {
                 if self.states[at] == State::Commit {
-                    self.sink.step(Op::SetDir(self.set_dir(at, None)))?;
+                    self.sink.step(Step::SetDir(self.set_dir(at, None)))?;
                 }
                 continue;
             };
             let tight = old.meta.mode & 0o700 != 0o700 || node.meta.mode & 0o700 != 0o700;
             let is_tidied = worked[at] && at != 0 && self.states[at] == State::Nothing;
             if is_committed {
-                self.sink.step(Op::SetDir(self.set_dir(at, Some(old))))?;
+                self.sink.step(Step::SetDir(self.set_dir(at, Some(old))))?;
             } else if is_tidied || (passed[at] && tight) {
                 // Its own attributes stay as they were in the workspace.
                 let mtime = is_tidied.then(|| self.times.of(&old.meta, &node.meta)).flatten();
@@ -387,7 +387,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 let (path, id) = (node.path.text(), Some(old.meta.id));
                 let mtime_was = Some(old.meta.mtime);
                 let set = SetDir { path, id, slot: None, mode, uid, gid, mtime, mtime_was, attrs: None, was: None };
-                self.sink.step(Op::SetDir(set))?;
+                self.sink.step(Step::SetDir(set))?;
             }
         }
         Ok(())

@@ -111,7 +111,7 @@ impl Layer {
         copy_trees(&self.root, &to, &tops, self.mode, &mut opened)?;
         let copy_of_top = || {
             let copy = to.dir(b"upper")?;
-            crate::disk::top::copy(self.mode, self.root.dir(b"upper")?.as_fd(), copy.as_fd(), mode)
+            crate::disk::top_directory::copy(self.mode, self.root.dir(b"upper")?.as_fd(), copy.as_fd(), mode)
         };
         copy_of_top().doing("set the attributes of", b"upper")?;
         sync_tree(&to, &self.faults)?;

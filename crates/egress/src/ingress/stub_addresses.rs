@@ -1,8 +1,8 @@
 //! Translates the addresses that the DNS stub made up back into names.
 
 use crate::decide::denials;
+use crate::decide::facts::synthetic::Found;
 use crate::decide::state::Shared;
-use crate::decide::synthetic::Found;
 use nexus_policy::net::{Denial, Host, Target};
 use std::sync::PoisonError;
 

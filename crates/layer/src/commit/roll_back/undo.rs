@@ -6,13 +6,13 @@ use crate::entries::tree::CommittedEntry;
 use crate::faults::Faults;
 use crate::journal::dir_attrs::{AttrState, apply_dir_state, found};
 use crate::journal::file::JOURNAL;
-use crate::journal::ops::{Op, Origin, Put, SetDir, Slot};
 use crate::journal::seen::Seen;
-use crate::journal::steps::Steps;
+use crate::journal::step::{Origin, Put, SetDir, Slot, Step};
+use crate::journal::step_reader::Steps;
 use crate::journal::units::Units;
 use crate::meta::{EntryType, FileId, stat, stat_if_there};
 use crate::moves::beside::Beside;
-use crate::moves::calls::{Moved, Spot, move_to_free};
+use crate::moves::rename_calls::{Moved, Spot, move_to_free};
 use crate::notes::returned;
 use crate::places::side::Side;
 use nexus_model::ByteText;
@@ -59,33 +59,33 @@ impl<'a> Back<'a> {
 
     pub(super) fn all(&mut self) -> Result<(), IoFailure> {
         for step in self.steps.each_back().doing("read", JOURNAL.as_bytes())? {
-            let (at, op) = step.doing("read", JOURNAL.as_bytes())?;
+            let (at, step) = step.doing("read", JOURNAL.as_bytes())?;
             self.at = at;
             self.faults.between_calls();
-            let path = op.path().map_or(&b""[..], |path| &path.0);
+            let path = step.path().map_or(&b""[..], |path| &path.0);
             self.look_again().doing("look at", path)?;
-            self.one_or_again(&op).doing("put back", path)?;
+            self.one_or_again(&step).doing("put back", path)?;
         }
         Ok(())
     }
 
     /// Takes a step back, and again when another process removed the entry between two calls: each step begins by
     /// looking at what is there.
-    fn one_or_again(&mut self, op: &Op) -> io::Result<()> {
+    fn one_or_again(&mut self, step: &Step) -> io::Result<()> {
         for _ in 1..TRIES {
-            match self.one(op) {
+            match self.one(step) {
                 Err(error) if is_gone(&error) => {}
                 ended => return ended,
             }
         }
-        self.one(op)
+        self.one(step)
     }
 
     /// Closes the directories that this or an interrupted pass opened up, the deepest first, and notes the time stamps
     /// that they got.
     pub(super) fn close(&self, ours: &mut Vec<CommittedEntry>) -> Result<(), IoFailure> {
-        for op in self.steps.each() {
-            let Op::SetDir(set) = op.doing("read", JOURNAL.as_bytes())? else { continue };
+        for step in self.steps.each() {
+            let Step::SetDir(set) = step.doing("read", JOURNAL.as_bytes())? else { continue };
             let path = &set.path;
             // Otherwise another process removed, closed or mounted over it.
             let Ok(dir) = self.base.dir(&path.0) else { continue };
@@ -106,11 +106,11 @@ impl<'a> Back<'a> {
         Ok(())
     }
 
-    fn one(&mut self, op: &Op) -> io::Result<()> {
-        match op {
-            Op::SetDir(set) => self.set_dir(set),
-            Op::Put(put) => self.put(put),
-            Op::Take { at, old, slot, .. } => {
+    fn one(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::SetDir(set) => self.set_dir(set),
+            Step::Put(put) => self.put(put),
+            Step::Take { at, old, slot, .. } => {
                 let Some(slots) = self.slots else { return self.name_lost(at, old, *slot) };
                 let name = slot.to_string().into_bytes();
                 let from = Spot { dir: slots.fd(), name: &name };
@@ -121,8 +121,8 @@ impl<'a> Back<'a> {
                     None => Ok(()),
                 }
             }
-            Op::Hold { at, slot, old } => self.release(at, *slot, old.id),
-            Op::Strip { .. } => Ok(()),
+            Step::Hold { at, slot, old } => self.release(at, *slot, old.id),
+            Step::Strip { .. } => Ok(()),
         }
     }
 
@@ -131,9 +131,9 @@ impl<'a> Back<'a> {
         if self.cleared || self.base.stat(&at.0)?.is_some_and(|now| now.id == old.id) {
             return Ok(());
         }
-        for op in self.steps.each() {
+        for step in self.steps.each() {
             // A renamed directory that has arrived is named there.
-            if let Op::Put(put) = op?
+            if let Step::Put(put) = step?
                 && put.from == Origin::Slot(slot)
                 && self.base.stat(&put.path.0)?.is_some_and(|now| now.id == old.id)
             {
