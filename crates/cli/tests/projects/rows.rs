@@ -276,13 +276,12 @@ pub const ROWS: &[Row] = &[
         name: "sed (autotools)",
         needs: "make",
         fetch: "debian_source sed",
-        build: "cd project && ./configure FORCE_UNSAFE_CONFIGURE=1 && make",
+        // One test expects that nobody writes to a closed directory: outside root does, and inside it is no root.
+        build: "cd project && ./configure FORCE_UNSAFE_CONFIGURE=1 && sed -i 's, testsuite/panic-tests.sh,,' Makefile && make",
         test: "cd project && make check SUBDIRS=. 2>&1",
         count: Count::Behind("PASS"),
         // Without its library's tests, and without those that skip themselves where a language is not installed.
         at_least: 50,
-        // Root writes to a directory that is closed, and one test expects that nobody does.
-        may_fail: true,
         ..ROW
     },
     Row {

@@ -7,7 +7,7 @@ use crate::inside::mounted;
 use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
 use crate::mount_table;
-use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
+use crate::mounts::{self, NODEV, NOSUID, RDONLY};
 use crate::places::{self, below_root, show};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
@@ -153,8 +153,7 @@ fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
 /// Covers an open file or directory.
 pub(super) fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
     let (name, _) = COVERS[usize::from(places::is_dir(place)?)];
-    let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
-    mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;
+    let copy = mounts::open_tree_at(root.own(), Path::new(name), read_only | NOSUID | NODEV)?;
     mounts::attach(copy, place)
 }
