@@ -25,7 +25,7 @@ const FLAGS: &[(&[&str], &str)] = &[
 
 /// Commands that people look for one level too high, or under the name of another tool.
 const COMMANDS: &[(&[&str], &str)] = &[
-    (&["diff"], "nexus changes diff shows what waits as a patch"),
+    (&["diff"], "nexus changes diff shows what waits as a patch; nexus run -- diff runs diff(1)"),
     (&["accept", "apply", "commit"], "nexus changes accept brings what waits to the workspace"),
     (&["reject", "discard"], "nexus changes reject throws away what waits"),
     (
@@ -34,7 +34,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["review", "pending"], "nexus changes list shows the runs that wait for a decision"),
     (&["status"], "nexus ps shows what runs, and nexus changes list what waits for a decision"),
-    (&["list", "ls"], "nexus ps shows what runs, and nexus log past runs; nexus run -- ls runs ls(1)"),
+    (&["list"], "nexus ps shows what runs, and nexus log past runs"),
     (&["history"], "nexus log shows past runs"),
     (&["kill"], "nexus stop ID ends a run with --detach"),
     (&["version"], "nexus --version prints it"),
