@@ -475,6 +475,37 @@ fn what_is_renamed_once_while_a_run_starts_is_not_reached() {
     }
 }
 
+/// Only its owner and root list it; a command of root uses the names in it that it knows.
+#[test]
+fn a_busy_directory_that_a_command_may_only_enter_keeps_no_run_from_starting() {
+    for bench in benches().into_iter().filter(|bench| bench.user.is_none()) {
+        let data = made(&bench, &bench.home.join("data"));
+        let (home, quiet) = (data.join("home"), data.join("home/quiet"));
+        fs::create_dir_all(&quiet).unwrap();
+        let service = UnixListener::bind(quiet.join("s")).unwrap();
+        fs::set_permissions(quiet.join("s"), fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::chown(&home, Some(support::user()), Some(support::user())).unwrap();
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o711)).unwrap();
+        let script = format!(
+            "import os, time\nwhile True:\n  open('{0}/f', 'w').close(); time.sleep(0.005)\n  os.unlink('{0}/f'); time.sleep(0.005)\n",
+            home.display()
+        );
+        let mut busy = std::process::Command::new("python3").args(["-c", &script]).spawn().unwrap();
+        bench.write("reaches.py", REACHES);
+        let bind = format!("{}:/shown", data.display());
+        for number in 0..16 {
+            let flag = ["--ro", "--rw"][number % 2];
+            let output = bench.run(["run", flag, &bind, "--", "python3", "reaches.py", "/shown/home/quiet/s"]);
+            assert_eq!(output.status.code(), Some(0), "{flag}: {}", stderr(&output));
+            assert_eq!(stdout(&output), "tried\n", "{flag}");
+        }
+        assert!(busy.try_wait().unwrap().is_none(), "nothing was busy");
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        drop(service);
+    }
+}
+
 #[test]
 fn sockets_that_come_and_go_keep_no_run_from_starting() {
     for bench in benches() {
