@@ -25,8 +25,8 @@ pub struct Row {
     pub count: Count,
     /// At least so many tests pass; fewer means that the suite did not really run.
     pub at_least: u64,
-    /// True where a test of the suite fails outside as well; the row says why. A runner that stopped early is no suite that
-    /// passed, however much it printed.
+    /// True where a test of the suite fails outside as well; the row says why. A runner that stopped early did not
+    /// run its suite, however much it printed.
     pub may_fail: bool,
     /// Continuous integration plays it too; `suites` and `clients` play more of such kinds.
     pub is_quick: bool,
@@ -144,6 +144,8 @@ pub const ROWS: &[Row] = &[
         fetch: "pip_source attrs==25.3.0; pip_tools",
         test: "cd project && PYTHONPATH=src:../tools PYTEST -p no:randomly tests --ignore=tests/test_mypy.yml",
         at_least: 1200,
+        // With some versions of what it imports one test fails.
+        may_fail: true,
         ..ROW
     },
     Row {
@@ -180,6 +182,8 @@ pub const ROWS: &[Row] = &[
         test: "cd project && node ../node_modules/vitest/vitest.mjs run src/v4/classic/tests src/v4/core/tests",
         count: Count::Before("passed"),
         at_least: 300,
+        // Its tests of time zones depend on the machine.
+        may_fail: true,
         ..ROW
     },
     Row {
@@ -276,7 +280,7 @@ pub const ROWS: &[Row] = &[
         name: "sed (autotools)",
         needs: "make",
         fetch: "debian_source sed",
-        // One test expects that nobody writes to a closed directory: outside root does, and inside it is no root.
+        // One test expects that its user cannot write to a closed directory: root can outside, and inside the user is not root.
         build: "cd project && ./configure FORCE_UNSAFE_CONFIGURE=1 && sed -i 's, testsuite/panic-tests.sh,,' Makefile && make",
         test: "cd project && make check SUBDIRS=. 2>&1",
         count: Count::Behind("PASS"),

@@ -5,7 +5,7 @@
 //! what it wrote there could not be committed; as an ordinary user the kernel refuses the overlay (EINVAL).
 
 use nexus_model::mount_table::{Mount, MountTable};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -141,14 +141,8 @@ pub fn read() -> Result<MountTable, MountError> {
     Ok(MountTable::parse(&table().map_err(|source| MountError::Unreadable { source })?))
 }
 
-/// Size of most tables.
-const TABLE_BYTES: usize = 16 << 10;
-
 fn table() -> io::Result<Vec<u8>> {
-    // The kernel says no size, and prints the table from its beginning for each small piece that is read.
-    let mut text = Vec::with_capacity(TABLE_BYTES);
-    std::fs::File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
-    Ok(text)
+    std::fs::read("/proc/self/mountinfo")
 }
 
 /// Lists the mounts below `workspace` that can be reached by their path, in the order of the table.

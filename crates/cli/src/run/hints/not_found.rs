@@ -29,7 +29,7 @@ pub fn advice(parsed_run: &ParsedRun, not_started: Option<&NotStarted>, words: &
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
                 None if is_a_bind(name) => Some(
-                    "a path with a colon is no command. --ro SRC:DST shows a path of yours inside, and --rw SRC:DST lets \
+                    "a path with a colon is not a command. --ro SRC:DST shows a path of yours inside, and --rw SRC:DST lets \
                      the command write to it; -v prints a summary."
                         .to_owned(),
                 ),
