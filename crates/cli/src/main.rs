@@ -22,6 +22,7 @@ mod args;
 mod bind_text;
 mod completions;
 mod diagnostics;
+mod familiar;
 mod frequent;
 mod live;
 mod manual;
@@ -136,6 +137,19 @@ fn a_command(error: &clap::Error, words: &[OsString]) -> Option<String> {
     Some(format!("nexus run -- {name} runs a command in a sandbox; nexus --help shows what can be written"))
 }
 
+/// Returns what does the same here as a flag or a command of another tool.
+fn of_other_tools(error: &clap::Error, words: &[OsString]) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, _) => familiar::command(words),
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(name))) => {
+            let is_run = words.first().is_some_and(|word| word == "run" || word == "shell");
+            familiar::flag(name).filter(|_| is_run)
+        }
+        _ => None,
+    }
+}
+
 /// Names the help of the command that the words call.
 fn help_of(words: &[OsString]) -> String {
     use clap::CommandFactory as _;
@@ -169,9 +183,13 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
     }
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let words = arguments.get(1..).unwrap_or_default();
+    let familiar = of_other_tools(error, words);
     let mut message = String::new();
-    for line in text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-    {
+    let ends = |line: &str| line.starts_with("Usage:") || line.starts_with("For more information");
+    // What is like the word, or how to pass it on, leads away from what was meant.
+    let is_misleading = |line: &str| familiar.is_some() && line.trim_start().starts_with("tip:");
+    for line in text.lines().take_while(|line| !ends(line)).filter(|line| !is_misleading(line)) {
         let between = if message.is_empty() || line.trim().is_empty() {
             ""
         } else if message.ends_with(':') {
@@ -181,9 +199,8 @@ fn usage(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
         };
         message = message + between + line.trim();
     }
-    let words = arguments.get(1..).unwrap_or_default();
-    let hint =
-        about_value(error).map(str::to_owned).or_else(|| a_command(error, words)).unwrap_or_else(|| help_of(words));
+    let hint = about_value(error).or(familiar).map(str::to_owned).or_else(|| a_command(error, words));
+    let hint = hint.unwrap_or_else(|| help_of(words));
     let failure = failure::Failure::usage("usage", message, hint);
     ExitCode::from(failures::print_failure(&failure, args::wanted_json(words)))
 }

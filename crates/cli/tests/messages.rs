@@ -74,7 +74,7 @@ fn every_message_says_what_happened_why_and_what_to_do() {
     let rows = rows(&page);
     let mut numbers: Vec<u32> = rows.iter().map(|row| row.number).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=50).collect::<Vec<_>>());
     on_each_bench(|bench| {
         let first = said(&bench, &format!("set -eu; {}", set_up(&page)));
         assert_eq!(first, "hi\n");

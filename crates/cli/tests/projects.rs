@@ -100,9 +100,8 @@ fn compare(row: &Row, bench: &Bench, project: &Path, path: &str, is_measured: bo
     };
     copy(bench, project, &bench.workspace);
     let (code, expected, output) = tested(&outside).map_err(|why| format!("outside: {why}"))?;
-    if expected < row.at_least {
-        return Err(format!("outside only {expected} passed: {}{}", tail(&stdout(&output)), tail(&stderr(&output))));
-    }
+    check_outside(row, code, expected)
+        .map_err(|why| format!("{why}: {}{}", tail(&stdout(&output)), tail(&stderr(&output))))?;
     empty(&bench.workspace);
     copy(bench, project, &bench.workspace);
     let (code_inside, passed, output) = tested(&inside).map_err(|why| format!("inside: {why}"))?;
@@ -133,6 +132,17 @@ fn compare(row: &Row, bench: &Bench, project: &Path, path: &str, is_measured: bo
     println!("{} as {}: {passed} passed, {out:.2?} outside, {within:.2?} inside, {ratio:.2}", row.name, bench.who());
     if is_measured && within > out.mul_f64(1.1) + FLOOR {
         return Err(format!("a second run took {within:?} inside and {out:?} outside"));
+    }
+    Ok(())
+}
+
+/// Refuses a suite that did not run outside: the same nothing inside would say nothing.
+fn check_outside(row: &Row, code: Option<i32>, passed: u64) -> Result<(), String> {
+    if passed < row.at_least {
+        return Err(format!("outside only {passed} passed"));
+    }
+    if code != Some(0) && !row.may_fail {
+        return Err(format!("outside the runner ended with {code:?} after {passed} passed"));
     }
     Ok(())
 }
@@ -203,6 +213,17 @@ fn count(how: Count, text: &str) -> u64 {
         }
         Count::Lines(start) => text.lines().filter(|line| line.starts_with(start)).count() as u64,
     }
+}
+
+#[test]
+fn a_suite_that_stopped_early_outside_is_no_measure() {
+    let row = |name: &str| ROWS.iter().find(|row| row.name == name).unwrap();
+    let lz4 = row("lz4 (make)");
+    assert!(check_outside(lz4, Some(0), 45).is_ok());
+    // Without its program, `make` prints its first lines and ends with an error.
+    assert!(check_outside(lz4, Some(2), 45).is_err());
+    assert!(check_outside(lz4, Some(0), 2).is_err());
+    assert!(check_outside(row("attrs 25.3.0 (hypothesis)"), Some(1), 1338).is_ok(), "by one test");
 }
 
 #[test]

@@ -12,7 +12,8 @@ pub fn read(root: &OwnedFd) -> io::Result<MountTable> {
     let proc = mounts::place(root, Path::new("proc"))?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&proc, c"self/mountinfo", flags, Mode::empty())?;
-    let mut text = Vec::new();
+    // Most tables fit, and are read in one call: the kernel says no size.
+    let mut text = Vec::with_capacity(16 << 10);
     std::fs::File::from(file).read_to_end(&mut text)?;
     Ok(MountTable::parse_below(mount_id(root)?, &text))
 }

@@ -26,46 +26,55 @@ pub enum Depth {
     Recursive,
 }
 
-/// Clones the mount of what is at `path`, not attached anywhere and without propagation.
-pub fn open_tree(path: &Path, depth: Depth) -> io::Result<OwnedFd> {
-    clone_tree(CWD, path, OpenTreeFlags::empty(), depth)
+/// Clones the mount of what is at `path`, not attached anywhere, without propagation and with these attributes.
+pub fn open_tree(path: &Path, set: u64, depth: Depth) -> io::Result<OwnedFd> {
+    clone_tree(CWD, path, OpenTreeFlags::empty(), depth, attributes_alone(set))
 }
 
-/// Clones the mount of an open file or directory.
-pub fn open_tree_fd(fd: impl AsFd, depth: Depth) -> io::Result<OwnedFd> {
-    clone_tree(fd, Path::new(""), OpenTreeFlags::AT_EMPTY_PATH, depth)
+/// Clones the mount of an open file or directory in the same way.
+pub fn open_tree_fd(fd: impl AsFd, set: u64, depth: Depth) -> io::Result<OwnedFd> {
+    clone_tree(fd, Path::new(""), OpenTreeFlags::AT_EMPTY_PATH, depth, attributes_alone(set))
+}
+
+/// Clones it, and shows file owners through the map of a user namespace.
+pub fn open_tree_mapped(fd: impl AsFd, userns: impl AsFd, set: u64, depth: Depth) -> io::Result<OwnedFd> {
+    let userns_fd = userns.as_fd().as_raw_fd() as u64;
+    let attr = libc::mount_attr { userns_fd, ..attributes_alone(set | libc::MOUNT_ATTR_IDMAP) };
+    clone_tree(fd, Path::new(""), OpenTreeFlags::AT_EMPTY_PATH, depth, attr)
 }
 
 /// Clones the mount of one directory of a tree that is ours.
-pub fn open_tree_at(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    clone_tree(root, path, OpenTreeFlags::empty(), Depth::One)
+pub fn open_tree_at(root: impl AsFd, path: &Path, set: u64) -> io::Result<OwnedFd> {
+    clone_tree(root, path, OpenTreeFlags::empty(), Depth::One, attributes_alone(set))
 }
 
 /// A clone of a shared mount (with systemd, every mount of the host) is a peer of the original (mount_namespaces(7)): what
 /// is mounted on it inside, such as the cover of a hidden file, would be mounted on the host too, and what the host mounts
-/// later would come inside with the attributes of the host. The clone leaves the group before its attributes are set, so that
-/// these hold for all that has come until then.
-fn clone_tree(from: impl AsFd, path: &Path, flags: OpenTreeFlags, depth: Depth) -> io::Result<OwnedFd> {
+/// later would come inside with the attributes of the host. The clone leaves the group and gets its attributes in one call,
+/// during which the kernel propagates no mount, so that these hold for all that has come until then.
+fn clone_tree(
+    from: impl AsFd,
+    path: &Path,
+    flags: OpenTreeFlags,
+    depth: Depth,
+    attr: libc::mount_attr,
+) -> io::Result<OwnedFd> {
     let mut flags = flags | OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     if depth == Depth::Recursive {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     let tree = rustix::mount::open_tree(from, path, flags)?;
-    let private = libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
-    setattr(&tree, private, depth)?;
+    setattr(&tree, libc::mount_attr { propagation: libc::MS_PRIVATE, ..attr }, depth)?;
     Ok(tree)
+}
+
+fn attributes_alone(set: u64) -> libc::mount_attr {
+    libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }
 }
 
 /// Sets attributes of a mount, and of those below it.
 pub fn set_attributes(mount: impl AsFd, set: u64, depth: Depth) -> io::Result<()> {
-    setattr(mount, libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }, depth)
-}
-
-/// Shows file owners of a detached mount through the map of a user namespace.
-pub fn set_idmap(mount: impl AsFd, userns: impl AsFd, set: u64, depth: Depth) -> io::Result<()> {
-    let userns_fd = userns.as_fd().as_raw_fd() as u64;
-    let attr = libc::mount_attr { attr_set: set | libc::MOUNT_ATTR_IDMAP, attr_clr: 0, propagation: 0, userns_fd };
-    setattr(mount, attr, depth)
+    setattr(mount, attributes_alone(set), depth)
 }
 
 fn setattr(mount: impl AsFd, attr: libc::mount_attr, depth: Depth) -> io::Result<()> {

@@ -25,6 +25,9 @@ pub struct Row {
     pub count: Count,
     /// At least so many tests pass; fewer means that the suite did not really run.
     pub at_least: u64,
+    /// True where a test of the suite fails outside as well; the row says why. A runner that stopped early did not
+    /// run its suite, however much it printed.
+    pub may_fail: bool,
     /// Continuous integration plays it too; `suites` and `clients` play more of such kinds.
     pub is_quick: bool,
     /// Flags of `nexus run`: none, but where the row says why.
@@ -39,6 +42,7 @@ const ROW: Row = Row {
     test: "",
     count: Count::Before("passed"),
     at_least: 1,
+    may_fail: false,
     is_quick: false,
     flags: &[],
 };
@@ -140,6 +144,8 @@ pub const ROWS: &[Row] = &[
         fetch: "pip_source attrs==25.3.0; pip_tools",
         test: "cd project && PYTHONPATH=src:../tools PYTEST -p no:randomly tests --ignore=tests/test_mypy.yml",
         at_least: 1200,
+        // One test failed outside where this row was played first.
+        may_fail: true,
         ..ROW
     },
     Row {
@@ -176,6 +182,8 @@ pub const ROWS: &[Row] = &[
         test: "cd project && node ../node_modules/vitest/vitest.mjs run src/v4/classic/tests src/v4/core/tests",
         count: Count::Before("passed"),
         at_least: 300,
+        // Not known to pass as a whole outside.
+        may_fail: true,
         ..ROW
     },
     Row {
@@ -272,20 +280,23 @@ pub const ROWS: &[Row] = &[
         name: "sed (autotools)",
         needs: "make",
         fetch: "debian_source sed",
-        build: "cd project && ./configure FORCE_UNSAFE_CONFIGURE=1 && make",
+        // One test expects that its user cannot write to a closed directory: root can outside, and inside the user is not root.
+        build: "cd project && ./configure FORCE_UNSAFE_CONFIGURE=1 && sed -i 's, testsuite/panic-tests.sh,,' Makefile && make",
         test: "cd project && make check SUBDIRS=. 2>&1",
         count: Count::Behind("PASS"),
-        at_least: 100,
+        // Without its library's tests, and without those that skip themselves where a language is not installed.
+        at_least: 50,
         ..ROW
     },
     Row {
         name: "lz4 (make)",
         needs: "make",
         fetch: "debian_source lz4",
-        build: "cd project && make -C tests lz4 datagen",
-        test: "cd project && make -C tests test-lz4-basic 2>&1",
+        // Debian's source builds the program with its library, which its tests expect to be there.
+        build: "cd project && make -C lib liblz4.a && make -C programs lz4 && make -C tests datagen",
+        test: "cd project && make -C tests test-lz4-basic",
         count: Count::Lines(""),
-        at_least: 10,
+        at_least: 40,
         ..ROW
     },
     Row {

@@ -8,7 +8,7 @@ use crate::inside::rootfs::Root;
 use crate::leave_out::{Wall, stands};
 use crate::mount_table;
 use crate::mount_targets::{self, below_root, show};
-use crate::mounts::{self, Depth, NODEV, NOSUID, RDONLY};
+use crate::mounts::{self, NODEV, NOSUID, RDONLY};
 use crate::request::Request;
 use crate::steps::{AtStep, Step, StepError};
 use nexus_model::mount_table::Mount;
@@ -169,8 +169,7 @@ fn open(root: &Root, target: &Path) -> io::Result<OwnedFd> {
 /// Covers an open file or directory.
 pub(super) fn cover(root: &Root, place: &OwnedFd) -> io::Result<()> {
     let (name, _) = COVERS[usize::from(mount_targets::is_dir(place)?)];
-    let copy = mounts::open_tree_at(root.own(), Path::new(name))?;
     let read_only = if stands(Wall::HiddenCovers) { RDONLY } else { 0 };
-    mounts::set_attributes(&copy, read_only | NOSUID | NODEV, Depth::One)?;
+    let copy = mounts::open_tree_at(root.own(), Path::new(name), read_only | NOSUID | NODEV)?;
     mounts::attach(copy, place)
 }

@@ -54,8 +54,7 @@ pub(super) fn hold(
         return Ok(());
     }
     let below = mounts::place(root.tree(), below_root(bind))?;
-    let seen = mounts::open_tree_fd(&below, Depth::Recursive)?;
-    mounts::set_attributes(&seen, NOSUID | NODEV, Depth::Recursive)?;
+    let seen = mounts::open_tree_fd(&below, NOSUID | NODEV, Depth::Recursive)?;
     // Those further down first: nothing is mounted on the way to them then.
     for directory in directories.iter().rev() {
         match mounts::place(&below, directory) {

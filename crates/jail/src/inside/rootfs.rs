@@ -146,11 +146,8 @@ impl Root {
                 found => found.at(Step::MaskProc, name)?,
             };
             let with = if is_dir { &empty } else { &null };
-            let cover = mounts::open_tree_fd(with, Depth::One).at(Step::MaskProc, name)?;
-            if is_dir {
-                mounts::set_attributes(&cover, RDONLY | NOSUID | NODEV | NOEXEC, Depth::One)
-                    .at(Step::MaskProc, name)?;
-            }
+            let attributes = if is_dir { RDONLY | NOSUID | NODEV | NOEXEC } else { 0 };
+            let cover = mounts::open_tree_fd(with, attributes, Depth::One).at(Step::MaskProc, name)?;
             mounts::attach(cover, place).at(Step::MaskProc, name)?;
         }
         Ok(())
@@ -170,15 +167,14 @@ impl Root {
         }
         for top in tops {
             mount_targets::ensure_place(own, top, true)?;
-            let cover = mounts::open_tree_at(own, top)?;
-            mounts::set_attributes(&cover, RDONLY, Depth::One)?;
+            let cover = mounts::open_tree_at(own, top, RDONLY)?;
             mounts::attach_at(cover, &self.tree, top)?;
         }
         Ok(())
     }
 
     fn mount_scratch(&self, name: &Path) -> io::Result<()> {
-        mounts::attach_at(mounts::open_tree_at(self.own(), name)?, &self.tree, name)
+        mounts::attach_at(mounts::open_tree_at(self.own(), name, 0)?, &self.tree, name)
     }
 
     /// Makes a private directory at a place of the plan. In one of every sandbox it is written already.

@@ -75,8 +75,8 @@ pub fn open(faults: Faults) -> Result<System, StepError> {
         _ => add(&mut system, Path::new("/etc/localtime"), zone).at(Step::OpenSystem, "localtime")?,
     }
     for name in DEVICES {
-        let mount = mounts::open_tree(&Path::new("/dev").join(name), Depth::Recursive).at(Step::OpenSystem, name)?;
-        mounts::set_attributes(&mount, NOSUID | NOEXEC, Depth::Recursive).at(Step::OpenSystem, name)?;
+        let device = Path::new("/dev").join(name);
+        let mount = mounts::open_tree(&device, NOSUID | NOEXEC, Depth::Recursive).at(Step::OpenSystem, name)?;
         system.devices.push(Piece { mount, place: Path::new("dev").join(name), is_dir: false });
     }
     Ok(system)
@@ -93,9 +93,8 @@ fn add(system: &mut System, source: &Path, place: PathBuf) -> io::Result<()> {
         system.links.push((std::fs::read_link(source)?, place));
         return Ok(());
     }
-    let mount = mounts::open_tree(source, Depth::Recursive)?;
     let read_only = if stands(Wall::ReadOnlySystem) { RDONLY } else { 0 };
-    mounts::set_attributes(&mount, read_only | NOSUID | NODEV, Depth::Recursive)?;
+    let mount = mounts::open_tree(source, read_only | NOSUID | NODEV, Depth::Recursive)?;
     let is_dir = match kind {
         // The mount is of what the link leads to.
         FileType::Symlink => FileType::from_raw_mode(rustix::fs::fstat(&mount)?.st_mode) == FileType::Directory,

@@ -162,8 +162,7 @@ impl MemoryLayer {
 pub(super) fn mount_on_itself(root: &OwnedFd, path: &Path, attributes: u64, step: Step) -> Result<(), StepError> {
     let one = || -> io::Result<()> {
         let place = mounts::place(root, path)?;
-        let copy = mounts::open_tree_fd(&place, Depth::Recursive)?;
-        mounts::set_attributes(&copy, attributes, Depth::Recursive)?;
+        let copy = mounts::open_tree_fd(&place, attributes, Depth::Recursive)?;
         mounts::attach(copy, place)
     };
     one().at(step, &show(path))

@@ -129,13 +129,12 @@ impl Host<'_> {
         let place = mounts::open_canonical(path)?;
         let stat = rustix::fs::fstat(&place)?;
         let owner = (stat.st_uid, stat.st_gid);
-        let mount = mounts::open_tree_fd(place, Depth::Recursive)?;
-        if self.request.setup.identity.by_root {
+        let mount = if self.request.setup.identity.by_root {
             let userns = self.namespace(shown.unwrap_or(owner), others)?;
-            mounts::set_idmap(&mount, userns.as_fd(), attributes, Depth::Recursive)?;
+            mounts::open_tree_mapped(place, userns.as_fd(), attributes, Depth::Recursive)?
         } else {
-            mounts::set_attributes(&mount, attributes, Depth::Recursive)?;
-        }
+            mounts::open_tree_fd(place, attributes, Depth::Recursive)?
+        };
         Ok((mount, owner))
     }
 
@@ -159,8 +158,8 @@ impl Host<'_> {
             return Ok((plain, upper));
         }
         // A mount that has an opened directory cannot get a map: this one is new, and the map comes before any use.
-        let mapped = mounts::open_tree_fd(&plain, Depth::One)?;
-        mounts::set_idmap(&mapped, self.namespace(owner, Others::LauncherState)?, NOSUID | NODEV, Depth::One)?;
+        let userns = self.namespace(owner, Others::LauncherState)?;
+        let mapped = mounts::open_tree_mapped(&plain, userns, NOSUID | NODEV, Depth::One)?;
         Ok((mapped, upper))
     }
 }

@@ -6,7 +6,7 @@ use super::layout;
 use super::logins::{self, Libraries};
 use super::places;
 use nexus_policy::profile::{Origin, Sourced};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -106,9 +106,9 @@ impl Adder<'_> {
         drop(known);
         match covered {
             Ok(covered) => {
-                let known: BTreeSet<PathBuf> = self.found.binds.iter().map(|bind| bind.target.clone()).collect();
+                let is_new = |target: &Path| !self.found.binds.iter().any(|bind| bind.target == target);
                 let fresh = covered.into_iter().map(|(file, cover)| (target.join(file), cover));
-                let fresh = fresh.filter(|(target, _)| !known.contains(target));
+                let fresh = fresh.filter(|(target, _)| is_new(target));
                 let covers: Vec<FoundBind> = fresh.map(|(target, content)| self.cover(content, target)).collect();
                 if self.auto.is_some() && self.found.binds.len() + covers.len() > MAX_BINDS {
                     let text = format!("{} needs more than {MAX_BINDS} mounts, so it is not shown", source.display());

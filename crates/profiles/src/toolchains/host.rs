@@ -153,7 +153,16 @@ impl ToolHost {
     /// through it.
     pub fn directory(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path, Links::OfManager)?;
-        (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+        (self.is_directory(&real) && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+    }
+
+    /// Reports whether a real path is that of a directory.
+    pub(super) fn is_directory(&self, real: &Path) -> bool {
+        self.walk.kind(real).is_some_and(|kind| kind.is_dir())
+    }
+
+    fn is_file(&self, real: &Path) -> bool {
+        self.walk.kind(real).is_some_and(|kind| kind.is_file())
     }
 
     /// Reports whether a file or directory can be read, is not a link, and lies where no one else decides.
@@ -181,7 +190,7 @@ impl ToolHost {
     /// Returns the real path of a directory with such files.
     pub(crate) fn settings_directory(&self, path: &Path) -> Option<PathBuf> {
         let real = self.outside(path, Links::Anywhere)?;
-        (real.is_dir() && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
+        (self.is_directory(&real) && can(&real, Access::READ_OK | Access::EXEC_OK)).then_some(real)
     }
 
     /// Returns the installation that an entry of PATH belongs to, if the system or a manager in the home made it. That of a
@@ -204,7 +213,7 @@ impl ToolHost {
 
     fn file_with(&self, path: &Path, links: Links) -> Option<PathBuf> {
         let real = self.outside(path, links)?;
-        (real.is_file() && can(&real, Access::READ_OK)).then_some(real)
+        (self.is_file(&real) && can(&real, Access::READ_OK)).then_some(real)
     }
 
     /// Returns the real path, unless the workspace, or with `auto` an earlier run or another user, decides where it leads.
@@ -290,13 +299,11 @@ impl ToolHost {
                 }
                 continue;
             }
-            if !can(&file, Access::EXEC_OK) || !file.is_file() {
+            if followed.is_err() || !can(&file, Access::EXEC_OK) {
                 continue;
             }
-            if followed.is_err() {
-                continue;
-            }
-            if let Some(real) = self.outside(&file, Links::Known).filter(|real| self.is_usable(&file, real)) {
+            let real = self.outside(&file, Links::Known).filter(|real| self.is_file(real));
+            if let Some(real) = real.filter(|real| self.is_usable(&file, real)) {
                 return Some(Tool { entry: entry.clone(), file, real, in_workspace });
             }
         }

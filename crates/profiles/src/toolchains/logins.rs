@@ -181,7 +181,7 @@ pub fn find(
     libraries: Libraries,
     known: &mut Searches,
 ) -> Result<BTreeMap<PathBuf, Vec<u8>>, SearchError> {
-    known.obey(rules());
+    known.obey(rules);
     if let Some(search) = known.of(shown, libraries.word()) {
         return covers(shown, search);
     }

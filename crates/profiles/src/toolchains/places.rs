@@ -81,26 +81,32 @@ const PROGRAMS: &[&str] = &[".cargo/bin", ".linuxbrew/Cellar"];
 
 /// Reports whether a path lies in a directory that every sandbox shows.
 pub fn is_system(path: &Path) -> bool {
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"].iter().any(|system| path.starts_with(system))
+    const TOPS: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+    let mut parts = path.components();
+    // Asked for each path of a search, many times: the first name decides.
+    matches!((parts.next(), parts.next()), (Some(Component::RootDir), Some(Component::Normal(top))) if TOPS.iter().any(|system| top == *system))
 }
 
 /// Reports whether a link that an earlier run may have made can lead to a path: a tool of a manager in the home, or what
 /// every sandbox shows. Directories such as `/opt` hold more than tools, and an environment is that of one project.
 pub(super) fn is_target(real: &Path, home: Option<&Path>) -> bool {
-    let is_in = |place: &&str| matches(real, home, place, false);
-    is_system(real) || (TOOLS.iter().chain(PROGRAMS).any(&is_in) && !ENVIRONMENTS.iter().any(is_in))
+    is_system(real)
+        || below(real, home).is_some_and(|names| {
+            let is_in = |place: &&str| fits(&names, place, false);
+            TOOLS.iter().chain(PROGRAMS).any(&is_in) && !ENVIRONMENTS.iter().any(is_in)
+        })
 }
 
 /// Returns the directory of a version of pyenv in which a path lies. Such a version may be the environment of a project, which
 /// only a look at it tells.
 pub(super) fn version_of_pyenv<'p>(path: &'p Path, home: Option<&Path>) -> Option<&'p Path> {
-    path.ancestors().find(|directory| matches(directory, home, ".pyenv/versions/*", true))
+    path.ancestors()
+        .find(|directory| below(directory, home).is_some_and(|names| fits(&names, ".pyenv/versions/*", true)))
 }
 
 /// Reports whether a link belongs to the layout of a manager: it lies in a known place and leads to one (`current` → `21`).
 pub(super) fn is_of_manager(link: &Path, real: &Path, home: Option<&Path>) -> bool {
-    let is_in = |path: &Path| TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false));
-    is_in(link) && is_in(real)
+    is_known(link, home) && is_known(real, home)
 }
 
 /// Reports whether a path lies where an administrator installs tools for all users of the machine. Others may have directories
@@ -111,13 +117,15 @@ pub(super) fn is_of_machine(real: &Path) -> bool {
 
 /// Reports whether a directory is the whole of one tool in a known place of the home.
 pub(super) fn is_tool(directory: &Path, home: Option<&Path>) -> bool {
-    TOOLS.iter().chain(ENVIRONMENTS).any(|pattern| matches(directory, home, pattern, true))
+    below(directory, home).is_some_and(|names| TOOLS.iter().chain(ENVIRONMENTS).any(|place| fits(&names, place, true)))
 }
 
 /// Reports whether a directory is the whole of one tool in a known place of the home and not the environment of a project.
 pub(super) fn is_tool_alone(directory: &Path, home: Option<&Path>) -> bool {
-    let is_one = |pattern: &&str| matches(directory, home, pattern, true);
-    TOOLS.iter().any(is_one) && !ENVIRONMENTS.iter().any(|pattern| matches(directory, home, pattern, false))
+    below(directory, home).is_some_and(|names| {
+        TOOLS.iter().any(|place| fits(&names, place, true))
+            && !ENVIRONMENTS.iter().any(|place| fits(&names, place, false))
+    })
 }
 
 /// Returns the installation of the system to which a directory of programs belongs. Below `/usr/local` anything else may lie.
@@ -131,12 +139,12 @@ pub(super) fn installation_of_system(bin: &Path) -> Option<&'static Path> {
 
 /// Reports whether a path lies in a known place of the home.
 pub(super) fn is_known(path: &Path, home: Option<&Path>) -> bool {
-    TOOLS.iter().chain(ENVIRONMENTS).any(|place| matches(path, home, place, false))
+    below(path, home).is_some_and(|names| TOOLS.iter().chain(ENVIRONMENTS).any(|place| fits(&names, place, false)))
 }
 
 /// Reports whether a directory of a known place is an environment, or conda's own one, beside which those of projects lie.
 pub(super) fn is_environment(directory: &Path, home: Option<&Path>) -> bool {
-    ENVIRONMENTS.iter().chain(CONDA).any(|pattern| matches(directory, home, pattern, true))
+    below(directory, home).is_some_and(|names| ENVIRONMENTS.iter().chain(CONDA).any(|place| fits(&names, place, true)))
 }
 
 /// Returns the directory without which a program of a package manager finds none of its libraries.
@@ -155,14 +163,18 @@ pub(super) fn is_of_system(link: &Path) -> bool {
     is_top || (is_in(LINKS_OF_SYSTEM) && !is_in(&["/usr/local", "/usr/src"]))
 }
 
-/// Compares a path with a pattern below the home: exactly, or with its beginning.
-fn matches(path: &Path, home: Option<&Path>, pattern: &str, is_whole: bool) -> bool {
-    let Some(below) = home.and_then(|home| path.strip_prefix(home).ok()) else { return false };
-    let mut names = below.components();
+/// Returns the names of a path below the home, and `None` for a path elsewhere. They are compared with some fifty places.
+fn below<'p>(path: &'p Path, home: Option<&Path>) -> Option<Vec<Component<'p>>> {
+    Some(path.strip_prefix(home?).ok()?.components().collect())
+}
+
+/// Compares the names of a path below the home with a pattern: exactly, or with its beginning.
+fn fits(names: &[Component<'_>], pattern: &str, is_whole: bool) -> bool {
+    let mut names = names.iter();
     let is_beginning = pattern.split('/').all(|part| match names.next() {
         Some(Component::Normal(name)) => match part.strip_suffix('*') {
             Some(beginning) => name.as_encoded_bytes().starts_with(beginning.as_bytes()),
-            None => name == part,
+            None => *name == part,
         },
         _ => false,
     });

@@ -29,7 +29,8 @@ pub(crate) fn bounded(path: &Path, most: u64) -> Option<Vec<u8>> {
     if !meta.is_file() || meta.len() > most {
         return None;
     }
-    let mut bytes = Vec::new();
+    // With room for all of it, so that it is read in one call and not in small pieces.
+    let mut bytes = Vec::with_capacity(meta.len() as usize + 1);
     file.take(most + 1).read_to_end(&mut bytes).ok()?;
     // A text that is cut off would say less than its author meant.
     (bytes.len() as u64 <= most).then_some(bytes)

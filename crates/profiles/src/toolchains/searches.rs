@@ -36,6 +36,8 @@ pub struct Searches {
     kept: BTreeMap<String, Search>,
     used: BTreeSet<String>,
     is_changed: bool,
+    /// True once the searches of other rules were forgotten.
+    has_obeyed: bool,
 }
 
 /// Names that one search found, with the state of each directory that it listed.
@@ -130,15 +132,22 @@ impl Searches {
         }
     }
 
-    /// Forgets what was found by other rules than these words.
-    pub(super) fn obey(&mut self, rules: impl Iterator<Item = &'static str>) {
-        let mut hash = blake3::Hasher::new();
-        for word in [FORM, env!("CARGO_PKG_VERSION")].into_iter().chain(rules) {
-            hash.update(word.as_bytes()).update(b"\n");
+    /// Forgets what was found by other rules than these words, which stay the same while a program runs.
+    pub(super) fn obey<I: Iterator<Item = &'static str>>(&mut self, rules: impl FnOnce() -> I) {
+        if self.has_obeyed {
+            return;
         }
+        self.has_obeyed = true;
+        let mut hash = blake3::Hasher::new();
+        let mut words = String::with_capacity(4096);
+        for word in [FORM, env!("CARGO_PKG_VERSION")].into_iter().chain(rules()) {
+            words.push_str(word);
+            words.push('\n');
+        }
+        hash.update(words.as_bytes());
         let rules = hash.finalize().to_hex()[..16].to_owned();
         if rules != self.rules {
-            *self = Self { rules, ..Self::default() };
+            *self = Self { rules, has_obeyed: true, ..Self::default() };
         }
     }
 
@@ -262,12 +271,12 @@ mod tests {
     fn what_is_damaged_or_of_other_rules_counts_as_nothing() {
         let (_dir, root) = tree();
         let mut known = Searches::default();
-        known.obey(["one"].into_iter());
+        known.obey(|| ["one"].into_iter());
         known.keep(&root, A, searched(&root, 10));
         let bytes = known.changed().unwrap();
         let obeying = |bytes: &[u8], word| {
             let mut known = Searches::read(bytes);
-            known.obey([word].into_iter());
+            known.obey(|| [word].into_iter());
             known.kept.len()
         };
         assert_eq!((obeying(&bytes, "one"), obeying(&bytes, "another")), (1, 0));

@@ -7,7 +7,7 @@ use crate::host::Host;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{FileType, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -52,6 +52,8 @@ pub(super) struct Walk {
     groups: PrivateGroups,
     /// Directories that are not links, and that were evaluated. Each is spelled in one way, so that bytes are compared.
     real: RefCell<BTreeSet<OsString>>,
+    /// The path that was followed last and was no link at its end, with the kind of what lies there.
+    last: RefCell<Option<(PathBuf, FileType)>>,
 }
 
 impl Walk {
@@ -64,6 +66,7 @@ impl Walk {
             is_strict: false,
             groups: PrivateGroups::default(),
             real: RefCell::default(),
+            last: RefCell::default(),
         }
     }
 
@@ -75,6 +78,14 @@ impl Walk {
     /// Reports whether owners and known places count.
     pub(super) fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    /// Returns the kind of what lies at a real path: of the one that was followed just now without another question.
+    pub(super) fn kind(&self, real: &Path) -> Option<FileType> {
+        match &*self.last.borrow() {
+            Some((path, kind)) if path.as_os_str() == real.as_os_str() => Some(*kind),
+            _ => real.metadata().ok().map(|meta| meta.file_type()),
+        }
     }
 
     /// Reports whether a directory is the workspace or holds it, also at a second mount of it.
@@ -121,6 +132,9 @@ impl Walk {
                     self.evaluate(caller, &next, &meta, rest.is_empty())?;
                     if !meta.is_symlink() {
                         evaluated = if rest.is_empty() { next.clone() } else { PathBuf::new() };
+                        if rest.is_empty() {
+                            *self.last.borrow_mut() = Some((next.clone(), meta.file_type()));
+                        }
                         // If something lies below it, it is a directory.
                         if !rest.is_empty() {
                             self.real.borrow_mut().insert(next.clone().into());

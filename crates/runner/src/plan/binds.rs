@@ -10,11 +10,12 @@ use crate::plan::shown::Shown;
 use crate::request::{BindRequest, Shows, ToolBind, ToolSource, Tools};
 use nexus_model::plan::{Access, Bind};
 use nexus_policy::profile::{BindRule, Grants, Origin, Sourced};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A path cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -250,7 +251,7 @@ impl Reader<'_> {
     fn one(&self, source: &Path, target: Option<PathBuf>, access: Access, from: &Origin) -> Result<Shown, BindError> {
         let Place { workspace, state, guarded, .. } = self.place;
         let (path, from) = (source.to_owned(), from.clone());
-        let canonical = match std::fs::canonicalize(source) {
+        let canonical = match real(source) {
             Ok(path) => path,
             Err(source) => return Err(BindError::Unreachable { from, path, source }),
         };
@@ -290,6 +291,19 @@ impl Reader<'_> {
         let bind = Bind { source: canonical.into(), target: target.into(), access };
         Ok(Shown { bind, made: None, why: None, from, by_operator })
     }
+}
+
+/// Resolves a path. That of a tool has no link in it any more, which one call tells: to resolve it again would be a call for each
+/// of its parts.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let plain: PathBuf = path.components().filter(|part| !matches!(part, Component::ParentDir)).collect();
+    if path.is_absolute() && plain.as_os_str() == path.as_os_str() {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        if rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_ok() {
+            return Ok(plain);
+        }
+    }
+    std::fs::canonicalize(path)
 }
 
 fn homes(host: &Host) -> Vec<PathBuf> {
@@ -348,6 +362,24 @@ mod tests {
     fn a_missing_source_is_refused_and_an_existing_one_is_bound_at_its_path() {
         assert_eq!(bind("/usr", Access::ReadOnly).unwrap().target, "/usr".into());
         assert!(bind("/no/such/path", Access::ReadOnly).is_err());
+    }
+
+    #[test]
+    fn a_real_path_is_known_by_one_call_and_any_other_is_resolved() {
+        let base = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(base.path()).unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a", base.join("link")).unwrap();
+        std::os::unix::fs::symlink("a/b", base.join("last")).unwrap();
+        for path in ["a", "a/b", "link", "last", "link/b", "a/..", "a/../link/b", "a/./b", "a//b", "a/b/"] {
+            let path = base.join(path);
+            assert_eq!(real(&path).unwrap(), std::fs::canonicalize(&path).unwrap(), "{}", path.display());
+            assert_eq!(real(&path).unwrap().as_os_str(), std::fs::canonicalize(&path).unwrap().as_os_str());
+        }
+        assert!(real(&base.join("missing")).is_err() && real(&base.join("a/missing/..")).is_err());
+        assert_eq!(real(Path::new("/")).unwrap(), Path::new("/"));
+        // Relative to the working directory, whatever that is.
+        assert!(real(Path::new(".")).unwrap().is_absolute());
     }
 
     #[test]

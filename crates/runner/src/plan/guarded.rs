@@ -146,11 +146,17 @@ impl Guarded {
             return Some("it holds a home directory with all its keys and settings".to_owned());
         }
         let meets = |place: &PathBuf| path.starts_with(place) || (place.starts_with(path) && exists(place));
+        let exists = &exists;
         // What holds a home was refused above, so that only a path in a home meets what lies in that home.
-        let homes = self.homes.iter().filter(|home| path.starts_with(home));
-        let of_homes = homes.flat_map(|home| CREDENTIALS.iter().map(move |name| home.join(name)));
-        let others = self.credentials.iter().chain(&self.named).cloned();
-        if let Some(place) = of_homes.chain(others).find(|place| meets(place)) {
+        let in_home = self.homes.iter().filter_map(|home| Some((home, path.strip_prefix(home).ok()?)));
+        let of_homes = in_home.flat_map(|(home, below)| {
+            let meets = move |name: &&&str| {
+                below.starts_with(name) || (Path::new(name).starts_with(below) && exists(&home.join(name)))
+            };
+            CREDENTIALS.iter().filter(meets).map(|name| home.join(name))
+        });
+        let others = self.credentials.iter().chain(&self.named).filter(|place| meets(place)).cloned();
+        if let Some(place) = of_homes.chain(others).next() {
             return Some(format!("it holds credentials ({})", place.display()));
         }
         let socket = self.sockets.iter().find(|place| meets(place))?;

@@ -17,11 +17,15 @@ pub fn read(state: &Path) -> Vec<u8> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut bytes = Vec::new();
     let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(state.join(NAME)) else { return bytes };
-    let is_own = file.metadata().is_ok_and(|meta| {
-        let own = rustix::process::geteuid().as_raw();
-        meta.is_file() && meta.uid() == own && meta.mode() & 0o022 == 0 && meta.len() <= MAX_BYTES
-    });
-    if is_own && file.take(MAX_BYTES).read_to_end(&mut bytes).is_err() {
+    let own = rustix::process::geteuid().as_raw();
+    let meta = file
+        .metadata()
+        .ok()
+        .filter(|meta| meta.is_file() && meta.uid() == own && meta.mode() & 0o022 == 0 && meta.len() <= MAX_BYTES);
+    let Some(meta) = meta else { return bytes };
+    // With room for all of it, so that it is read in one call.
+    bytes.reserve_exact(meta.len() as usize + 1);
+    if file.take(MAX_BYTES).read_to_end(&mut bytes).is_err() {
         bytes.clear();
     }
     bytes

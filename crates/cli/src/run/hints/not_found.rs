@@ -28,6 +28,11 @@ pub fn advice(parsed_run: &ParsedRun, not_started: Option<&NotStarted>, words: &
                 None if is_a_line(&parsed_run.run.plan.argv) => {
                     Some("the command is one word with spaces in it. --shell 'WORDS' runs it with a shell.".to_owned())
                 }
+                None if is_a_bind(name) => Some(
+                    "a path with a colon is not a command. --ro SRC:DST shows a path of yours inside, and --rw SRC:DST lets \
+                     the command write to it; -v prints a summary."
+                        .to_owned(),
+                ),
                 None if raises_rights(&parsed_run.run.plan.argv) => Some(NO_RIGHTS.to_owned()),
                 None => nowhere::advice(&parsed_run.run.plan, &host.path, name.to_str()?),
             }
@@ -49,6 +54,12 @@ const NO_RIGHTS: &str =
 /// Reports whether a command would gain rights, if it were there.
 fn raises_rights(argv: &[nexus_model::ByteText]) -> bool {
     argv.first().is_some_and(|name| [&b"sudo"[..], b"su", b"doas"].contains(&&name.0[..]))
+}
+
+/// Reports whether the user wrote `-v SRC:DST`, as for a container engine, where the command should begin.
+fn is_a_bind(name: &Path) -> bool {
+    let Some((source, target)) = name.to_str().and_then(|name| name.split_once(':')) else { return false };
+    source.starts_with(['/', '.', '~']) && target.starts_with('/')
 }
 
 /// Reports whether the user wrote a line for a shell as one word.
