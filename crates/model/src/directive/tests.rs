@@ -9,6 +9,7 @@ enum Kind {
     Reject,
     ApprovalExpired,
     ApprovalVoid,
+    PolicyDenied,
     QueueTimeout,
     Claim,
     Returned,
@@ -28,6 +29,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Reject),
         1 => Just(Kind::ApprovalExpired),
         1 => Just(Kind::ApprovalVoid),
+        1 => Just(Kind::PolicyDenied),
         1 => Just(Kind::QueueTimeout),
         4 => Just(Kind::Claim),
         2 => Just(Kind::Returned),
@@ -47,6 +49,7 @@ fn event(kind: Kind, fence: Fence, next: Fence) -> Event {
         Kind::Reject => Event::Reject,
         Kind::ApprovalExpired => Event::ApprovalExpired,
         Kind::ApprovalVoid => Event::ApprovalVoid,
+        Kind::PolicyDenied => Event::PolicyDenied,
         Kind::QueueTimeout => Event::QueueTimeout,
         Kind::Claim => Event::Claim { fence: next },
         Kind::Returned => Event::Returned { fence },
@@ -209,6 +212,16 @@ fn an_end_that_the_server_assumed_gives_way_once_to_the_report_of_its_claim() {
     for known in [overrun, walk(running(OnLeaseLoss::Requeue), &[never])] {
         assert_eq!(step(&known, &told(known.fence)), Err(Refusal::Over { state: known.state }));
     }
+}
+
+#[test]
+fn a_policy_ends_a_directive_that_no_territory_holds() {
+    for initial in [Initial::Queued, Initial::AwaitingApproval] {
+        let end = walk(Directive::new(initial, OnLeaseLoss::Fail), &[Event::PolicyDenied]);
+        assert_eq!((end.state, end.reason), (State::Rejected, Some(EndReason::PolicyDenied)));
+    }
+    let held = running(OnLeaseLoss::Fail);
+    assert_eq!(step(&held, &Event::PolicyDenied), Err(Refusal::WrongState { state: State::Running }));
 }
 
 #[test]
